@@ -30,12 +30,10 @@ impl Executor for Handle {
     }
 }
 
-/// Runs no task: for tests in which none matters.
-#[cfg(any(test, all(feature = "fuzzing", feature = "simulation")))]
+/// Runs no task: where none matters.
 #[derive(Debug)]
 pub(crate) struct NoTasks;
 
-#[cfg(any(test, all(feature = "fuzzing", feature = "simulation")))]
 impl Executor for NoTasks {
     fn spawn(&self, _: Task) {}
 }

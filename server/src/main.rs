@@ -55,6 +55,8 @@ enum Command {
     /// Show or check configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the README's reference: every key, code, event and metric, as Markdown.
+    Reference,
     /// Look at a snapshot.
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
@@ -96,6 +98,10 @@ fn main() -> ExitCode {
         }
         Args { command: Some(Command::Config(ConfigCommand::Check { file, insecure })), .. } => {
             check(&Settings { insecure, ..Settings::of_file(&file) })
+        }
+        Args { command: Some(Command::Reference), .. } => {
+            print(&encke_server::reference());
+            ExitCode::SUCCESS
         }
         Args { command: Some(Command::Snapshot(SnapshotCommand::Show { file })), .. } => {
             match show(&file, unix_now()) {

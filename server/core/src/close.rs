@@ -3,17 +3,19 @@
 //! A new code is a variant of [`CloseCode`]; its reason text is the variant's name. If it ends a session,
 //! [`CloseReason::close_code`] says for which reason.
 
-use strum::{EnumCount, FromRepr, IntoStaticStr, VariantArray};
+use strum::{EnumCount, EnumMessage, FromRepr, IntoStaticStr, VariantArray};
 
 /// The status code of a Close frame.
 ///
 /// 4000-4099 invite the client to come back with its resume token; 4100-4199 ask it not to come back by itself. The
 /// others are those of RFC 6455, section 7.4.1, and of its registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumCount, FromRepr, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, EnumCount, EnumMessage, FromRepr, IntoStaticStr, VariantArray,
+)]
 #[strum(serialize_all = "snake_case")]
 #[repr(u16)]
 pub enum CloseCode {
-    /// The client asked for it.
+    /// The client asked for it, by `{"close":{}}`.
     Normal = 1000,
     /// A frame that RFC 6455 does not allow.
     BadFrame = 1002,
@@ -37,7 +39,7 @@ pub enum CloseCode {
     TokenExpired = 4003,
     /// No command for `session.idle`.
     Idle = 4004,
-    /// The server is full. A session that exists already is not affected.
+    /// A limit of connections or sessions is reached, or the backend cannot say who comes.
     Overloaded = 4005,
     /// The session has reached `session.lifetime`.
     Lifetime = 4006,
@@ -49,7 +51,7 @@ pub enum CloseCode {
     Replaced = 4100,
     /// An administrator ended the session.
     Kicked = 4101,
-    /// The client may not do what it asked for.
+    /// No valid token, or a web page of another origin.
     Unauthorized = 4102,
     /// The client broke the rules of the dialect.
     ProtocolError = 4103,
@@ -78,10 +80,62 @@ impl CloseCode {
     pub const fn invites_back(self) -> bool {
         matches!(self, Self::TryAgainLater) || matches!(self.code(), 4000..=4099)
     }
+
+    /// What the client does then, in the words of the README.
+    #[must_use]
+    pub const fn client_does(self) -> &'static str {
+        match self {
+            Self::Normal => "is done",
+            Self::BadFrame | Self::UnsupportedData | Self::InvalidPayload | Self::TooBig => {
+                "does not say that again; may come back with the resume token"
+            }
+            Self::Internal
+            | Self::TryAgainLater
+            | Self::PongTimeout
+            | Self::SlowConsumer
+            | Self::Disconnected => "comes back with the resume token",
+            Self::TokenExpired => "comes back with the resume token, and a new token",
+            Self::Moved => "comes back with the resume token, to the [next process](#restarts)",
+            Self::Overloaded => {
+                "comes back later, as the `goaway` before it says, with the resume token if there is one"
+            }
+            Self::Draining | Self::Idle | Self::Lifetime => "comes back, to a new session",
+            Self::Replaced | Self::Kicked | Self::Unauthorized | Self::ProtocolError | Self::Limit => {
+                "does not come back by itself"
+            }
+        }
+    }
+
+    /// What becomes of the session, in the words of the README.
+    #[must_use]
+    pub const fn session_then(self) -> &'static str {
+        match self {
+            Self::BadFrame
+            | Self::UnsupportedData
+            | Self::InvalidPayload
+            | Self::TooBig
+            | Self::Internal
+            | Self::TryAgainLater
+            | Self::PongTimeout
+            | Self::SlowConsumer
+            | Self::TokenExpired
+            | Self::Disconnected => "waits",
+            Self::Moved => "waits there",
+            Self::Overloaded | Self::Unauthorized => "stands, if there was one",
+            Self::Replaced => "lives on there",
+            Self::Normal
+            | Self::Draining
+            | Self::Idle
+            | Self::Lifetime
+            | Self::Kicked
+            | Self::ProtocolError
+            | Self::Limit => "ended",
+        }
+    }
 }
 
 /// Why a session lost its connection and waits for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum SuspendReason {
     /// Nothing was received for `session.pong_timeout` after a ping.
@@ -115,7 +169,7 @@ impl SuspendReason {
 }
 
 /// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum CloseReason {
     /// The client did not come back within `session.reconnect_window`.

@@ -42,6 +42,7 @@ use audit::Act;
 use body::{Body, whole};
 use live::Live;
 
+pub(crate) use api::HealthStatus;
 pub(crate) use public_url::PublicUrl;
 
 /// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
@@ -95,6 +96,11 @@ impl Context {
     /// Of the URLs by which this listener is reached.
     fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// All metrics, in the text format that Prometheus reads.
+    pub(crate) fn metrics_text(&self) -> String {
+        self.client.metrics.encode(&self.readings(), &live::limits(self))
     }
 
     fn readings(&self) -> Readings {

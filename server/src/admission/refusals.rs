@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use strum::{EnumCount, IntoStaticStr};
+use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
 use super::LogThrottle;
 use crate::auth::AuthError;
@@ -12,8 +12,7 @@ use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
 /// Why a connection got no session. Its name is a label in metrics and a field in logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantArray))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum RefusalReason {
     /// The request came by a name that is not listed, by none, or by two.
@@ -101,7 +100,11 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
+    /// Each reason is shown from the start, at zero: so the first refusal is a change, which an alarm sees.
     pub(crate) fn new(metrics: Arc<Metrics>, timeouts: Arc<Timeouts>) -> Self {
+        for reason in RefusalReason::VARIANTS {
+            metrics.connections.show_refusals(reason.into());
+        }
         Self { metrics, timeouts, throttles: Default::default() }
     }
 

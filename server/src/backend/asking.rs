@@ -9,6 +9,7 @@ use hyper::header::HeaderName;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use strum::VariantArray;
 use tokio::sync::oneshot;
 
 use super::breaker::{Admitted, Breaker};
@@ -89,6 +90,9 @@ impl Backend {
         let (most, most_each) = (settings.max_in_flight, settings.max_in_flight_per_session);
         let in_flight = Arc::new(InFlight::new(most, most_each, Arc::clone(&metrics)));
         let client = Client::new(settings.trust.clone(), Arc::clone(&timeouts), IDLE_CONNECTIONS, LONGEST);
+        for (ask, _) in &settings.targets {
+            metrics.begin(ask.into(), Outcome::VARIANTS.iter().map(Into::into));
+        }
         let breakers = settings.targets.iter().map(|(ask, _)| (*ask, Mutex::default())).collect();
         Self { settings, client, breakers, in_flight, metrics, timeouts, entropy, executor }
     }
@@ -115,7 +119,7 @@ impl Backend {
         let (place, admitted) = match begun {
             Ok(begun) => begun,
             Err(problem) => {
-                self.metrics.asked(ask.into(), outcome_of(&problem));
+                self.metrics.asked(ask.into(), Outcome::from(&problem).into());
                 return std::future::ready(Err(problem)).boxed();
             }
         };
@@ -162,8 +166,8 @@ impl Backend {
                 })
             }
         };
-        let outcome = answer.as_ref().map_or_else(outcome_of, |_| "answered");
-        self.metrics.asked(ask.into(), outcome);
+        let outcome = answer.as_ref().map_or_else(Outcome::from, |_| Outcome::Answered);
+        self.metrics.asked(ask.into(), outcome.into());
         self.metrics.took(ask.into(), self.timeouts.clock().now().since(begun));
         answer
     }
@@ -234,13 +238,26 @@ enum Problem {
     Unreadable,
 }
 
-/// For metrics.
-fn outcome_of(problem: &NoAnswer) -> &'static str {
-    match problem {
-        NoAnswer::Refused { .. } => "refused",
-        NoAnswer::Unavailable => "unavailable",
-        NoAnswer::TimedOut => "timeout",
-        NoAnswer::Overloaded => "overloaded",
-        NoAnswer::TooLarge => "too_large",
+/// What a question comes to, for metrics.
+#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Outcome {
+    Answered,
+    Refused,
+    Unavailable,
+    Timeout,
+    Overloaded,
+    TooLarge,
+}
+
+impl From<&NoAnswer> for Outcome {
+    fn from(problem: &NoAnswer) -> Self {
+        match problem {
+            NoAnswer::Refused { .. } => Self::Refused,
+            NoAnswer::Unavailable => Self::Unavailable,
+            NoAnswer::TimedOut => Self::Timeout,
+            NoAnswer::Overloaded => Self::Overloaded,
+            NoAnswer::TooLarge => Self::TooLarge,
+        }
     }
 }

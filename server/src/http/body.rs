@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use http_body_util::BodyExt;
+use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
 use hyper::header::CONTENT_TYPE;
-use hyper::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
-use super::ApiError;
+use super::{ApiError, ApiErrorCode};
 use crate::timeouts::Timeouts;
 
 /// How much more is read and discarded, so that a client that writes everything before it reads gets its answer.
@@ -41,8 +41,7 @@ pub(crate) async fn read(
     match select(pin!(collect(body, limits.max_bytes, grown)), timeout).await {
         Either::Left((body, _)) => body,
         Either::Right(_) => Err(ApiError::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "timeout",
+            ApiErrorCode::Timeout,
             "the body did not arrive in time (limits.handshake_timeout)",
         )),
     }
@@ -74,11 +73,7 @@ pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if media_type(headers).eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(ApiError::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "unsupported_media_type",
-        "send `Content-Type: application/json`",
-    ))
+    Err(ApiError::new(ApiErrorCode::UnsupportedMediaType, "send `Content-Type: application/json`"))
 }
 
 async fn collect(
@@ -88,7 +83,7 @@ async fn collect(
 ) -> Result<Bytes, ApiError> {
     let too_large = || {
         let message = format!("the body has more than {limit} bytes (limits.max_message)");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+        ApiError::new(ApiErrorCode::TooLarge, message)
     };
     let most = limit + DISCARDED_BYTES;
     if body.size_hint().lower() > most as u64 {

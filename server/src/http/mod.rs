@@ -3,6 +3,7 @@
 mod accept;
 pub(crate) mod body;
 mod embedded;
+mod error_code;
 mod lent;
 pub(crate) mod reply;
 mod rewound;
@@ -10,6 +11,7 @@ mod timed_writes;
 
 pub(crate) use accept::{Acceptor, Listener, SocketOptions};
 pub(crate) use embedded::Embedded;
+pub(crate) use error_code::ApiErrorCode;
 pub(crate) use lent::{Lent, Peer};
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use rewound::Rewound;

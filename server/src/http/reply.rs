@@ -6,6 +6,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICA
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use super::ApiErrorCode;
 use crate::auth::BadHost;
 
 /// A whole answer.
@@ -14,8 +15,7 @@ pub(crate) type Reply = Response<Full<Bytes>>;
 /// A refusal: `{"error":{"code","message"}}` with the fitting status.
 #[derive(Debug)]
 pub(crate) struct ApiError {
-    status: StatusCode,
-    code: &'static str,
+    code: ApiErrorCode,
     message: String,
     /// What the client may do instead.
     header: Option<(HeaderName, HeaderValue)>,
@@ -39,37 +39,36 @@ impl fmt::Display for ApiError {
 /// What a refusal says.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorBody {
-    code: &'static str,
+    code: ApiErrorCode,
     message: String,
 }
 
 impl ApiError {
     pub(crate) fn not_found(what: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", what)
+        Self::new(ApiErrorCode::NotFound, what)
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
+        Self::new(ApiErrorCode::BadRequest, message)
     }
 
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+        Self::new(ApiErrorCode::Forbidden, message)
     }
 
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
-        let error = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
+        let error = Self::new(ApiErrorCode::Unauthorized, message);
         Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
     }
 
     /// `allow` are the methods that there are, separated by commas.
     pub(crate) fn method_not_allowed(allow: &str) -> Self {
-        let error =
-            Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("allowed: {allow}"));
+        let error = Self::new(ApiErrorCode::MethodNotAllowed, format!("allowed: {allow}"));
         Self { header: HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)), ..error }
     }
 
-    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), header: None }
+    pub(crate) fn new(code: ApiErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), header: None }
     }
 
     /// Without its status, as one of several results.
@@ -84,7 +83,7 @@ impl From<ApiError> for Reply {
         struct Body {
             error: ErrorBody,
         }
-        let (status, header) = (error.status, error.header.take());
+        let (status, header) = (error.code.status(), error.header.take());
         let mut reply = json_with(status, &Body { error: error.into_body() });
         if let Some((name, value)) = header {
             reply.headers_mut().insert(name, value);

@@ -67,6 +67,7 @@ impl Issuer {
         entropy: Entropy,
     ) -> Self {
         let IssuerSettings { source, refresh, timeout } = settings;
+        metrics.issuer.begin();
         Self {
             fetch: Fetch::new(source, timeout, &timeouts),
             refresh,

@@ -27,6 +27,15 @@ pub(crate) struct BackendMetrics {
 }
 
 impl BackendMetrics {
+    /// It is asked this, and one of these comes of it: all are shown from here on.
+    pub(crate) fn begin(&self, ask: &'static str, outcomes: impl Iterator<Item = &'static str>) {
+        for outcome in outcomes {
+            drop(self.asked.get_or_create(&AskOutcomeLabels { ask, outcome }));
+        }
+        drop(self.seconds.get_or_create(&AskLabels { ask }));
+        drop(self.open.get_or_create(&AskLabels { ask }));
+    }
+
     /// A question has come to this.
     pub(crate) fn asked(&self, ask: &'static str, outcome: &'static str) {
         self.asked.get_or_create(&AskOutcomeLabels { ask, outcome }).inc();

@@ -105,6 +105,11 @@ impl ConnectionMetrics {
         self.open.sum()
     }
 
+    /// Shows how many were refused for this reason, also while that is none.
+    pub(crate) fn show_refusals(&self, reason: &'static str) {
+        self.refusals.show(&RefusalLabels { reason });
+    }
+
     /// A connection got no session.
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refusals.inc(&RefusalLabels { reason });

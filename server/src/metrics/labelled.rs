@@ -40,6 +40,11 @@ impl<L: Ord + Clone, M: Clone + Default> Labelled<L, M> {
         act(&self.make(labels))
     }
 
+    /// The metric of these labels is there from here on.
+    pub(super) fn show(&self, labels: &L) {
+        self.with(labels, |_| ());
+    }
+
     fn make(&self, labels: &L) -> M {
         self.0.write().entry(labels.clone()).or_default().clone()
     }
@@ -54,8 +59,11 @@ impl<L: Ord + Clone> Labelled<L, Counter> {
         self.with(labels, |counter| _ = counter.inc());
     }
 
+    /// All but those that are nothing: who reads this each second knows what is not there.
     pub(super) fn counts(&self) -> Vec<Count<L>> {
-        self.read(|labels, counter| Count { labels, count: counter.get() })
+        let mut counts = self.read(|labels, counter| Count { labels, count: counter.get() });
+        counts.retain(|count| count.count > 0);
+        counts
     }
 }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_core::session::Phase;
+use encke_core::session::{Phase, Transition};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,6 +26,9 @@ pub(crate) struct EventLabels {
 pub(crate) struct OutcomeLabels {
     outcome: &'static str,
 }
+
+const RECOVERED: &str = "recovered";
+const NEW_SESSION: &str = "new_session";
 
 /// Sessions and what happens to them.
 #[derive(Debug)]
@@ -58,12 +61,22 @@ impl SessionMetrics {
     pub(super) fn new() -> Self {
         let by_phase = Family::<PhaseLabels, Gauge>::default();
         let gauge = |phase| by_phase.get_or_create(&PhaseLabels { phase }).clone();
+        // Shown from the start, at zero: so the first of its kind is a change, which an alarm sees.
+        let events = Labelled::<EventLabels, Counter>::default();
+        for transition in Transition::all() {
+            let labels = EventLabels { event: transition.name(), reason: transition.reason() };
+            events.show(&labels);
+        }
+        let resumes = Labelled::<OutcomeLabels, Counter>::default();
+        for outcome in [RECOVERED, NEW_SESSION] {
+            resumes.show(&OutcomeLabels { outcome });
+        }
         Self {
             attached: gauge("attached"),
             suspended: gauge("suspended"),
             by_phase,
-            events: Labelled::default(),
-            resumes: Labelled::default(),
+            events,
+            resumes,
             ping_round_trip: Durations::new(exponential_buckets(0.000_5, 2.0, 16)),
         }
     }
@@ -77,7 +90,7 @@ impl SessionMetrics {
     }
 
     pub(crate) fn resumed(&self, recovered: bool) {
-        let outcome = if recovered { "recovered" } else { "new_session" };
+        let outcome = if recovered { RECOVERED } else { NEW_SESSION };
         self.resumes.inc(&OutcomeLabels { outcome });
     }
 

@@ -3,14 +3,13 @@
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, Delivery};
-use hyper::StatusCode;
 
 use super::query::Query;
 use crate::admission::RefusalReason;
 use crate::auth::Permission;
 use crate::channel::ChannelName;
 use crate::client::{Caller, Context};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{AttachRequest, Attached, Refusal};
 
 /// Nobody reads it, unless the client has ended only its own half of the connection.
@@ -104,7 +103,7 @@ pub(super) fn admit(
         Refusal::Ended(code) => NotAdmitted::Goaway(code),
         Refusal::Moved => NotAdmitted::Goaway(CloseCode::Moved),
         Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
-        Refusal::Late => ApiError::new(StatusCode::CONFLICT, "superseded", LATE).into(),
+        Refusal::Late => ApiError::new(ApiErrorCode::Superseded, LATE).into(),
         // It is asked about when it comes again.
         Refusal::Gone if caller.only_resumes() => NotAdmitted::Goaway(CloseCode::Overloaded),
         Refusal::Gone => gone("the session is gone; with channels=a,b a new one would follow them").into(),
@@ -113,5 +112,5 @@ pub(super) fn admit(
 }
 
 pub(super) fn gone(message: &str) -> ApiError {
-    ApiError::new(StatusCode::GONE, "gone", message)
+    ApiError::new(ApiErrorCode::Gone, message)
 }

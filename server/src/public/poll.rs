@@ -25,7 +25,7 @@ use crate::admission::RefusalReason;
 use crate::client::{Caller, Commands, Context, Speaker, goaway, retry_ms};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{Backlog, SessionHandle, Via};
 use crate::transport::poll::{Accepted, Array, JsonForm};
 
@@ -155,7 +155,7 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
 
 /// The session goes on in the next process, which takes its commands.
 fn moved() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is going away; the session stays")
+    ApiError::new(ApiErrorCode::Draining, "the server is going away; the session stays")
 }
 
 /// One command, and its reply, which comes before that of the next. Returns whether the session has heard it.
@@ -201,7 +201,7 @@ fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
     let commands: Vec<&RawValue> = body::parse(body)?;
     if commands.len() > MAX_COMMANDS {
         let message = format!("{} commands; there may be {MAX_COMMANDS} in one request", commands.len());
-        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+        return Err(ApiError::new(ApiErrorCode::TooLarge, message));
     }
     Ok(commands.into_iter().map(RawValue::get).collect())
 }

@@ -3,13 +3,12 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use hyper::StatusCode;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Context, Sender};
-use crate::http::ApiError;
 use crate::http::body::{self, BodyLimits};
+use crate::http::{ApiError, ApiErrorCode};
 
 /// Reads a body, which counts with the messages that are not whole yet.
 pub(super) async fn read(
@@ -25,10 +24,8 @@ pub(super) async fn read(
     let read = pin!(body::read(body, limits, &context.timeouts, grown));
     match select(read, pin!(cut.cancelled())).await {
         Either::Left((body, _)) => body,
-        Either::Right(_) => Err(ApiError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "overloaded",
-            "too much is being received (limits.receive_total)",
-        )),
+        Either::Right(_) => {
+            Err(ApiError::new(ApiErrorCode::Overloaded, "too much is being received (limits.receive_total)"))
+        }
     }
 }

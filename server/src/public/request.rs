@@ -21,7 +21,7 @@ use super::wants_session::WantsSession;
 use super::{NotServed, bayeux, cors, events, poll, switching};
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::{Caller, Decision};
-use crate::http::{ApiError, Lent, Peer, Reply, Rewound};
+use crate::http::{ApiError, ApiErrorCode, Lent, Peer, Reply, Rewound};
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
@@ -49,9 +49,7 @@ impl<'a> Arrival<'a> {
             Err(error) => {
                 self.context.refused(&error, address);
                 let message = format!("too many connections from one address ({error})");
-                return Answer::Reply(
-                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).into(),
-                );
+                return Answer::Reply(ApiError::new(ApiErrorCode::Overloaded, message).into());
             }
         };
         if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
@@ -284,8 +282,7 @@ fn token<B>(request: &Request<B>) -> Option<String> {
 fn switching_protocols(request: &Request<Incoming>) -> Reply {
     create_response_with_body(request, Default::default).unwrap_or_else(|error| {
         let mut reply = Reply::from(ApiError::new(
-            StatusCode::UPGRADE_REQUIRED,
-            "upgrade_required",
+            ApiErrorCode::UpgradeRequired,
             format!("not a WebSocket upgrade: {error}"),
         ));
         reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));

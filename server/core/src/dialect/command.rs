@@ -3,6 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumIter, EnumMessage};
 
 use super::PublishKey;
 
@@ -199,7 +200,7 @@ impl fmt::Display for CommandError {
 impl std::error::Error for CommandError {}
 
 /// The codes of refused commands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, EnumIter, EnumMessage, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The text is not what the dialect expects: bad syntax, not exactly one command, or fields that do not fit it.

@@ -1,10 +1,21 @@
 use std::time::Duration;
 
-use strum::{EnumCount, IntoStaticStr, VariantArray};
+use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
 /// What a session waits for. When several are due at once, the first in this order acts first.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumCount, IntoStaticStr, VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    EnumCount,
+    EnumMessage,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "snake_case")]
 #[repr(u8)]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use strum::IntoStaticStr;
+use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
 use super::{ConnectionId, Deadline, SessionTimeouts};
 use crate::Timestamp;
@@ -53,7 +53,7 @@ pub struct LifecycleEvent {
 }
 
 /// A change of a session's phase or connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Transition {
     /// The session began.
@@ -69,16 +69,26 @@ pub enum Transition {
 }
 
 /// How a session got its new connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ResumeKind {
-    /// It had none.
+    /// It had no connection.
     Reconnect,
-    /// It was taken from the old one.
+    /// It still had one, which the new one replaces.
     TakeOver,
 }
 
 impl Transition {
+    /// Every transition with every reason that it may have.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let suspended = SuspendReason::VARIANTS.iter().copied().map(Self::Suspended);
+        let resumed = ResumeKind::VARIANTS.iter().copied().map(Self::Resumed);
+        // A session whose client does not come back in time has expired.
+        let closing = CloseReason::VARIANTS.iter().filter(|reason| **reason != CloseReason::ReconnectWindow);
+        let closed = closing.copied().map(Self::Closed);
+        [Self::Opened].into_iter().chain(suspended).chain(resumed).chain([Self::Expired]).chain(closed)
+    }
+
     /// The event's name in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -107,6 +117,24 @@ impl Transition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A new variant belongs into `all`, and here.
+    #[test]
+    fn all_transitions_are_all() {
+        let mut counts = [0; 5];
+        for transition in Transition::all() {
+            let kind = match transition {
+                Transition::Opened => 0,
+                Transition::Suspended(_) => 1,
+                Transition::Resumed(_) => 2,
+                Transition::Expired => 3,
+                Transition::Closed(_) => 4,
+            };
+            counts[kind] += 1;
+        }
+        let (suspended, resumed) = (SuspendReason::VARIANTS.len(), ResumeKind::VARIANTS.len());
+        assert_eq!(counts, [1, suspended, resumed, 1, CloseReason::VARIANTS.len() - 1]);
+    }
 
     #[test]
     fn transitions_have_names_and_reasons() {

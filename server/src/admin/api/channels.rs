@@ -3,7 +3,6 @@ use std::sync::Arc;
 use encke_core::message::Kind;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -12,7 +11,7 @@ use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
 use crate::channel::{BadChannelName, ChannelName, HistoryMessage, HistoryPart};
 use crate::http::reply::json;
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::Channel;
 
 #[derive(Serialize)]
@@ -156,7 +155,7 @@ pub(super) fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
 }
 
 fn bad_channel(message: String) -> ApiError {
-    ApiError::new(StatusCode::BAD_REQUEST, "bad_channel", message)
+    ApiError::new(ApiErrorCode::BadChannel, message)
 }
 
 impl From<BadChannelName> for ApiError {

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use serde::Serialize;
+use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
 use crate::admin::Context;
 use crate::client::Stalled;
@@ -14,31 +15,64 @@ const ENGINE_DOWN: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Health {
-    status: &'static str,
+    status: HealthStatus,
+}
+
+/// How the server is. The comments stand in the README's reference.
+#[derive(Clone, Copy, Debug, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum HealthStatus {
+    /// All is well.
+    Ok,
+    /// The wheel has not turned for `timers.watchdog`: no timeout passes.
+    WheelStalled,
+    /// An expiry has waited for a worker for `timers.watchdog`.
+    WorkersStalled,
+    /// The thread of connections at rest has been at one thing for `timers.watchdog`.
+    RestStalled,
+    /// Of `/readyz` alone: the server is going away.
+    Draining,
+    /// Of `/readyz` alone: the engine has been out of reach for two seconds.
+    EngineDown,
+}
+
+impl HealthStatus {
+    /// The status of the answer.
+    pub(crate) const fn code(self) -> StatusCode {
+        match self {
+            Self::Ok => StatusCode::OK,
+            Self::WheelStalled
+            | Self::WorkersStalled
+            | Self::RestStalled
+            | Self::Draining
+            | Self::EngineDown => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn reply(self) -> Reply {
+        json_with(self.code(), &Health { status: self })
+    }
 }
 
 /// Whether timeouts pass, and those at rest are heard.
 pub(crate) fn alive(context: &Context) -> Reply {
-    let (code, status) = match context.client.health(context.timers.watchdog) {
-        Ok(()) => (StatusCode::OK, "ok"),
-        Err(Stalled::Timeouts(timeouts::Stalled::Wheel)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "wheel_stalled")
-        }
-        Err(Stalled::Timeouts(timeouts::Stalled::Workers)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "workers_stalled")
-        }
-        Err(Stalled::Rest) => (StatusCode::SERVICE_UNAVAILABLE, "rest_stalled"),
+    let status = match context.client.health(context.timers.watchdog) {
+        Ok(()) => HealthStatus::Ok,
+        Err(Stalled::Timeouts(timeouts::Stalled::Wheel)) => HealthStatus::WheelStalled,
+        Err(Stalled::Timeouts(timeouts::Stalled::Workers)) => HealthStatus::WorkersStalled,
+        Err(Stalled::Rest) => HealthStatus::RestStalled,
     };
-    json_with(code, &Health { status })
+    status.reply()
 }
 
 /// Whether new clients should be sent here.
 pub(crate) fn ready(context: &Context) -> Reply {
     if context.stop.is_cancelled() {
-        return json_with(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "draining" });
+        return HealthStatus::Draining.reply();
     }
     if context.client.engine_health.as_ref().is_some_and(|engine| engine.is_down_for(ENGINE_DOWN)) {
-        return json_with(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "engine_down" });
+        return HealthStatus::EngineDown.reply();
     }
     alive(context)
 }

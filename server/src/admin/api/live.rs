@@ -1,10 +1,10 @@
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::Response;
 
 use super::routes::Call;
 use crate::admin::body::Body;
 use crate::admin::live;
-use crate::http::ApiError;
+use crate::http::{ApiError, ApiErrorCode};
 
 /// Else nginx would gather what comes by and by.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -22,5 +22,5 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 fn draining() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is going away")
+    ApiError::new(ApiErrorCode::Draining, "the server is going away")
 }

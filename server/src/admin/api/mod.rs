@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::http::ApiError;
 
+pub(crate) use health::HealthStatus;
 pub(super) use timers::Timers;
 
 /// How many entries a page has if nothing is said, and at most.

@@ -4,7 +4,6 @@ use encke_core::dialect::PublishKey;
 use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::task::yield_now;
@@ -17,7 +16,7 @@ use crate::channel::{ChannelName, PublishId, Published, Publisher};
 use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::{ErrorBody, json};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 
 /// Channels of one broadcast.
 const MOST_CHANNELS: usize = 1000;
@@ -133,14 +132,14 @@ pub(super) fn check_length(context: &Context, data: &RawValue) -> Result<(), Api
         return Ok(());
     }
     let message = format!("data has more than {limit} bytes (limits.max_message)");
-    Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+    Err(ApiError::new(ApiErrorCode::TooLarge, message))
 }
 
 /// The API has no user.
 pub(super) fn content(data: &RawValue) -> Result<Content<'_>, ApiError> {
     CompactJson::parse(data.get())
         .map(Content::from)
-        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "malformed", error.to_string()))
+        .map_err(|error| ApiError::new(ApiErrorCode::Malformed, error.to_string()))
 }
 
 /// Whoever uses the API is one publisher.
@@ -162,12 +161,12 @@ async fn append(
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let code = match error {
-            EngineError::TooManyChannels(_) => "limit",
-            EngineError::Draining => "draining",
-            EngineError::Unavailable => "unavailable",
-            EngineError::OutcomeUnknown => "outcome_unknown",
-            EngineError::Overloaded => "overloaded",
+            EngineError::TooManyChannels(_) => ApiErrorCode::Limit,
+            EngineError::Draining => ApiErrorCode::Draining,
+            EngineError::Unavailable => ApiErrorCode::Unavailable,
+            EngineError::OutcomeUnknown => ApiErrorCode::OutcomeUnknown,
+            EngineError::Overloaded => ApiErrorCode::Overloaded,
         };
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error.to_string())
+        Self::new(code, error.to_string())
     }
 }

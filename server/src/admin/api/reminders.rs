@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -17,7 +16,7 @@ use crate::admin::Context;
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::reminders::{Action, BadReminder, LONGEST, NotKept, ReminderKey, Waiting, compact};
 
 #[derive(Deserialize)]
@@ -151,7 +150,7 @@ impl From<BadReminder> for ApiError {
     fn from(error: BadReminder) -> Self {
         match error {
             BadReminder::Channel(error) => error.into(),
-            BadReminder::Data(error) => Self::new(StatusCode::BAD_REQUEST, "malformed", error.to_string()),
+            BadReminder::Data(error) => Self::new(ApiErrorCode::Malformed, error.to_string()),
             error => Self::bad_request(error.to_string()),
         }
     }
@@ -161,9 +160,9 @@ impl From<BadReminder> for ApiError {
 impl From<NotKept> for ApiError {
     fn from(error: NotKept) -> Self {
         let code = match error {
-            NotKept::TooMany(_) => "limit",
-            NotKept::Draining => "draining",
+            NotKept::TooMany(_) => ApiErrorCode::Limit,
+            NotKept::Draining => ApiErrorCode::Draining,
         };
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error.to_string())
+        Self::new(code, error.to_string())
     }
 }

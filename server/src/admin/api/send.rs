@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -16,7 +15,7 @@ use crate::channel::NotPublished;
 use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::json;
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::NotSaid;
 
 #[derive(Deserialize)]
@@ -73,7 +72,7 @@ pub(super) fn to_user(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
 impl From<NotSaid> for ApiError {
     fn from(error: NotSaid) -> Self {
         match error {
-            NotSaid::Ended => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
+            NotSaid::Ended => Self::new(ApiErrorCode::NotFound, error.to_string()),
             NotSaid::Moved => moved(),
             NotSaid::NotPublished(error) => error.into(),
         }

@@ -3,13 +3,12 @@ use std::sync::Arc;
 use encke_core::close::CloseReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::{Input, Phase};
-use hyper::StatusCode;
 use serde::Serialize;
 
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
 use crate::http::reply::{json, no_content};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{BadSessionId, Channel, SessionHandle, SessionId, SessionView, Transport};
 
 #[derive(Serialize)]
@@ -126,7 +125,7 @@ pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
 /// The session may be in the snapshot already: what it is asked for now, the next process would not know.
 pub(super) fn moved() -> ApiError {
     let message = "the server is going away, and the session goes on in the next one: ask that";
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
+    ApiError::new(ApiErrorCode::Draining, message)
 }
 
 pub(super) fn find(call: &Call<'_>) -> Result<SessionHandle, ApiError> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use encke_core::dialect::{Beginning, Since};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::routes::Call;
@@ -14,7 +13,7 @@ use super::task::in_task;
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::NotSubscribed;
 
 #[derive(Deserialize)]
@@ -90,7 +89,7 @@ impl From<NotSubscribed> for ApiError {
             NotSubscribed::Draining => moved(),
             NotSubscribed::Engine(error) => error.into(),
             NotSubscribed::TooManySubscriptions { .. } | NotSubscribed::Forbidden => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "limit", error.to_string())
+                Self::new(ApiErrorCode::Limit, error.to_string())
             }
         }
     }

@@ -4,10 +4,9 @@ use std::panic::resume_unwind;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use tokio::task::JoinError;
 
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 
 /// Answers from a task of its own: a connection that ends drops its request, and a client that hangs up must not leave something half done.
 pub(super) fn in_task(
@@ -24,5 +23,5 @@ pub(super) fn in_task(
 
 /// The process is at its end, and its tasks with it.
 fn stopping() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
+    ApiError::new(ApiErrorCode::Draining, "the server is stopping")
 }

@@ -6,7 +6,6 @@ use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::task::yield_now;
@@ -17,7 +16,7 @@ use super::task::in_task;
 use crate::admin::Context;
 use crate::auth::{LONGEST_USER, TooManyRevoked};
 use crate::http::reply::json;
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::SessionCell;
 
 /// Sessions that are acted on before others get their turn.
@@ -106,6 +105,6 @@ pub(super) async fn for_each_of(
 /// Not 429: nothing is wrong with the request, and it may succeed later.
 impl From<TooManyRevoked> for ApiError {
     fn from(error: TooManyRevoked) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "limit", error.to_string())
+        Self::new(ApiErrorCode::Limit, error.to_string())
     }
 }

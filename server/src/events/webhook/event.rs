@@ -4,22 +4,28 @@ use encke_core::session::Transition;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+use strum::{EnumMessage, VariantArray};
 
 use crate::channel::ChannelName;
 use crate::clock::UnixTime;
 use crate::session::SessionId;
 
 /// What a webhook may be told of, by the names of the configuration and of the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, EnumMessage, VariantArray)]
 pub(crate) enum EventName {
+    /// A session began.
     #[serde(rename = "session.opened")]
     SessionOpened,
+    /// It lost its connection, and waits for another.
     #[serde(rename = "session.suspended")]
     SessionSuspended,
+    /// It got a new connection.
     #[serde(rename = "session.resumed")]
     SessionResumed,
+    /// Its client did not come back in time.
     #[serde(rename = "session.expired")]
     SessionExpired,
+    /// It was ended.
     #[serde(rename = "session.closed")]
     SessionClosed,
     /// The first session follows the channel.

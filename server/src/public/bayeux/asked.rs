@@ -1,7 +1,7 @@
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, Version};
 
 use super::command::{Replies, command};
 use super::connect::{Circumstances, Connecting, connect};
@@ -13,7 +13,7 @@ use crate::client;
 use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::public::admit::check_origin;
 use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
@@ -119,8 +119,7 @@ impl Asked {
             "application/x-www-form-urlencoded" => true,
             _ => {
                 return Err(ApiError::new(
-                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                    "unsupported_media_type",
+                    ApiErrorCode::UnsupportedMediaType,
                     "send `Content-Type: application/json`, text/plain, or a form with `message`",
                 ));
             }
@@ -275,9 +274,7 @@ fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
 fn unreadable(error: &Unreadable) -> ApiError {
     match error {
         Unreadable::NotJson(_) => ApiError::bad_request(error.to_string()),
-        Unreadable::TooMany(_) => {
-            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string())
-        }
+        Unreadable::TooMany(_) => ApiError::new(ApiErrorCode::TooLarge, error.to_string()),
     }
 }
 

@@ -1,0 +1,43 @@
+//! A server that uses everything and serves nobody, for the sake of what it would show.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::context;
+use crate::engine::LogEngine;
+use crate::entropy::Entropy;
+use crate::events::{HookSink, NoHooks, Sinks, Webhooks};
+use crate::executor::NoTasks;
+use crate::metrics::Metrics;
+use crate::timeouts::Timeouts;
+
+/// What is off, empty or without a bound by default, set to anything.
+const EVERYTHING: [&str; 8] = [
+    "limits.max_connections=1",
+    "auth.jwks=http://127.0.0.1/keys",
+    "backend.connect=http://127.0.0.1/",
+    "backend.subscribe=http://127.0.0.1/",
+    "backend.publish=http://127.0.0.1/",
+    "backend.call=http://127.0.0.1/",
+    "namespace=[{ prefix = \"a\", join_leave = true }]",
+    "webhook=[{ url = \"http://127.0.0.1/\", events = [\"session.opened\"], secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\", name = \"NAME\" }]",
+];
+
+/// What its `/metrics` would say before anything has happened.
+pub(super) fn metrics() -> String {
+    let settings = Settings { flags: EVERYTHING.map(str::to_owned).into(), ..Settings::default() };
+    let config = settings.resolve().expect("these settings are valid: a test resolves them");
+    let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
+    let (entropy, metrics) = (Entropy::system(), Arc::new(Metrics::new()));
+    let webhooks = Webhooks::new(&config.webhooks, &timeouts, &entropy, &metrics);
+    let sinks = Sinks::of(HookSink(Box::new(NoHooks)), webhooks.as_ref(), metrics);
+    let engine = |memory| -> Arc<dyn LogEngine<_>> { Arc::new(memory) };
+    let client = context::client_on(&config, timeouts, entropy, Arc::new(NoTasks), sinks, engine);
+    let public = context::public(&config, Arc::new(client), CancellationToken::new());
+    let (_, batches) = crossbeam_channel::bounded(1);
+    context::admin(&config, &public, 8000, batches, Box::new(|| 0)).metrics_text()
+}

@@ -1,0 +1,31 @@
+//! Tables, and the comments of enums' variants as text.
+
+use strum::EnumMessage;
+
+/// A table with these headings.
+pub(super) fn table<const N: usize>(
+    headings: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(&headings.map(str::to_owned));
+    text += &format!("|{}\n", "---|".repeat(N));
+    for row in rows {
+        // A bar would begin another cell.
+        text += &line(&row.map(|cell| cell.replace('|', "\\|")));
+    }
+    text
+}
+
+/// As it stands in code.
+pub(super) fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+/// The first paragraph of the comment of a variant, in one line.
+pub(super) fn comment(variant: &impl EnumMessage) -> String {
+    let text =
+        variant.get_documentation().expect("each variant that is shown has a comment: a test reads them");
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+}
