@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{Handshakes, RefusalReason};
 use crate::auth::{ApiKeys, Auth, Operator, Scope};
 use crate::client;
+use crate::clock::processor_time;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::metrics::Readings;
@@ -116,6 +117,7 @@ impl Context {
             dispatch_age: timeouts.dispatch_age(),
             worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),
             log_lines_dropped: (self.log_lines_dropped)(),
+            processor_time: processor_time(),
         }
     }
 }

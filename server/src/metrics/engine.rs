@@ -8,6 +8,8 @@ use serde::Serialize;
 /// An engine that is elsewhere. With the memory engine all stay at zero.
 #[derive(Debug)]
 pub(crate) struct EngineMetrics {
+    /// 1 if there is one.
+    pub(super) elsewhere: Gauge,
     /// 1 while it can be reached.
     pub(super) up: Gauge,
     pub(super) connects: Counter,
@@ -31,6 +33,7 @@ impl EngineMetrics {
         // From 50 microseconds to 1.6 seconds.
         let seconds = || Histogram::new(exponential_buckets(0.000_05, 2.0, 16));
         Self {
+            elsewhere: Gauge::default(),
             up: Gauge::default(),
             connects: Counter::default(),
             life: Gauge::default(),
@@ -44,6 +47,11 @@ impl EngineMetrics {
     /// What the dashboard shows of it.
     pub(crate) fn view(&self) -> EngineView {
         EngineView { up: self.up.get() == 1, servers: self.servers.get() }
+    }
+
+    /// There is one: what stays at zero means something.
+    pub(crate) fn begin(&self) {
+        self.elsewhere.set(1);
     }
 
     pub(crate) fn connected(&self) {

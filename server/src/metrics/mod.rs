@@ -10,6 +10,7 @@ mod histogram;
 mod issuer;
 mod labelled;
 mod limits;
+mod process;
 mod reminders;
 mod sessions;
 mod timers;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::{Metric, Registry};
 
@@ -27,6 +29,7 @@ use connections::ConnectionMetrics;
 use engine::EngineMetrics;
 use issuer::IssuerMetrics;
 use limits::LimitMetrics;
+use process::ProcessMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
 use webhooks::WebhookMetrics;
@@ -45,6 +48,8 @@ pub(crate) use webhooks::WebhookCounters;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
+    /// What is named as other programs name it, without our own name before it.
+    common: Registry,
     pub(crate) timers: TimerMetrics,
     pub(crate) channels: ChannelMetrics,
     pub(crate) sessions: SessionMetrics,
@@ -56,6 +61,7 @@ pub(crate) struct Metrics {
     pub(crate) backend: Arc<BackendMetrics>,
     pub(crate) issuer: IssuerMetrics,
     limits: LimitMetrics,
+    process: ProcessMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -80,6 +86,8 @@ pub(crate) struct Readings {
     pub(crate) reminders: usize,
     /// Log lines that found the writer busy.
     pub(crate) log_lines_dropped: u64,
+    /// What the process has had of processors.
+    pub(crate) processor_time: Duration,
 }
 
 impl Metrics {
@@ -88,6 +96,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("encke"),
+            common: Registry::default(),
             timers: TimerMetrics::new(),
             channels: ChannelMetrics::default(),
             sessions: SessionMetrics::new(),
@@ -98,6 +107,7 @@ impl Metrics {
             backend: Arc::default(),
             issuer: IssuerMetrics::default(),
             limits: LimitMetrics::default(),
+            process: ProcessMetrics::default(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -107,6 +117,7 @@ impl Metrics {
     fn register(&mut self) {
         let Self {
             registry,
+            common,
             timers,
             channels,
             sessions,
@@ -117,6 +128,7 @@ impl Metrics {
             backend,
             issuer,
             limits,
+            process,
             log_lines_dropped,
         } = self;
         let mut add = Add(registry);
@@ -159,6 +171,8 @@ impl Metrics {
         add.metric("gaps", "Gaps told", &channels.gaps);
         let help = "Joins and leaves that followers should have been told of (join_leave) and were not";
         add.metric("join_leave_lost", help, &channels.untold);
+        let help = "Whether channels live in an engine that is elsewhere";
+        add.metric("engine_elsewhere", help, &engine.elsewhere);
         add.metric("engine_up", "Whether an engine that is elsewhere can be reached", &engine.up);
         add.metric("engine_connects", "Connections to it", &engine.connects);
         add.metric(
@@ -191,12 +205,16 @@ impl Metrics {
         add.metric("issuer_read_timestamp_seconds", help, &issuer.read_at);
         add.metric("limit_used", "How much of what a limit allows is in use", &limits.used);
         add.metric("limit_max", "How much a limit allows, by the setting that says so", &limits.max);
+        let mut add = Add(common);
+        add.metric("process_resident_memory_bytes", "Memory of the process", &process.resident_bytes);
+        add.metric("process_cpu_seconds", "What it has had of processors", &process.processor_seconds);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.
     #[must_use]
     pub(crate) fn encode(&self, readings: &Readings, limits: &[Limit<'_>]) -> String {
         self.limits.set(limits);
+        self.process.set(readings.processor_time);
         self.timers.entries.set(as_gauge(readings.timer_entries));
         self.timers.dispatch_depth.set(as_gauge(readings.dispatch_depth));
         self.timers.dispatch_age.set(readings.dispatch_age.as_secs_f64());
@@ -208,7 +226,9 @@ impl Metrics {
         catch_up(&self.timers.stalls, readings.stalls);
         catch_up(&self.log_lines_dropped, readings.log_lines_dropped);
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+        encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, &self.common))
+            .and_then(|()| encode_eof(&mut text))
             .expect("writing to a String does not fail");
         text
     }

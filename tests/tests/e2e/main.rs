@@ -74,6 +74,8 @@ mod package;
 mod page;
 // Long-polling.
 mod poll;
+// What Prometheus makes of the metrics, the alarms and the panels; what the reference says of them.
+mod prometheus;
 // Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
 mod proxies;
 // Publishes that may be repeated.

@@ -70,6 +70,7 @@ impl<S: Subscriber> RedisEngine<S> {
         entropy: Entropy,
         executor: &Arc<dyn Executor>,
     ) -> Self {
+        channels.metrics().engine.begin();
         let (link, requests) = Link::new(settings, channels, timeouts, entropy, Arc::clone(executor));
         let link = Arc::new(link);
         let (restored, to_restore) = oneshot::channel();

@@ -1,0 +1,90 @@
+//! A Prometheus of the test's own, which scrapes a server and keeps what it reads in a directory that goes with it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::admin::ask;
+use crate::process::Process;
+use crate::proxy::free_address;
+use crate::waiting::until;
+
+/// A running `prometheus`. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Prometheus {
+    _process: Process,
+    _directory: TempDir,
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    /// Starts one that reads the metrics at `target` each second, as the job `encke`, and evaluates these rules.
+    ///
+    /// # Panics
+    /// When it does not come up, or is not installed.
+    #[must_use]
+    #[track_caller]
+    pub fn scraping(target: SocketAddr, rules: &Path) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let address = free_address();
+        let config = directory.path().join("prometheus.yml");
+        let rules = rules.display();
+        let text = format!(
+            "global: {{ scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }}\nrule_files: ['{rules}']\n\
+             scrape_configs:\n  - job_name: encke\n    static_configs: [{{ targets: ['{target}'] }}]\n"
+        );
+        fs::write(&config, text).expect("the directory can be written to");
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .arg("--log.level=warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("prometheus is installed");
+        let prometheus = Self { _process: Process::new(child), _directory: directory, address };
+        until("Prometheus is up", || prometheus.is_up());
+        prometheus
+    }
+
+    fn is_up(&self) -> bool {
+        std::net::TcpStream::connect(self.address).is_ok() && self.ask("/-/ready").0 == 200
+    }
+
+    /// What it answers to `GET path`, of its API.
+    ///
+    /// # Panics
+    /// When that is an error.
+    #[must_use]
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(path);
+        let answer: Value = serde_json::from_str(&body).expect("it answers in JSON");
+        assert_eq!((status, answer["status"].as_str()), (200, Some("success")), "{path}: {answer}");
+        answer["data"].clone()
+    }
+
+    /// The series that an expression has now.
+    ///
+    /// # Panics
+    /// When it is not one.
+    #[must_use]
+    #[track_caller]
+    pub fn query(&self, expression: &str) -> Vec<Value> {
+        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let data = self.get(&format!("/api/v1/query?query={encoded}"));
+        data["result"].as_array().expect("a vector of series").clone()
+    }
+
+    /// By HTTP/1.0, in which answers are in one piece.
+    #[track_caller]
+    fn ask(&self, path: &str) -> (u16, String) {
+        let answer = ask(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));
+        (answer.status, answer.body)
+    }
+}
