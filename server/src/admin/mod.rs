@@ -117,6 +117,7 @@ impl Context {
             dispatch_age: timeouts.dispatch_age(),
             worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),
             log_lines_dropped: (self.log_lines_dropped)(),
+            resident_bytes: live::resident_bytes().unwrap_or_default(),
             processor_time: processor_time(),
         }
     }

@@ -86,6 +86,8 @@ pub(crate) struct Readings {
     pub(crate) reminders: usize,
     /// Log lines that found the writer busy.
     pub(crate) log_lines_dropped: u64,
+    /// Memory of the process, 0 where the kernel does not say.
+    pub(crate) resident_bytes: u64,
     /// What the process has had of processors.
     pub(crate) processor_time: Duration,
 }
@@ -214,7 +216,7 @@ impl Metrics {
     #[must_use]
     pub(crate) fn encode(&self, readings: &Readings, limits: &[Limit<'_>]) -> String {
         self.limits.set(limits);
-        self.process.set(readings.processor_time);
+        self.process.set(readings.resident_bytes, readings.processor_time);
         self.timers.entries.set(as_gauge(readings.timer_entries));
         self.timers.dispatch_depth.set(as_gauge(readings.dispatch_depth));
         self.timers.dispatch_age.set(readings.dispatch_age.as_secs_f64());

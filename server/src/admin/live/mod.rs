@@ -29,6 +29,7 @@ use feed::Feed;
 use sample::Sample;
 
 pub(crate) use limits::{Bounds, WebhookBound, limits};
+pub(crate) use process::resident_bytes;
 pub(crate) use viewer::Viewer;
 
 /// From one sample to the next.
