@@ -12,7 +12,7 @@ const README: &str = include_str!("../../../../README.md");
 
 /// What the guide has its reader type.
 fn commands() -> Vec<&'static str> {
-    let guide = README.split_once("\n## Guide: ").expect("the README has a guide").1;
+    let guide = README.split_once("\n## Guide\n").expect("the README has a guide").1;
     let guide = guide.split_once("\n## ").expect("it ends").0;
     let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split_once("```").expect("blocks end").0);
     blocks.flat_map(str::lines).collect()
