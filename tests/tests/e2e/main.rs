@@ -28,6 +28,8 @@ mod cuts;
 mod dashboard;
 // Running out of descriptors, and back.
 mod descriptors;
+// Links of the documents.
+mod documents;
 // SIGTERM: goaway, close, exit.
 mod drain;
 // How sessions end: by command, lifetime, idleness.

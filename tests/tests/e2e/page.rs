@@ -9,6 +9,7 @@ fn the_page_may_do_no_more_than_it_must() {
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
         ("/dashboard/main.js", "text/javascript; charset=utf-8"),
+        ("/docs", "text/html; charset=utf-8"),
         ("/dashboard/style.css", "text/css; charset=utf-8"),
         ("/dashboard/icon.svg", "image/svg+xml"),
     ] {

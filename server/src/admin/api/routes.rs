@@ -56,6 +56,7 @@ pub(crate) struct Route {
 static ROUTES: &[Route] = &[
     Route::get("/", |call| Ok(page::index(call.headers, call.context))),
     Route::get("/dashboard/{file}", |call| page::file(call.parameter, call.headers, call.context)),
+    Route::get("/docs", |call| Ok(page::docs(call.headers, call.context))),
     Route::get("/healthz", |call| Ok(health::alive(call.context))),
     Route::get("/readyz", |call| Ok(health::ready(call.context))),
     Route::get("/metrics", |call| Ok(metrics::show(call.context))),

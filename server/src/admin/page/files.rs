@@ -31,6 +31,7 @@ static FILES: LazyLock<Vec<Named>> = LazyLock::new(|| {
         "chart.js"
         "command_form.js"
         "deadlines.js"
+        "docs.css"
         "dom.js"
         "flashes.js"
         "format.js"

@@ -1,5 +1,6 @@
 //! The dashboard's files, which are in the binary. They say nothing of anyone, so they need no key; what they show they read from the API.
 
+mod docs;
 mod files;
 mod policy;
 
@@ -21,6 +22,11 @@ pub(super) fn index(headers: &HeaderMap, context: &Context) -> Reply {
 pub(super) fn file(name: &str, headers: &HeaderMap, context: &Context) -> Result<Reply, ApiError> {
     let file = files::find(name).ok_or_else(|| ApiError::not_found(format!("no such file: {name}")))?;
     Ok(guarded(file, headers, context))
+}
+
+/// `GET /docs`
+pub(super) fn docs(headers: &HeaderMap, context: &Context) -> Reply {
+    guarded(&docs::PAGE, headers, context)
 }
 
 fn guarded(file: &Embedded, headers: &HeaderMap, context: &Context) -> Reply {

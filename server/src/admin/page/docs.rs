@@ -1,0 +1,87 @@
+//! `GET /docs`: the README, which is in the binary, as a page. It is rendered once, when it is asked for first.
+
+mod anchors;
+mod render;
+
+use std::sync::LazyLock;
+
+use super::files;
+use crate::http::Embedded;
+use render::{Rendered, render};
+
+const README: &str = include_str!("../../../../README.md");
+
+/// Kept for as long as the process lives.
+pub(super) static PAGE: LazyLock<Embedded> =
+    LazyLock::new(|| Embedded::new("text/html; charset=utf-8", page(README).into_bytes().leak()));
+
+fn page(markdown: &str) -> String {
+    let Rendered { body, sections } = render(markdown, picture);
+    let sections = sections.iter().map(|section| {
+        let (id, title) = (&section.id, &section.title);
+        format!("          <li><a href=\"#{id}\">{title}</a></li>\n")
+    });
+    let sections: String = sections.collect();
+    format!(
+        r##"<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="color-scheme" content="light dark">
+    <title>Encke: documents</title>
+    <link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml">
+    <link rel="stylesheet" href="/dashboard/style.css">
+    <link rel="stylesheet" href="/dashboard/docs.css">
+  </head>
+  <body>
+    <a class="skip" href="#main">Skip to the content</a>
+    <header class="top">
+      <a class="brand" href="/"><img src="/dashboard/icon.svg" alt="" width="26" height="26"> Encke</a>
+    </header>
+    <div class="documents">
+      <nav aria-label="Sections">
+        <ul>
+{sections}        </ul>
+      </nav>
+      <main id="main" class="prose" tabindex="-1">
+{body}      </main>
+    </div>
+  </body>
+</html>
+"##
+    )
+}
+
+/// Where a picture of the repository is served, if it is.
+fn picture(path: &str) -> Option<String> {
+    let name = path.strip_prefix("server/dashboard/")?;
+    files::find(name).map(|_| format!("/dashboard/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_is_a_page_of_its_own() {
+        let page = page(README);
+        for section in ["guide", "operating", "growing", "reference"] {
+            assert!(page.contains(&format!("<h2 id=\"{section}\">")), "the dashboard links to {section}");
+            assert!(page.contains(&format!("<li><a href=\"#{section}\">")), "{section}");
+        }
+        // What a strict policy does not allow, or what would come from elsewhere.
+        for foreign in ["<script", "<style", "style=", "onerror", "src=\"http", "<!--"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(page.contains("<td><code>encke_sessions</code></td>"), "the reference's tables are tables");
+        let ids = page.matches(" id=\"").count();
+        let links: Vec<_> = page.split(" href=\"").skip(1).map(|rest| rest.split('"').next()).collect();
+        assert!(ids > 30 && links.len() > 60, "{ids}, {}", links.len());
+        for link in links.into_iter().flatten() {
+            let is_whole = ["http://", "https://", "/"].iter().any(|start| link.starts_with(start));
+            let is_here = link.strip_prefix('#').is_some_and(|id| page.contains(&format!(" id=\"{id}\"")));
+            assert!(is_whole || is_here, "{link}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+use std::collections::HashSet;
+
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
+use super::anchors::Anchors;
+
+/// A document as HTML.
+pub(super) struct Rendered {
+    pub(super) body: String,
+    /// Its headings of the second level.
+    pub(super) sections: Vec<Section>,
+}
+
+/// Where one begins.
+pub(super) struct Section {
+    pub(super) id: String,
+    /// As HTML.
+    pub(super) title: String,
+}
+
+/// Renders a document that is read without the folder it is in, and without a network: its own anchors and whole URLs are links, what is beside it is plain
+/// text; a picture is there if `picture` says where, or else what it is of. HTML in it is text, and comments are left out.
+pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -> Rendered {
+    let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
+    let headings = headings(&events);
+    let anchors: HashSet<_> = headings.iter().map(|heading| heading.id.as_str()).collect();
+    let mut kept = Kept { anchors, picture, links: Vec::new(), pictures: Vec::new(), in_comment: false };
+    let mut ids = headings.iter();
+    let mut body = String::new();
+    let events = events.iter().filter_map(|event| match event {
+        Event::Start(Tag::Heading { level, .. }) => {
+            let id = ids.next().map(|heading| CowStr::from(heading.id.as_str()));
+            Some(Event::Start(Tag::Heading { level: *level, id, classes: Vec::new(), attrs: Vec::new() }))
+        }
+        event => kept.event(event),
+    });
+    html::push_html(&mut body, events);
+    let sections = headings.into_iter().filter(|heading| heading.level == HeadingLevel::H2);
+    let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(text) });
+    Rendered { body, sections: sections.collect() }
+}
+
+struct Heading {
+    level: HeadingLevel,
+    id: String,
+    text: String,
+}
+
+/// All headings, in their order.
+fn headings(events: &[Event<'_>]) -> Vec<Heading> {
+    let mut anchors = Anchors::default();
+    let mut headings = Vec::new();
+    let mut text = String::new();
+    for event in events {
+        match event {
+            Event::Start(Tag::Heading { .. }) => text.clear(),
+            Event::Text(part) | Event::Code(part) => text += part,
+            Event::End(TagEnd::Heading(level)) => {
+                let text = std::mem::take(&mut text);
+                headings.push(Heading { level: *level, id: anchors.of(&text), text });
+            }
+            _ => {}
+        }
+    }
+    headings
+}
+
+fn escaped(text: String) -> String {
+    let mut title = String::new();
+    html::push_html(&mut title, std::iter::once(Event::Text(text.into())));
+    title
+}
+
+/// What of a document is kept, and how.
+struct Kept<'a, P> {
+    anchors: HashSet<&'a str>,
+    picture: P,
+    /// Whether the links that are open are kept.
+    links: Vec<bool>,
+    /// The same for pictures.
+    pictures: Vec<bool>,
+    in_comment: bool,
+}
+
+impl<P: Fn(&str) -> Option<String>> Kept<'_, P> {
+    fn event<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
+        match event {
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                let is_kept = self.leads_somewhere(dest_url);
+                self.links.push(is_kept);
+                is_kept.then(|| event.clone())
+            }
+            Event::End(TagEnd::Link) => self.links.pop().unwrap_or_default().then(|| event.clone()),
+            Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
+                let shown = (self.picture)(dest_url);
+                self.pictures.push(shown.is_some());
+                let (title, id) = (title.clone(), id.clone());
+                Some(Event::Start(match shown {
+                    Some(url) => Tag::Image { link_type: *link_type, dest_url: url.into(), title, id },
+                    None => Tag::Emphasis,
+                }))
+            }
+            Event::End(TagEnd::Image) => {
+                let is_shown = self.pictures.pop().unwrap_or_default();
+                Some(Event::End(if is_shown { TagEnd::Image } else { TagEnd::Emphasis }))
+            }
+            Event::Start(Tag::HtmlBlock) | Event::End(TagEnd::HtmlBlock) => None,
+            Event::Html(text) | Event::InlineHtml(text) => {
+                self.in_comment |= text.trim_start().starts_with("<!--");
+                let is_comment = self.in_comment;
+                self.in_comment &= !text.contains("-->");
+                (!is_comment).then(|| Event::Text(text.clone()))
+            }
+            event => Some(event.clone()),
+        }
+    }
+
+    fn leads_somewhere(&self, url: &str) -> bool {
+        match url.strip_prefix('#') {
+            Some(anchor) => self.anchors.contains(anchor),
+            None => url.starts_with("https://") || url.starts_with("http://"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(markdown: &str) -> String {
+        let picture = |path: &str| (path == "a/served.png").then(|| "/dashboard/served.png".to_owned());
+        render(markdown, picture).body
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_text() {
+        for (markdown, expected) in [
+            ("[a](tests/run)", "<p>a</p>\n"),
+            ("[`a`](deploy/README.md#b)", "<p><code>a</code></p>\n"),
+            ("[a](https://a.example)", "<p><a href=\"https://a.example\">a</a></p>\n"),
+            (
+                "<http://127.0.0.1:3000>",
+                "<p><a href=\"http://127.0.0.1:3000\">http://127.0.0.1:3000</a></p>\n",
+            ),
+            ("[a](#b)", "<p>a</p>\n"),
+            ("# B\n[a](#b)", "<h1 id=\"b\">B</h1>\n<p><a href=\"#b\">a</a></p>\n"),
+            ("[a](javascript:alert(1))", "<p>a</p>\n"),
+        ] {
+            assert_eq!(body(markdown), expected, "{markdown}");
+        }
+    }
+
+    #[test]
+    fn pictures_that_are_not_served_are_told() {
+        let shown = "<p><img src=\"/dashboard/served.png\" alt=\"it\" /></p>\n";
+        assert_eq!(body("![it](a/served.png)"), shown);
+        assert_eq!(body("![it](a/other.png)"), "<p><em>it</em></p>\n");
+        assert_eq!(body("![it](https://elsewhere.example/a.png)"), "<p><em>it</em></p>\n");
+    }
+
+    #[test]
+    fn html_is_text_and_comments_are_nothing() {
+        assert_eq!(body("<!-- a\nb -->\n\nc"), "<p>c</p>\n");
+        assert_eq!(body("a <b onclick=x>c"), "<p>a &lt;b onclick=x&gt;c</p>\n");
+        assert!(!body("<script>alert(1)</script>").contains("<script"));
+    }
+
+    #[test]
+    fn sections_are_headings_of_the_second_level() {
+        let rendered = render("# A\n## B & `c`\n### D\n## B & `c`\n", |_| None);
+        let sections: Vec<_> =
+            rendered.sections.iter().map(|section| (&*section.id, &*section.title)).collect();
+        assert_eq!(sections, [("b--c", "B &amp; c"), ("b--c-1", "B &amp; c")]);
+    }
+}

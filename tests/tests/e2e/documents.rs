@@ -1,0 +1,124 @@
+//! Links of the documents lead somewhere: to a file of the repository, and to a heading of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// What a document has.
+#[derive(Default)]
+struct Document {
+    /// The names of its headings, as GitHub has them.
+    anchors: BTreeSet<String>,
+    links: Vec<String>,
+}
+
+impl Document {
+    fn read(text: &str) -> Self {
+        let mut document = Self::default();
+        let mut heading = None;
+        for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+            match event {
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::Text(part) | Event::Code(part) => {
+                    if let Some(heading) = &mut heading {
+                        *heading += &part;
+                    }
+                }
+                Event::End(TagEnd::Heading(_)) => {
+                    let anchor = anchor(&heading.take().unwrap_or_default());
+                    let others = (1..).map(|number| format!("{anchor}-{number}"));
+                    let mut names = std::iter::once(anchor.clone()).chain(others);
+                    let new = names.find(|name| !document.anchors.contains(name));
+                    document.anchors.extend(new);
+                }
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    document.links.push(dest_url.into_string());
+                }
+                _ => {}
+            }
+        }
+        document
+    }
+}
+
+fn anchor(title: &str) -> String {
+    let kept = title.to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
+}
+
+/// Every document of the repository, but for those that it gets from elsewhere.
+fn documents() -> BTreeMap<PathBuf, Document> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"])
+        .current_dir(root())
+        .output()
+        .expect("git is installed");
+    let names = String::from_utf8(listed.stdout).expect("names are UTF-8");
+    let paths = names.lines().map(|name| root().join(name)).filter(|path| path.is_file());
+    paths.map(|path| (path.clone(), Document::read(&fs::read_to_string(path).expect("a document")))).collect()
+}
+
+/// What is wrong with a link.
+fn problem(link: &str, from: &Path, documents: &BTreeMap<PathBuf, Document>) -> Option<String> {
+    if link.contains("://") {
+        return None;
+    }
+    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+    let target = if path.is_empty() {
+        from.to_owned()
+    } else {
+        let joined = from.parent().expect("it is in a folder").join(path);
+        match joined.canonicalize() {
+            Ok(target) => target,
+            Err(_) => return Some(format!("there is no {}", joined.display())),
+        }
+    };
+    let anchor = anchor?;
+    let is_there = documents.get(&target).is_some_and(|document| document.anchors.contains(anchor));
+    (!is_there).then(|| format!("{} has no heading #{anchor}", target.display()))
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let documents = documents();
+    assert!(documents.len() > 8, "{:?}", documents.keys());
+    let mut problems = Vec::new();
+    let mut looked_at = 0;
+    for (from, document) in &documents {
+        for link in &document.links {
+            looked_at += 1;
+            problems.extend(problem(link, from, &documents).map(|problem| (from, link, problem)));
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+    assert!(looked_at > 100, "{looked_at}");
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let here = root().join("README.md");
+    let text = "# A `b`, c\n## A\n## A\n```md\n# No\n[x](nothing.md)\n```\n[x](#a-b-c) ![y](z.png)";
+    let document = Document::read(text);
+    assert_eq!(document.links, ["#a-b-c", "z.png"]);
+    let documents = BTreeMap::from([(here.clone(), document)]);
+    for (link, is_good) in [
+        ("#a-b-c", true),
+        ("#a-1", true),
+        ("#a-2", false),
+        ("#no", false),
+        ("tests/run", true),
+        ("tests/no", false),
+        ("README.md#a", true),
+        ("https://a.example/#b", true),
+    ] {
+        assert_eq!(problem(link, &here, &documents).is_none(), is_good, "{link}");
+    }
+}
