@@ -15,7 +15,7 @@ pub fn banner(server: &Server, descriptors: u64) -> String {
     let scheme = if server.has_tls() { "wss" } else { "ws" };
     let _ = writeln!(text, "  clients      {scheme}://{public}/ws");
     let admin_scheme = if server.admin_has_tls() { "https" } else { "http" };
-    let _ = writeln!(text, "  admin        {admin_scheme}://{admin}/api/sessions");
+    let _ = writeln!(text, "  admin        {admin_scheme}://{admin}/");
     let _ = writeln!(text, "  descriptors  {descriptors}");
     let _ = writeln!(text, "  try it       npx wscat -c {scheme}://{public}/ws");
     text

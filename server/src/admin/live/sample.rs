@@ -6,10 +6,6 @@ use crate::admin::Context;
 use crate::admin::api::Timers;
 use crate::metrics::{ConnectionsView, EngineView, Limit, Messages, Readings, SessionsView, TimerMetrics};
 
-/// The longest sample that is kept, in bytes: with all labels in use, and all numbers long.
-#[cfg(test)]
-pub(super) const SAMPLE_BYTES: usize = 8 * 1024;
-
 /// What the dashboard is told each second: what `/metrics` and `/api/timers` say, from the same counts.
 #[derive(serde::Serialize)]
 pub(super) struct Sample<'a> {
