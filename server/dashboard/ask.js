@@ -11,7 +11,12 @@ export function confirmed({ title, text, act }) {
       { method: "dialog" },
       el("h2", { id: "question" }, title),
       el("p", { id: "question-text" }, text),
-      el("div", { class: "answers" }, el("button", { value: "", autofocus: true }, "Cancel"), el("button", { value: "yes", class: "danger" }, act)),
+      el(
+        "div",
+        { class: "answers" },
+        el("button", { value: "", autofocus: true }, "Cancel"),
+        el("button", { value: "yes", class: "danger" }, act),
+      ),
     ),
   );
   document.body.append(dialog);

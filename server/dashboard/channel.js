@@ -28,12 +28,22 @@ export function channel(root, { live, item: name, signal }) {
     if (!error) return say(null);
     say(error instanceof ApiError && error.status === 404 ? nothing : `Not read: ${reasonOf(error)}`);
   };
-  const look = poll(TAIL_MS, signal, async () => {
-    const [shown, history] = await Promise.all([get(path, signal), get(`${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`, signal)]);
-    facts.update(shown);
-    log.update(history.messages);
-  }, tells("There is no such channel now. It comes to be when someone follows it, or publishes to it."));
-  poll(FOLLOWERS_MS, signal, async () => who.update(await get(`${path}/presence?limit=${FOLLOWERS}`, signal)), (error) => error && who.fail(reasonOf(error)));
+  const look = poll(
+    TAIL_MS,
+    signal,
+    async () => {
+      const [shown, history] = await Promise.all([get(path, signal), get(`${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`, signal)]);
+      facts.update(shown);
+      log.update(history.messages);
+    },
+    tells("There is no such channel now. It comes to be when someone follows it, or publishes to it."),
+  );
+  poll(
+    FOLLOWERS_MS,
+    signal,
+    async () => who.update(await get(`${path}/presence?limit=${FOLLOWERS}`, signal)),
+    (error) => error && who.fail(reasonOf(error)),
+  );
   root.append(
     heading("Channel", el("p", { class: "id" }, named(name))),
     says,
@@ -51,7 +61,11 @@ function channelFacts() {
   const names = ["messages", "bytes", "first", "last", "followers", "epoch"];
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
   return {
-    element: el("dl", { class: "facts card" }, names.map((name) => el("div", null, el("dt", null, name), el("dd", null, values[name])))),
+    element: el(
+      "dl",
+      { class: "facts card" },
+      names.map((name) => el("div", null, el("dt", null, name), el("dd", null, values[name]))),
+    ),
     update({ messages, bytes: size, first, last, subscribers, epoch }) {
       setText(values.messages, count(messages));
       setText(values.bytes, bytes(size));
@@ -66,11 +80,21 @@ function channelFacts() {
 // The newest on top.
 function tail() {
   const none = el("p", { class: "note" }, "Its log is empty.");
-  const rows = table("Messages", [{ title: "Offset" }, { title: "From", wide: true }, { title: "Data" }, { title: "Age", number: true }], (message) => {
-    const age = el("span");
-    const from = el("span", null, message.user ? named(message.user) : "–", message.channel ? el("small", null, " on ", named(message.channel)) : null);
-    return { cells: [count(message.offset), from, contentOf(message), age], update: ({ age_ms }) => setText(age, ago(age_ms)) };
-  }, { hidden: true, more: "log" });
+  const rows = table(
+    "Messages",
+    [{ title: "Offset" }, { title: "From", wide: true }, { title: "Data" }, { title: "Age", number: true }],
+    (message) => {
+      const age = el("span");
+      const from = el(
+        "span",
+        null,
+        message.user ? named(message.user) : "–",
+        message.channel ? el("small", null, " on ", named(message.channel)) : null,
+      );
+      return { cells: [count(message.offset), from, contentOf(message), age], update: ({ age_ms }) => setText(age, ago(age_ms)) };
+    },
+    { hidden: true, more: "log" },
+  );
   return {
     none,
     element: rows.element,
@@ -93,11 +117,16 @@ function contentOf(message) {
 
 function followers() {
   const note = el("p", { class: "note" });
-  const rows = table("Followers", [{ title: "Session" }, { title: "User" }, { title: "Phase" }], ({ session, user }) => {
-    const { element, become } = phaseBadge();
-    const cells = [el("a", { href: sessionLink(session), class: "id" }, session), user === null ? "none" : named(user), element];
-    return { cells, update: ({ phase }) => become(phase) };
-  }, { hidden: true });
+  const rows = table(
+    "Followers",
+    [{ title: "Session" }, { title: "User" }, { title: "Phase" }],
+    ({ session, user }) => {
+      const { element, become } = phaseBadge();
+      const cells = [el("a", { href: sessionLink(session), class: "id" }, session), user === null ? "none" : named(user), element];
+      return { cells, update: ({ phase }) => become(phase) };
+    },
+    { hidden: true },
+  );
   return {
     note,
     element: rows.element,

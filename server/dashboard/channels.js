@@ -17,7 +17,16 @@ const ORDERS = [
 export function channels(root, { signal }) {
   const says = el("p", { class: "notice", role: "status", hidden: true });
   const lists = ORDERS.map(ranking);
-  root.append(heading("Channels"), says, find(), el("div", { class: "columns three" }, lists.map(({ element }) => element)));
+  root.append(
+    heading("Channels"),
+    says,
+    find(),
+    el(
+      "div",
+      { class: "columns three" },
+      lists.map(({ element }) => element),
+    ),
+  );
 
   const look = () => Promise.all(lists.map(({ read }) => read(signal)));
   poll(REFRESH_MS, signal, look, (error) => {
@@ -29,16 +38,27 @@ export function channels(root, { signal }) {
 function ranking({ title, column, sort, format, valueOf }) {
   let most = 1;
   const none = el("p", { class: "note" }, "There is no channel.");
-  const rows = table(title, [{ title: "Channel" }, { title: column, number: true }], ({ channel, pattern }) => {
-    const fill = el("div", { class: "fill" });
-    const value = el("span", { data: { channel, sort } });
-    const link = el("a", { href: channelLink(channel) }, named(channel));
-    const update = (item) => {
-      setText(value, format(valueOf(item)));
-      fill.style.width = `${(100 * valueOf(item)) / most}%`;
-    };
-    return { cells: [el("div", null, link, pattern ? el("small", null, " pattern") : null, el("div", { class: "bar", "aria-hidden": true }, fill)), value], update };
-  }, { hidden: true });
+  const rows = table(
+    title,
+    [{ title: "Channel" }, { title: column, number: true }],
+    ({ channel, pattern }) => {
+      const fill = el("div", { class: "fill" });
+      const value = el("span", { data: { channel, sort } });
+      const link = el("a", { href: channelLink(channel) }, named(channel));
+      const update = (item) => {
+        setText(value, format(valueOf(item)));
+        fill.style.width = `${(100 * valueOf(item)) / most}%`;
+      };
+      return {
+        cells: [
+          el("div", null, link, pattern ? el("small", null, " pattern") : null, el("div", { class: "bar", "aria-hidden": true }, fill)),
+          value,
+        ],
+        update,
+      };
+    },
+    { hidden: true },
+  );
   return {
     element: card(title, null, none, rows.element),
     async read(signal) {

@@ -14,7 +14,15 @@ export function chart(title, format, signal) {
   const at = el("p", { class: "at", "aria-hidden": true });
   const frame = el(
     "div",
-    { class: "chart", role: "slider", tabindex: 0, "aria-label": `${title}, over time`, "aria-valuemin": 0, "aria-valuemax": 0, "aria-valuenow": 0 },
+    {
+      class: "chart",
+      role: "slider",
+      tabindex: 0,
+      "aria-label": `${title}, over time`,
+      "aria-valuemin": 0,
+      "aria-valuemax": 0,
+      "aria-valuenow": 0,
+    },
     drawing,
     at,
   );
@@ -77,7 +85,8 @@ export function chart(title, format, signal) {
       const anchor = before_s === 0 ? "end" : before_s === window_s ? "start" : "middle";
       return svg("text", { x: x(to_ms - 1000 * before_s), y: HEIGHT - 3, "text-anchor": anchor }, text);
     });
-    const nothing = shown.lines.length === 0 && svg("text", { x: x(to_ms - 500 * window_s), y: HEIGHT / 2 - 8, "text-anchor": "middle" }, NOTHING);
+    const nothing =
+      shown.lines.length === 0 && svg("text", { x: x(to_ms - 500 * window_s), y: HEIGHT / 2 - 8, "text-anchor": "middle" }, NOTHING);
     return [...levels, ...times, ...(nothing ? [nothing] : [])];
   }
 
@@ -111,7 +120,11 @@ export function chart(title, format, signal) {
   }
 
   function entry(name) {
-    const sample = svg("svg", { width: 18, height: 8, "aria-hidden": true, focusable: "false" }, svg("path", { class: `line ${look(name)}`, d: "M0 4H18" }));
+    const sample = svg(
+      "svg",
+      { width: 18, height: 8, "aria-hidden": true, focusable: "false" },
+      svg("path", { class: `line ${look(name)}`, d: "M0 4H18" }),
+    );
     const value = el("dd", { data: { series: name } });
     const row = el("div", null, el("dt", null, sample, words(name)), value);
     legend.append(row);
@@ -133,7 +146,10 @@ export function chart(title, format, signal) {
     const at_ms = points[index]?.[0] ?? shown.to_ms;
     const when = shown.to_ms - at_ms < 1000 ? "now" : `${duration(shown.to_ms - at_ms)} ago`;
     const values = shown.lines.map(({ name, points }) => [words(name), points[index]?.[1]]);
-    const text = values.length === 0 ? NOTHING : `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
+    const text =
+      values.length === 0
+        ? NOTHING
+        : `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
     // Told when it is asked for, not each second.
     if (point || !frame.hasAttribute("aria-valuetext")) setAttribute(frame, "aria-valuetext", text);
     setText(at, point ? text : "");

@@ -14,7 +14,11 @@ const TEMPLATES = [
 const textOf = (index) => JSON.stringify(TEMPLATES[index].command);
 
 export function commandForm(send) {
-  const templates = el("select", { id: "template" }, TEMPLATES.map(({ title }, index) => el("option", { value: index }, title)));
+  const templates = el(
+    "select",
+    { id: "template" },
+    TEMPLATES.map(({ title }, index) => el("option", { value: index }, title)),
+  );
   const problem = el("p", { id: "command-problem", class: "problem", hidden: true });
   const field = el("textarea", { id: "command", rows: 3, spellcheck: "false", autocomplete: "off", "aria-describedby": "command-problem" });
   const button = el("button", { type: "submit", class: "main" }, "Send");

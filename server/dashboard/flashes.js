@@ -33,7 +33,12 @@ export class Flashes {
     for (const [kind, count] of Object.entries(expired)) {
       const shown = Math.min(Math.ceil(Math.log2(1 + count)), MOST_OF_A_KIND);
       for (let each = 0; each < shown && this.#flying.length < MOST; each++) {
-        this.#flying.push({ sign: signOf(kind), colour: this.#colourOf(kind), from: now + 1000 * Math.random(), drift: Math.random() - 0.5 });
+        this.#flying.push({
+          sign: signOf(kind),
+          colour: this.#colourOf(kind),
+          from: now + 1000 * Math.random(),
+          drift: Math.random() - 0.5,
+        });
       }
     }
   }

@@ -8,11 +8,16 @@ const WAYS = { sent: ["→", "sent"], received: ["←", "received"], note: ["·"
 
 export function frameList(player, signal) {
   const note = el("p", { class: "note" });
-  const rows = table("Frames, the newest first", [{ title: "Way" }, { title: "Time", wide: true }, { title: "Frame" }], ({ at_ms, way, text }) => {
-    const [sign, word] = WAYS[way];
-    const cell = el("span", { class: `way ${way}` }, el("span", { "aria-hidden": true }, `${sign} `), word);
-    return { cells: [cell, time(at_ms), longText(text, { data: { way } })] };
-  }, { hidden: true, more: "log" });
+  const rows = table(
+    "Frames, the newest first",
+    [{ title: "Way" }, { title: "Time", wide: true }, { title: "Frame" }],
+    ({ at_ms, way, text }) => {
+      const [sign, word] = WAYS[way];
+      const cell = el("span", { class: `way ${way}` }, el("span", { "aria-hidden": true }, `${sign} `), word);
+      return { cells: [cell, time(at_ms), longText(text, { data: { way } })] };
+    },
+    { hidden: true, more: "log" },
+  );
   let due = 0;
 
   // A burst of frames is drawn once.

@@ -5,7 +5,12 @@ import { bytes, count, percent } from "./format.js";
 
 const NEAR = 0.8;
 
-const COLUMNS = [{ title: "Limit" }, { title: "Used", number: true }, { title: "Of", number: true, wide: true }, { title: "Share", number: true }];
+const COLUMNS = [
+  { title: "Limit" },
+  { title: "Used", number: true },
+  { title: "Of", number: true, wide: true },
+  { title: "Share", number: true },
+];
 
 export function limits(root, { live, signal }) {
   const says = el("p", { class: "note", role: "status", data: { name: "says" } });
@@ -13,12 +18,20 @@ export function limits(root, { live, signal }) {
   root.append(
     heading("Limits"),
     el("div", { class: "card" }, says, rows.element),
-    el("p", { class: "note" }, "Limits of one session, user or address are not counted here. All of them, and what happens at each: ", el("a", { href: "/docs#reference" }, "Reference"), "."),
+    el(
+      "p",
+      { class: "note" },
+      "Limits of one session, user or address are not counted here. All of them, and what happens at each: ",
+      el("a", { href: "/docs#reference" }, "Reference"),
+      ".",
+    ),
   );
 
   function update() {
     if (!live.last || document.hidden) return;
-    const sorted = live.last.limits.map((limit) => ({ ...limit, share: limit.used / limit.max })).sort((one, other) => other.share - one.share);
+    const sorted = live.last.limits
+      .map((limit) => ({ ...limit, share: limit.used / limit.max }))
+      .sort((one, other) => other.share - one.share);
     rows.update(sorted, ({ key }) => key);
     const near = sorted.filter(({ share }) => share >= NEAR).length;
     setText(says, near === 0 ? "Nothing is near its bound." : `${near} of ${sorted.length} ${near === 1 ? "is" : "are"} near the bound.`);
@@ -41,5 +54,8 @@ function row({ key }) {
     fill.className = `fill ${state}`;
     fill.style.width = `${Math.min(100, 100 * limit.share)}%`;
   };
-  return { cells: [el("div", null, el("code", null, key), " ", word, el("div", { class: "bar", "aria-hidden": true }, fill)), used, max, share], update };
+  return {
+    cells: [el("div", null, el("code", null, key), " ", word, el("div", { class: "bar", "aria-hidden": true }, fill)), used, max, share],
+    update,
+  };
 }

@@ -11,5 +11,10 @@ export function longText(text, attributes) {
   const rest = text.slice(SHORT, LONGEST);
   const kept = text.length > LONGEST ? `, of which ${count(rest.length)} are shown` : "";
   const summary = el("summary", null, `${count(text.length - SHORT)} more characters${kept}`);
-  return el("div", null, el("code", { dir: "ltr", ...attributes }, text.slice(0, SHORT)), el("details", null, summary, el("code", { dir: "ltr" }, rest)));
+  return el(
+    "div",
+    null,
+    el("code", { dir: "ltr", ...attributes }, text.slice(0, SHORT)),
+    el("details", null, summary, el("code", { dir: "ltr" }, rest)),
+  );
 }

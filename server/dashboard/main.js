@@ -85,7 +85,10 @@ live.addEventListener("server", () => {
 
 live.addEventListener("sample", () => {
   const { uptime_ms } = live.last;
-  setText(document.getElementById("about"), `Encke ${live.server.version}, up ${duration(uptime_ms)}, ${count(live.last.sessions.attached + live.last.sessions.suspended)} sessions`);
+  setText(
+    document.getElementById("about"),
+    `Encke ${live.server.version}, up ${duration(uptime_ms)}, ${count(live.last.sessions.attached + live.last.sessions.suspended)} sessions`,
+  );
 });
 
 onUnauthorized(() => live.state !== "locked" && live.start());

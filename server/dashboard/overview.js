@@ -15,7 +15,16 @@ export function overview(root, { live, signal }) {
     const element = card(title, { class: "panel", data: { panel: title } }, ...elements);
     return { element, update: (picked) => update({ ...picked, lines: read(picked), ...axis }) };
   });
-  root.append(heading("Overview"), numbers.element, wheel.element, el("div", { class: "panels" }, charts.map(({ element }) => element)));
+  root.append(
+    heading("Overview"),
+    numbers.element,
+    wheel.element,
+    el(
+      "div",
+      { class: "panels" },
+      charts.map(({ element }) => element),
+    ),
+  );
 
   let turned = null; // What the wheel shows already.
   const update = () => {

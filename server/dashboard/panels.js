@@ -9,8 +9,14 @@ const byLabel = (list, nameOf, valueOf) => {
   return values;
 };
 
-const events = (...wanted) => ({ events }) =>
-  byLabel(events.filter(({ event }) => wanted.includes(event)), ({ reason }) => reason, ({ count }) => count);
+const events =
+  (...wanted) =>
+  ({ events }) =>
+    byLabel(
+      events.filter(({ event }) => wanted.includes(event)),
+      ({ reason }) => reason,
+      ({ count }) => count,
+    );
 
 const gauges = (read) => (picked) => lines(picked, read);
 
@@ -18,11 +24,19 @@ const rates = (read) => (picked) => lines(picked, read, { perSecond: true });
 
 const opened = (sample) => ({
   opened: sample.events.filter(({ event }) => event === "opened").reduce((sum, { count }) => sum + count, 0),
-  ...byLabel(sample.resumes, ({ outcome }) => (outcome === "recovered" ? "resumed" : "came too late"), ({ count }) => count),
+  ...byLabel(
+    sample.resumes,
+    ({ outcome }) => (outcome === "recovered" ? "resumed" : "came too late"),
+    ({ count }) => count,
+  ),
 });
 
 const connected = ({ connections, at_rest }) => ({
-  ...byLabel(connections.filter(({ open }) => open > 0), ({ transport, dialect }) => `${transport} ${dialect}`, ({ open }) => open),
+  ...byLabel(
+    connections.filter(({ open }) => open > 0),
+    ({ transport, dialect }) => `${transport} ${dialect}`,
+    ({ open }) => open,
+  ),
   "at rest": at_rest,
 });
 
@@ -45,11 +59,31 @@ export const PANELS = [
   { title: "Opened and resumed", format: rate, read: rates(opened) },
   { title: "Suspended, by reason", format: rate, read: rates(events("suspended")) },
   { title: "Ended, by reason", format: rate, read: rates(events("closed", "expired")) },
-  { title: "Refused, by reason", format: rate, read: rates(({ refusals }) => byLabel(refusals, ({ reason }) => reason, ({ count }) => count)) },
+  {
+    title: "Refused, by reason",
+    format: rate,
+    read: rates(({ refusals }) =>
+      byLabel(
+        refusals,
+        ({ reason }) => reason,
+        ({ count }) => count,
+      ),
+    ),
+  },
   { title: "Messages", format: rate, read: rates(({ messages }) => messages) },
   { title: "Ping round trips", format: duration, read: roundTrips },
-  { title: "Lateness of timers", format: duration, read: gauges(({ timers: { lateness } }) => ({ p50: lateness.p50_ms, p99: lateness.p99_ms, "p99.9": lateness.p999_ms })) },
+  {
+    title: "Lateness of timers",
+    format: duration,
+    read: gauges(({ timers: { lateness } }) => ({ p50: lateness.p50_ms, p99: lateness.p99_ms, "p99.9": lateness.p999_ms })),
+  },
   { title: "Timers", format: short, least: 4, read: gauges(({ timers }) => ({ timers: timers.entries })) },
-  { title: "Memory", format: bytes, least: 1 << 20, base: 1024, read: gauges(({ process, log_bytes }) => ({ resident: process.resident_bytes, messages: log_bytes })) },
+  {
+    title: "Memory",
+    format: bytes,
+    least: 1 << 20,
+    base: 1024,
+    read: gauges(({ process, log_bytes }) => ({ resident: process.resident_bytes, messages: log_bytes })),
+  },
   { title: "Processor", format: percent, least: 0.01, read: processor },
 ];

@@ -69,7 +69,9 @@ export class Player extends EventTarget {
     socket.onclose = ({ code, reason }) => {
       this.#leave();
       this.#note("note", `closed: ${code}${reason && ` ${reason}`}`);
-      this.#become(`Closed by ${code === 1006 ? "a failure, or never open" : "the server"}: ${code}${reason && ` (${reason})`}.${MORE[code] ?? ""}`);
+      this.#become(
+        `Closed by ${code === 1006 ? "a failure, or never open" : "the server"}: ${code}${reason && ` (${reason})`}.${MORE[code] ?? ""}`,
+      );
     };
   }
 
@@ -91,7 +93,11 @@ export class Player extends EventTarget {
     const cameBack = this.session !== null;
     this.session = { id, resume, seq };
     if (!cameBack) return this.#become("Connected, in a new session.");
-    this.#become(recovered ? "Recovered: it is the same session, and nothing was missed." : "Not recovered: the session was gone, and this is a new one.");
+    this.#become(
+      recovered
+        ? "Recovered: it is the same session, and nothing was missed."
+        : "Not recovered: the session was gone, and this is a new one.",
+    );
   }
 
   #note(way, text) {

@@ -55,7 +55,13 @@ function controlForm(url) {
     "Connection",
     null,
     el("p", null, el("code", null, url)),
-    el("div", { class: "stack" }, el("label", { for: "token" }, "Token"), token, el("p", { id: "token-note", class: "note" }, "A JWT, if the server asks for one. It stays in this page.")),
+    el(
+      "div",
+      { class: "stack" },
+      el("label", { for: "token" }, "Token"),
+      token,
+      el("p", { id: "token-note", class: "note" }, "A JWT, if the server asks for one. It stays in this page."),
+    ),
     el("div", { class: "acts" }, connect, cut, silence, back),
     says,
   );
@@ -91,7 +97,12 @@ function sessionCard(live, signal) {
       const seen = await get(`/api/sessions/${encodeURIComponent(session.id)}`, signal);
       phase.become(seen.phase);
       deadlines.update(seen.deadlines, live.server.timeouts);
-      setText(says, seen.phase === "attached" ? `Last heard ${duration(seen.last_heard_ms)} ago` : `It waits for its client${seen.phase === "closed" ? " no more" : ""}.`);
+      setText(
+        says,
+        seen.phase === "attached"
+          ? `Last heard ${duration(seen.last_heard_ms)} ago`
+          : `It waits for its client${seen.phase === "closed" ? " no more" : ""}.`,
+      );
     } catch (error) {
       if (error.status !== 404) throw error;
       phase.become("closed");

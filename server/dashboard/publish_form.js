@@ -39,7 +39,14 @@ export function publishForm(channel, live, published) {
   return el(
     "form",
     { class: "stack", onsubmit: submit },
-    el("fieldset", { disabled: !mayPublish }, el("label", { for: "data" }, "JSON to publish"), field, problem, el("button", { type: "submit", class: "main" }, "Publish")),
+    el(
+      "fieldset",
+      { disabled: !mayPublish },
+      el("label", { for: "data" }, "JSON to publish"),
+      field,
+      problem,
+      el("button", { type: "submit", class: "main" }, "Publish"),
+    ),
     mayPublish ? says : el("p", { class: "note" }, "Your key looks, and no more: its scopes lack publish."),
   );
 }

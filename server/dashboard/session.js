@@ -55,7 +55,11 @@ export function session(root, { live, item: id, signal }) {
     hasEnded = true;
     const last = story?.events.at(-1);
     const reason = now?.close_reason ?? (last?.event === "closed" || last?.event === "expired" ? last.reason : null);
-    say(!wasThere && !story ? "Nothing is known of this session: it ended long ago, or never was." : `This session has ended${reason ? `: ${words(reason)}` : ""}.`);
+    say(
+      !wasThere && !story
+        ? "Nothing is known of this session: it ended long ago, or never was."
+        : `This session has ended${reason ? `: ${words(reason)}` : ""}.`,
+    );
     deadlines.update([], null);
     facts.end();
     acts.end();
@@ -86,7 +90,11 @@ function sessionFacts() {
   const names = ["connection", "age", "last heard", "seq", "unacknowledged"];
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
   const rows = [["phase", phase.element], ["user", user], ...Object.entries(values)];
-  const element = el("dl", { class: "facts card" }, rows.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
+  const element = el(
+    "dl",
+    { class: "facts card" },
+    rows.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))),
+  );
   return {
     element,
     end: () => phase.become("closed"),
@@ -105,15 +113,20 @@ function sessionFacts() {
 function subscriptionTable() {
   const columns = [{ title: "Channel" }, { title: "Cursor", number: true }, { title: "Backlog", number: true }];
   const none = el("p", { class: "note" }, "It follows no channel.");
-  const rows = table("Subscriptions", columns, ({ channel }) => {
-    const [cursor, backlog] = [el("span"), el("span")];
-    const name = channel.startsWith("$") ? named(channel) : el("a", { href: channelLink(channel) }, named(channel));
-    const update = (subscription) => {
-      setText(cursor, count(subscription.cursor));
-      setText(backlog, count(subscription.backlog));
-    };
-    return { cells: [name, cursor, backlog], update };
-  }, { hidden: true });
+  const rows = table(
+    "Subscriptions",
+    columns,
+    ({ channel }) => {
+      const [cursor, backlog] = [el("span"), el("span")];
+      const name = channel.startsWith("$") ? named(channel) : el("a", { href: channelLink(channel) }, named(channel));
+      const update = (subscription) => {
+        setText(cursor, count(subscription.cursor));
+        setText(backlog, count(subscription.backlog));
+      };
+      return { cells: [name, cursor, backlog], update };
+    },
+    { hidden: true },
+  );
   return {
     none,
     element: rows.element,
@@ -148,7 +161,11 @@ function actions(id, live, say) {
       say(`Not done: ${reasonOf(error)}`);
     }
   };
-  const disconnect = el("button", { type: "button", onclick: () => act(DISCONNECT, "POST", `${path}/disconnect`, "Its connection was closed.") }, "Disconnect…");
+  const disconnect = el(
+    "button",
+    { type: "button", onclick: () => act(DISCONNECT, "POST", `${path}/disconnect`, "Its connection was closed.") },
+    "Disconnect…",
+  );
   const end = el("button", { type: "button", class: "danger", onclick: () => act(END, "DELETE", path, "It was ended.") }, "End session…");
   const why = el("p", { id: "why-not", class: "note", hidden: true });
   const refuse = (reason) => {
@@ -160,5 +177,8 @@ function actions(id, live, say) {
     setText(why, reason);
   };
   if (!live.may("sessions")) refuse("Your key looks, and no more: its scopes lack sessions.");
-  return { element: el("div", { class: "acts" }, disconnect, end, why), end: () => refuse("There is nothing left to disconnect or to end.") };
+  return {
+    element: el("div", { class: "acts" }, disconnect, end, why),
+    end: () => refuse("There is nothing left to disconnect or to end."),
+  };
 }

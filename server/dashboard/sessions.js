@@ -47,7 +47,14 @@ export function sessions(root, { query, signal }) {
   const look = poll(REFRESH_MS, signal, read, (error) => error && setText(says, `Not read: ${reasonOf(error)}`));
 }
 
-const COLUMNS = [{ title: "Session" }, { title: "User" }, { title: "Phase" }, { title: "Connection", wide: true }, { title: "Age", number: true, wide: true }, { title: "Last heard", number: true }];
+const COLUMNS = [
+  { title: "Session" },
+  { title: "User" },
+  { title: "Phase" },
+  { title: "Connection", wide: true },
+  { title: "Age", number: true, wide: true },
+  { title: "Last heard", number: true },
+];
 
 function row({ id, user }) {
   const link = el("a", { href: sessionLink(id), class: "id" }, id);
@@ -66,11 +73,20 @@ function row({ id, user }) {
 // The filter is part of the address, so that the way back leads to it.
 function filters({ phase, user }) {
   const option = (value, title) => el("option", { value, selected: value === phase }, title);
-  const phases = el("select", { id: "phase", name: "phase" }, option("", "any"), option("attached", "attached"), option("suspended", "suspended"));
+  const phases = el(
+    "select",
+    { id: "phase", name: "phase" },
+    option("", "any"),
+    option("attached", "attached"),
+    option("suspended", "suspended"),
+  );
   const users = el("input", { id: "user", name: "user", value: user, maxlength: 255, autocomplete: "off", spellcheck: "false" });
   const submit = (event) => {
     event.preventDefault();
-    const chosen = [["phase", phases.value], ["user", users.value]].filter(([, value]) => value !== "");
+    const chosen = [
+      ["phase", phases.value],
+      ["user", users.value],
+    ].filter(([, value]) => value !== "");
     location.hash = `#/sessions${chosen.length > 0 ? `?${new URLSearchParams(chosen)}` : ""}`;
   };
   const clear = (phase || user) && el("a", { href: "#/sessions" }, "All sessions");

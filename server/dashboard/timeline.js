@@ -22,12 +22,15 @@ export function timeline() {
     const first = events[0];
     const from_ms = first?.event === "opened" ? first.at_ms : Math.min(began_ms ?? to_ms, first?.at_ms ?? to_ms);
     strip.replaceChildren(drawing(spans(events, to_ms), from_ms, to_ms, isOver));
-    note.textContent = first?.event === "opened" ? "" : `The server remembers events since ${time(since_ms)}; what was before is forgotten.`;
+    note.textContent =
+      first?.event === "opened" ? "" : `The server remembers events since ${time(since_ms)}; what was before is forgotten.`;
     note.hidden = note.textContent === "";
     const signature = `${events.length} ${last?.at_ms} ${last?.event}`;
     if (signature !== told) list.replaceChildren(...events.toReversed().map((event) => entry(event)));
     told = signature;
-    [...list.children].forEach((item, index) => (item.querySelector("small").textContent = ago(Math.max(0, now_ms - events.at(-1 - index).at_ms))));
+    [...list.children].forEach(
+      (item, index) => (item.querySelector("small").textContent = ago(Math.max(0, now_ms - events.at(-1 - index).at_ms))),
+    );
   }
 }
 
@@ -41,15 +44,40 @@ function spans(events, now_ms) {
 function drawing(parts, from_ms, now_ms, isOver) {
   const x = (at_ms) => (WIDTH * (at_ms - from_ms)) / Math.max(1, now_ms - from_ms);
   const bars = parts.map(({ from_ms, to_ms, phase }) =>
-    svg("rect", { class: phase, x: x(from_ms), y: phase === "suspended" ? 9 : 4, width: Math.max(2, x(to_ms) - x(from_ms)), height: phase === "suspended" ? 6 : 16 }),
+    svg("rect", {
+      class: phase,
+      x: x(from_ms),
+      y: phase === "suspended" ? 9 : 4,
+      width: Math.max(2, x(to_ms) - x(from_ms)),
+      height: phase === "suspended" ? 6 : 16,
+    }),
   );
   const marks = parts.map(({ from_ms }) => svg("rect", { class: "mark", x: Math.max(0, x(from_ms) - 1), y: 0, width: 2, height: 24 }));
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 24`, preserveAspectRatio: "none", "aria-hidden": true }, svg("rect", { class: "track", x: 0, y: 10.5, width: WIDTH, height: 3 }), bars, marks);
-  const ends = el("p", { class: "ends", "aria-hidden": true }, el("span", null, time(from_ms)), el("span", null, `${duration(now_ms - from_ms)} ${isOver ? "in all" : "until now"}`));
+  const picture = svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} 24`, preserveAspectRatio: "none", "aria-hidden": true },
+    svg("rect", { class: "track", x: 0, y: 10.5, width: WIDTH, height: 3 }),
+    bars,
+    marks,
+  );
+  const ends = el(
+    "p",
+    { class: "ends", "aria-hidden": true },
+    el("span", null, time(from_ms)),
+    el("span", null, `${duration(now_ms - from_ms)} ${isOver ? "in all" : "until now"}`),
+  );
   return el("div", null, picture, ends);
 }
 
 function entry({ at_ms, event, reason }) {
   const phase = PHASES[event] ?? "other";
-  return el("li", { class: phase }, el("time", { datetime: new Date(at_ms).toISOString() }, time(at_ms)), " ", el("b", null, words(event)), reason ? ` ${words(reason)} ` : " ", el("small"));
+  return el(
+    "li",
+    { class: phase },
+    el("time", { datetime: new Date(at_ms).toISOString() }, time(at_ms)),
+    " ",
+    el("b", null, words(event)),
+    reason ? ` ${words(reason)} ` : " ",
+    el("small"),
+  );
 }

@@ -43,7 +43,7 @@ export class Wheel {
     this.#slip = 0;
     if (hand !== null) {
       const { slots } = rings[0];
-      const ahead = (((hand - rings[0].hand + slots / 2) % slots) + slots) % slots - slots / 2;
+      const ahead = ((((hand - rings[0].hand + slots / 2) % slots) + slots) % slots) - slots / 2;
       if (Math.abs(ahead) < slots / 8) this.#slip = ahead;
     }
     this.#repaint();
@@ -113,12 +113,22 @@ export class Wheel {
       context.lineWidth = radii[index].width;
       context.globalAlpha = 1;
       context.strokeStyle = this.#colours.slot;
-      this.#stroke(context, ring, radii[index], Array.from({ length: ring.slots }, (_, slot) => slot));
+      this.#stroke(
+        context,
+        ring,
+        radii[index],
+        Array.from({ length: ring.slots }, (_, slot) => slot),
+      );
       context.strokeStyle = this.#colours.lit;
       for (let brightness = 1; brightness <= BRIGHTNESS; brightness++) {
         const isThis = ([, count]) => Math.max(1, Math.ceil((BRIGHTNESS * Math.log1p(count)) / Math.log1p(most))) === brightness;
         context.globalAlpha = 0.3 + (0.7 * brightness) / BRIGHTNESS;
-        this.#stroke(context, ring, radii[index], ring.lit.filter(isThis).map(([slot]) => slot));
+        this.#stroke(
+          context,
+          ring,
+          radii[index],
+          ring.lit.filter(isThis).map(([slot]) => slot),
+        );
       }
     });
     context.globalAlpha = 1;
@@ -159,7 +169,12 @@ export class Wheel {
     const passed = Math.min(Math.max(0, Math.floor(at) - ring.hand), ring.slots);
     context.strokeStyle = this.#colours.slot;
     context.lineWidth = width;
-    this.#stroke(context, ring, { middle }, Array.from({ length: passed }, (_, index) => ring.hand + index));
+    this.#stroke(
+      context,
+      ring,
+      { middle },
+      Array.from({ length: passed }, (_, index) => ring.hand + index),
+    );
     context.strokeStyle = this.#colours.hand;
     context.lineWidth = 2;
     context.beginPath();

@@ -24,7 +24,13 @@ export function wheelCard(signal) {
     "The wheel",
     { class: "wheel" },
     scheme,
-    el("div", { class: "parts" }, el("div", null, picture, bars.element), el("div", null, numbers.element, levels.element), expiries.element),
+    el(
+      "div",
+      { class: "parts" },
+      el("div", null, picture, bars.element),
+      el("div", null, numbers.element, levels.element),
+      expiries.element,
+    ),
   );
   return { element, update };
 
@@ -41,21 +47,32 @@ export function wheelCard(signal) {
       wheel.update(rings, timers.tick_ms);
       if (before && sample.at_ms - before.at_ms < 5000) flashes.add(expired);
     } else bars.update(timers);
-    levels.update(Array.from({ length: Math.max(rings.length, timers.levels.length) }, (_, index) => [index, rings[index], timers]), ([index]) => index);
+    levels.update(
+      Array.from({ length: Math.max(rings.length, timers.levels.length) }, (_, index) => [index, rings[index], timers]),
+      ([index]) => index,
+    );
     const seconds = before ? (sample.at_ms - before.at_ms) / 1000 : 1;
-    expiries.update(Object.entries(sample.expiries).map(([kind, total]) => ({ kind, total, now: expired[kind] / seconds })), ({ kind }) => kind);
+    expiries.update(
+      Object.entries(sample.expiries).map(([kind, total]) => ({ kind, total, now: expired[kind] / seconds })),
+      ({ kind }) => kind,
+    );
     setAttribute(canvas, "aria-label", `The wheel holds ${plural(timers.entries, "timer")}: ${levelsText(timers.levels)}`);
   }
 }
 
-const since = (totals, before) => Object.fromEntries(Object.entries(totals).map(([kind, total]) => [kind, before ? Math.max(0, total - (before[kind] ?? 0)) : 0]));
+const since = (totals, before) =>
+  Object.fromEntries(Object.entries(totals).map(([kind, total]) => [kind, before ? Math.max(0, total - (before[kind] ?? 0)) : 0]));
 
 function schemeText({ scheme, tick_ms }, rings) {
   const how = rings.length > 0 ? `${plural(rings.length, "ring")} of slots, the finest outside` : "no slots";
   return `${scheme}: ${how}; a tick is ${duration(tick_ms)}`;
 }
 
-const levelsText = (levels) => levels.map((held, index) => held > 0 && `${count(held)} on level ${index}`).filter(Boolean).join(", ") || "none is armed";
+const levelsText = (levels) =>
+  levels
+    .map((held, index) => held > 0 && `${count(held)} on level ${index}`)
+    .filter(Boolean)
+    .join(", ") || "none is armed";
 
 function facts() {
   const list = el("dl", { class: "facts" });
@@ -64,7 +81,12 @@ function facts() {
     list.append(el("div", null, el("dt", null, title), el("dd", null, value)));
     return (text) => setText(value, text);
   };
-  const [p50, p99, p999, most] = [["Late, p50", "p50_ms"], ["p99", "p99_ms"], ["p99.9", "p999_ms"], ["most", "max_ms"]].map(([title, key]) => fact(title, `timers.lateness.${key}`));
+  const [p50, p99, p999, most] = [
+    ["Late, p50", "p50_ms"],
+    ["p99", "p99_ms"],
+    ["p99.9", "p999_ms"],
+    ["most", "max_ms"],
+  ].map(([title, key]) => fact(title, `timers.lateness.${key}`));
   const age = fact("Dispatch age", "timers.dispatch.age_ms");
   const depth = fact("Dispatch depth", "timers.dispatch.depth");
   const stalls = fact("Stalls", "timers.stalls.count");
@@ -85,7 +107,12 @@ function facts() {
 }
 
 function levelTable() {
-  const columns = [{ title: "Level" }, { title: "A slot", number: true }, { title: "Slots lit", number: true }, { title: "Timers", number: true }];
+  const columns = [
+    { title: "Level" },
+    { title: "A slot", number: true },
+    { title: "Slots lit", number: true },
+    { title: "Timers", number: true },
+  ];
   return table("Levels", columns, ([index]) => {
     const [slot, lit] = [el("span"), el("span")];
     const held = number(`timers.levels.${index}`);

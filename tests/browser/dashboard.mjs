@@ -66,7 +66,9 @@ const does = {
     page.evaluate((text) => {
       const stores = [localStorage, sessionStorage].map((store) => JSON.stringify(store));
       const values = Array.from(document.querySelectorAll("input, textarea"), ({ value }) => value);
-      return [document.documentElement.outerHTML, location.href, document.cookie, ...stores, ...values].some((place) => place.includes(text));
+      return [document.documentElement.outerHTML, location.href, document.cookie, ...stores, ...values].some((place) =>
+        place.includes(text),
+      );
     }, text),
   // How wide the page is, and how wide its window.
   widths: () => page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]),

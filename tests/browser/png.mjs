@@ -15,7 +15,12 @@ export function withPalette(png) {
   head.writeUInt32BE(width, 0);
   head.writeUInt32BE(height, 4);
   head.set([8, 3], 8);
-  const chunks = [chunk("IHDR", head), chunk("PLTE", Buffer.from(palette.flat())), chunk("IDAT", zlib.deflateSync(rows, { level: 9 })), chunk("IEND", Buffer.alloc(0))];
+  const chunks = [
+    chunk("IHDR", head),
+    chunk("PLTE", Buffer.from(palette.flat())),
+    chunk("IDAT", zlib.deflateSync(rows, { level: 9 })),
+    chunk("IEND", Buffer.alloc(0)),
+  ];
   return Buffer.concat([SIGNATURE, ...chunks]);
 }
 
@@ -31,7 +36,7 @@ function chunk(type, data) {
 function decode(png) {
   const data = [];
   let width, height, channels;
-  for (let at = SIGNATURE.length; at < png.length; ) {
+  for (let at = SIGNATURE.length; at < png.length;) {
     const length = png.readUInt32BE(at);
     const type = png.toString("latin1", at + 4, at + 8);
     const body = png.subarray(at + 8, at + 8 + length);
