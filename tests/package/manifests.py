@@ -115,7 +115,11 @@ def check_compose(server, compose):
     context, of_build = (DEPLOY / encke["build"]["context"]), encke["build"]["dockerfile"]
     check(Path(os.path.normpath(context / of_build)) == DEPLOY / "Containerfile", "it is built from something else")
 
-    scrape = yaml.safe_load(filled_in(compose["configs"]["prometheus"]["content"]))["scrape_configs"][0]
+    prometheus = yaml.safe_load(filled_in(compose["configs"]["prometheus"]["content"]))
+    mounted = {config["target"]: compose["configs"][config["source"]] for config in compose["services"]["prometheus"]["configs"]}
+    for rules in prometheus["rule_files"]:
+        check((DEPLOY / mounted[rules]["file"]).is_file(), f"there are no {rules}")
+    scrape = prometheus["scrape_configs"][0]
     check(scrape["static_configs"][0]["targets"] == [f"encke:{inside}"], "Prometheus asks something else")
     check(f'["{scrape["authorization"]["credentials"]}"]' == environment["ENCKE_AUTH__API_KEYS"], "by another key")
 
