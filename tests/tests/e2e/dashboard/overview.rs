@@ -1,7 +1,7 @@
 use encke_tests::process::Signal;
 use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Dashboard, EventStream, Launch, RunningServer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Has something of everything, and is at rest.
 fn server_with_life() -> (RunningServer, Vec<encke_tests::client::Living>, EventStream) {
@@ -27,7 +27,7 @@ fn what_the_overview_shows_is_what_the_api_says() {
     let (server, _clients, _stream) = server_with_life();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("#stream b", "live");
-    assert_eq!(page.tell("title", &serde_json::json!([])), "Overview · Encke");
+    assert_eq!(page.tell("title", &json!([])), "Overview · Encke");
 
     page.await_text("[data-name='sessions']", "5");
     page.await_text("[data-name='sessions.note']", "4 attached, 1 suspended");
@@ -53,8 +53,25 @@ fn what_the_overview_shows_is_what_the_api_says() {
                 shown(&mut page, &format!("timers.levels.{level}")) == Some(number(held))
             })
     });
-    let label = page.tell("attribute", &serde_json::json!(["canvas", "aria-label"]));
+    let label = page.tell("attribute", &json!(["canvas", "aria-label"]));
     assert!(label.as_str().is_some_and(|label| label.starts_with("The wheel holds ")), "{label}");
+}
+
+#[test]
+fn a_chart_is_read_by_keyboard() {
+    let (server, _clients, _stream) = server_with_life();
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    page.await_text("[data-name='sessions']", "5");
+    page.click("[data-panel='Sessions by phase'] .chart");
+    page.press("End");
+    let says = |page: &mut Dashboard, part: &str| page.text(".at").is_some_and(|text| text.contains(part));
+    until("its newest point is told", || says(&mut page, ": attached 4, suspended 1"));
+    page.press("Home");
+    until("its oldest is", || says(&mut page, " ago: attached "));
+    let told = page.tell("attribute", &json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]));
+    assert!(told.as_str().is_some_and(|text| text.contains(" ago: attached ")), "{told}");
+    page.press("Escape");
+    until("it is put away", || page.texts(".at").is_empty());
 }
 
 #[test]

@@ -62,6 +62,22 @@ fn a_client_in_the_page_is_cut_and_comes_back() {
 }
 
 #[test]
+fn of_all_frames_the_newest_are_kept() {
+    const KEPT: usize = 500;
+    let server = RunningServer::with(&["session.ping_interval=1h"]);
+    let (mut page, _) = connected(&server);
+    say(&mut page, "subscribe");
+    await_frame(&mut page, "received", r#"{"reply":{"id":1,"ok""#);
+    for number in 1..=KEPT + 10 {
+        server.admin.publish("news", number);
+    }
+    let newest =
+        format!(r#"{{"message":{{"seq":{0},"channel":"news","offset":{0},"data":{0}}}}}"#, KEPT + 10);
+    until("the newest is there", || page.text("[data-way]").as_deref() == Some(&*newest));
+    assert_eq!(page.texts("[data-way]").len(), KEPT);
+}
+
+#[test]
 fn a_client_that_falls_silent_is_found_out() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
     let (mut page, id) = connected(&server);
