@@ -10,6 +10,8 @@
 //! is appended.
 
 mod budget;
+#[cfg(feature = "otlp")]
+mod census;
 mod channels;
 mod fan_out;
 mod feed;
