@@ -22,6 +22,8 @@ use crate::public::{self, Bayeux};
 use crate::reminders::Reminders;
 use crate::session::{Cells, Channels, Logs, SessionLimits, SessionRef, Sessions};
 use crate::timeouts::{Batch, Timeouts};
+#[cfg(feature = "otlp")]
+use crate::trace::Tracer;
 
 /// Makes the channels, the sessions, and what else the connections of clients share.
 pub(crate) fn client(
@@ -103,6 +105,11 @@ pub(crate) fn client_on(
         let (metrics, timeouts) = (Arc::clone(&metrics), Arc::clone(&timeouts));
         Arc::new(Issuer::new(settings, keys, metrics, timeouts, entropy.clone()))
     });
+    #[cfg(feature = "otlp")]
+    let tracer = config
+        .trace
+        .clone()
+        .map(|settings| Tracer::new(settings, config.engine.name(), &timeouts, &entropy, &metrics));
     client::Context {
         user_rates: Rates::new(limits.user_commands_per_second),
         bad_signatures: Rates::new(limits.bad_signatures_per_second),
@@ -116,6 +123,8 @@ pub(crate) fn client_on(
         backend,
         issuer,
         engine_health: None,
+        #[cfg(feature = "otlp")]
+        tracer,
         auth: Arc::clone(&config.auth),
         metrics,
         permits: Permits::new(limits.max_connections, limits.max_connections_per_address),

@@ -65,6 +65,7 @@ pub mod snapshot;
 pub mod systemd;
 mod timeouts;
 pub mod tls;
+mod trace;
 mod transport;
 mod watchdog;
 

@@ -139,6 +139,10 @@ impl Server {
         if let Some(issuer) = &client.issuer {
             issuer.start(&*executor);
         }
+        #[cfg(feature = "otlp")]
+        if let Some(tracer) = &client.tracer {
+            tracer.start(&*executor);
+        }
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let resting = Resting::start(&client)?;
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
@@ -245,6 +249,10 @@ impl Server {
         if let Some(webhooks) = &self.webhooks {
             webhooks.hurry();
         }
+        #[cfg(feature = "otlp")]
+        if let Some(tracer) = &client.tracer {
+            tracer.hurry();
+        }
         let left = self.runtime.block_on(async {
             let timeout = client.timeouts.sleep_until(until);
             match select(timeout, pin!(self.all_have_left())).await {
@@ -256,6 +264,10 @@ impl Server {
             self.webhooks.as_ref().map(|webhooks| webhooks.queued()).filter(|events| *events > 0)
         {
             tracing::error!(events, "events are lost that no webhook has accepted");
+        }
+        #[cfg(feature = "otlp")]
+        if let Some(spans) = client.tracer.as_ref().map(|tracer| tracer.queued()).filter(|spans| *spans > 0) {
+            tracing::warn!(spans, "traces are lost that the collector has not accepted");
         }
         if let Some(claimed) = &self.snapshot {
             write_down(claimed, client);
@@ -271,6 +283,10 @@ impl Server {
         self.public.client.sessions.all_told().await;
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
+        }
+        #[cfg(feature = "otlp")]
+        if let Some(tracer) = &self.public.client.tracer {
+            tracer.flushed().await;
         }
     }
 

@@ -11,6 +11,15 @@ pub fn encke() -> PathBuf {
     find("encke", "ENCKE_BIN", "encke-server")
 }
 
+/// The server with the feature `otlp`: `ENCKE_OTLP_BIN`, or built beside this test.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn encke_with_otlp() -> PathBuf {
+    find("encke", "ENCKE_OTLP_BIN", "encke-server --features otlp")
+}
+
 /// The load generator: `LOADGEN_BIN`, or built beside this test.
 ///
 /// # Panics

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 
@@ -24,6 +24,7 @@ pub struct Launch {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     stdin: Option<OwnedFd>,
+    binary: PathBuf,
     log_read: bool,
     /// Its channels are in a Redis of its own, unless the test says where.
     redis: Option<Redis>,
@@ -72,6 +73,7 @@ impl Launch {
             arguments: arguments.map(ToOwned::to_owned).into(),
             environment: Vec::new(),
             stdin: None,
+            binary: binaries::encke(),
             log_read: true,
             redis: None,
         }
@@ -130,6 +132,12 @@ impl Launch {
         self
     }
 
+    /// Another build of it.
+    #[must_use]
+    pub fn of_binary(self, binary: PathBuf) -> Self {
+        Self { binary, ..self }
+    }
+
     /// Starts it and waits for its banner.
     ///
     /// # Panics
@@ -160,10 +168,10 @@ impl Launch {
         let mut command = match self.wrapper.split_first() {
             Some((shell, arguments)) => {
                 let mut command = Command::new(shell);
-                command.args(arguments).arg(binaries::encke());
+                command.args(arguments).arg(&self.binary);
                 command
             }
-            None => Command::new(binaries::encke()),
+            None => Command::new(&self.binary),
         };
         forget_environment(&mut command);
         command.args(&self.arguments).envs(self.environment);

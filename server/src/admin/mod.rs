@@ -38,6 +38,7 @@ use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::metrics::Readings;
 use crate::timeouts::{Batch, Scheme, WheelTimer};
 use crate::tls::Tls;
+use crate::trace::Root;
 use crate::transport::TcpSocket;
 use api::routes::{self, Call, Route};
 use audit::Act;
@@ -174,19 +175,35 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>
         Err(error) => return refusal(error),
     };
     let mut act = Act::of(route.scope, &operator, peer, &head);
+    let trace = begin_trace(route, &head, context);
     let answered = match check_scope(&operator, route.scope) {
-        Ok(()) => carry_out(route, parameter, &operator, &head, body, context).await,
+        Ok(()) => carry_out(route, parameter, &operator, &head, body, context, trace.clone()).await,
         Err(error) => Err(error),
     };
     let reply = answered.unwrap_or_else(refusal);
     if let Some(act) = &mut act {
         act.status = Some(reply.status());
     }
+    trace.end(reply.status());
     reply
 }
 
 fn refusal(error: ApiError) -> Response<Body> {
     whole(error.into())
+}
+
+#[cfg(not(feature = "otlp"))]
+fn begin_trace(_: &Route, _: &Request<()>, _: &Context) -> Root {
+    Root::default()
+}
+
+#[cfg(feature = "otlp")]
+fn begin_trace(route: &Route, head: &Request<()>, context: &Context) -> Root {
+    let Some((tracer, path)) = context.client.tracer.as_ref().zip(route.traced()) else {
+        return Root::default();
+    };
+    let scheme = if context.tls.is_some() { "https" } else { "http" };
+    tracer.begin(path, head.headers(), scheme)
 }
 
 async fn carry_out(
@@ -196,6 +213,7 @@ async fn carry_out(
     head: &Request<()>,
     body: Incoming,
     context: &Arc<Context>,
+    trace: Root,
 ) -> Result<Response<Body>, ApiError> {
     let body = if route.takes_body {
         let max_bytes = context.client.settings.max_message + BESIDE_THE_MESSAGE_BYTES;
@@ -207,7 +225,7 @@ async fn carry_out(
     };
     let query = head.uri().query().unwrap_or_default();
     let headers = head.headers();
-    route.answer(&Call { context, operator, headers, parameter, query, body: &body }).await
+    route.answer(&Call { context, operator, headers, parameter, query, body: &body, trace }).await
 }
 
 /// The parts of the path. Guards and routes look at the same ones, so that no spelling gets around a guard.

@@ -26,7 +26,7 @@ const LOOKED_AT_AT_ONCE: usize = 4096;
 pub(super) struct FanOut<S: Subscriber> {
     /// Where subscribers are found.
     pub(super) home: Arc<S::Home>,
-    executor: Arc<dyn Executor>,
+    pub(super) executor: Arc<dyn Executor>,
     /// Of the executor.
     sharing: Sharing,
 }
@@ -42,8 +42,8 @@ enum Part {
 
 /// What comes after a run.
 enum Next {
-    /// Nothing is left to claim.
-    Over,
+    /// Nothing is left to claim. `traced` is whether that is to be told.
+    Over { traced: bool },
     /// There is more, for which so many tasks are to be started.
     More { missing: usize },
 }
@@ -58,8 +58,9 @@ impl<S: Subscriber> FanOut<S> {
     /// Wakes everyone who waits for the channel. The caller has just begun its sweep. Returns soon: most of a large audience is woken later, by
     /// tasks.
     pub(super) fn sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
-        if let Next::More { missing } = channel.wake_some(self, Part::First) {
-            self.start(missing, channel);
+        match channel.wake_some(self, Part::First) {
+            Next::More { missing } => self.start(missing, channel),
+            Next::Over { traced } => self.over(channel, traced),
         }
     }
 
@@ -69,11 +70,26 @@ impl<S: Subscriber> FanOut<S> {
             self.executor.spawn(Box::pin(async move {
                 // Before the next are woken, those that are woken already get to run.
                 yield_now().await;
-                while let Next::More { missing } = channel.wake_some(&fan_out, Part::Task) {
-                    fan_out.start(missing, &channel);
+                loop {
+                    match channel.wake_some(&fan_out, Part::Task) {
+                        Next::More { missing } => fan_out.start(missing, &channel),
+                        Next::Over { traced } => return fan_out.over(&channel, traced),
+                    }
                     yield_now().await;
                 }
             }));
+        }
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    #[inline]
+    fn over(&self, _: &Channel<S>, _traced: bool) {}
+
+    /// Those that waited for what is traced were woken.
+    #[cfg(feature = "otlp")]
+    fn over(self: &Arc<Self>, channel: &Arc<Channel<S>>, traced: bool) {
+        if traced {
+            self.begin_census(channel);
         }
     }
 }
@@ -101,7 +117,7 @@ impl<S: Subscriber> Channel<S> {
                 if part == Part::Task {
                     state.sweep.leave();
                 }
-                Next::Over
+                Next::Over { traced: !state.traced.is_empty() }
             }
         };
         // After the lock is released: a subscriber has a lock of its own.

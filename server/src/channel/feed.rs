@@ -17,6 +17,7 @@ use super::publish::{NotAppended, Outcome};
 use super::state::{Change, Channel, Life, Retired, State};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
+use crate::trace::Publish;
 
 /// Subscribers that are moved before others have the lock.
 const MOVED_AT_ONCE: usize = 128;
@@ -108,7 +109,7 @@ impl<S: Subscriber> Channels<S> {
         let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
         loop {
             let patterns = if with_patterns { self.patterns_of(channel.name()) } else { Vec::new() };
-            match self.append(at, channel, &patterns, content, None) {
+            match self.append(at, channel, &patterns, content, (None, &Publish::NONE)) {
                 Ok(Outcome::Appended(appended)) => {
                     self.finish_append(now, channel, &patterns, appended);
                     return Fed::Appended;

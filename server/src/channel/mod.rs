@@ -11,6 +11,8 @@
 
 mod budget;
 mod busiest;
+#[cfg(feature = "otlp")]
+mod census;
 mod channels;
 mod fan_out;
 mod feed;

@@ -22,11 +22,12 @@ use super::state::{Change, Channel, State};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
 use crate::timeouts::ArmAction;
+use crate::trace::Publish;
 
 /// A log, locked to be appended to.
-struct Open<'a, S> {
-    channel: &'a Arc<Channel<S>>,
-    state: MutexGuard<'a, State<S>>,
+pub(super) struct Open<'a, S> {
+    pub(super) channel: &'a Arc<Channel<S>>,
+    pub(super) state: MutexGuard<'a, State<S>>,
 }
 
 /// Why nothing came of an append.
@@ -75,11 +76,26 @@ impl<S: Subscriber> Channels<S> {
         content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Result<Published, NotPublished> {
+        self.publish_traced(name, maker, content, id, &Publish::NONE)
+    }
+
+    /// The same, and it is followed how the message gets to its readers.
+    ///
+    /// # Errors
+    /// [`NotPublished`].
+    pub(crate) fn publish_traced(
+        &self,
+        name: &ChannelName,
+        maker: &Holder,
+        content: &Content<'_>,
+        id: Option<&PublishId>,
+        trace: &Publish,
+    ) -> Result<Published, NotPublished> {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name, maker)?;
             let patterns = self.patterns_of(name);
-            match self.append(now, &channel, &patterns, content, id) {
+            match self.append(now, &channel, &patterns, content, (id, trace)) {
                 Err(NotAppended::Retired(retired)) => self.forget(retired),
                 Err(NotAppended::Closed) => {
                     self.retire_if_unused(&channel);
@@ -128,7 +144,7 @@ impl<S: Subscriber> Channels<S> {
         channel: &'a Arc<Channel<S>>,
         patterns: &'a [Arc<Channel<S>>],
         content: &Content<'_>,
-        id: Option<&PublishId>,
+        (id, trace): (Option<&PublishId>, &Publish),
     ) -> Result<Outcome, NotAppended<'a, S>> {
         let mut own = Open::lock(channel)?;
         if let Some(id) = id {
@@ -149,6 +165,7 @@ impl<S: Subscriber> Channels<S> {
         let encodings = Encodings::new(&message);
         if others.is_empty() {
             let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);
+            own.note_traced(trace);
             self.remember(&mut own, now, id);
             return Ok(Outcome::Appended(Appended { offset, channel, patterns: Vec::new() }));
         }
@@ -161,6 +178,7 @@ impl<S: Subscriber> Channels<S> {
             .collect();
         // The last, so that no log drops the message while it is held here as well.
         let channel = self.append_to(&mut own, now, LogMessage::Shared(message), true);
+        std::iter::once(&mut own).chain(&mut others).for_each(|open| open.note_traced(trace));
         self.remember(&mut own, now, id);
         Ok(Outcome::Appended(Appended { offset, channel, patterns }))
     }
@@ -260,6 +278,10 @@ impl<'a, S: Subscriber> Open<'a, S> {
         let state = channel.state.lock();
         if state.retired { Err(NotAppended::Retired(channel)) } else { Ok(Self { channel, state }) }
     }
+
+    #[cfg(not(feature = "otlp"))]
+    #[inline]
+    fn note_traced(&self, _: &Publish) {}
 
     /// Where the next message will be.
     fn next_place(&self) -> Place {

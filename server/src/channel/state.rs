@@ -16,6 +16,7 @@ use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
 use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
+use crate::trace::Traced;
 
 /// One life of a log: offsets of different epochs do not compare.
 #[derive(Clone, Debug)]
@@ -75,6 +76,8 @@ pub(super) struct State<S> {
     pub(super) log: Log,
     pub(super) subscribers: Subscribers<S>,
     pub(super) sweep: Sweep,
+    /// The messages whose way to their readers is followed.
+    pub(super) traced: Traced,
     /// Its key in the order of ages.
     pub(super) age_key: Option<AgeKey>,
     /// Its number among those that nobody follows.
@@ -95,6 +98,7 @@ impl<S> Default for State<S> {
             log: Log::default(),
             subscribers: Subscribers::default(),
             sweep: Sweep::default(),
+            traced: Traced::default(),
             age_key: None,
             idle: None,
             left_at: 0,
@@ -301,6 +305,9 @@ impl<S: Subscriber> Channel<S> {
         {
             occupancy.left(&self.name);
         }
+        let left = state.traced.left(key.index());
+        drop(state);
+        left.tell();
     }
 
     pub(super) fn add_hold(&self, then: impl FnOnce(&mut State<S>)) -> Result<(), Retired> {
@@ -387,6 +394,12 @@ impl<S: Subscriber> Reader<'_, S> {
     /// Where the message with this number is.
     pub(crate) fn places(&self, offset: u64) -> &[Place] {
         self.since(offset).next().map_or(&[], LogMessage::places)
+    }
+
+    /// Those of the messages that are traced.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn traced(&self) -> &Traced {
+        &self.0.traced
     }
 
     /// This subscriber has read all there is, and wants to be told when there is more.

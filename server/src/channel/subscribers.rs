@@ -15,6 +15,11 @@ pub(crate) struct SubscriberKey(usize);
 impl SubscriberKey {
     /// Of what is no subscriber any more.
     pub(crate) const NOBODY: Self = Self(usize::MAX);
+
+    /// Its index among those of its channel.
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
 }
 
 /// A reference to what reads channels, and is told when one has something new. It does not keep that alive.
@@ -80,6 +85,18 @@ impl<S: Subscriber> Subscribers<S> {
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The indices of all.
+    #[cfg(feature = "otlp")]
+    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|(index, _)| index)
+    }
+
+    /// The subscriber with this index.
+    #[cfg(feature = "otlp")]
+    pub(super) fn at(&self, index: usize) -> Option<S> {
+        self.0.get(index).map(|entry| entry.subscriber)
     }
 
     pub(super) fn set_waiting(&mut self, key: SubscriberKey) {

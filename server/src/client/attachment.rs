@@ -7,6 +7,7 @@ use encke_core::session::ConnectionInput;
 use super::{Context, Speaker};
 use crate::session::{Attached, Backlog, Link, Outgoing, SessionHandle, Transport, Via};
 use crate::timeouts::Sleep;
+use crate::trace::Receipts;
 
 /// A connection's hold on its session.
 ///
@@ -78,8 +79,8 @@ impl Attachment {
         tracing::warn!(session = %self.session.id(), %error, "a connection was cut: the system refused its socket");
     }
 
-    /// Takes a share of what the session has for this connection.
-    pub(crate) fn take_outgoing(&self, out: &mut impl Outgoing) -> Backlog {
+    /// Takes a share of what the session has for this connection, with the receipts for it.
+    pub(crate) fn take_outgoing(&self, out: &mut impl Outgoing) -> (Backlog, Receipts) {
         self.context.sessions.take_outgoing(&self.session, &self.link, out)
     }
 }

@@ -17,6 +17,8 @@ use crate::reminders::Reminders;
 use crate::rest;
 use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, SessionRef, Sessions};
 use crate::timeouts::{self, Sleep, Timeouts};
+#[cfg(feature = "otlp")]
+use crate::trace::Tracer;
 
 /// What connections need in order to rest.
 pub(crate) type Rest = rest::Rest<(SessionRef, ConnectionId)>;
@@ -34,6 +36,9 @@ pub(crate) struct Context {
     pub(crate) issuer: Option<Arc<Issuer>>,
     /// Of an engine that is elsewhere.
     pub(crate) engine_health: Option<Arc<Health>>,
+    /// Where there is a collector of traces.
+    #[cfg(feature = "otlp")]
+    pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Arc<Metrics>,
     /// One for each connection that has a session.

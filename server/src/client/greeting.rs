@@ -38,12 +38,14 @@ mod tests {
     use super::*;
     use crate::admission::Holder;
     use crate::channel::LogMessage;
-    use crate::session::{Attached, Channel, Outgoing};
+    use crate::session::{Attached, Channel, Outgoing, Transport};
 
     /// Takes what is sent.
     struct Taken;
 
     impl Outgoing for Taken {
+        const TRANSPORT: Transport = Transport::WebSocket;
+
         fn len(&self) -> usize {
             0
         }

@@ -84,6 +84,17 @@ impl Clock {
         }
     }
 
+    /// The wall clock as exactly as there is one, since 1970: what a trace tells its times by. It decides nothing.
+    #[must_use]
+    #[cfg(feature = "otlp")]
+    pub(crate) fn since_1970(&self) -> Duration {
+        match &self.source {
+            Source::Machine => since_1970(),
+            #[cfg(any(test, feature = "simulation"))]
+            Source::Simulated(time) => Duration::from_millis(time.unix_now().as_millis()),
+        }
+    }
+
     /// For the wheel thread, on waking: the time, and how much was lost to a stall.
     pub(crate) fn turn(&self) -> Turn {
         self.served.turn(self.monotonic())
@@ -116,11 +127,14 @@ fn now() -> Instant {
 
 /// The wall clock of the machine, for programs beside the server: that one has a clock of its own.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
 pub fn unix_now() -> UnixTime {
+    UnixTime::since_epoch(since_1970())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
+fn since_1970() -> Duration {
     // A clock that is set to before 1970 counts as 1970.
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.map_or(UnixTime::from_secs(0), UnixTime::since_epoch)
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The machine's monotonic clock, for a supervisor on the same machine, which reads it, too.

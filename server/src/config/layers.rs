@@ -132,6 +132,7 @@ impl Layers {
             Some(Value::Integer(_)) => {
                 text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
             }
+            Some(Value::Float(_)) => text.parse().map_or_else(|_| Value::String(text.into()), Value::Float),
             Some(Value::Boolean(_)) => {
                 text.parse().map_or_else(|_| Value::String(text.into()), Value::Boolean)
             }

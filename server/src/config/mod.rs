@@ -8,11 +8,13 @@ mod error;
 mod issuer;
 mod layers;
 mod listen;
+mod log;
 mod memory;
 mod outbound;
 mod raw;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod units;
 mod warnings;
 mod webhook;
@@ -36,6 +38,8 @@ use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
+#[cfg(feature = "otlp")]
+use crate::trace::TraceSettings;
 use layers::Layers;
 
 pub use crate::channel::{ChannelRules, LogLimits, Namespace};
@@ -95,6 +99,9 @@ pub struct Config {
     pub(crate) issuer: Option<IssuerSettings>,
     /// Backends that are told of events.
     pub(crate) webhooks: Vec<WebhookSettings>,
+    /// Where traces go, if they go anywhere.
+    #[cfg(feature = "otlp")]
+    pub(crate) trace: Option<TraceSettings>,
     /// Logs.
     pub log: LogConfig,
     /// Whether listening beyond loopback without authentication is meant.
@@ -182,6 +189,17 @@ pub struct Limits {
     pub max_admin_connections: usize,
     /// New sessions from one address; 0 for any number.
     pub sessions_per_second_per_address: u32,
+}
+
+#[cfg(feature = "otlp")]
+impl EngineConfig {
+    /// As `engine.kind` has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis(_) => "redis",
+        }
+    }
 }
 
 impl Limits {

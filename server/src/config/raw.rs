@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
 use serde::Deserialize;
-use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::auth::{RawAuth, RawTls};
 use super::backend::RawBackend;
@@ -15,12 +14,12 @@ use super::channels::{RawChannel, RawNamespace};
 use super::engine::RawEngine;
 use super::layers::{Layers, Source};
 use super::listen::RawForwarded;
+use super::log::RawLog;
 use super::memory::sessions_that_fit;
+use super::trace::RawTrace;
 use super::units::{Size, Span, SpanOrOff, unless_zero};
 use super::webhook::RawWebhook;
-use super::{
-    BayeuxConfig, Config, ConfigError, EngineConfig, Limits, LogConfig, LogFormat, Scheme, TimersConfig,
-};
+use super::{BayeuxConfig, Config, ConfigError, EngineConfig, Limits, LogConfig, Scheme, TimersConfig};
 use crate::auth::Auth;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
@@ -42,7 +41,8 @@ struct Raw {
     tls: RawTls,
     webhook: Vec<RawWebhook>,
     backend: RawBackend,
-    log: Log,
+    trace: RawTrace,
+    log: RawLog,
     namespace: Vec<RawNamespace>,
 }
 
@@ -126,12 +126,6 @@ struct Shutdown {
     snapshot_max_age: Span,
 }
 
-#[derive(Deserialize)]
-struct Log {
-    level: String,
-    format: LogFormat,
-}
-
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// A ring that is full too soon stops the stream with every round trip.
@@ -166,8 +160,20 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let engine = checks.engine(&raw.engine, &raw.channel)?;
     checks.namespaces(&raw.namespace, &raw.channel, raw.limits.max_message.0, &engine)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
+    #[cfg(feature = "otlp")]
+    let trace = checks.trace(&raw.trace)?;
+    #[cfg(not(feature = "otlp"))]
+    checks.trace(&raw.trace)?;
     let config = raw.into_config(engine, auth, tls, proxies, insecure);
-    let mut config = Config { webhooks, backend, issuer, public_url, ..config };
+    let mut config = Config {
+        webhooks,
+        backend,
+        issuer,
+        public_url,
+        #[cfg(feature = "otlp")]
+        trace,
+        ..config
+    };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -254,6 +260,8 @@ impl Raw {
             tls,
             tls_for_admin: self.tls.admin,
             webhooks: Vec::new(),
+            #[cfg(feature = "otlp")]
+            trace: None,
             backend: None,
             issuer: None,
             public_url: None,
@@ -361,22 +369,5 @@ impl Checks<'_> {
         }
         let fits = unless_zero(limits.receive_total.0) >= limits.max_message.0;
         self.require(fits, "limits.receive_total", "must not be less than limits.max_message")
-    }
-
-    fn log(&self, log: &Log) -> Result<(), ConfigError> {
-        // A word that is no level is taken for a module by the filter, which would then log nothing else.
-        let stray =
-            log.level.split(',').map(str::trim).find(|directive| {
-                !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err()
-            });
-        if let Some(stray) = stray {
-            let message =
-                format!("`{stray}` is none of error, warn, info, debug, trace, off or module=level");
-            return self.refuse("log.level", message);
-        }
-        match log.level.parse::<EnvFilter>() {
-            Ok(_) => Ok(()),
-            Err(error) => self.refuse("log.level", error.to_string()),
-        }
     }
 }

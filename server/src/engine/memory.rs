@@ -6,6 +6,7 @@ use super::{Answer, EngineError, History, LogEngine, Presence};
 use crate::admission::Holder;
 use crate::channel::{Channel, ChannelName, Channels, HistoryPart, Hold, PublishId, Published, Subscriber};
 use crate::timeouts::Timeouts;
+use crate::trace::Publish;
 
 /// Logs in the memory of this process, which end with it. It answers everything at once.
 #[derive(Debug)]
@@ -23,6 +24,18 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         Answer::Ready(self.channels.publish(channel, maker, content, id).map_err(EngineError::from))
+    }
+
+    fn append_traced(
+        &self,
+        channel: &ChannelName,
+        maker: &Holder,
+        content: &Content<'_>,
+        id: Option<&PublishId>,
+        trace: &Publish,
+    ) -> Answer<Result<Published, EngineError>> {
+        let published = self.channels.publish_traced(channel, maker, content, id, trace);
+        Answer::Ready(published.map_err(EngineError::from))
     }
 
     fn read(

@@ -24,6 +24,7 @@ use crate::admission::Holder;
 use crate::channel::{
     Channel, ChannelName, HistoryMessage, HistoryPart, Hold, PublishId, Published, Subscriber,
 };
+use crate::trace::Publish;
 
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
@@ -50,6 +51,18 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>>;
+
+    /// The same, and it is followed how the message gets to its readers here. An engine that does not know that appends it, no more.
+    fn append_traced(
+        &self,
+        channel: &ChannelName,
+        maker: &Holder,
+        content: &Content<'_>,
+        id: Option<&PublishId>,
+        _trace: &Publish,
+    ) -> Answer<Result<Published, EngineError>> {
+        self.append(channel, maker, content, id)
+    }
 
     /// This part of the channel's log, at most `limit` messages; nothing if there is no such channel.
     fn read(

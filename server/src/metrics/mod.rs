@@ -14,6 +14,8 @@ mod process;
 mod reminders;
 mod sessions;
 mod timers;
+#[cfg(feature = "otlp")]
+mod trace;
 mod webhooks;
 
 use std::sync::Arc;
@@ -32,6 +34,8 @@ use limits::LimitMetrics;
 use process::ProcessMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
+#[cfg(feature = "otlp")]
+use trace::TraceMetrics;
 use webhooks::WebhookMetrics;
 
 pub(crate) use backend::BackendMetrics;
@@ -62,6 +66,8 @@ pub(crate) struct Metrics {
     pub(crate) issuer: IssuerMetrics,
     limits: LimitMetrics,
     process: ProcessMetrics,
+    #[cfg(feature = "otlp")]
+    pub(crate) trace: TraceMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -110,6 +116,8 @@ impl Metrics {
             issuer: IssuerMetrics::default(),
             limits: LimitMetrics::default(),
             process: ProcessMetrics::default(),
+            #[cfg(feature = "otlp")]
+            trace: TraceMetrics::new(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -131,6 +139,8 @@ impl Metrics {
             issuer,
             limits,
             process,
+            #[cfg(feature = "otlp")]
+            trace,
             log_lines_dropped,
         } = self;
         let mut add = Add(registry);
@@ -207,6 +217,12 @@ impl Metrics {
         add.metric("issuer_read_timestamp_seconds", help, &issuer.read_at);
         add.metric("limit_used", "How much of what a limit allows is in use", &limits.used);
         add.metric("limit_max", "How much a limit allows, by the setting that says so", &limits.max);
+        #[cfg(feature = "otlp")]
+        {
+            let help =
+                "Spans that were not sent, and messages that were not followed to their readers, by reason";
+            add.metric("trace_dropped", help, &trace.dropped);
+        }
         let mut add = Add(common);
         add.metric("process_resident_memory_bytes", "Memory of the process", &process.resident_bytes);
         add.metric("process_cpu_seconds", "What it has had of processors", &process.processor_seconds);

@@ -16,6 +16,7 @@ use super::delivery::SessionOutbox;
 use super::link::{Link, LinkAtRest, Notes, Posted};
 use super::sessions::Sessions;
 use super::step::notes_of;
+use crate::trace::Receipts;
 
 /// A connection at rest, as its transport keeps it. All but [`AtRest::wake`] is done with the session's lock, and blocks on nothing.
 pub(crate) trait AtRest: fmt::Debug + Send {
@@ -51,6 +52,8 @@ pub(crate) struct Remains {
     pub(crate) read: Vec<u8>,
     /// Bytes that the kernel did not take.
     pub(crate) unwritten: Vec<u8>,
+    /// For what is in these, or was taken and is to be sent by the task.
+    pub(crate) receipts: Receipts,
     /// The seq of a ping at the end of these.
     pub(crate) ping: Option<u64>,
     /// Why its peer is gone: there is nothing to do, and nobody to say anything to.

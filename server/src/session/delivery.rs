@@ -5,11 +5,12 @@ use encke_core::session::outbox::{Run, WhyEnded};
 use encke_core::session::{ConnectionInput, Outbox};
 
 use super::Channel;
-use super::cell::SessionCell;
+use super::cell::{SessionCell, Transport};
 use super::link::Link;
 use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::channel::LogMessage;
+use crate::trace::Receipts;
 
 /// What a session has sent, and is to send.
 pub(crate) type SessionOutbox = Outbox<Followed>;
@@ -22,6 +23,10 @@ const RUN_MESSAGES: usize = 32;
 
 /// Where a connection writes what it takes, in the form of its transport.
 pub(crate) trait Outgoing {
+    /// Which that is.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "for traces"))]
+    const TRANSPORT: Transport;
+
     /// Bytes written.
     fn len(&self) -> usize;
     /// A message of this channel's log, or of this pattern's, under its seq.
@@ -49,28 +54,30 @@ impl Backlog {
 }
 
 impl Sessions {
-    /// Takes a share of what is to be sent on a connection. Nothing, if the session is no longer attached to it.
+    /// Takes a share of what is to be sent on a connection, with the receipts for it. Nothing, if the session is no longer attached to it.
     pub(crate) fn take_outgoing(
         &self,
         session: &SessionCell,
         link: &Link,
         out: &mut impl Outgoing,
-    ) -> Backlog {
+    ) -> (Backlog, Receipts) {
         let share = Self::with_outbox(session, link, |outbox| take_share(outbox, out));
-        let Some(share) = share else { return Backlog::default() };
+        let Some(share) = share else { return Default::default() };
         if share.needs_acknowledgement {
             self.handle_connection(session, link.id, ConnectionInput::Sent);
         }
         self.metrics.channels.delivered(share.messages, share.gaps);
-        share.backlog
+        (share.backlog, share.receipts)
     }
 }
 
 /// What a connection has taken, and what remains.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Share {
     pub(crate) messages: u64,
     pub(crate) gaps: u64,
+    /// To be handed in once the kernel has it.
+    pub(crate) receipts: Receipts,
     pub(crate) backlog: Backlog,
     /// The session's machine is to be told that something was sent.
     pub(crate) needs_acknowledgement: bool,
@@ -80,23 +87,24 @@ pub(crate) struct Share {
 // In each transport's own code: apart from it, a delivery takes 7 % more instructions.
 #[inline]
 pub(crate) fn take_share(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Share {
-    let Taken { messages, gaps, waits } = take(outbox, out);
+    let Taken { messages, gaps, receipts, waits } = take(outbox, out);
     let more = !waits && outbox.next_turn().is_some();
     let backlog = Backlog { more, until_acknowledged: outbox.is_stopped() };
-    Share { messages, gaps, backlog, needs_acknowledgement: outbox.needs_acknowledgement() }
+    Share { messages, gaps, receipts, backlog, needs_acknowledgement: outbox.needs_acknowledgement() }
 }
 
 /// What one turn of a connection took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Taken {
     messages: u64,
     gaps: u64,
+    receipts: Receipts,
     /// For a log that is still to come: nothing is taken before it is there.
     waits: bool,
 }
 
 #[inline]
-fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
+fn take<O: Outgoing>(outbox: &mut SessionOutbox, out: &mut O) -> Taken {
     let mut taken = Taken::default();
     let before = out.len();
     while let Some(turn) = outbox.next_turn() {
@@ -119,6 +127,14 @@ fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
                     out.message(seq + number, &followed.channel, offset + number, message);
                 }
                 taken.messages += count as u64;
+                #[cfg(feature = "otlp")]
+                taken.receipts.take(
+                    log.traced(),
+                    (offset, count),
+                    followed.key.index(),
+                    O::TRANSPORT.into(),
+                    |log| index_in(outbox, log),
+                );
                 if caught_up {
                     log.wait(followed.key);
                 }
@@ -146,6 +162,14 @@ fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
         }
     }
     taken
+}
+
+/// Where the session is among those that follow this log, if it does.
+#[cfg(feature = "otlp")]
+fn index_in(outbox: &SessionOutbox, log: u64) -> Option<usize> {
+    let mut subscriptions = outbox.subscriptions();
+    let found = subscriptions.find(|subscription| subscription.channel.channel.number() == log)?;
+    Some(found.channel.key.index())
 }
 
 /// How many messages of these sizes fit into `budget`, at least one.

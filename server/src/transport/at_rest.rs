@@ -17,6 +17,7 @@ use crate::session::{
     AtRest, Delivered, Heard, Link, LinkAtRest, Remains, SessionCell, SessionOutbox, Sessions, Share,
     Transport,
 };
+use crate::trace::Receipts;
 
 /// What is read at a time: an answer to a ping, or the beginning of what its task will read.
 const READ_BYTES: usize = 512;
@@ -159,14 +160,17 @@ impl<T: Rests> Resting<T> {
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> Delivered {
+        let mut receipts = Receipts::default();
         for _ in 0..SHARES_AT_ONCE {
             out.clear();
             let share = self.transport.take(session, outbox, out);
             self.socket.context.metrics.channels.delivered(share.messages, share.gaps);
-            if !out.is_empty()
-                && let Err(unwritten) = self.socket.send(out)
-            {
-                return Delivered::InPart(Remains { unwritten, ..Remains::default() });
+            receipts.add(share.receipts);
+            if !out.is_empty() {
+                if let Err(unwritten) = self.socket.send(out) {
+                    return Delivered::InPart(Remains { unwritten, receipts, ..Remains::default() });
+                }
+                receipts.written();
             }
             // Of what was taken, something may be for its task.
             if !self.transport.may_send() {
@@ -180,7 +184,7 @@ impl<T: Rests> Resting<T> {
                 };
             }
         }
-        Delivered::InPart(Remains::default())
+        Delivered::InPart(Remains { receipts, ..Remains::default() })
     }
 }
 

@@ -4,20 +4,29 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
+use crate::trace::Receipts;
+
 /// What is on its way to the kernel. It owns memory only while there is something.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     pub(super) bytes: Vec<u8>,
     written: usize,
+    /// Handed in when the kernel has it all.
+    pub(super) receipts: Receipts,
 }
 
 impl From<Vec<u8>> for Unwritten {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes, written: 0 }
+        Self { bytes, ..Self::default() }
     }
 }
 
 impl Unwritten {
+    /// What was not written at rest.
+    pub(super) fn left_over(bytes: Vec<u8>, receipts: Receipts) -> Self {
+        Self { bytes, written: 0, receipts }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -37,6 +46,7 @@ impl Unwritten {
         }
         // A layer of encryption may hold some of it.
         ready!(socket.poll_flush(context))?;
+        self.receipts.written();
         *self = Self::default();
         Poll::Ready(Ok(()))
     }

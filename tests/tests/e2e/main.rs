@@ -120,6 +120,8 @@ mod tls;
 mod token;
 // Tokens of clients: who gets a session, and what it may do.
 mod tokens;
+// Traces of publishes, by OpenTelemetry.
+mod traces;
 // Which user has published a message.
 mod users;
 // The wall clock jumps.

@@ -17,6 +17,7 @@ use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, ApiErrorCode, Reply};
+use crate::trace::{self, Root};
 
 /// Channels of one broadcast.
 const MOST_CHANNELS: usize = 1000;
@@ -79,13 +80,13 @@ enum Outcome {
 
 /// `POST /api/publish`
 pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let (context, body) = (Arc::clone(call.context), call.body.clone());
+    let (context, body, trace) = (Arc::clone(call.context), call.body.clone(), call.trace.clone());
     async move {
         let request: Publish<'_> = parse_object(&body)?;
         check_length(&context, request.data)?;
-        let published =
-            append(&context, &request.channel, &content(request.data)?, publish_id(request.key).as_ref())
-                .await?;
+        let (content, id) = (content(request.data)?, publish_id(request.key));
+        let trace = trace.publish(&request.channel, request.data.get().len());
+        let published = append(&context, &request.channel, &content, id.as_ref(), trace).await?;
         Ok(json(&Position::of(&published)))
     }
     .boxed()
@@ -93,11 +94,11 @@ pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
 
 /// `POST /api/broadcast`: the same message to each of some channels. One that is refused keeps it from no other.
 pub(super) fn broadcast(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let (context, body) = (Arc::clone(call.context), call.body.clone());
-    in_task(async move { append_to_each(&context, &body).await })
+    let (context, body, trace) = (Arc::clone(call.context), call.body.clone(), call.trace.clone());
+    in_task(async move { append_to_each(&context, &body, &trace).await })
 }
 
-async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiError> {
+async fn append_to_each(context: &Context, body: &[u8], trace: &Root) -> Result<Reply, ApiError> {
     let request: Broadcast<'_> = parse_object(body)?;
     if !(1..=MOST_CHANNELS).contains(&request.channels.len()) {
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
@@ -105,10 +106,13 @@ async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiErro
     check_length(context, request.data)?;
     let content = content(request.data)?;
     let id = publish_id(request.key);
+    trace.broadcast(request.channels.len());
     let mut published = Vec::with_capacity(request.channels.len());
     for some in request.channels.chunks(APPENDS_AT_ONCE) {
         for channel in some {
-            published.push(ResultFor::of(channel, append(context, channel, &content, id.as_ref()).await));
+            let trace = trace.one_of_many(channel, request.data.get().len());
+            let appended = append(context, channel, &content, id.as_ref(), trace).await;
+            published.push(ResultFor::of(channel, appended));
         }
         yield_now().await;
     }
@@ -152,21 +156,37 @@ async fn append(
     channel: &str,
     content: &Content<'_>,
     id: Option<&PublishId>,
+    trace: trace::Publish,
 ) -> Result<Published, ApiError> {
-    let name = ChannelName::to_publish(channel, context.client.settings.channel_name_bytes)?;
-    Ok(context.client.logs.engine.append(&name, &Holder::Operator, content, id).await?)
+    let client = &context.client;
+    let name = match ChannelName::to_publish(channel, client.settings.channel_name_bytes) {
+        Ok(name) => name,
+        Err(error) => {
+            trace.refused("bad_channel");
+            return Err(error.into());
+        }
+    };
+    let published = client.logs.engine.append_traced(&name, &Holder::Operator, content, id, &trace).await;
+    trace.answered(match &published {
+        Ok(published) => Ok((published.offset, &published.epoch)),
+        Err(error) => Err(code(*error).into()),
+    });
+    Ok(published?)
 }
 
 /// Not 409: nothing is wrong with the request. Channels that nobody uses go away, and engines come back, so it may succeed later.
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
-        let code = match error {
-            EngineError::TooManyChannels(_) => ApiErrorCode::Limit,
-            EngineError::Draining => ApiErrorCode::Draining,
-            EngineError::Unavailable => ApiErrorCode::Unavailable,
-            EngineError::OutcomeUnknown => ApiErrorCode::OutcomeUnknown,
-            EngineError::Overloaded => ApiErrorCode::Overloaded,
-        };
-        Self::new(code, error.to_string())
+        Self::new(code(error), error.to_string())
+    }
+}
+
+fn code(error: EngineError) -> ApiErrorCode {
+    match error {
+        EngineError::TooManyChannels(_) => ApiErrorCode::Limit,
+        EngineError::Draining => ApiErrorCode::Draining,
+        EngineError::Unavailable => ApiErrorCode::Unavailable,
+        EngineError::OutcomeUnknown => ApiErrorCode::OutcomeUnknown,
+        EngineError::Overloaded => ApiErrorCode::Overloaded,
     }
 }

@@ -14,6 +14,7 @@ use crate::admin::body::{Body, whole};
 use crate::admin::{Context, page};
 use crate::auth::{Operator, Scope};
 use crate::http::{ApiError, Reply};
+use crate::trace::Root;
 
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
@@ -25,6 +26,7 @@ pub(crate) struct Call<'a> {
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
     pub(crate) body: &'a Bytes,
+    pub(crate) trace: Root,
 }
 
 type Answer = Result<Reply, ApiError>;
@@ -132,6 +134,12 @@ impl Route {
         answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
     ) -> Self {
         Self::with_body(scope, Method::POST, path, answer)
+    }
+
+    /// The path of the document, if its requests may be traced.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn traced(&self) -> Option<&'static str> {
+        matches!(self.path, "/api/publish" | "/api/broadcast").then_some(self.path)
     }
 
     /// Answers a request that was found to be for this route.

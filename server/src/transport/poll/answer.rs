@@ -6,7 +6,7 @@ use encke_core::encodings::Cached;
 use hyper::StatusCode;
 
 use crate::channel::LogMessage;
-use crate::session::{Channel, Outgoing};
+use crate::session::{Channel, Outgoing, Transport};
 use crate::transport::by_pattern::by_pattern;
 
 /// Objects of the dialect, as one JSON array.
@@ -50,6 +50,8 @@ impl Texts for Array {
 }
 
 impl Outgoing for Array {
+    const TRANSPORT: Transport = Transport::Poll;
+
     fn len(&self) -> usize {
         self.bytes.len()
     }

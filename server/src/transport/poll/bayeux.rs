@@ -11,7 +11,7 @@ use crate::admission::BrowserPoll;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::bayeux::{farewell, go_on_advice};
 use crate::client::{Attachment, unsubscribed};
-use crate::session::{Channel, Outgoing};
+use crate::session::{Channel, Outgoing, Transport};
 use crate::transport::bayeux_texts::{append_event, array_len, write_array};
 
 /// The answer to a request with a `/meta/connect`: messages, then the replies to what came with it, then its own.
@@ -103,6 +103,8 @@ impl Form for Box<ConnectForm> {
 }
 
 impl Outgoing for Box<ConnectForm> {
+    const TRANSPORT: Transport = Transport::Poll;
+
     fn len(&self) -> usize {
         self.taken.events.len()
     }

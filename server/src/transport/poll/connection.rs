@@ -222,7 +222,9 @@ impl<S: Socket, F: Form> Connection<S, F> {
     fn answer(&mut self) -> bool {
         self.form.begin();
         while self.backlog.more && self.form.len() < MAX_ANSWER_BYTES {
-            self.backlog = self.attachment.take_outgoing(&mut self.form);
+            let (backlog, receipts) = self.attachment.take_outgoing(&mut self.form);
+            self.backlog = backlog;
+            self.out.receipts.add(receipts);
         }
         if !self.form.has_taken() && !self.is_due {
             return false;
@@ -231,6 +233,7 @@ impl<S: Socket, F: Form> Connection<S, F> {
         // connection gets what was taken.
         if !self.attachment.tell(ConnectionInput::Sent) {
             self.form.forget_taken();
+            self.out.receipts.forget();
             if !self.is_due {
                 self.is_due = true;
                 return true;

@@ -9,7 +9,7 @@ use super::answer::{Array, Content};
 use super::form::Form;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
-use crate::session::{Channel, Outgoing};
+use crate::session::{Channel, Outgoing, Transport};
 
 /// An answer in the `json` dialect: the objects that a WebSocket would get.
 #[derive(Debug, Default)]
@@ -75,6 +75,8 @@ fn superseded() -> Content {
 }
 
 impl Outgoing for JsonForm {
+    const TRANSPORT: Transport = Transport::Poll;
+
     fn len(&self) -> usize {
         self.array.len()
     }

@@ -15,6 +15,7 @@ use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
 use crate::transport::Socket;
 use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
+use crate::transport::unwritten::Unwritten;
 
 struct Resting<S> {
     positions: Positions,
@@ -62,7 +63,8 @@ impl<S: Socket> Rests for Resting<S> {
 
     fn wake(self, awake: Awake<S>, remains: Remains) -> impl Future<Output: Send + 'static> + Send + 'static {
         let Self { positions, open_connection, .. } = self;
-        let Remains { unwritten, ping, .. } = remains;
-        run(Connection::woken(awake, positions, (unwritten, ping.is_some())), open_connection.wake())
+        let Remains { unwritten, receipts, ping, .. } = remains;
+        let out = Unwritten::left_over(unwritten, receipts);
+        run(Connection::woken(awake, positions, (out, ping.is_some())), open_connection.wake())
     }
 }

@@ -84,13 +84,9 @@ impl<S: Socket> Connection<S> {
     }
 
     /// A stream that has been at rest, what the kernel did not take there, and whether that ends in a heartbeat.
-    pub(super) fn woken(
-        awake: Awake<S>,
-        positions: Positions,
-        (unwritten, heartbeat): (Vec<u8>, bool),
-    ) -> Self {
+    pub(super) fn woken(awake: Awake<S>, positions: Positions, (out, heartbeat): (Unwritten, bool)) -> Self {
         let (socket, attachment, pace) = awake.into_parts();
-        Self { out: unwritten.into(), heartbeat, pace, ..Self::begun(socket, attachment, positions) }
+        Self { out, heartbeat, pace, ..Self::begun(socket, attachment, positions) }
     }
 
     /// Gives up all that a stream at rest has no use for.
@@ -148,7 +144,9 @@ impl<S: Socket> Connection<S> {
         if self.may_take_more() {
             let Self { out, token, positions, .. } = self;
             let mut events = Events { out: &mut out.bytes, token, positions };
-            self.backlog = self.attachment.take_outgoing(&mut events);
+            let (backlog, receipts) = self.attachment.take_outgoing(&mut events);
+            self.backlog = backlog;
+            self.out.receipts.add(receipts);
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }

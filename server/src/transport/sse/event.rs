@@ -11,7 +11,7 @@ use super::positions::Positions;
 use crate::channel::LogMessage;
 use crate::client::{goaway, retry_ms};
 use crate::entropy::Entropy;
-use crate::session::{Channel, Outgoing};
+use crate::session::{Channel, Outgoing, Transport};
 use crate::transport::by_pattern::by_pattern;
 
 /// What an event has besides its token and its text: the names of two fields, a seq, a position, line breaks.
@@ -81,6 +81,8 @@ impl Texts for Events<'_> {
 }
 
 impl Outgoing for Events<'_> {
+    const TRANSPORT: Transport = Transport::Events;
+
     fn len(&self) -> usize {
         self.out.len()
     }

@@ -18,6 +18,7 @@ use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
 use crate::transport::Socket;
 use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
+use crate::transport::unwritten::Unwritten;
 
 struct Resting<S, D, H: Holder<S>> {
     /// There is something to send, but nothing is sent until something is acknowledged.
@@ -81,12 +82,13 @@ impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
 
     fn wake(self, awake: Awake<S>, remains: Remains) -> impl Future<Output: Send + 'static> + Send + 'static {
         let Self { dialect, holder, .. } = self;
-        let Remains { read, unwritten, ping, .. } = remains;
+        let Remains { read, unwritten, receipts, ping, .. } = remains;
+        let out = Unwritten::left_over(unwritten, receipts);
         let (socket, attachment, pace) = awake.into_parts();
         let opening = Box::pin(async move {
             let inbox = Inbox::new(socket, read);
             let socket = websocket(inbox, Vec::new(), &attachment.context.settings).await;
-            Some(Connection::woken(socket, attachment, dialect, (unwritten, ping), pace))
+            Some(Connection::woken(socket, attachment, dialect, (out, ping), pace))
         });
         // Not an `async` block: it would have room for the connection twice.
         run(opening, H::wake(holder)).then(|anew| {

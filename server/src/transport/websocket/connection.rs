@@ -217,7 +217,9 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         let hears_first = self.dialect.rides() && self.backlog.more && self.holds_bytes();
         if self.backlog.more && self.dialect.takes_messages() && !hears_first {
             let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
-            self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
+            let (backlog, receipts) = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
+            self.backlog = backlog;
+            self.out.receipts.add(receipts);
         }
         self.is_due |= self.dialect.has_kept();
         // After what there was to send: a request that is answered at once brings it as well.

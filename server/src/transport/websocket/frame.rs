@@ -6,7 +6,7 @@ use encke_core::session::Heartbeat;
 
 use super::spoken::Spoken;
 use crate::channel::LogMessage;
-use crate::session::{Channel, Outgoing};
+use crate::session::{Channel, Outgoing, Transport};
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
@@ -72,6 +72,8 @@ pub(super) struct OutgoingFrames<'a, D> {
 }
 
 impl<D: Spoken> Outgoing for OutgoingFrames<'_, D> {
+    const TRANSPORT: Transport = Transport::WebSocket;
+
     fn len(&self) -> usize {
         self.frames.0.len() + self.dialect.kept()
     }

@@ -95,7 +95,7 @@ fn selectors(expression: &str) -> Vec<String> {
         let (name, after) = (&rest[start..name_end], &rest[name_end..]);
         // What stands in quotes has no metric in it.
         let labels =
-            after.starts_with('{').then(|| after.find('}').map_or("", |end| &after[..=end])).unwrap_or("");
+            if after.starts_with('{') { after.find('}').map_or("", |end| &after[..=end]) } else { "" };
         if ["encke_", "process_"].iter().any(|prefix| name.starts_with(prefix)) || name == "up" {
             selectors.push(format!("{name}{labels}"));
         }

@@ -9,6 +9,7 @@ use crate::client::Attachment;
 use crate::rest::Pace;
 use crate::transport::Socket;
 use crate::transport::at_rest::Awake;
+use crate::transport::unwritten::Unwritten;
 use crate::transport::websocket::inbox::Inbox;
 use crate::transport::websocket::spoken::Spoken;
 
@@ -18,10 +19,10 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         socket: WebSocketStream<Inbox<S>>,
         attachment: Attachment,
         dialect: D,
-        (unwritten, ping): (Vec<u8>, Option<u64>),
+        (out, ping): (Unwritten, Option<u64>),
         pace: Pace,
     ) -> Self {
-        Self { out: unwritten.into(), ping, pace, ..Self::begun(socket, attachment, dialect) }
+        Self { out, ping, pace, ..Self::begun(socket, attachment, dialect) }
     }
 
     /// Whether there is nothing but what can be done at rest: what was received is done, and what was to be sent is in the kernel.

@@ -1,0 +1,112 @@
+//! `[trace]`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use super::raw::Checks;
+#[cfg(feature = "otlp")]
+use crate::outbound::{Target, Trust};
+#[cfg(feature = "otlp")]
+use crate::trace::TraceSettings;
+
+const OTLP: &str = "trace.otlp";
+const SAMPLE: &str = "trace.sample";
+#[cfg(feature = "otlp")]
+const CA: &str = "trace.ca";
+
+#[derive(Deserialize)]
+pub(super) struct RawTrace {
+    otlp: String,
+    #[cfg_attr(
+        not(feature = "otlp"),
+        expect(dead_code, reason = "for https alone, which nothing is sent by")
+    )]
+    ca: PathBuf,
+    sample: f64,
+}
+
+impl Checks<'_> {
+    /// This build sends no traces.
+    #[cfg(not(feature = "otlp"))]
+    pub(super) fn trace(&self, raw: &RawTrace) -> Result<(), ConfigError> {
+        self.sample(raw)?;
+        let message = "this build has no OpenTelemetry: build it with --features otlp";
+        self.require(raw.otlp.is_empty(), OTLP, message)
+    }
+
+    /// Nothing, where there is no collector.
+    #[cfg(feature = "otlp")]
+    pub(super) fn trace(&self, raw: &RawTrace) -> Result<Option<TraceSettings>, ConfigError> {
+        self.sample(raw)?;
+        if raw.otlp.is_empty() {
+            return Ok(None);
+        }
+        let target: Target = self.sound(OTLP, url_of_traces(&raw.otlp).parse())?;
+        let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
+        let trust = self.sound(CA, Trust::load(target.is_tls(), CA, ca))?;
+        Ok(Some(TraceSettings { target, trust, sample: raw.sample }))
+    }
+
+    fn sample(&self, raw: &RawTrace) -> Result<(), ConfigError> {
+        self.require((0.0..=1.0).contains(&raw.sample), SAMPLE, "must be from 0 to 1")
+    }
+}
+
+/// A collector that is named without a path has traces where OTLP says.
+#[cfg(feature = "otlp")]
+fn url_of_traces(text: &str) -> String {
+    let base = text.trim_end_matches('/');
+    let has_path = base.split_once("://").is_none_or(|(_, rest)| rest.contains(['/', '?', '#']));
+    if has_path { text.to_owned() } else { format!("{base}/v1/traces") }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Settings;
+
+    fn error(flags: &[&str]) -> Option<String> {
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        Settings { flags, ..Settings::default() }.resolve().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_ratio_is_from_0_to_1() {
+        for sample in ["0.0", "0.25", "1.0", "1", "0"] {
+            assert_eq!(error(&[&format!("trace.sample={sample}")]), None, "{sample}");
+        }
+        for sample in ["-0.1", "1.1", "nan"] {
+            let error = error(&[&format!("trace.sample={sample}")]).expect("not a ratio");
+            assert!(error.contains("trace.sample") && error.contains("from 0 to 1"), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    #[test]
+    fn without_the_feature_a_collector_is_an_error() {
+        assert_eq!(error(&["trace.otlp="]), None);
+        let error = error(&["trace.otlp=http://127.0.0.1:4318"]).expect("refused");
+        assert!(error.contains("this build has no OpenTelemetry: build it with --features otlp"), "{error}");
+    }
+
+    #[cfg(feature = "otlp")]
+    #[test]
+    fn a_collector_is_a_url() {
+        use super::url_of_traces;
+        assert_eq!(error(&["trace.otlp=http://127.0.0.1:4318"]), None);
+        for bad in ["localhost:4318", "ftp://a", "http://user:word@a"] {
+            let error = error(&[&format!("trace.otlp={bad}")]).expect("no collector");
+            assert!(error.contains("trace.otlp"), "{error}");
+        }
+        for (text, url) in [
+            ("http://a:4318", "http://a:4318/v1/traces"),
+            ("http://a:4318/", "http://a:4318/v1/traces"),
+            ("https://[::1]", "https://[::1]/v1/traces"),
+            ("https://a/otlp/v1/traces", "https://a/otlp/v1/traces"),
+            ("https://a?key=1", "https://a?key=1"),
+        ] {
+            assert_eq!(url_of_traces(text), url);
+        }
+    }
+}

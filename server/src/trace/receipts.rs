@@ -1,0 +1,81 @@
+use std::sync::Arc;
+
+use super::delivery::Delivery;
+use super::traced::Traced;
+
+/// What is to be told once the kernel has what was taken for a connection. A connection that ends before lets them fall.
+#[derive(Debug, Default)]
+pub(crate) struct Receipts(Option<Box<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken(Vec<Receipt>);
+
+/// For one message and one connection.
+#[derive(Debug)]
+struct Receipt {
+    delivery: Arc<Delivery>,
+    /// Logs of the message that the session follows, each with its index there.
+    followers: Vec<(usize, usize)>,
+    transport: &'static str,
+}
+
+/// A connection's share holds some 16 KiB of messages; that many receipts at most go with it.
+const _: () = assert!(size_of::<Receipts>() == size_of::<usize>());
+
+impl Receipts {
+    /// `count` messages were taken from a log, for the follower with this index. `index_in` is that of the same session in another log.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        traced: &Traced,
+        (offset, count): (u64, usize),
+        index: usize,
+        transport: &'static str,
+        index_in: impl Fn(u64) -> Option<usize>,
+    ) {
+        if !traced.is_empty() {
+            self.take_traced(traced, (offset, count), index, transport, index_in);
+        }
+    }
+
+    #[cold]
+    fn take_traced(
+        &mut self,
+        traced: &Traced,
+        (offset, count): (u64, usize),
+        index: usize,
+        transport: &'static str,
+        index_in: impl Fn(u64) -> Option<usize>,
+    ) {
+        for (part, delivery) in traced.of(offset, count) {
+            let elsewhere = delivery.logs().into_iter().enumerate().filter(|(other, _)| *other != part);
+            let elsewhere = elsewhere.filter_map(|(other, log)| Some((other, index_in(log)?)));
+            let followers = std::iter::once((part, index)).chain(elsewhere).collect();
+            let receipt = Receipt { delivery: Arc::clone(delivery), followers, transport };
+            self.0.get_or_insert_default().0.push(receipt);
+        }
+    }
+
+    /// More was taken.
+    #[inline]
+    pub(crate) fn add(&mut self, more: Self) {
+        if let Some(more) = more.0 {
+            self.0.get_or_insert_default().0.extend(more.0);
+        }
+    }
+
+    /// The kernel has it.
+    #[inline]
+    pub(crate) fn written(&mut self) {
+        if let Some(taken) = self.0.take() {
+            for Receipt { delivery, followers, transport } in taken.0 {
+                delivery.written(&followers, transport);
+            }
+        }
+    }
+
+    /// Another connection gets it.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+}

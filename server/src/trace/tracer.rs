@@ -1,0 +1,146 @@
+use std::sync::Arc;
+
+use encke_core::Timestamp;
+use hyper::HeaderMap;
+use hyper::header::HOST;
+use opentelemetry::KeyValue;
+
+use super::context::{Admission, Admitted};
+use super::delivery::Delivery;
+use super::export::Exporter;
+use super::open::OpenDeliveries;
+use super::root::Root;
+use super::settings::TraceSettings;
+use super::span::{Parent, Wall};
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::metrics::Metrics;
+use crate::timeouts::Timeouts;
+
+/// Makes traces, and has them sent.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    pub(super) admission: Admission,
+    /// What appends messages.
+    pub(super) engine: &'static str,
+    pub(super) open: OpenDeliveries,
+    pub(super) exporter: Arc<Exporter>,
+    timeouts: Arc<Timeouts>,
+    metrics: Arc<Metrics>,
+}
+
+impl Tracer {
+    /// Nothing is sent before [`Self::start`].
+    pub(crate) fn new(
+        settings: TraceSettings,
+        engine: &'static str,
+        timeouts: &Arc<Timeouts>,
+        entropy: &Entropy,
+        metrics: &Arc<Metrics>,
+    ) -> Arc<Self> {
+        let admission = Admission::new(settings.sample, entropy.clone());
+        let exporter = Exporter::new(settings, Arc::clone(timeouts), entropy.clone(), Arc::clone(metrics));
+        Arc::new(Self {
+            admission,
+            engine,
+            open: OpenDeliveries::default(),
+            exporter: Arc::new(exporter),
+            timeouts: Arc::clone(timeouts),
+            metrics: Arc::clone(metrics),
+        })
+    }
+
+    /// Begins to send.
+    pub(crate) fn start(self: &Arc<Self>, executor: &dyn Executor) {
+        executor.spawn(Box::pin(Arc::clone(&self.exporter).run()));
+        let tracer = Arc::clone(self);
+        executor.spawn(Box::pin(async move { tracer.open.give_up_in_time(&tracer.timeouts).await }));
+    }
+
+    /// A POST has come for this route.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        route: &'static str,
+        headers: &HeaderMap,
+        scheme: &'static str,
+    ) -> Root {
+        let Some(Admitted { own, parent: caller }) = self.admission.admit(route, headers) else {
+            return Root::default();
+        };
+        let wall = Wall::of(self.timeouts.clock());
+        let parent = Parent { tracer: Arc::clone(self), context: own, wall };
+        let mut attributes = vec![
+            KeyValue::new("http.request.method", "POST"),
+            KeyValue::new("http.route", route),
+            KeyValue::new("url.path", route),
+            KeyValue::new("url.scheme", scheme),
+        ];
+        if let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) {
+            attributes.extend(server(host));
+        }
+        Root::begin(parent, caller, route, attributes)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.timeouts.clock().now()
+    }
+
+    /// Opens a delivery, if there is room.
+    pub(super) fn open(&self, delivery: &Arc<Delivery>, now: Timestamp) -> Option<u64> {
+        let number = self.open.enter(delivery, now);
+        if number.is_none() {
+            self.metrics.trace.too_many_open();
+        }
+        number
+    }
+
+    /// What is there is sent at once from here on.
+    pub(crate) fn hurry(&self) {
+        self.exporter.hurry();
+    }
+
+    /// Ends all traces, and waits until everything was sent or given up.
+    pub(crate) async fn flushed(&self) {
+        self.open.give_up_all();
+        self.exporter.flushed().await;
+    }
+
+    /// How many spans wait, or are on their way.
+    pub(crate) fn queued(&self) -> usize {
+        self.exporter.queued()
+    }
+}
+
+/// Where the request was to go, by its own word.
+fn server(host: &str) -> Vec<KeyValue> {
+    let (address, port) = match host.rsplit_once(':') {
+        Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (address, port.parse::<u16>().ok())
+        }
+        _ => (host, None),
+    };
+    let address = KeyValue::new("server.address", address.trim_matches(['[', ']']).to_owned());
+    let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
+    std::iter::once(address).chain(port).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_request_was_to_go() {
+        for (host, address, port) in [
+            ("encke.example:8001", "encke.example", Some(8001)),
+            ("127.0.0.1", "127.0.0.1", None),
+            ("[::1]:80", "::1", Some(80)),
+            ("[::1]", "::1", None),
+            ("a:99999", "a", None),
+            ("a:b", "a:b", None),
+        ] {
+            let mut expected = vec![KeyValue::new("server.address", address)];
+            expected.extend(port.map(|port: i64| KeyValue::new("server.port", port)));
+            assert_eq!(server(host), expected, "{host}");
+        }
+    }
+}

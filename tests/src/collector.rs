@@ -1,0 +1,127 @@
+//! A collector of OpenTelemetry traces, by OTLP over HTTP, which remembers all spans.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::{Span as SentSpan, status::StatusCode};
+use prost::Message;
+use serde_json::Value;
+
+use crate::waiting::eventually;
+use crate::{Asked, Backend, Launch, binaries};
+
+/// One span.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// In hexadecimal, as all ids.
+    pub trace: String,
+    /// Its own.
+    pub id: String,
+    /// Of the span that it is under; empty if it is under none.
+    pub parent: String,
+    /// The `tracestate`.
+    pub state: String,
+    /// What it is of.
+    pub name: String,
+    /// In nanoseconds since 1970.
+    pub start: u64,
+    /// The same.
+    pub end: u64,
+    /// By name.
+    pub attributes: BTreeMap<String, Value>,
+    /// What has gone wrong.
+    pub error: Option<String>,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub struct Collector {
+    /// What it is asked, and answers.
+    pub backend: Backend,
+}
+
+impl Collector {
+    /// A server that sends its traces here.
+    #[must_use]
+    pub fn server(&self, settings: &[&str]) -> Launch {
+        let otlp = format!("trace.otlp={}", self.backend.url(""));
+        Launch::with(settings).set(&otlp).of_binary(binaries::encke_with_otlp())
+    }
+
+    /// All spans that were sent, in no particular order, each as often as it was accepted.
+    ///
+    /// # Panics
+    /// When something else was sent.
+    #[must_use]
+    pub fn spans(&self) -> Vec<Span> {
+        let accepted = self.backend.asked().into_iter().filter(|asked| asked.status == Some(200));
+        accepted.flat_map(|asked| spans_of(&asked)).collect()
+    }
+
+    /// Waits for a span of this name, and then for all that are in its trace, which are so many.
+    ///
+    /// # Panics
+    /// When they do not come, or more.
+    #[must_use]
+    #[track_caller]
+    pub fn await_trace(&self, name: &str, spans: usize) -> Vec<Span> {
+        eventually(format!("a trace of {spans} spans with {name}"), || {
+            let all = self.spans();
+            let trace = all.iter().find(|span| span.name == name)?.trace.clone();
+            let of_it: Vec<_> = all.into_iter().filter(|span| span.trace == trace).collect();
+            assert!(of_it.len() <= spans, "{of_it:#?}");
+            (of_it.len() == spans).then_some(of_it)
+        })
+    }
+}
+
+fn spans_of(asked: &Asked) -> Vec<Span> {
+    assert_eq!(asked.path, "/v1/traces");
+    assert_eq!(asked.header("content-type"), Some("application/x-protobuf"));
+    let request = ExportTraceServiceRequest::decode(&*asked.body).expect("OTLP");
+    let mut spans = Vec::new();
+    for resource in request.resource_spans {
+        let of = attributes(resource.resource.expect("whose spans").attributes);
+        assert_eq!(of["service.name"], "encke");
+        assert!(of.contains_key("service.version") && of.contains_key("service.instance.id"), "{of:?}");
+        let sent = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+        spans.extend(sent.map(Span::from));
+    }
+    spans
+}
+
+impl From<SentSpan> for Span {
+    fn from(sent: SentSpan) -> Self {
+        let status = sent.status.unwrap_or_default();
+        Self {
+            trace: hex(&sent.trace_id),
+            id: hex(&sent.span_id),
+            parent: hex(&sent.parent_span_id),
+            state: sent.trace_state,
+            name: sent.name,
+            start: sent.start_time_unix_nano,
+            end: sent.end_time_unix_nano,
+            attributes: attributes(sent.attributes),
+            error: (status.code == StatusCode::Error as i32).then_some(status.message),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    data_encoding::HEXLOWER.encode(bytes)
+}
+
+fn attributes(sent: Vec<KeyValue>) -> BTreeMap<String, Value> {
+    sent.into_iter().map(|attribute| (attribute.key, value(attribute.value))).collect()
+}
+
+fn value(sent: Option<AnyValue>) -> Value {
+    match sent.and_then(|sent| sent.value) {
+        Some(any_value::Value::StringValue(text)) => text.into(),
+        Some(any_value::Value::BoolValue(is)) => is.into(),
+        Some(any_value::Value::IntValue(number)) => number.into(),
+        Some(any_value::Value::DoubleValue(number)) => number.into(),
+        other => panic!("an attribute of another kind: {other:?}"),
+    }
+}

@@ -1,0 +1,145 @@
+use std::time::{Duration, SystemTime};
+
+use encke_tests::server::IN_MEMORY;
+use encke_tests::{Collector, EventStream, Requests};
+use serde_json::{Value, json};
+
+use super::{named, publish, said};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+    u64::try_from(since.as_nanos()).expect("before 2554")
+}
+
+/// What clients of three transports hear, whether they rest or not.
+fn publish_to_three(rest: &str) {
+    let collector = Collector::default();
+    let server = collector.server(&[rest, IN_MEMORY]).start();
+    let mut socket = server.client();
+    socket.subscribe("news");
+    let mut stream = EventStream::open(server.public, "channels=news");
+    stream.hello();
+    let mut poll = Requests::connect(server.public);
+    let opened = poll.get("channels=news").json();
+    let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    poll.ask(&format!("resume={token}&seq=0"));
+    let session = token.split_once('.').expect("an id").0;
+    server.await_phase(session, "attached");
+
+    let before = now();
+    assert_eq!(publish(&server, "news", "of which nothing is told", ""), 200);
+    socket.object();
+    stream.object();
+    poll.answer();
+    let spans = collector.await_trace("POST /api/publish", 4);
+    let after = now();
+
+    let request = named(&spans, "POST /api/publish");
+    assert_eq!((&*request.parent, &request.error), ("", &None));
+    assert_eq!(said(request, "http.request.method"), Some(&json!("POST")));
+    assert_eq!(said(request, "http.route"), Some(&json!("/api/publish")));
+    assert_eq!(said(request, "url.path"), Some(&json!("/api/publish")));
+    assert_eq!(said(request, "url.scheme"), Some(&json!("http")));
+    assert_eq!(said(request, "http.response.status_code"), Some(&json!(200)));
+    assert_eq!(said(request, "server.address"), Some(&json!("127.0.0.1")));
+    assert_eq!(said(request, "messaging.destination.name"), Some(&json!("news")));
+    assert_eq!(said(request, "messaging.message.body.size"), Some(&json!(26)));
+    let [append, fan_out, deliver] = ["append", "fan out", "deliver"].map(|name| named(&spans, name));
+    for child in [append, fan_out, deliver] {
+        assert_eq!((&child.parent, &child.error), (&request.id, &None), "{child:#?}");
+        assert!(child.start >= request.start && child.end >= child.start, "{spans:#?}");
+    }
+    assert_eq!(said(append, "encke.engine"), Some(&json!("memory")));
+    let id = said(append, "messaging.message.id").and_then(Value::as_str).expect("an id");
+    assert!(id.ends_with(":1"), "{id}");
+    assert!(request.end >= append.end, "{spans:#?}");
+    assert_eq!(fan_out.start, deliver.start);
+    assert!(before <= request.start && deliver.start <= append.end && deliver.end <= after, "{spans:#?}");
+
+    assert_eq!(said(deliver, "encke.deliver.complete"), Some(&json!(true)));
+    assert_eq!(said(deliver, "encke.deliver.connections"), Some(&json!(3)));
+    for transport in ["websocket", "sse", "poll"] {
+        let attribute = format!("encke.deliver.connections.{transport}");
+        assert_eq!(said(deliver, &attribute), Some(&json!(1)), "{deliver:#?}");
+    }
+    let seconds = |name: &str| said(deliver, name).and_then(Value::as_f64).expect("a time");
+    let (first, last) =
+        (seconds("encke.deliver.first_write_seconds"), seconds("encke.deliver.last_write_seconds"));
+    assert!(0.0 <= first && first <= last, "{deliver:#?}");
+    let took = Duration::from_nanos(deliver.end - deliver.start).as_secs_f64();
+    assert!((took - last).abs() < 1e-6, "it ends with the last write: {deliver:#?}");
+    let sent = collector.backend.asked();
+    let is_told = |text: &str| {
+        sent.iter().any(|asked| asked.body.windows(text.len()).any(|part| part == text.as_bytes()))
+    };
+    assert!(is_told("news") && !is_told("nothing is told") && !is_told(&token), "{spans:#?}");
+}
+
+#[test]
+fn a_message_is_followed_to_clients_with_tasks() {
+    publish_to_three("rest.after=off");
+}
+
+#[test]
+fn a_message_is_followed_to_clients_at_rest() {
+    publish_to_three("rest.after=0s");
+}
+
+#[test]
+fn a_publish_is_in_the_trace_of_its_caller() {
+    let collector = Collector::default();
+    let server = collector.server(&["trace.sample=0.0"]).start();
+    let traceparent = |flags: &str| format!("traceparent: 00-{TRACE}-{CALLER}-{flags}\r\n");
+    assert_eq!(publish(&server, "a", 1, ""), 200, "by the ratio it is not traced");
+    assert_eq!(publish(&server, "b", 1, &traceparent("00")), 200, "the caller does not want it");
+    let with_state = traceparent("01") + "tracestate: vendor=1\r\n";
+    assert_eq!(publish(&server, "c", 1, &with_state), 200);
+    let spans = collector.await_trace("POST /api/publish", 4);
+    assert_eq!(collector.spans().len(), 4, "and nothing of the others");
+    assert!(spans.iter().all(|span| span.trace == TRACE && span.state == "vendor=1"), "{spans:#?}");
+    let request = named(&spans, "POST /api/publish");
+    assert_eq!(request.parent, CALLER);
+    assert_eq!(said(request, "messaging.destination.name"), Some(&json!("c")));
+    // Nobody follows the channel.
+    let deliver = named(&spans, "deliver");
+    assert_eq!(said(deliver, "encke.deliver.complete"), Some(&json!(true)));
+    assert_eq!(said(deliver, "encke.deliver.connections"), Some(&json!(0)));
+}
+
+#[test]
+fn a_broadcast_has_a_span_for_each_channel() {
+    let collector = Collector::default();
+    let server = collector.server(&[IN_MEMORY]).start();
+    let body = json!({ "channels": ["a", "$b"], "data": 1 }).to_string();
+    assert_eq!(server.admin.post("/api/broadcast", &body).status, 200);
+    let spans = collector.await_trace("POST /api/broadcast", 6);
+    let request = named(&spans, "POST /api/broadcast");
+    assert_eq!(said(request, "messaging.batch.message_count"), Some(&json!(2)));
+    let [good, bad] = ["publish a", "publish $b"].map(|name| named(&spans, name));
+    for (span, channel) in [(good, "a"), (bad, "$b")] {
+        assert_eq!(span.parent, request.id);
+        assert_eq!(said(span, "messaging.destination.name"), Some(&json!(channel)));
+    }
+    assert_eq!((&good.error, bad.error.as_deref()), (&None, Some("bad_channel")));
+    for name in ["append", "fan out", "deliver"] {
+        assert_eq!(named(&spans, name).parent, good.id);
+    }
+}
+
+#[test]
+fn what_is_not_appended_says_why() {
+    let collector = Collector::default();
+    let server = collector.server(&[IN_MEMORY, "limits.max_channels=1"]).start();
+    let mut follower = server.client();
+    follower.subscribe("a");
+    assert_eq!(publish(&server, "b", 1, ""), 503);
+    let spans = collector.await_trace("POST /api/publish", 2);
+    let request = named(&spans, "POST /api/publish");
+    assert_eq!(said(request, "error.type"), Some(&json!("503")));
+    assert!(request.error.is_some());
+    let append = named(&spans, "append");
+    assert_eq!((append.error.as_deref(), said(append, "error.type")), (Some("limit"), Some(&json!("limit"))));
+}
