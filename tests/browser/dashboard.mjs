@@ -79,6 +79,7 @@ const does = {
     return bad.map(({ id, nodes }) => [id, ...nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)]);
   },
   picture: async (path) => {
+    await page.evaluate(() => scrollTo(0, 0));
     await mkdir(dirname(path), { recursive: true });
     await writeFile(path, withPalette(await page.screenshot()));
   },
