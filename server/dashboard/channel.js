@@ -32,8 +32,8 @@ export function channel(root, { live, item: name, signal }) {
     TAIL_MS,
     signal,
     async () => {
-      const [shown, history] = await Promise.all([get(path, signal), get(`${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`, signal)]);
-      facts.update(shown);
+      const [shown, history] = await Promise.all([ifThere(get(path, signal)), get(`${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`, signal)]);
+      if (shown) facts.update(shown);
       log.update(history.messages);
     },
     tells("There is no such channel now. It comes to be when someone follows it, or publishes to it."),
@@ -55,6 +55,16 @@ export function channel(root, { live, item: name, signal }) {
       el("div", null, card("Publish", null, publishForm(name, live, look)), card("Followers", null, who.note, who.element)),
     ),
   );
+}
+
+// With channels in Redis, one that nobody follows here has a log, but this server has no numbers of it.
+async function ifThere(answer) {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
 }
 
 function channelFacts() {
