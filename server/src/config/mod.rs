@@ -263,6 +263,15 @@ pub struct Settings {
     pub insecure: bool,
 }
 
+/// The admin listener, as those see it who ask it.
+#[derive(Clone, Copy, Debug)]
+pub struct AdminListener {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub has_tls: bool,
+}
+
 impl Settings {
     /// Only the file, for checking it.
     #[must_use]
@@ -275,6 +284,19 @@ impl Settings {
     /// # Errors
     /// The first thing that is wrong, naming the key and where it was set.
     pub fn resolve(&self) -> Result<Config, ConfigError> {
+        raw::resolve(&self.layers()?, self.insecure)
+    }
+
+    /// Where the admin listener is, for others to ask it. The files that settings name are not read: a server that runs may have read them
+    /// when they were good, or as another user.
+    ///
+    /// # Errors
+    /// A key or a value that cannot be, naming the key and where it was set.
+    pub fn admin_listener(&self) -> Result<AdminListener, ConfigError> {
+        raw::admin_listener(&self.layers()?)
+    }
+
+    fn layers(&self) -> Result<Layers, ConfigError> {
         let mut layers = Layers::defaults();
         if let Some(file) = &self.file {
             layers.add_file(file)?;
@@ -287,7 +309,7 @@ impl Settings {
             let source = Source::Flag(format!("--set {}", without_secret(flag)));
             layers.set_text(key.trim().to_owned(), value.trim(), source)?;
         }
-        raw::resolve(&layers, self.insecure)
+        Ok(layers)
     }
 }
 

@@ -19,7 +19,9 @@ use super::memory::sessions_that_fit;
 use super::trace::RawTrace;
 use super::units::{Size, Span, SpanOrOff, unless_zero};
 use super::webhook::RawWebhook;
-use super::{BayeuxConfig, Config, ConfigError, EngineConfig, Limits, LogConfig, Scheme, TimersConfig};
+use super::{
+    AdminListener, BayeuxConfig, Config, ConfigError, EngineConfig, Limits, LogConfig, Scheme, TimersConfig,
+};
 use crate::auth::Auth;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
@@ -137,6 +139,11 @@ const POLL_GAP: &str = "session.poll_gap";
 const MOST_UNACKED: usize = 65_536;
 /// Control frames must fit, and so must our own hello.
 const SMALLEST_BUFFER: usize = 1024;
+
+pub(super) fn admin_listener(layers: &Layers) -> Result<AdminListener, ConfigError> {
+    let raw: Raw = layers.read()?;
+    Ok(AdminListener { address: raw.listen.admin, has_tls: raw.tls.admin })
+}
 
 pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
     let raw: Raw = layers.read()?;

@@ -39,13 +39,12 @@ impl HealthcheckArgs {
     pub(crate) fn ask(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
         let admin = self.admin.map(|address| format!("listen.admin={address}"));
         let flags = self.set.into_iter().chain(admin).collect();
-        // Nothing is listened on here.
-        let config = Settings { file: self.config, environment, flags, insecure: true }.resolve()?;
-        let address = reachable(config.admin);
+        let settings = Settings { file: self.config, environment, flags, insecure: false };
+        let admin = settings.admin_listener()?;
+        let address = reachable(admin.address);
         let url_path = if self.ready { "/readyz" } else { "/healthz" };
         let described = |error| format!("{address}{url_path}: {error}");
-        let is_tls = config.tls_for_admin && config.tls.is_some();
-        let answer = answer(address, url_path, is_tls).map_err(described)?;
+        let answer = answer(address, url_path, admin.has_tls).map_err(described)?;
         if answer.status != 200 {
             return Err(format!("{address}{url_path}: {} {}", answer.status, answer.body.trim_end()).into());
         }
