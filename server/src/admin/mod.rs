@@ -202,8 +202,7 @@ fn begin_trace(route: &Route, head: &Request<()>, context: &Context) -> Root {
     let Some((tracer, path)) = context.client.tracer.as_ref().zip(route.traced()) else {
         return Root::default();
     };
-    let scheme = if context.tls.is_some() { "https" } else { "http" };
-    tracer.begin(path, head.headers(), scheme)
+    tracer.begin(path, head.headers(), context.scheme())
 }
 
 async fn carry_out(
