@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// A page that came without TLS may be anyone's who is on the way.
+    /// Anyone on the way may have written a page that came without TLS.
     #[test]
     fn with_tls_only_pages_that_came_by_it_are_our_own() {
         for (origin, allowed) in [

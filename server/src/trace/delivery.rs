@@ -76,7 +76,7 @@ impl Delivery {
         Some(open.progress.begins_in(number, followers))
     }
 
-    /// Those that wait for this log's messages were woken. Returns whether that is news: then it is to be looked who is absent.
+    /// Those that wait for this log's messages were woken. Returns whether that is news: then the caller looks for followers that are absent.
     pub(crate) fn fanned_out(&self, part: usize) -> bool {
         let now = self.parent.now();
         match &mut *self.state.lock() {

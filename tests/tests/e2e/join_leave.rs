@@ -144,7 +144,7 @@ fn a_token_that_allows_less_ends_it() {
     let server = server(&[&format!("auth.secret={SECRET}")]);
     let mut stays = client_of(&server, "ann");
     stays.subscribe("/room/x");
-    // It is told after the reply: who comes in between hears it, too.
+    // It is told after the reply: a client that subscribes in between hears it, too.
     next(&mut stays);
     let mut goes = client_of(&server, "bob");
     goes.subscribe("/room/x");

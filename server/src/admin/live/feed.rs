@@ -65,7 +65,7 @@ impl Feed {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// One more viewer, who is told `about` first.
+    /// Adds a viewer, which is told `about` first.
     pub(super) fn view(self: &Arc<Self>, about: Bytes, timeouts: &Arc<Timeouts>) -> Viewer {
         let mut state = self.0.lock();
         state.watch.get_or_insert_with(|| Arc::new(timeouts.watch_rings()));
