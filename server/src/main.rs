@@ -7,7 +7,7 @@ mod memory;
 mod token;
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -99,48 +99,7 @@ const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     match Args::parse() {
-        Args { command: Some(Command::Config(ConfigCommand::Default)), .. } => {
-            print(config::default_file());
-            ExitCode::SUCCESS
-        }
-        Args { command: Some(Command::Config(ConfigCommand::Check { file, insecure })), .. } => {
-            check(&Settings { insecure, ..Settings::of_file(&file) })
-        }
-        Args { command: Some(Command::Reference), .. } => {
-            print(&encke_server::reference());
-            ExitCode::SUCCESS
-        }
-        Args { command: Some(Command::Snapshot(SnapshotCommand::Show { file })), .. } => {
-            match show(&file, unix_now()) {
-                Ok(text) => {
-                    print(&text);
-                    ExitCode::SUCCESS
-                }
-                Err(error) => failed(&format!("{}: {error}", file.display())),
-            }
-        }
-        Args { command: Some(Command::Token(args)), .. } => match args.sign(environment()) {
-            Ok(token) => {
-                print(&format!("{token}\n"));
-                ExitCode::SUCCESS
-            }
-            Err(error) => wrong_usage(&error),
-        },
-        Args { command: Some(Command::Healthcheck(args)), .. } => match args.ask(environment()) {
-            Ok(answer) => {
-                print(&answer);
-                ExitCode::SUCCESS
-            }
-            // Also of wrong settings: container engines keep 2 for themselves.
-            Err(error) => failed(&error.to_string()),
-        },
-        Args { command: Some(Command::Generate(command)), .. } => match command.carry_out(&Args::command()) {
-            Ok(text) => {
-                print(&text);
-                ExitCode::SUCCESS
-            }
-            Err(error) => failed(&error.to_string()),
-        },
+        Args { command: Some(command), .. } => command.carry_out(),
         args => {
             // Before anything is opened, which could get the number of a socket that is said to be there and is not.
             let handed_over = HandedOver::take();
@@ -153,6 +112,35 @@ fn main() -> ExitCode {
                 Ok(config) => run(config, handed_over, signals),
                 Err(error) => wrong_usage(&error),
             }
+        }
+    }
+}
+
+impl Command {
+    fn carry_out(self) -> ExitCode {
+        match self {
+            Self::Config(ConfigCommand::Default) => answer(config::default_file()),
+            Self::Config(ConfigCommand::Check { file, insecure }) => {
+                check(&Settings { insecure, ..Settings::of_file(&file) })
+            }
+            Self::Reference => answer(&encke_server::reference()),
+            Self::Snapshot(SnapshotCommand::Show { file }) => match show(&file, unix_now()) {
+                Ok(text) => answer(&text),
+                Err(error) => failed(&format!("{}: {error}", file.display())),
+            },
+            Self::Token(args) => match args.sign(environment()) {
+                Ok(token) => answer(&format!("{token}\n")),
+                Err(error) => wrong_usage(&error),
+            },
+            // Also of wrong settings it says 1: container engines keep 2 for themselves.
+            Self::Healthcheck(args) => match args.ask(environment()) {
+                Ok(health) => answer(&health),
+                Err(error) => failed(&error.to_string()),
+            },
+            Self::Generate(command) => match command.carry_out(&Args::command()) {
+                Ok(text) => answer(&text),
+                Err(error) => failed(&error.to_string()),
+            },
         }
     }
 }
@@ -206,8 +194,7 @@ fn check(settings: &Settings) -> ExitCode {
             for warning in config.warnings(descriptors()) {
                 complain(&format!("warning: {warning}"));
             }
-            print("the configuration is valid\n");
-            ExitCode::SUCCESS
+            answer("the configuration is valid\n")
         }
         Err(error) => wrong_usage(&error),
     }
@@ -242,7 +229,8 @@ fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCod
     });
     match (server, ended_by) {
         (Ok(server), _) => {
-            print(&banner(&server, descriptors));
+            // The server serves, also where nobody reads this.
+            let _ = print(&banner(&server, descriptors));
             serve_until_signal(server, &supervisor, signals);
             ExitCode::SUCCESS
         }
@@ -302,10 +290,20 @@ fn descriptors() -> u64 {
     rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
 }
 
-/// A closed pipe is no reason to fail.
-fn print(text: &str) {
+/// What a command was asked for.
+fn answer(text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads has enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => failed(&format!("standard output: {error}")),
+    }
+}
+
+fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 fn complain(text: &str) {

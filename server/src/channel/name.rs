@@ -9,8 +9,8 @@ use super::pattern::Pattern;
 const TO_SESSION: &str = "$session:";
 const TO_USER: &str = "$user:";
 
-/// A channel's name: some text without control characters and commas. A comma separates names in a query. Names that begin with
-/// `$` are the server's.
+/// A channel's name: some text without control characters and commas, and not `.` or `..`. A comma separates names in a query. Names that begin
+/// with `$` are the server's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChannelName(Arc<str>);
 
@@ -25,6 +25,8 @@ pub(crate) enum BadChannelName {
     BadCharacter,
     #[error("names that begin with `$` are the server's")]
     Reserved,
+    #[error("a channel's name must not be `.` or `..`: URLs cannot have it")]
+    DotSegment,
     #[error("nobody publishes to a pattern")]
     Pattern,
     #[error("nobody publishes below {below}")]
@@ -37,6 +39,14 @@ const NOT_PUBLIC: [&str; 2] = ["/meta/", "/service/"];
 impl ChannelName {
     /// Checks `text`.
     pub(crate) fn new(text: &str, limit: usize) -> Result<Self, BadChannelName> {
+        // Clients of HTTP take these out of a path, however they are written (RFC 3986, section 5.2.4): nobody could ask the API for that channel.
+        if matches!(text, "." | "..") {
+            return Err(BadChannelName::DotSegment);
+        }
+        Self::new_or_dots(text, limit)
+    }
+
+    fn new_or_dots(text: &str, limit: usize) -> Result<Self, BadChannelName> {
         if text.is_empty() {
             return Err(BadChannelName::Empty);
         }
@@ -74,10 +84,10 @@ impl ChannelName {
         Self(format!("{TO_USER}{user}").into())
     }
 
-    /// The name of a log of an earlier process.
+    /// The name of a log of an earlier process, which may have allowed dots.
     pub(super) fn of_log(text: &str) -> Result<Self, BadChannelName> {
         let is_direct = [TO_SESSION, TO_USER].iter().any(|to| text.len() > to.len() && text.starts_with(to));
-        if is_direct { Ok(Self(text.into())) } else { Self::new(text, usize::MAX) }
+        if is_direct { Ok(Self(text.into())) } else { Self::new_or_dots(text, usize::MAX) }
     }
 
     /// Whether it has what the server says to some sessions. No client follows it by its own will, and none publishes to it.
@@ -134,6 +144,10 @@ mod tests {
             ("a\nb", Err(BadChannelName::BadCharacter)),
             ("a\u{85}", Err(BadChannelName::BadCharacter)),
             ("$user", Err(BadChannelName::Reserved)),
+            (".", Err(BadChannelName::DotSegment)),
+            ("..", Err(BadChannelName::DotSegment)),
+            ("...", Ok(())),
+            ("a/..", Ok(())),
             ("a$", Ok(())),
             ("/a/*", Ok(())),
         ];
@@ -153,6 +167,7 @@ mod tests {
         for name in [&session, &user, &other] {
             assert_eq!(ChannelName::of_log(name.as_str()), Ok(name.clone()));
         }
+        assert!(ChannelName::of_log("..").is_ok(), "a name that was allowed once");
         for text in ["$session:", "$user", "$other:a", "$"] {
             assert_eq!(ChannelName::of_log(text), Err(BadChannelName::Reserved), "{text}");
         }

@@ -1,6 +1,8 @@
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::Path;
+use std::process::Command;
 
+use encke_tests::binaries;
 use encke_tests::server::run_to_end;
 
 /// The commands that the help of a command lists.
@@ -59,4 +61,17 @@ fn what_cannot_be_written_is_said() {
     let output = run_to_end(&["generate", "man", "/nowhere"], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere"), "{output:?}");
+}
+
+/// A full disk must not look like an empty answer to the script that asked.
+#[test]
+fn what_cannot_be_written_is_a_failure() {
+    for command in [&["config", "default"][..], &["reference"], &["generate", "completions", "bash"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let mut child = Command::new(binaries::encke());
+        let output = child.args(command).stdout(full).output().expect("the binary can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        assert!(said.starts_with("encke: standard output: "), "{command:?}: {said}");
+    }
 }

@@ -1,3 +1,4 @@
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Output;
 use std::thread;
@@ -81,6 +82,27 @@ fn a_server_that_is_not_there_and_one_that_says_nothing() {
     assert_no(&ask(address, &[]), "/healthz: ");
     closes.join().expect("it does not panic");
     assert_no(&ask(address, &[]), "refused");
+}
+
+#[test]
+fn what_else_answers_there_is_no_server_that_is_well() {
+    for (body, why) in [
+        ("", "/healthz: 200, and no word of Encke's"),
+        ("<h1>Welcome</h1>", "no word of Encke's"),
+        ("{\"status\":\"\u{1b}[2Jok\"}", "no word of Encke's"),
+        ("{\"status\":\"wheel_stalled\"}", "/healthz: 200 wheel_stalled"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it listens");
+        let answers = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().expect("it is asked");
+            let mut request = [0; 1024];
+            assert_ne!(socket.read(&mut request).expect("a request"), 0);
+            write!(socket, "HTTP/1.1 200 OK\r\n\r\n{body}").expect("it listens");
+        });
+        assert_no(&ask(address, &[]), why);
+        answers.join().expect("it does not panic");
+    }
 }
 
 #[test]
