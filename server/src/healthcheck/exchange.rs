@@ -13,7 +13,8 @@ pub(super) struct Answer {
 
 /// Asks for this path, and reads all of the answer.
 pub(super) fn ask(mut stream: impl Read + Write, host: SocketAddr, path: &str) -> Result<Answer> {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     stream.flush()?;
     let mut bytes = Vec::new();
     stream.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes)?;
