@@ -65,7 +65,7 @@ fn what_cannot_be_written_is_said() {
 
 /// A full disk must not look like an empty answer to the script that asked.
 #[test]
-fn what_cannot_be_written_is_a_failure() {
+fn an_answer_for_which_there_is_no_room_is_a_failure() {
     for command in [&["config", "default"][..], &["reference"], &["generate", "completions", "bash"]] {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
         let mut child = Command::new(binaries::encke());
