@@ -1,5 +1,8 @@
 // The admin API. The key is nowhere but here: not in the page, a URL, or a store.
 
+// Browsers have but six connections for all pages of a server: whoever gets none must not wait for good.
+const LONGEST_MS = 20_000;
+
 let key = null;
 let unauthorized = () => {};
 
@@ -25,17 +28,19 @@ export async function open(method, path, { body, signal } = {}) {
   throw new ApiError(response.status, error?.code ?? "unknown", error?.message ?? `the server answered ${response.status}`);
 }
 
-export async function ask(method, path, options) {
+// `parse` makes of an answer's text what is wanted.
+export async function ask(method, path, { body, signal, parse = JSON.parse } = {}) {
+  const ends = [signal, AbortSignal.timeout(LONGEST_MS)].filter(Boolean);
   try {
-    const response = await open(method, path, options);
-    return response.status === 204 ? null : await response.json();
+    const response = await open(method, path, { body, signal: AbortSignal.any(ends) });
+    return response.status === 204 ? null : parse(await response.text());
   } catch (error) {
     if (error.status === 401) unauthorized();
     throw error;
   }
 }
 
-export const get = (path, signal) => ask("GET", path, { signal });
+export const get = (path, signal, parse) => ask("GET", path, { signal, parse });
 
 // Calls `look` now and again, `ms` after it was done, while the page can be seen. Failures are told to `failed`, each success to it with null.
 export function poll(ms, signal, look, failed) {

@@ -1,6 +1,7 @@
 // One channel: its numbers, the tail of its log, who follows it, and a form to publish.
 
 import { ApiError, get, poll, reasonOf } from "./api.js";
+import { messagesAsWritten } from "./as_written.js";
 import { card, el, heading, named, number, setText, table } from "./dom.js";
 import { ago, bytes, count, plural } from "./format.js";
 import { longText } from "./long_text.js";
@@ -16,8 +17,9 @@ const BEYOND_ALL = Number.MAX_SAFE_INTEGER;
 
 export function channel(root, { live, item: name, signal }) {
   const path = `/api/channels/${encodeURIComponent(name)}`;
+  const newest = `${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`;
   const says = el("p", { class: "notice", role: "status", hidden: true });
-  const facts = channelFacts();
+  const facts = channelFacts(live.server.engine === "redis");
   const log = tail();
   const who = followers();
   const say = (text) => {
@@ -32,9 +34,9 @@ export function channel(root, { live, item: name, signal }) {
     TAIL_MS,
     signal,
     async () => {
-      const [shown, history] = await Promise.all([ifThere(get(path, signal)), get(`${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`, signal)]);
+      const [shown, history] = await Promise.all([ifThere(get(path, signal)), get(newest, signal, messagesAsWritten)]);
       if (shown) facts.update(shown);
-      log.update(history.messages);
+      log.update(history);
     },
     tells("There is no such channel now. It comes to be when someone follows it, or publishes to it."),
   );
@@ -67,14 +69,15 @@ async function ifThere(answer) {
   }
 }
 
-function channelFacts() {
+function channelFacts(isShared) {
   const names = ["messages", "bytes", "first", "last", "followers", "epoch"];
+  const titleOf = (name) => (name === "followers" && isShared ? "followers here" : name);
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
   return {
     element: el(
       "dl",
       { class: "facts card" },
-      names.map((name) => el("div", null, el("dt", null, name), el("dd", null, values[name]))),
+      names.map((name) => el("div", null, el("dt", null, titleOf(name)), el("dd", null, values[name]))),
     ),
     update({ messages, bytes: size, first, last, subscribers, epoch }) {
       setText(values.messages, count(messages));
@@ -89,7 +92,7 @@ function channelFacts() {
 
 // The newest on top.
 function tail() {
-  const none = el("p", { class: "note" }, "Its log is empty.");
+  const none = el("p", { class: "note", hidden: true }, "Its log is empty.");
   const rows = table(
     "Messages",
     [{ title: "Offset" }, { title: "From", wide: true }, { title: "Data" }, { title: "Age", number: true }],
@@ -108,10 +111,11 @@ function tail() {
   return {
     none,
     element: rows.element,
-    update(messages) {
+    update({ epoch, messages }) {
       none.hidden = messages.length > 0;
       rows.element.hidden = messages.length === 0;
-      rows.update(messages.toReversed(), ({ offset }) => offset);
+      // A log that begins anew has the same offsets again.
+      rows.update(messages.toReversed(), ({ offset }) => `${epoch} ${offset}`);
     },
   };
 }
@@ -124,6 +128,8 @@ function contentOf(message) {
   }
   return longText(JSON.stringify(message.data));
 }
+
+const serversOf = (names) => names.map((name) => (name === "*" ? "any other" : name)).join(", ");
 
 function followers() {
   const note = el("p", { class: "note" });
@@ -144,8 +150,8 @@ function followers() {
       rows.element.hidden = present.length === 0;
       rows.update(present, ({ session }) => session);
       const part = total > present.length ? `; these are ${count(present.length)} of them` : "";
-      const missing = incomplete ? `. Not heard from: ${incomplete.join(", ")}` : "";
-      setText(note, `${plural(total, "session")} ${total === 1 ? "follows" : "follow"} it${part}${missing}.`);
+      const known = `${plural(total, "session")} ${total === 1 ? "follows" : "follow"} it${part}`;
+      setText(note, incomplete ? `${known}, and those of servers that were not heard from: ${serversOf(incomplete)}.` : `${known}.`);
     },
     fail: (reason) => setText(note, `Not read: ${reason}`),
   };

@@ -14,9 +14,11 @@ const ORDERS = [
   { title: "Most followed", column: "Followers", sort: "followers", format: count, valueOf: ({ subscribers }) => subscribers },
 ];
 
-export function channels(root, { signal }) {
+export function channels(root, { live, signal }) {
   const says = el("p", { class: "notice", role: "status", hidden: true });
-  const lists = ORDERS.map(ranking);
+  // Channels in Redis are known to whoever has to do with them.
+  const nothing = live.server.engine === "redis" ? "This server has to do with no channel now; others may." : "There is no channel.";
+  const lists = ORDERS.map((order) => ranking(order, nothing));
   root.append(
     heading("Channels"),
     says,
@@ -35,9 +37,9 @@ export function channels(root, { signal }) {
   });
 }
 
-function ranking({ title, column, sort, format, valueOf }) {
+function ranking({ title, column, sort, format, valueOf }, nothing) {
   let most = 1;
-  const none = el("p", { class: "note" }, "There is no channel.");
+  const none = el("p", { class: "note", hidden: true }, nothing);
   const rows = table(
     title,
     [{ title: "Channel" }, { title: column, number: true }],

@@ -32,6 +32,7 @@ export function chart(title, format, signal) {
   let shown = null;
   let width = 320;
   let chosen = null; // The index of a point.
+  let told; // Of which point a screen reader knows.
 
   new ResizeObserver(([{ contentRect }]) => {
     if (signal.aborted || contentRect.width === 0) return;
@@ -151,7 +152,8 @@ export function chart(title, format, signal) {
         ? NOTHING
         : `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
     // Told when it is asked for, not each second.
-    if (point || !frame.hasAttribute("aria-valuetext")) setAttribute(frame, "aria-valuetext", text);
+    if (point || chosen !== told || document.activeElement !== frame) setAttribute(frame, "aria-valuetext", text);
+    told = chosen;
     setText(at, point ? text : "");
     at.hidden = !point;
     if (point) ["x1", "x2"].forEach((end) => cross.setAttribute(end, x(at_ms)));

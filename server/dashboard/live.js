@@ -5,6 +5,8 @@ import { open } from "./api.js";
 const MOST_SAMPLES = 900;
 const PAUSES_MS = [1000, 2000, 4000, 8000, 10_000];
 const SILENCE_MS = 10_000; // Ten samples were due.
+// So long a page that cannot be seen keeps its stream: browsers have but six connections for all pages of a server.
+const UNSEEN_MS = 30_000;
 
 export class Live extends EventTarget {
   server = null;
@@ -14,6 +16,12 @@ export class Live extends EventTarget {
   #run = null;
   #silence = 0;
   #timer = 0;
+  #unseen = 0;
+
+  constructor() {
+    super();
+    document.addEventListener("visibilitychange", () => this.#pauseUnseen());
+  }
 
   get last() {
     return this.samples.at(-1);
@@ -25,6 +33,8 @@ export class Live extends EventTarget {
 
   start() {
     this.stop();
+    if (this.state === "paused") this.#become("connecting");
+    this.#pauseUnseen();
     const run = (this.#run = new AbortController());
     this.#read(run.signal).then(
       () => this.#lost(run),
@@ -48,7 +58,17 @@ export class Live extends EventTarget {
 
   // Sooner than it would by itself.
   hurry() {
-    if (this.state === "reconnecting") this.start();
+    if (this.state === "reconnecting" || this.state === "paused") this.start();
+  }
+
+  #pauseUnseen() {
+    clearTimeout(this.#unseen);
+    if (document.hidden) this.#unseen = setTimeout(() => this.#run && this.#pause(), UNSEEN_MS);
+  }
+
+  #pause() {
+    this.stop();
+    this.#become("paused");
   }
 
   async #read(signal) {
@@ -66,7 +86,7 @@ export class Live extends EventTarget {
 
   #take(event, body) {
     if (event === "server") this.server = body;
-    else if (event === "history") this.samples = body;
+    else if (event === "history") this.samples = body.slice(-MOST_SAMPLES);
     else if (event === "sample") {
       this.#failures = 0;
       this.samples.push(body);

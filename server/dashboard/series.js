@@ -3,9 +3,11 @@
 const POINTS = 180;
 const WINDOWS_S = [60, 120, 300, 900];
 
-// Every so many samples, the newest among them; and the time that they span, rounded up to one of `WINDOWS_S`.
-export function pick(samples) {
-  const last = samples.at(-1);
+// Every so many samples, the newest among them; and the time that they span, rounded up to one of `WINDOWS_S`. When each was taken is told by how long the
+// server had run: the time of day may jump.
+export function pick(timed) {
+  const last = timed.at(-1);
+  const samples = timed.map((sample) => ({ ...sample, at_ms: last.at_ms - (last.uptime_ms - sample.uptime_ms) }));
   const span_s = (last.at_ms - samples[0].at_ms) / 1000;
   const window_s = WINDOWS_S.find((window) => window >= span_s - 1) ?? WINDOWS_S.at(-1);
   const step_ms = (1000 * window_s) / POINTS;
@@ -18,7 +20,7 @@ export function pick(samples) {
     taken = step;
     picked.push(sample);
   }
-  if (picked.at(-1) !== last) picked.push(last);
+  if (picked.at(-1) !== samples.at(-1)) picked.push(samples.at(-1));
   return { samples: picked, window_s, to_ms: last.at_ms };
 }
 

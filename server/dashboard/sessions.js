@@ -18,13 +18,20 @@ export function sessions(root, { query, signal }) {
   const says = el("p", { class: "note", role: "status", data: { name: "says" } });
   const rows = table("Sessions", COLUMNS, row, { hidden: true, more: "list" });
   const turn = (title, act) => el("button", { type: "button", onclick: act }, title);
-  const back = turn("Previous page", () => (cursor = before.pop()) !== undefined && look());
-  const on = turn("Next page", () => next !== null && before.push(cursor) && ((cursor = next), look()));
+  const back = turn("Previous page", () => before.length > 0 && go(before.pop()));
+  const on = turn("Next page", () => next !== null && before.push(cursor) && go(next));
   root.append(
     heading("Sessions"),
     filters(filter),
     el("div", { class: "card" }, says, rows.element, el("nav", { class: "turn", "aria-label": "Pages of sessions" }, back, on)),
   );
+
+  // Which page follows is known when this one has been read.
+  function go(to) {
+    cursor = to;
+    next = null;
+    look();
+  }
 
   async function read() {
     const asked = cursor;

@@ -64,7 +64,7 @@ const since = (totals, before) =>
   Object.fromEntries(Object.entries(totals).map(([kind, total]) => [kind, before ? Math.max(0, total - (before[kind] ?? 0)) : 0]));
 
 function schemeText({ scheme, tick_ms }, rings) {
-  const how = rings.length > 0 ? `${plural(rings.length, "ring")} of slots, the finest outside` : "no slots";
+  const how = rings.length > 0 ? `${plural(rings.length, "ring")}, the finest outside; an arc is a slot, or several of a wheel that has very many` : "no slots";
   return `${scheme}: ${how}; a tick is ${duration(tick_ms)}`;
 }
 
@@ -109,8 +109,8 @@ function facts() {
 function levelTable() {
   const columns = [
     { title: "Level" },
-    { title: "A slot", number: true },
-    { title: "Slots lit", number: true },
+    { title: "An arc", number: true },
+    { title: "Arcs lit", number: true },
     { title: "Timers", number: true },
   ];
   return table("Levels", columns, ([index]) => {

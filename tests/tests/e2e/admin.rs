@@ -120,6 +120,20 @@ fn sessions_are_listed_by_phase() {
     assert!(!page.to_string().contains(attached.hello.resume.split_once('.').expect("a secret").1));
 }
 
+/// Else those of a filter that few pass would be found one by one.
+#[test]
+fn a_page_of_a_filter_is_as_long_as_others() {
+    let server = server();
+    let _attached: Vec<_> = (0..20).map(|_| server.client()).collect();
+    let suspended: BTreeSet<_> = (0..3).map(|_| server.suspended_session().session).collect();
+    let page = server.admin.get("/api/sessions?phase=suspended&limit=2").json();
+    let mut found = ids(&page);
+    assert_eq!(found.len(), 2);
+    let rest = format!("/api/sessions?phase=suspended&limit=2&cursor={}", page["next_cursor"]);
+    found.extend(ids(&server.admin.get(&rest).json()));
+    assert_eq!(BTreeSet::from_iter(found), suspended);
+}
+
 #[test]
 fn pages_are_walked_by_cursor() {
     let server = server();

@@ -11,6 +11,9 @@ use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{BadSessionId, Channel, SessionHandle, SessionId, SessionView, Transport};
 
+/// How often sessions are looked for, for one page: when few pass the filter, it is short rather than late.
+const MOST_LOOKS: usize = 100;
+
 #[derive(Serialize)]
 struct Page {
     sessions: Vec<Summary>,
@@ -71,15 +74,21 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let filter = Filter::parse(call.query)?;
     let now = context.client.timeouts.clock().now();
     let all = &context.client.sessions;
-    let (page, next_cursor) = match &filter.user {
-        Some(user) => all.of_user(user, filter.cursor, filter.limit),
-        None => all.registry().page(filter.cursor, filter.limit),
-    };
-    let sessions = page
-        .iter()
-        .map(|session| Summary::from(&session.view(now, context.client.sessions.settings())))
-        .filter(|summary| filter.lets_through(summary))
-        .collect();
+    let mut sessions = Vec::new();
+    let mut next_cursor = Some(filter.cursor);
+    for _ in 0..MOST_LOOKS {
+        let Some(cursor) = next_cursor.filter(|_| sessions.len() < filter.limit) else {
+            break;
+        };
+        let wanted = filter.limit - sessions.len();
+        let (found, next) = match &filter.user {
+            Some(user) => all.of_user(user, cursor, wanted),
+            None => all.registry().page(cursor, wanted),
+        };
+        let summaries = found.iter().map(|session| Summary::from(&session.view(now, all.settings())));
+        sessions.extend(summaries.filter(|summary| filter.lets_through(summary)));
+        next_cursor = next;
+    }
     Ok(json(&Page { sessions, next_cursor }))
 }
 

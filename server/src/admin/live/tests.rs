@@ -85,10 +85,32 @@ fn a_viewer_that_is_behind_gets_the_newest() {
 }
 
 #[test]
+fn what_comes_while_a_whole_history_is_read_is_part_of_it() {
+    let feed = Arc::default();
+    (0..KEPT).for_each(|number| sample(&feed, number));
+    let mut viewer = viewer(&feed);
+    let mut read = String::new();
+    for number in KEPT.. {
+        read += &next(&mut viewer).flatten().expect("there is more");
+        if read.ends_with("]\n\n") {
+            break;
+        }
+        if number % 10 == 0 {
+            sample(&feed, number / 10 + KEPT);
+        }
+    }
+    let numbers = read.split(['{', '}']).filter_map(|part| part.parse::<usize>().ok());
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.len() > KEPT + 10, "{}", numbers.len());
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "in order, none twice");
+}
+
+#[test]
 fn a_history_that_is_read_slowly_moves_on_and_has_an_end() {
     let feed = Arc::default();
     (0..KEPT).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
+    let most = 2 * KEPT;
     let mut read = vec![next(&mut viewer).flatten().expect("it begins")];
     for number in KEPT.. {
         let piece = next(&mut viewer).flatten().expect("there is more");
@@ -99,8 +121,8 @@ fn a_history_that_is_read_slowly_moves_on_and_has_an_end() {
         // What comes meanwhile takes the place of what is oldest.
         (0..3).for_each(|more| sample(&feed, 3 * number + more));
     }
-    assert_eq!(read.len(), 1 + KEPT + 1);
-    assert!(read[1].starts_with('{') && read[2..=KEPT].iter().all(|piece| piece.starts_with(",{")));
+    assert_eq!(read.len(), 1 + most + 1);
+    assert!(read[1].starts_with('{') && read[2..=most].iter().all(|piece| piece.starts_with(",{")));
 }
 
 #[test]

@@ -7,6 +7,9 @@ use bytes::Bytes;
 use super::feed::Feed;
 use super::history::KEPT;
 
+/// As many as are kept, and as many as may come while these are taken.
+const MOST_OF_HISTORY: usize = 2 * KEPT;
+
 /// The end of what a viewer is told first.
 pub(super) const HISTORY_BEGINS: &str = "event: history\ndata: [";
 const HISTORY_ENDS: &str = "]\n\n";
@@ -27,7 +30,7 @@ pub(crate) struct Viewer {
 enum Stage {
     /// What the server is, and the beginning of the history.
     About(Bytes),
-    /// The first sample of this number or a later one. However slowly it is taken, the history has no more than these.
+    /// The first sample of this number or a later one, also of those that come meanwhile. However slowly it is taken, the history has no more than these.
     History { number: u64, left: usize },
     /// The newest sample, once it is of this number or a later one.
     Samples { number: u64 },
@@ -43,13 +46,13 @@ impl Viewer {
         let piece = match &mut self.stage {
             Stage::About(about) => {
                 let about = mem::take(about);
-                self.stage = Stage::History { number: 0, left: KEPT };
+                self.stage = Stage::History { number: 0, left: MOST_OF_HISTORY };
                 about
             }
             Stage::History { number, left } => match self.feed.kept(*number).filter(|_| *left > 0) {
                 Some((sample, next)) => {
                     // All but the first follow another.
-                    let comma = usize::from(*left == KEPT);
+                    let comma = usize::from(*left == MOST_OF_HISTORY);
                     (*number, *left) = (next, *left - 1);
                     sample.slice(comma..)
                 }

@@ -25,6 +25,7 @@ pub(super) static INDEX: LazyLock<Embedded> = LazyLock::new(|| file!("index.html
 static FILES: LazyLock<Vec<Named>> = LazyLock::new(|| {
     files! {
         "api.js"
+        "as_written.js"
         "ask.js"
         "channel.js"
         "channels.js"

@@ -38,6 +38,14 @@ fn axe_finds_nothing_serious_on_any_page() {
     }
 }
 
+#[test]
+fn axe_finds_nothing_serious_in_the_documents() {
+    let server = with_names(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "docs");
+    page.await_seen("h1");
+    look(&mut page, "/docs");
+}
+
 /// In every view.
 #[track_caller]
 fn look(page: &mut Dashboard, place: &str) {

@@ -1,5 +1,5 @@
 use encke_tests::waiting::until;
-use encke_tests::{Dashboard, RunningServer};
+use encke_tests::{Dashboard, Launch, RunningServer};
 
 use super::quoted;
 
@@ -55,6 +55,38 @@ fn a_channel_has_its_log_its_followers_and_a_form() {
     assert_eq!(log["messages"][1]["data"]["second"][0], 2);
     drop(client);
     page.await_text("section:has(> h2:text('Followers')) tbody .badge", "◐ suspended");
+}
+
+/// JavaScript's numbers have 53 bits.
+#[test]
+fn json_is_published_and_shown_as_it_is_written() {
+    let server = RunningServer::with(&[]);
+    let written = r#"{"a":9007199254740993,"b":[1e300,1.0,0.12345678901234567890]}"#;
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/exact");
+    page.await_text("h1", "Channel");
+    page.fill("#data", written);
+    page.click("form .main");
+    page.await_texts(".log code", &[written]);
+    let log = server.admin.get("/api/channels/exact/history").body;
+    assert!(log.contains(&format!("\"data\":{written}")), "{log}");
+}
+
+/// A log that begins anew has the same offsets again.
+#[test]
+fn after_a_restart_a_log_has_what_is_new() {
+    let server = RunningServer::with(&[]);
+    for number in 0..3 {
+        server.admin.publish("news", format!("old {number}"));
+    }
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
+    page.await_texts(".log code", &["\"old 2\"", "\"old 1\"", "\"old 0\""]);
+    let [public, admin] = [server.public, server.admin.address()].map(|address| address.to_string());
+    drop(server);
+    let server = Launch::listening_on_both(&public, &admin).start();
+    for number in 0..2 {
+        server.admin.publish("news", format!("new {number}"));
+    }
+    page.await_texts(".log code", &["\"new 1\"", "\"new 0\""]);
 }
 
 #[test]

@@ -72,6 +72,13 @@ fn a_chart_is_read_by_keyboard() {
     assert!(told.as_str().is_some_and(|text| text.contains(" ago: attached ")), "{told}");
     page.press("Escape");
     until("it is put away", || page.texts(".at").is_empty());
+    let chart = json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]);
+    let now = |page: &mut Dashboard, text: &str| page.tell("attribute", &chart).as_str() == Some(text);
+    until("the newest is told again", || now(&mut page, "now: attached 4, suspended 1"));
+    page.press("Tab");
+    // It takes the place of the one that is suspended.
+    let _more = server.client();
+    until("whoever comes back to it is told what is now", || now(&mut page, "now: attached 5, suspended 0"));
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -
         event => kept.event(event),
     });
     html::push_html(&mut body, events);
+    // Wide ones scroll, and whoever has no mouse scrolls what has the focus. In text it would be `&lt;table&gt;`.
+    let body = body.replace("<table>", "<table tabindex=\"0\">");
     let sections = headings.into_iter().filter(|heading| heading.level == HeadingLevel::H2);
     let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(text) });
     Rendered { body, sections: sections.collect() }
@@ -163,6 +165,13 @@ mod tests {
         assert_eq!(body("<!-- a\nb -->\n\nc"), "<p>c</p>\n");
         assert_eq!(body("a <b onclick=x>c"), "<p>a &lt;b onclick=x&gt;c</p>\n");
         assert!(!body("<script>alert(1)</script>").contains("<script"));
+    }
+
+    #[test]
+    fn tables_can_be_scrolled_by_keys() {
+        let table = body("|a `<table>`|\n|-|\n|b|\n");
+        assert!(table.starts_with("<table tabindex=\"0\"><thead>"), "{table}");
+        assert!(table.contains("<code>&lt;table&gt;</code>"), "{table}");
     }
 
     #[test]
