@@ -1,0 +1,180 @@
+//! Who may ask the admin listener for what: by the name that it is reached by, by the page that asks, by the key.
+
+use hyper::Request;
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+
+use crate::auth::{ApiKeys, Auth, Operator, Scope};
+use crate::http::ApiError;
+
+/// The parts of the path. Guards and routes look at the same ones, so that no spelling gets around a guard.
+pub(super) fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
+    let path = request.uri().path();
+    path.strip_prefix('/').unwrap_or(path).split('/')
+}
+
+/// No web page may drive this API, or read the metrics, through its visitor's browser: neither from its own origin, nor under a
+/// host name of its own that leads to this server. Programs send no Origin.
+///
+/// Health says nothing worth hiding, and supervisors may ask for it by any name.
+fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(), ApiError> {
+    let headers = request.headers();
+    let first = segments(request).next();
+    let is_public = matches!(first, Some("healthz" | "readyz"));
+    auth.hosts.allow(headers, is_public || !auth.api_keys.is_empty())?;
+    if first != Some("api") {
+        return Ok(());
+    }
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    match (text(ORIGIN), text(HOST)) {
+        (None, _) => Ok(()),
+        (Some(origin), Some(host)) if is_own(origin, scheme, host) => Ok(()),
+        (Some(_), _) => Err(ApiError::forbidden("requests from other origins are refused")),
+    }
+}
+
+/// Whether a page of this origin was read from this listener, by this name.
+fn is_own(origin: &str, scheme: &str, host: &str) -> bool {
+    origin.split_once("://") == Some((scheme, host))
+}
+
+/// Who asks, if they may ask at all.
+pub(super) fn admit<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<Operator, ApiError> {
+    check_browser(request, auth, scheme)?;
+    check_key(request, &auth.api_keys)
+}
+
+/// Where keys are configured, the API and the metrics require one. Health is for load balancers, which have none.
+fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<Operator, ApiError> {
+    if !matches!(segments(request).next(), Some("api" | "metrics")) {
+        return Ok(Operator::Anyone);
+    }
+    let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+    let wrong = || ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys");
+    keys.admit(authorization).ok_or_else(wrong)
+}
+
+pub(super) fn check_scope(operator: &Operator, scope: Scope) -> Result<(), ApiError> {
+    if operator.may(scope) {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(format!("this key is not for that: its scopes lack {scope} (auth.api_keys)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::ApiKey;
+
+    fn keys() -> ApiKeys {
+        let key = ApiKey::new("a", "0123456789abcdef", vec![Scope::All]);
+        ApiKeys::new(vec![key.expect("a key")])
+    }
+
+    fn check(host: &str, origin: Option<&str>) -> bool {
+        check_path("/api/sessions", host, origin)
+    }
+
+    fn check_path(path: &str, host: &str, origin: Option<&str>) -> bool {
+        let mut request = Request::get(path).header(HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(ORIGIN, origin);
+        }
+        check_browser(&request.body(()).expect("a request"), &Auth::default(), "http").is_ok()
+    }
+
+    #[test]
+    fn the_api_and_the_metrics_need_a_key_where_there_is_one() {
+        let keys = keys();
+        for (path, guarded) in [
+            ("/api/sessions", true),
+            ("/api", true),
+            ("/api/", true),
+            ("/metrics", true),
+            ("/healthz", false),
+            ("/readyz", false),
+        ] {
+            let request = |key: &str| {
+                let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {key}"));
+                request.body(()).expect("a request")
+            };
+            assert!(check_key(&request("0123456789abcdef"), &keys).is_ok(), "{path}");
+            assert_eq!(check_key(&request("fedcba9876543210"), &keys).is_err(), guarded, "{path}");
+            let without = Request::get(path).body(()).expect("a request");
+            assert_eq!(check_key(&without, &keys).is_err(), guarded, "{path}");
+            assert!(check_key(&without, &ApiKeys::default()).is_ok(), "{path}");
+        }
+    }
+
+    /// Else `//api/sessions` would be the API for the routes, and something else for the guards.
+    #[test]
+    fn guards_and_routes_see_the_same_path() {
+        for (path, parts) in [
+            ("/api/sessions", &["api", "sessions"][..]),
+            ("//api/sessions", &["", "api", "sessions"]),
+            ("/api//sessions", &["api", "", "sessions"]),
+            ("/", &[""]),
+            ("http://host/api/sessions", &["api", "sessions"]),
+        ] {
+            let request = Request::get(path).body(()).expect("a request");
+            assert_eq!(segments(&request).collect::<Vec<_>>(), parts, "{path}");
+        }
+    }
+
+    #[test]
+    fn health_is_for_machines_that_use_any_name() {
+        assert!(check_path("/healthz", "encke:8001", None));
+        for path in ["/metrics", "/api/timers", "/"] {
+            assert!(!check_path(path, "encke:8001", None), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_a_better_guard_than_a_name() {
+        let mut auth = Auth::default();
+        auth.api_keys = keys();
+        let request = Request::get("/metrics").header(HOST, "encke:8001").body(()).expect("a request");
+        assert!(check_browser(&request, &auth, "http").is_ok());
+    }
+
+    #[test]
+    fn programs_and_our_own_pages_pass() {
+        for host in [
+            "127.0.0.1:8001",
+            "localhost:8001",
+            "LOCALHOST",
+            "localhost:",
+            "[::1]:",
+            "[::1]:8001",
+            "10.0.0.7:80",
+        ] {
+            assert!(check(host, None), "{host}");
+        }
+        assert!(check("127.0.0.1:8001", Some("http://127.0.0.1:8001")));
+    }
+
+    #[test]
+    fn other_pages_do_not() {
+        assert!(!check("evil.example:8001", None), "a name that points here");
+        assert!(!check("127.0.0.1.evil.example", None));
+        assert!(!check("", None));
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:80010", "https://127.0.0.1:8001"] {
+            assert!(!check("127.0.0.1:8001", Some(origin)), "{origin}");
+        }
+    }
+
+    /// Anyone on the way may have written a page that came without TLS.
+    #[test]
+    fn with_tls_only_pages_that_came_by_it_are_our_own() {
+        for (origin, allowed) in [
+            ("https://127.0.0.1:8001", true),
+            ("http://127.0.0.1:8001", false),
+            ("https://127.0.0.1", false),
+            ("https://evil.example", false),
+            ("null", false),
+        ] {
+            let request = Request::get("/api/sessions").header(HOST, "127.0.0.1:8001").header(ORIGIN, origin);
+            let request = request.body(()).expect("a request");
+            assert_eq!(check_browser(&request, &Auth::default(), "https").is_ok(), allowed, "{origin}");
+        }
+    }
+}
