@@ -206,9 +206,9 @@ pub(crate) fn admin(
 /// What the dashboard shows the use of.
 fn bounds(config: &Config) -> Bounds {
     let limits = &config.limits;
-    let webhooks = config.webhooks.iter().enumerate().map(|(index, webhook)| WebhookBound {
+    let webhooks = config.webhooks.iter().map(|webhook| WebhookBound {
         name: Arc::clone(&webhook.name),
-        key: format!("webhook[{index}].max_queued"),
+        key: format!("webhook[{}].max_queued", webhook.name),
         max_queued: webhook.max_queued,
     });
     Bounds {

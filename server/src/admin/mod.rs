@@ -32,10 +32,10 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{Handshakes, RefusalReason};
 use crate::auth::Operator;
 use crate::client;
-use crate::clock::processor_time;
+use crate::clock::UnixTime;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
-use crate::metrics::Readings;
+use crate::metrics::{ProcessView, Readings};
 use crate::timeouts::{Batch, Scheme, WheelTimer};
 use crate::tls::Tls;
 use crate::trace::Root;
@@ -122,8 +122,8 @@ impl Context {
             dispatch_age: timeouts.dispatch_age(),
             worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),
             log_lines_dropped: (self.log_lines_dropped)(),
-            resident_bytes: live::resident_bytes().unwrap_or_default(),
-            processor_time: processor_time(),
+            process: ProcessView::now(),
+            started_at: self.live.settings.started_at.since(UnixTime::from_secs(0)),
         }
     }
 }

@@ -43,6 +43,7 @@ pub(crate) use channels::Messages;
 pub(crate) use connections::ConnectionsView;
 pub(crate) use engine::EngineView;
 pub(crate) use limits::Limit;
+pub(crate) use process::ProcessView;
 pub(crate) use reminders::ReminderOutcome;
 pub(crate) use sessions::SessionsView;
 pub(crate) use timers::{Lateness, TimerMetrics};
@@ -92,10 +93,10 @@ pub(crate) struct Readings {
     pub(crate) reminders: usize,
     /// Log lines that found the writer busy.
     pub(crate) log_lines_dropped: u64,
-    /// Memory of the process, 0 where the kernel does not say.
-    pub(crate) resident_bytes: u64,
-    /// What the process has had of processors.
-    pub(crate) processor_time: Duration,
+    /// What the process takes.
+    pub(crate) process: ProcessView,
+    /// When the server was started, since 1970.
+    pub(crate) started_at: Duration,
 }
 
 impl Metrics {
@@ -225,14 +226,21 @@ impl Metrics {
         }
         let mut add = Add(common);
         add.metric("process_resident_memory_bytes", "Memory of the process", &process.resident_bytes);
+        let help = "Addresses that it has taken, whether or not there is memory behind them";
+        add.metric("process_virtual_memory_bytes", help, &process.virtual_bytes);
         add.metric("process_cpu_seconds", "What it has had of processors", &process.processor_seconds);
+        let help = "Descriptors that are open; not there where Linux is older than 6.2";
+        add.metric("process_open_fds", help, &process.open_descriptors);
+        add.metric("process_max_fds", "Descriptors that it may open", &process.max_descriptors);
+        let help = "When the server was started, in seconds since 1970";
+        add.metric("process_start_time_seconds", help, &process.started_at);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.
     #[must_use]
     pub(crate) fn encode(&self, readings: &Readings, limits: &[Limit<'_>]) -> String {
         self.limits.set(limits);
-        self.process.set(readings.resident_bytes, readings.processor_time);
+        self.process.set(&readings.process, readings.started_at);
         self.timers.entries.set(as_gauge(readings.timer_entries));
         self.timers.dispatch_depth.set(as_gauge(readings.dispatch_depth));
         self.timers.dispatch_age.set(readings.dispatch_age.as_secs_f64());

@@ -269,7 +269,7 @@ fn the_metrics_tell_how_near_each_limit_is() {
         ("limits.receive_total", 0.0..=0.0, 1_048_576.0),
         ("channel.history_total_bytes", 1000.0..=4000.0, 2_097_152.0),
         ("backend.max_in_flight", 0.0..=0.0, 70.0),
-        ("webhook[0].max_queued", 2.0..=2.0, 9.0),
+        ("webhook[crm].max_queued", 2.0..=2.0, 9.0),
     ] {
         assert!(used.contains(&limit("used", key)), "{key}: {}", limit("used", key));
         assert_eq!(limit("max", key), max, "{key}");

@@ -22,7 +22,7 @@ pub(crate) struct Bounds {
 #[derive(Debug)]
 pub(crate) struct WebhookBound {
     pub(crate) name: Arc<str>,
-    /// As in the configuration, with its number.
+    /// As in the configuration, with its name, by which the other metrics have it, too.
     pub(crate) key: String,
     pub(crate) max_queued: usize,
 }

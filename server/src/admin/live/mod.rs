@@ -9,7 +9,6 @@ mod encoding;
 mod feed;
 mod history;
 mod limits;
-mod process;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -29,7 +28,6 @@ use feed::Feed;
 use sample::Sample;
 
 pub(crate) use limits::{Bounds, WebhookBound, limits};
-pub(crate) use process::resident_bytes;
 pub(crate) use viewer::Viewer;
 
 /// From one sample to the next.
@@ -39,7 +37,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Live {
     feed: Arc<Feed>,
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 /// What stays as it is.

@@ -1,10 +1,11 @@
 use serde::ser::{Serialize, Serializer};
 
 use super::limits::limits;
-use super::process::Process;
 use crate::admin::Context;
 use crate::admin::api::Timers;
-use crate::metrics::{ConnectionsView, EngineView, Limit, Messages, Readings, SessionsView, TimerMetrics};
+use crate::metrics::{
+    ConnectionsView, EngineView, Limit, Messages, ProcessView, Readings, SessionsView, TimerMetrics,
+};
 
 /// What the dashboard is told each second: what `/metrics` and `/api/timers` say, from the same counts.
 #[derive(serde::Serialize)]
@@ -23,7 +24,7 @@ pub(super) struct Sample<'a> {
     reminders: usize,
     limits: Vec<Limit<'a>>,
     engine: Option<EngineView>,
-    process: Process,
+    process: ProcessView,
 }
 
 /// How often each deadline has passed.
@@ -33,7 +34,7 @@ impl<'a> Sample<'a> {
     pub(super) fn now(context: &'a Context) -> Self {
         let client = &context.client;
         let (clock, metrics) = (client.timeouts.clock(), &client.metrics);
-        let Readings { channels, log_bytes, reminders, .. } = context.readings();
+        let Readings { channels, log_bytes, reminders, process, .. } = context.readings();
         Self {
             at_ms: clock.unix_now().as_millis(),
             uptime_ms: u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX),
@@ -47,7 +48,7 @@ impl<'a> Sample<'a> {
             reminders,
             limits: limits(context),
             engine: client.engine_health.is_some().then(|| metrics.engine.view()),
-            process: Process::now(),
+            process,
         }
     }
 }
