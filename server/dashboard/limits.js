@@ -21,7 +21,9 @@ export function limits(root, { live, signal }) {
     el(
       "p",
       { class: "note" },
-      "Limits of one session, user or address are not counted here. All of them, and what happens at each: ",
+      "Limits of one session, user or address are not counted here; ",
+      el("code", null, "descriptors"),
+      " are those of the process that clients may have. All of them, and what happens at each: ",
       el("a", { href: "/docs#reference" }, "Reference"),
       ".",
     ),

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::live::{Bounds, Live, Settings, WebhookBound};
 use crate::admin::{self, LatestBusiest, LogLinesDropped, PublicListener, TimersView};
-use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
+use crate::admission::{Descriptors, Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::auth::Revocations;
 use crate::backend::Backend;
 use crate::channel::Namespaces;
@@ -127,7 +127,11 @@ pub(crate) fn client_on(
         tracer,
         auth: Arc::clone(&config.auth),
         metrics,
-        permits: Permits::new(limits.max_connections, limits.max_connections_per_address),
+        permits: Permits::new(
+            limits.max_connections.min(limits.descriptors.connections),
+            limits.max_connections_per_address,
+        ),
+        descriptors: Descriptors::new(limits.descriptors.connections),
         entropy,
         rest: None,
         settings: ClientSettings {

@@ -24,6 +24,7 @@
 //! rooms and of locks: ARCHITECTURE.md.
 
 mod abort_on_panic;
+mod accepting;
 mod admin;
 mod admission;
 mod arena;

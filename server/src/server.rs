@@ -1,4 +1,4 @@
-use std::future::{IntoFuture, ready};
+use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{self, LogLinesDropped, live};
+use crate::accepting::{accept_admins, accept_clients};
+use crate::admin::{LogLinesDropped, live};
 use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -19,7 +21,6 @@ use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks, Sinks, Webhooks};
 use crate::executor::Executor;
 use crate::expiry::ExpiryHandler;
-use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Metrics;
 use crate::public;
@@ -111,6 +112,7 @@ impl Server {
         hooks: Box<dyn Hooks>,
         log_lines_dropped: LogLinesDropped,
     ) -> Result<Self, StartError> {
+        let config = within_descriptors(config);
         // Without `enable_time`: no task can wait on another timer than the wheel.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
@@ -165,7 +167,8 @@ impl Server {
         let public = Arc::new(context::public(&config, client, stop));
         let admin =
             Arc::new(context::admin(&config, &public, addresses.0.port(), batches, log_lines_dropped));
-        runtime.spawn(accept_clients(listeners.public, Arc::clone(&public)));
+        let below = config.limits.descriptors.below;
+        runtime.spawn(accept_clients(listeners.public, Arc::clone(&public), below));
         runtime.spawn(live::run(Arc::clone(&admin)));
         runtime.spawn(accept_admins(listeners.admin, admin));
         Ok(Self {
@@ -308,6 +311,16 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// The configuration with limits that the descriptors of the process allow.
+fn within_descriptors(mut config: Config) -> Config {
+    if let Some(descriptors) = getrlimit(Resource::Nofile).current {
+        config.fit_into(descriptors);
+        let connections = config.limits.max_connections.min(config.limits.descriptors.connections);
+        tracing::info!(descriptors, connections, "room for connections");
+    }
+    config
+}
+
 fn kept(client: &client::Context) -> Kept {
     Kept {
         sessions: Arc::clone(&client.sessions),
@@ -348,26 +361,4 @@ fn write_down(claimed: &Claimed, client: &client::Context) {
             tracing::error!(path = %path.display(), %error, "the snapshot was not written: sessions end here")
         }
     }
-}
-
-/// Accepts until the server drains.
-async fn accept_clients(listener: Listener, context: Arc<public::Context>) {
-    let context = &context;
-    let room = || context.handshakes.room(&context.client.timeouts);
-    let accepting = acceptor(&context.client).accept(listener, room, |socket, peer| {
-        public::serve(socket, peer, Arc::clone(context));
-    });
-    select(pin!(accepting), pin!(context.stop.cancelled())).await;
-}
-
-/// Accepts for as long as the runtime lives.
-async fn accept_admins(listener: Listener, context: Arc<admin::Context>) {
-    let serve = |socket, peer| admin::serve(socket, peer, Arc::clone(&context));
-    // Where there are too many, the oldest gives way.
-    let room = || ready(());
-    acceptor(&context.client).accept(listener, room, serve).await;
-}
-
-fn acceptor(context: &client::Context) -> Acceptor {
-    Acceptor { timeouts: Arc::clone(&context.timeouts), metrics: Arc::clone(&context.metrics) }
 }

@@ -99,10 +99,12 @@ impl Launch {
         self
     }
 
-    /// A shell line to be run first, in the process that then becomes the server.
+    /// A shell line to be run first, in the process that then becomes the server, after those that were given already.
     #[must_use]
     pub fn after(mut self, shell: &str) -> Self {
-        let line = format!("{shell} && exec \"$@\"");
+        const BECOME_THE_SERVER: &str = "exec \"$@\"";
+        let before = self.wrapper.get(2).and_then(|line| line.strip_suffix(BECOME_THE_SERVER));
+        let line = format!("{}{shell} && {BECOME_THE_SERVER}", before.unwrap_or_default());
         self.wrapper = ["sh", "-c", &line, "sh"].map(ToOwned::to_owned).into();
         self
     }

@@ -138,6 +138,15 @@ impl Handshakes {
         Handshake { handshakes: Arc::clone(self), place, cut }
     }
 
+    /// There is no descriptor for the next, however few these are: some are cut for it, as if there were too many.
+    pub(crate) fn give_way(&self, at_most: usize, now: Timestamp) {
+        let mut open = self.open.lock();
+        let grace = self.grace(&open);
+        let cut: Vec<_> = (0..at_most).map_while(|_| open.cut_one(now, grace)).collect();
+        drop(open);
+        cut.iter().for_each(|cut| cut.task.wake());
+    }
+
     /// How long a socket may be silent now.
     fn grace(&self, open: &Open) -> Duration {
         let left = self.limit.saturating_sub(open.silent) as f64 / self.limit as f64;
@@ -330,6 +339,22 @@ mod tests {
         assert!(handshakes.is_full_until(at(1000)).is_some());
         let cutting = handshakes.begin(address(1), at(1400));
         assert!(is_cut(&second) && !is_cut(&third) && !is_cut(&cutting));
+    }
+
+    #[test]
+    fn some_give_way_that_have_had_their_grace() {
+        let handshakes = Handshakes::new(100);
+        let crowd = [0, 200, 400, 600].map(|since| handshakes.begin(address(1), at(since)));
+        let cut = || crowd.each_ref().map(is_cut);
+        handshakes.give_way(2, at(900));
+        assert_eq!(cut(), [false; 4]);
+        handshakes.give_way(2, at(1500));
+        assert_eq!(cut(), [true, true, false, false]);
+        handshakes.give_way(2, at(1500));
+        assert_eq!(cut(), [true, true, true, false]);
+        drop(crowd);
+        handshakes.give_way(2, at(3000));
+        assert!(handshakes.open.lock().sockets.is_empty());
     }
 
     #[test]

@@ -3,21 +3,24 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-/// Lets one log line pass a second, so that nobody can fill a disk from outside.
-#[derive(Debug, Default)]
+/// Lets one log line pass a second, or in another time, so that nobody can fill a disk from outside.
+#[derive(Debug)]
 pub(crate) struct LogThrottle {
+    interval: Duration,
     /// When the next may pass, in nanoseconds.
     next_at: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl LogThrottle {
-    const INTERVAL: Duration = Duration::from_secs(1);
+    pub(crate) fn once_in(interval: Duration) -> Self {
+        Self { interval, next_at: AtomicU64::default(), left_out: AtomicU64::default() }
+    }
 
     /// Whether a line may be logged now, and if so, how many were left out since the last.
     pub(crate) fn pass(&self, now: Timestamp) -> Option<u64> {
         let next_at = self.next_at.load(Ordering::Relaxed);
-        let then = (now + Self::INTERVAL).as_nanos();
+        let then = (now + self.interval).as_nanos();
         let may = now.as_nanos() >= next_at
             && self.next_at.compare_exchange(next_at, then, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if may {
@@ -25,6 +28,12 @@ impl LogThrottle {
         }
         self.left_out.fetch_add(1, Ordering::Relaxed);
         None
+    }
+}
+
+impl Default for LogThrottle {
+    fn default() -> Self {
+        Self::once_in(Duration::from_secs(1))
     }
 }
 

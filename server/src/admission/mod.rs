@@ -2,6 +2,7 @@
 //! is told of those that stay outside, and the tasks that a shutdown waits for.
 
 mod browsers;
+mod descriptors;
 mod handshakes;
 mod holders;
 mod log_throttle;
@@ -12,6 +13,7 @@ mod tasks;
 mod unfinished;
 
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
+pub(crate) use descriptors::Descriptors;
 pub(crate) use handshakes::{Handshake, Handshakes};
 pub(crate) use holders::{Holder, Holders};
 pub(crate) use log_throttle::LogThrottle;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use encke_core::session::ConnectionId;
 
 use super::unfinished::Sender;
-use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
+use crate::admission::{Descriptors, Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::{Auth, AuthError, Identity};
 use crate::backend::Backend;
 use crate::channel::ChannelName;
@@ -43,6 +43,7 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     /// One for each connection that has a session.
     pub(crate) permits: Arc<Permits>,
+    pub(crate) descriptors: Descriptors,
     pub(crate) refusals: Refusals,
     /// Of the commands of all sessions of each user.
     pub(crate) user_rates: Rates<String>,
@@ -158,8 +159,16 @@ impl Context {
         Ok(())
     }
 
+    /// Whether there is none for one more connection.
+    fn has_no_descriptor(&self) -> bool {
+        self.descriptors.are_too_few(self.permits.taken(), self.timeouts.clock().now())
+    }
+
     fn refused(&self, refusal: Refusal, address: IpAddr) {
         let (reason, detail) = match refusal {
+            Refusal::TooManyConnections if self.has_no_descriptor() => {
+                (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
+            }
             Refusal::TooManyConnections => {
                 (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
             }

@@ -3,6 +3,7 @@
 mod auth;
 mod backend;
 mod channels;
+mod descriptors;
 mod engine;
 mod error;
 mod issuer;
@@ -45,6 +46,7 @@ use layers::Layers;
 pub use crate::channel::{ChannelRules, LogLimits, Namespace};
 pub use crate::engine::{RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub use crate::timeouts::Scheme;
+pub use descriptors::ClientDescriptors;
 pub use error::ConfigError;
 pub use layers::{Source, default_file};
 
@@ -163,6 +165,8 @@ pub struct Limits {
     pub slowest_reader: usize,
     /// Open connections.
     pub max_connections: usize,
+    /// What they may have of the process's descriptors; see [`Config::fit_into`].
+    pub descriptors: ClientDescriptors,
     /// Connections without a session.
     pub max_handshakes: usize,
     /// Sessions, suspended ones included.

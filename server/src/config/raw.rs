@@ -20,7 +20,8 @@ use super::trace::RawTrace;
 use super::units::{Size, Span, SpanOrOff, unless_zero};
 use super::webhook::RawWebhook;
 use super::{
-    AdminListener, BayeuxConfig, Config, ConfigError, EngineConfig, Limits, LogConfig, Scheme, TimersConfig,
+    AdminListener, BayeuxConfig, ClientDescriptors, Config, ConfigError, EngineConfig, Limits, LogConfig,
+    Scheme, TimersConfig,
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
@@ -244,6 +245,7 @@ impl Raw {
                 receive_total: unless_zero(self.limits.receive_total.0),
                 slowest_reader: self.limits.slowest_reader.0,
                 max_connections: unless_zero(self.limits.max_connections),
+                descriptors: ClientDescriptors::default(),
                 max_handshakes: unless_zero(self.limits.max_handshakes),
                 max_sessions: unless_zero(self.limits.max_sessions),
                 max_connections_per_address: unless_zero(self.limits.max_connections_per_address),

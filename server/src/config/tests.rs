@@ -578,15 +578,17 @@ fn certificate_and_key_come_together() {
 #[test]
 fn likely_trouble_is_a_warning() {
     let calm = with(&["limits.max_connections=1000"]).resolve().expect("valid");
-    assert_eq!(calm.warnings(1064), Vec::<String>::new());
+    assert_eq!(calm.warnings(1100), Vec::<String>::new());
     let calm = with(&["session.poll_hold=55s", "session.ping_interval=60s"]).resolve().expect("valid");
-    assert_eq!(calm.warnings(1064), Vec::<String>::new());
+    assert_eq!(calm.warnings(256), Vec::<String>::new());
+    assert!(calm.warnings(128)[0].contains("leaves 36 connections beside"), "{:?}", calm.warnings(128));
     let flags = ["session.ping_interval=61s", "session.poll_hold=56s", "limits.max_connections=1000"];
-    let warnings = with(&flags).resolve().expect("valid").warnings(1063);
+    let warnings = with(&flags).resolve().expect("valid").warnings(1099);
     assert!(warnings[0].starts_with("session.ping_interval is 1m 1s"), "{warnings:?}");
     assert!(warnings[1].starts_with("session.poll_hold is 56s"), "{warnings:?}");
     assert!(
-        warnings[2].contains("1063 descriptors, too few for limits.max_connections = 1000"),
+        warnings[2].contains("1099 descriptors, which leaves 999 connections")
+            && warnings[2].contains("too few for limits.max_connections = 1000"),
         "{warnings:?}"
     );
 }

@@ -11,8 +11,6 @@ impl Config {
         const PROXIES_CUT_AT: Duration = Duration::from_secs(60);
         /// The answer has to come first.
         const LONGEST_POLL: Duration = Duration::from_secs(55);
-        /// Listeners, epoll, log, and a few to spare.
-        const DESCRIPTORS_BESIDE_CONNECTIONS: u64 = 64;
         let mut warnings = Vec::new();
         if self.session.ping_interval > PROXIES_CUT_AT {
             let interval = humantime::format_duration(self.session.ping_interval);
@@ -26,16 +24,25 @@ impl Config {
                 "session.poll_hold is {hold}, but many proxies give up requests that are not answered within 60s"
             ));
         }
-        let limit = self.limits.max_connections;
-        if limit != usize::MAX && descriptors < (limit as u64).saturating_add(DESCRIPTORS_BESIDE_CONNECTIONS)
-        {
-            warnings.push(format!(
-                "the process may open {descriptors} descriptors, too few for limits.max_connections = {limit}: \
-                 raise LimitNOFILE or `ulimit -n`"
-            ));
-        }
+        warnings.extend(self.too_few_descriptors(descriptors));
         warnings.extend(self.late_timeouts());
         warnings
+    }
+
+    /// Fewer than limits.max_connections needs, or so few that those which are kept for all else are most of them.
+    fn too_few_descriptors(&self, descriptors: u64) -> Option<String> {
+        let (limit, fit) = (self.limits.max_connections, self.connections_of(descriptors));
+        let what_for = if limit == usize::MAX && (fit as u64) < descriptors / 2 {
+            "clients".to_owned()
+        } else if limit != usize::MAX && fit < limit {
+            format!("limits.max_connections = {limit}")
+        } else {
+            return None;
+        };
+        Some(format!(
+            "the process may open {descriptors} descriptors, which leaves {fit} connections beside what the server needs itself, \
+             too few for {what_for}: raise LimitNOFILE or `ulimit -n`"
+        ))
     }
 
     /// How late a timeout may pass for its scheme's sake.

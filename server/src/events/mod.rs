@@ -7,4 +7,4 @@ mod webhook;
 pub(crate) use hooks::HookSink;
 pub use hooks::{Hooks, NoHooks};
 pub(crate) use sinks::Sinks;
-pub(crate) use webhook::{EventName, WebhookSettings, Webhooks};
+pub(crate) use webhook::{EventName, LANES as WEBHOOK_LANES, WebhookSettings, Webhooks};

@@ -1,11 +1,14 @@
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::admission::LogThrottle;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
@@ -14,6 +17,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long to wait when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// How often to look whether there is a descriptor again that connections of this listener may have.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Connections that are accepted before others have their turn. Each becomes a task, and too many of these at once would delay
 /// the tasks that there are: the runtime moves what a worker's queue cannot hold to a queue that is hardly looked at.
@@ -87,47 +93,56 @@ impl SocketOptions {
 /// Accepts connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    pub(crate) timeouts: Arc<Timeouts>,
-    pub(crate) metrics: Arc<Metrics>,
+    timeouts: Arc<Timeouts>,
+    metrics: Arc<Metrics>,
+    /// Connections have descriptors with numbers below this: the others are kept for all else.
+    below: usize,
+    said: LogThrottle,
+}
+
+/// What becomes of the connections that are accepted.
+pub(crate) trait Serve {
+    /// Ready when there is room for one more. Each waits in the kernel until then.
+    fn room(&self) -> impl Future<Output = ()>;
+
+    /// There is no descriptor for the next, which waits: others may give way.
+    fn give_way(&self) {}
+
+    /// Serves one.
+    fn serve(&self, socket: TcpStream, peer: SocketAddr);
 }
 
 impl Acceptor {
+    pub(crate) fn new(timeouts: Arc<Timeouts>, metrics: Arc<Metrics>, below: usize) -> Self {
+        Self { timeouts, metrics, below, said: LogThrottle::once_in(LOG_INTERVAL) }
+    }
+
     /// Accepts what has waited for the options of the socket, until nobody waits any more. What goes wrong is left to those who accept
     /// the rest.
-    async fn accept_waiting<R: Future<Output = ()>>(
-        &self,
-        listener: &Listener,
-        room: impl Fn() -> R,
-        serve: impl Fn(TcpStream, SocketAddr),
-    ) {
+    async fn accept_waiting(&self, listener: &Listener, connections: &impl Serve) {
         let Some(options) = listener.for_waiting else { return };
         loop {
-            room().await;
+            connections.room().await;
             let Ok((socket, peer)) = listener.socket.accept() else { return };
+            let socket = self.lowered(socket, connections).await;
             if options.set(&SockRef::from(&socket)).is_ok()
                 && let Ok(socket) = TcpStream::from_std(socket)
             {
-                serve(socket, peer);
+                connections.serve(socket, peer);
             }
             tokio::task::yield_now().await;
         }
     }
 
-    /// Accepts for as long as it is polled, and hands each connection to `serve`. Each waits in the kernel until there is `room`.
-    pub(crate) async fn accept<R: Future<Output = ()>>(
-        self,
-        listener: Listener,
-        room: impl Fn() -> R,
-        serve: impl Fn(TcpStream, SocketAddr),
-    ) {
-        self.accept_waiting(&listener, &room, &serve).await;
+    /// Accepts for as long as it is polled.
+    pub(crate) async fn accept(self, listener: Listener, connections: impl Serve) {
+        self.accept_waiting(&listener, &connections).await;
         let listener = match TcpListener::from_std(listener.socket) {
             Ok(listener) => listener,
             Err(error) => {
                 return tracing::error!(%error, address = %listener.address, "cannot accept connections");
             }
         };
-        let mut quiet_until = None;
         let mut accepted = 0;
         loop {
             if accepted == ACCEPTED_AT_ONCE {
@@ -135,21 +150,62 @@ impl Acceptor {
                 tokio::task::yield_now().await;
             }
             accepted += 1;
-            room().await;
-            match listener.accept().await {
-                Ok((socket, peer)) => serve(socket, peer),
+            connections.room().await;
+            match self.next(&listener, &connections).await {
+                Ok((socket, peer)) => connections.serve(socket, peer),
                 // The peer was gone before we came to it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    self.metrics.connections.accept_failed();
-                    let now = self.timeouts.clock().now();
-                    if quiet_until.is_none_or(|until| now >= until) {
-                        quiet_until = Some(now + LOG_INTERVAL);
-                        tracing::error!(%error, "cannot accept connections; trying on");
-                    }
+                    self.failed(&error);
                     self.timeouts.sleep(PAUSE_AFTER_ERROR).await;
                 }
             }
+        }
+    }
+
+    async fn next(
+        &self,
+        listener: &TcpListener,
+        connections: &impl Serve,
+    ) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, peer) = listener.accept().await?;
+        if self.may_have(&socket) {
+            return Ok((socket, peer));
+        }
+        let socket = self.lowered(socket.into_std()?, connections).await;
+        Ok((TcpStream::from_std(socket)?, peer))
+    }
+
+    fn may_have(&self, socket: &impl AsRawFd) -> bool {
+        usize::try_from(socket.as_raw_fd()).is_ok_and(|number| number < self.below)
+    }
+
+    /// The same by a lower descriptor, as soon as there is one, if it has one of those that are kept. The kernel gives the lowest that is free:
+    /// so no more than this one are taken, and all who come later wait in the kernel.
+    async fn lowered(
+        &self,
+        mut socket: std::net::TcpStream,
+        connections: &impl Serve,
+    ) -> std::net::TcpStream {
+        if !self.may_have(&socket) {
+            self.failed(&"no descriptor is left for it; raise LimitNOFILE or `ulimit -n`");
+        }
+        while !self.may_have(&socket) {
+            connections.give_way();
+            self.timeouts.sleep(LOOK_AGAIN).await;
+            if let Ok(other) = socket.try_clone()
+                && other.as_raw_fd() < socket.as_raw_fd()
+            {
+                socket = other;
+            }
+        }
+        socket
+    }
+
+    fn failed(&self, error: &dyn fmt::Display) {
+        self.metrics.connections.accept_failed();
+        if self.said.pass(self.timeouts.clock().now()).is_some() {
+            tracing::error!(%error, "cannot accept connections; trying on");
         }
     }
 }

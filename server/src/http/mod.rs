@@ -9,7 +9,7 @@ pub(crate) mod reply;
 mod rewound;
 mod timed_writes;
 
-pub(crate) use accept::{Acceptor, Listener, SocketOptions};
+pub(crate) use accept::{Acceptor, Listener, Serve, SocketOptions};
 pub(crate) use embedded::Embedded;
 pub(crate) use error_code::ApiErrorCode;
 pub(crate) use lent::{Lent, Peer};

@@ -29,7 +29,8 @@ const EVERYTHING: [&str; 8] = [
 /// What its `/metrics` would say before anything has happened.
 pub(super) fn metrics() -> String {
     let settings = Settings { flags: EVERYTHING.map(str::to_owned).into(), ..Settings::default() };
-    let config = settings.resolve().expect("these settings are valid: a test resolves them");
+    let mut config = settings.resolve().expect("these settings are valid: a test resolves them");
+    config.fit_into(1024);
     let clock = Arc::new(Clock::new(config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
     let (entropy, metrics) = (Entropy::system(), Arc::new(Metrics::new()));

@@ -28,12 +28,13 @@ pub(crate) struct WebhookBound {
 }
 
 /// Every limit of the whole server that is set and can be counted without looking at every session: for the dashboard and for the metrics. Those of
-/// one session, one user or one address are not here.
+/// one session, one user or one address are not here. `descriptors` are what connections may have of the process's, which is no setting of ours.
 pub(crate) fn limits(context: &Context) -> Vec<Limit<'_>> {
     let (client, bounds) = (&context.client, &context.live.settings.bounds);
     let metrics = &client.metrics;
     let limits = [
         ("limits.max_connections", client.permits.taken(), bounds.max_connections),
+        ("descriptors", client.permits.taken(), client.descriptors.connections()),
         ("limits.max_handshakes", context.handshakes.open(), bounds.max_handshakes),
         ("limits.max_sessions", client.sessions.registry().len(), bounds.max_sessions),
         ("limits.max_channels", client.logs.channels.counted(), bounds.max_channels),

@@ -15,7 +15,7 @@ use crate::outbound::Client;
 use crate::timeouts::Timeouts;
 
 /// Each has one request under way at most.
-const LANES: usize = 8;
+pub(crate) const LANES: usize = 8;
 /// Nobody wants to know more of an answer than its status. What is longer costs its connection.
 const LONGEST_ANSWER: usize = 16 * 1024;
 

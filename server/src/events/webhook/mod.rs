@@ -33,6 +33,7 @@ use event::{Event, Subject};
 use lanes::Webhook;
 
 pub(crate) use event::EventName;
+pub(crate) use lanes::LANES;
 pub(crate) use settings::WebhookSettings;
 
 /// Every webhook.
