@@ -9,12 +9,14 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::message::Content;
 
-use super::channels::{Channels, Hold, TooManyChannels};
+use super::channels::{Channels, TooManyChannels};
+use super::hold::Hold;
+use super::life::Life;
 use super::log::LogSize;
 use super::message::Origin;
 use super::name::ChannelName;
 use super::publish::{NotAppended, Outcome};
-use super::state::{Change, Channel, Life, Retired, State};
+use super::state::{Change, Channel, Retired, State};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
 use crate::trace::Publish;

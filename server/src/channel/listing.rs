@@ -4,7 +4,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::channels::{Channels, Hold};
+use super::channels::Channels;
+use super::hold::Hold;
 use super::name::ChannelName;
 use super::state::Channel;
 use super::subscribers::Subscriber;

@@ -16,8 +16,10 @@ mod census;
 mod channels;
 mod fan_out;
 mod feed;
+mod hold;
 mod idle;
 mod keys;
+mod life;
 mod listing;
 mod log;
 mod message;
@@ -37,9 +39,11 @@ mod trim;
 
 pub(crate) use busiest::{Busiest, BusyChannel, Busyness, MOST_BUSIEST};
 pub use channels::LogLimits;
-pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};
+pub(crate) use channels::{Channels, NotPublished, Published, TooManyChannels};
 pub(crate) use feed::Fed;
+pub(crate) use hold::Hold;
 pub(crate) use keys::{MOST_KEYS, PublishId, Publisher};
+pub(crate) use life::{Life, new_epoch};
 pub(crate) use message::{LogMessage, Origin};
 pub(crate) use name::{BadChannelName, ChannelName};
 pub(crate) use namespaces::Namespaces;
@@ -50,7 +54,7 @@ pub(crate) use presence::{Member, MemberPhase, Present};
 pub(crate) use record::LogRecord;
 pub(crate) use restored::Refill;
 pub(crate) use snapshot::{LogsWritten, RestoredLogs};
-pub(crate) use state::{Channel, ChannelView, HistoryMessage, HistoryPart, Life, Retired, new_epoch};
+pub(crate) use state::{Channel, ChannelView, HistoryMessage, HistoryPart, Retired};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 
 #[cfg(test)]

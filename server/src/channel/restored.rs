@@ -11,10 +11,12 @@ use encke_core::Timestamp;
 use encke_core::encodings::Encodings;
 use encke_core::message::{Content, Message};
 
-use super::channels::{Channels, Hold};
+use super::channels::Channels;
+use super::hold::Hold;
+use super::life::Life;
 use super::log::Log;
 use super::message::LogMessage;
-use super::state::{Change, Channel, Life};
+use super::state::{Change, Channel};
 use super::subscribers::Subscriber;
 
 /// A message of a log, as its home has it.

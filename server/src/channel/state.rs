@@ -8,44 +8,15 @@ use encke_core::session::outbox::{Bounds, Place, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::{Account, AgeKey};
+use super::life::Life;
 use super::log::{Log, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;
 use super::occupancy::Occupancy;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
-use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
 use crate::trace::Traced;
-
-/// One life of a log: offsets of different epochs do not compare.
-#[derive(Clone, Debug)]
-pub(crate) struct Life {
-    pub(crate) epoch: Arc<str>,
-    /// The newest message before those that the log gets.
-    pub(crate) last: u64,
-    /// Earlier epochs that go on in this one, each with the newest message that this one has of it.
-    pub(crate) past: Box<[(Box<str>, u64)]>,
-    /// An engine elsewhere feeds it. What it begins with is still to come: nobody joins or reads it before.
-    pub(crate) is_filling: bool,
-}
-
-impl Life {
-    /// A new one.
-    pub(super) fn begin(entropy: &Entropy) -> Self {
-        Self::of(new_epoch(entropy).into())
-    }
-
-    /// One of this epoch.
-    pub(super) fn of(epoch: Arc<str>) -> Self {
-        Self { epoch, last: 0, past: Box::default(), is_filling: false }
-    }
-}
-
-/// The name of an epoch that there has not been.
-pub(crate) fn new_epoch(entropy: &Entropy) -> String {
-    data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>())
-}
 
 /// One channel. Owned by the table of channels, and by its subscribers.
 #[derive(Debug)]
@@ -84,7 +55,7 @@ pub(super) struct State<S> {
     pub(super) idle: Option<u64>,
     /// Its newest message when the last that followed it left.
     pub(super) left_at: u64,
-    /// How many [holds](super::channels::Hold) there are.
+    /// How many [holds](super::hold::Hold) there are.
     holds: usize,
     /// See [`Life::is_filling`].
     pub(super) is_filling: bool,
@@ -300,9 +271,11 @@ impl<S: Subscriber> Channel<S> {
     /// Harmless if it is no longer a subscriber.
     pub(crate) fn remove_subscriber(&self, key: SubscriberKey) {
         let mut state = self.state.lock();
-        if state.subscribers.remove(key)
-            && let Some(occupancy) = &self.occupancy
-        {
+        // Its place may be another's by now.
+        if !state.subscribers.remove(key) {
+            return;
+        }
+        if let Some(occupancy) = &self.occupancy {
             occupancy.left(&self.name);
         }
         let left = state.traced.left(key.index());
@@ -324,7 +297,7 @@ impl<S: Subscriber> Channel<S> {
         self.state.lock().holds -= 1;
     }
 
-    /// Adds a subscriber. The channel must be [held](super::channels::Hold).
+    /// Adds a subscriber. The channel must be [held](super::hold::Hold).
     ///
     /// `join` decides by the log's bounds where the subscriber begins to read, and calls what it is given with the
     /// subscriber's slot for this channel. The lock is held meanwhile, so nothing is published in between.
