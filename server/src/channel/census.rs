@@ -36,7 +36,7 @@ impl<S: Subscriber> Open<'_, S> {
 impl<S: Subscriber> FanOut<S> {
     /// A sweep is over. Whoever has not got the message by now may be absent.
     pub(super) fn begin_census(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
-        let traced = channel.state.lock().traced.all();
+        let traced = channel.state.lock().traced.swept();
         for (part, delivery) in traced.into_iter().filter(|(part, delivery)| delivery.fanned_out(*part)) {
             let (home, channel) = (Arc::clone(&self.home), Arc::clone(channel));
             self.executor

@@ -11,7 +11,7 @@ use super::ConfigError;
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
 /// The sections whose values are not shown.
-pub(super) const SECRETS: [&str; 4] = ["auth", "backend", "engine", "webhook"];
+pub(super) const SECRETS: [&str; 5] = ["auth", "backend", "engine", "trace", "webhook"];
 /// Lists of tables beside the sections: `[[webhook]]`.
 const LISTS: [&str; 2] = ["namespace", "webhook"];
 /// Between the levels of a key in the environment.
@@ -77,6 +77,10 @@ impl Layers {
             match value {
                 Value::Table(_) if LISTS.contains(&&*key) => {
                     let message = format!("is a list of tables: [[{key}]]");
+                    return Err(ConfigError::Invalid { key, origin: source.clone(), message });
+                }
+                Value::Array(_) if matches!(self.table.get(&key), Some(Value::Table(_))) => {
+                    let message = format!("is a section: [{key}]");
                     return Err(ConfigError::Invalid { key, origin: source.clone(), message });
                 }
                 Value::Table(inner) if !key.contains('.') => {

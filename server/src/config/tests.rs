@@ -547,7 +547,7 @@ fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
     for (text, message) in [
         ("[namespace]\nprefix = \"a\"", "is a list of tables: [[namespace]]"),
         ("namespace = 7", "`namespace`"),
-        ("[[channel]]\nname_bytes = 7", "channel"),
+        ("[[channel]]\nname_bytes = 7", "is a section: [channel]"),
         ("[[namespaces]]\nprefix = \"a\"", "namespaces"),
     ] {
         std::fs::write(file.path(), text).expect("written");

@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+#[cfg(feature = "otlp")]
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -15,10 +19,20 @@ const OTLP: &str = "trace.otlp";
 const SAMPLE: &str = "trace.sample";
 #[cfg(feature = "otlp")]
 const CA: &str = "trace.ca";
+#[cfg(feature = "otlp")]
+const HEADERS: &str = "trace.headers";
+/// What the server says by itself of each request.
+#[cfg(feature = "otlp")]
+const OWN_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
 
 #[derive(Deserialize)]
 pub(super) struct RawTrace {
     otlp: String,
+    #[cfg_attr(
+        not(feature = "otlp"),
+        expect(dead_code, reason = "for requests alone, of which there are none")
+    )]
+    headers: Vec<String>,
     #[cfg_attr(
         not(feature = "otlp"),
         expect(dead_code, reason = "for https alone, which nothing is sent by")
@@ -46,7 +60,12 @@ impl Checks<'_> {
         let target: Target = self.sound(OTLP, url_of_traces(&raw.otlp).parse())?;
         let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
         let trust = self.sound(CA, Trust::load(target.is_tls(), CA, ca))?;
-        Ok(Some(TraceSettings { target, trust, sample: raw.sample }))
+        let mut headers = HeaderMap::new();
+        for (index, line) in raw.headers.iter().enumerate() {
+            let (name, value) = self.sound(&format!("{HEADERS}[{index}]"), header(line))?;
+            headers.append(name, value);
+        }
+        Ok(Some(TraceSettings { target, trust, headers, sample: raw.sample }))
     }
 
     fn sample(&self, raw: &RawTrace) -> Result<(), ConfigError> {
@@ -60,6 +79,19 @@ fn url_of_traces(text: &str) -> String {
     let base = text.trim_end_matches('/');
     let has_path = base.split_once("://").is_none_or(|(_, rest)| rest.contains(['/', '?', '#']));
     if has_path { text.to_owned() } else { format!("{base}/v1/traces") }
+}
+
+/// A line of a request. What is wrong with it is said without quoting it: it may be a key.
+#[cfg(feature = "otlp")]
+fn header(line: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let (name, value) = line.split_once(':').ok_or("must be a name, a colon and a value")?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "has no name of a header before the colon")?;
+    if OWN_HEADERS.contains(&name) {
+        return Err("is a header that the server sets by itself");
+    }
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| "has a value that no header may have")?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 #[cfg(test)]
@@ -88,6 +120,42 @@ mod tests {
         assert_eq!(error(&["trace.otlp="]), None);
         let error = error(&["trace.otlp=http://127.0.0.1:4318"]).expect("refused");
         assert!(error.contains("this build has no OpenTelemetry: build it with --features otlp"), "{error}");
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_in_no_error() {
+        for flag in [
+            "trace.otlp=http://me:hunter2@a",
+            "trace.headers=hunter2",
+            "trace.otlb=hunter2",
+            "trace.headers=[7, 'hunter2']",
+        ] {
+            let error = error(&[flag]).expect("refused");
+            assert!(error.contains("--set trace.") && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "otlp")]
+    #[test]
+    fn a_header_is_a_line_that_is_not_quoted() {
+        let with = |line: &str| {
+            let headers = format!("trace.headers=[\"a: 1\", \"{line}\"]");
+            error(&["trace.otlp=http://127.0.0.1:4318", &headers])
+        };
+        for line in ["authorization: Bearer hunter2", "api-key:hunter2", "X-Scope: a:b", "empty:"] {
+            assert_eq!(with(line), None, "{line}");
+        }
+        for (line, message) in [
+            ("hunter2", "must be a name, a colon and a value"),
+            (": hunter2", "has no name of a header before the colon"),
+            ("api key: hunter2", "has no name of a header before the colon"),
+            ("a: hunter2\u{7f}", "has a value that no header may have"),
+            ("Content-Type: hunter2", "is a header that the server sets by itself"),
+        ] {
+            let error = with(line).expect("refused");
+            let expected = format!("`trace.headers[1]` (set by --set trace.headers): {message}");
+            assert_eq!(error, expected);
+        }
     }
 
     #[cfg(feature = "otlp")]

@@ -6,7 +6,7 @@ use std::{fmt, iter};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
@@ -16,12 +16,13 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::Target;
-use super::signature::AGENT;
 use crate::timeouts::{Timeouts, WheelTimer};
 use crate::tls::{TlsError, VERSIONS, authorities};
 
 /// Connections that are kept for the next request, each for so long. Servers close what is idle for a minute or so.
 const IDLE_AT_MOST: Duration = Duration::from_secs(30);
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("encke/", env!("CARGO_PKG_VERSION")));
 
 /// Whose certificates count.
 #[derive(Clone)]
@@ -52,8 +53,8 @@ pub(crate) enum OutboundError {
     TimedOut(Duration),
     #[error("{0}")]
     Unreachable(String),
-    #[error("the answer broke off, or is longer than {limit} bytes")]
-    Unreadable { limit: usize },
+    #[error("it answered {status}, and the answer broke off, or is longer than {limit} bytes")]
+    Unreadable { status: StatusCode, limit: usize },
 }
 
 impl Trust {
@@ -113,8 +114,7 @@ impl Client {
     /// # Errors
     /// [`OutboundError`].
     pub(crate) async fn get(&self, target: &Target, timeout: Duration) -> Result<Reply, OutboundError> {
-        let headers = HeaderMap::from_iter([(USER_AGENT, AGENT)]);
-        self.send(Method::GET, target, headers, Bytes::new(), timeout).await
+        self.send(Method::GET, target, HeaderMap::new(), Bytes::new(), timeout).await
     }
 
     async fn send(
@@ -129,6 +129,7 @@ impl Client {
         *request.method_mut() = method;
         *request.uri_mut() = target.uri().clone();
         *request.headers_mut() = headers;
+        request.headers_mut().entry(USER_AGENT).or_insert(AGENT);
         let exchange = async {
             let answer = self.http.request(request).await;
             let (head, body) =
@@ -136,7 +137,7 @@ impl Client {
             let limit = self.longest_answer;
             // Only a connection whose answer was read to its end can take the next request.
             let body = Limited::new(body, limit).collect().await;
-            let body = body.map_err(|_| OutboundError::Unreadable { limit })?;
+            let body = body.map_err(|_| OutboundError::Unreadable { status: head.status, limit })?;
             let says_length =
                 [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
             let is_whole = says_length || head.status == StatusCode::NO_CONTENT;

@@ -5,10 +5,12 @@
 
 mod backoff;
 mod client;
+mod pending;
 mod signature;
 mod target;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use client::{Client, OutboundError, Trust};
+pub(crate) use pending::Pending;
 pub(crate) use signature::{Secret, headers};
 pub(crate) use target::Target;

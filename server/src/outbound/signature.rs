@@ -4,12 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use ring::hmac;
 
 use crate::clock::UnixTime;
 
-pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("encke/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -36,12 +35,8 @@ pub(crate) enum BadSecret {
 pub(crate) fn headers(id: &str, now: UnixTime, body: &[u8], secret: Option<&Secret>) -> HeaderMap {
     let text = |text: &str| HeaderValue::from_str(text).expect("base64 and numbers are visible ASCII");
     let seconds = now.as_millis() / 1000;
-    let mut headers = HeaderMap::from_iter([
-        (CONTENT_TYPE, JSON),
-        (USER_AGENT, AGENT),
-        (ID, text(id)),
-        (TIMESTAMP, text(&seconds.to_string())),
-    ]);
+    let mut headers =
+        HeaderMap::from_iter([(CONTENT_TYPE, JSON), (ID, text(id)), (TIMESTAMP, text(&seconds.to_string()))]);
     if let Some(secret) = secret {
         headers.insert(SIGNATURE, text(&secret.sign(id, seconds, body)));
     }

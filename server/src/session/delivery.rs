@@ -11,6 +11,8 @@ use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::channel::LogMessage;
 use crate::trace::Receipts;
+#[cfg(feature = "otlp")]
+use crate::trace::TakenRun;
 
 /// What a session has sent, and is to send.
 pub(crate) type SessionOutbox = Outbox<Followed>;
@@ -128,13 +130,11 @@ fn take<O: Outgoing>(outbox: &mut SessionOutbox, out: &mut O) -> Taken {
                 }
                 taken.messages += count as u64;
                 #[cfg(feature = "otlp")]
-                taken.receipts.take(
-                    log.traced(),
-                    (offset, count),
-                    followed.key.index(),
-                    O::TRANSPORT.into(),
-                    |log| index_in(outbox, log),
-                );
+                {
+                    let index = followed.key.index();
+                    let run = TakenRun { offset, count, index, transport: O::TRANSPORT.into() };
+                    taken.receipts.take(log.traced(), run, |log| index_in(outbox, log));
+                }
                 if caught_up {
                     log.wait(followed.key);
                 }

@@ -8,6 +8,9 @@ use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, Should
 
 use crate::entropy::Entropy;
 
+const PARENT: &str = "traceparent";
+const STATE: &str = "tracestate";
+
 /// Decides for each request.
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -24,15 +27,44 @@ pub(super) struct Admitted {
     pub(super) parent: SpanId,
 }
 
-struct Headers<'a>(&'a HeaderMap);
+/// As much of a `tracestate` as everybody passes on, by its specification. Each span has it, so a longer one is left out.
+const LONGEST_STATE: usize = 512;
+
+/// The two headers that say what trace a request is in.
+#[derive(Debug, Default)]
+struct Headers<'a> {
+    parent: Option<&'a str>,
+    state: String,
+}
+
+impl<'a> Headers<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let all = |name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+        // One that is there twice is none.
+        let mut parents = all(PARENT);
+        let parent = parents.next().filter(|_| parents.next().is_none());
+        // One that is there twice is a list in two parts.
+        let length: usize = all(STATE).map(|part| part.len() + 1).sum();
+        let state = if length <= LONGEST_STATE + 1 {
+            all(STATE).collect::<Vec<_>>().join(",")
+        } else {
+            String::new()
+        };
+        Self { parent, state }
+    }
+}
 
 impl Extractor for Headers<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key)?.to_str().ok()
+        match key {
+            PARENT => self.parent,
+            STATE => Some(&self.state),
+            _ => None,
+        }
     }
 
     fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(|name| name.as_str()).collect()
+        vec![PARENT, STATE]
     }
 }
 
@@ -45,7 +77,7 @@ impl Admission {
 
     /// A caller that has decided, decides for its whole trace. Nothing, if this request is not to be recorded.
     pub(super) fn admit(&self, name: &str, headers: &HeaderMap) -> Option<Admitted> {
-        let context = self.propagator.extract(&Headers(headers));
+        let context = self.propagator.extract(&Headers::of(headers));
         let caller = context.span().span_context().clone();
         let trace =
             if caller.is_valid() { caller.trace_id() } else { TraceId::from_bytes(self.entropy.bytes()) };
@@ -76,11 +108,17 @@ mod tests {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
     fn admit(sample: f64, traceparent: Option<&str>, tracestate: Option<&str>) -> Option<Admitted> {
+        let headers = [(PARENT, traceparent), (STATE, tracestate)];
+        admit_with(sample, headers.into_iter().filter_map(|(name, value)| Some((name, value?))))
+    }
+
+    fn admit_with<'a>(
+        sample: f64,
+        pairs: impl IntoIterator<Item = (&'static str, &'a str)>,
+    ) -> Option<Admitted> {
         let mut headers = HeaderMap::new();
-        for (name, value) in [("traceparent", traceparent), ("tracestate", tracestate)] {
-            if let Some(value) = value {
-                headers.insert(name, value.parse().expect("a header"));
-            }
+        for (name, value) in pairs {
+            headers.append(name, value.parse().expect("a header"));
         }
         Admission::new(sample, Entropy::system()).admit("POST /api/publish", &headers)
     }
@@ -96,6 +134,29 @@ mod tests {
             assert_eq!(admitted.own.trace_state().header(), "vendor=1,other=2");
             let parent = format!("00-{TRACE}-00f067aa0ba902b7-00");
             assert!(admit(sample, Some(&parent), None).is_none(), "it is not to be recorded");
+        }
+    }
+
+    #[test]
+    fn two_callers_are_none_and_two_states_are_one() {
+        let [one, other] =
+            ["00f067aa0ba902b7", "00f067aa0ba902b8"].map(|span| format!("00-{TRACE}-{span}-01"));
+        assert!(admit_with(0.0, [(PARENT, &*one), (PARENT, &*other)]).is_none());
+        let admitted = admit_with(0.0, [(PARENT, &*one), (STATE, "a=1"), (STATE, "b=2")]).expect("sampled");
+        assert_eq!(admitted.own.trace_state().header(), "a=1,b=2");
+    }
+
+    #[test]
+    fn a_state_is_passed_on_up_to_a_length() {
+        let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        // A value may have 256 bytes.
+        let state =
+            |last: usize| format!("a={},b={},c={}", "x".repeat(200), "x".repeat(200), "x".repeat(last));
+        let most = LONGEST_STATE - state(0).len();
+        for (last, is_passed_on) in [(1, true), (most, true), (most + 1, false)] {
+            let admitted = admit(0.0, Some(&parent), Some(&state(last))).expect("sampled");
+            let passed_on = admitted.own.trace_state().header();
+            assert_eq!(passed_on, if is_passed_on { state(last) } else { String::new() }, "{last}");
         }
     }
 

@@ -6,7 +6,7 @@ use opentelemetry::trace::{SpanKind, Status};
 use parking_lot::Mutex;
 
 use super::progress::Progress;
-use super::span::{Parent, Span, number};
+use super::span::{Parent, Span, beginning, number};
 
 /// What becomes of one message from its append on. It is over when all that were attached have the message, or after
 /// [a while](super::open::LONGEST).
@@ -48,7 +48,7 @@ impl std::fmt::Debug for dyn TracedLog {
 
 impl Delivery {
     pub(super) fn new(parent: Parent, channel: &str) -> Self {
-        Self { parent, channel: channel.into(), state: Mutex::new(State::Unpublished) }
+        Self { parent, channel: beginning(channel).into(), state: Mutex::new(State::Unpublished) }
     }
 
     /// The message is in this log, whose lock is held. Returns which of its logs that is; nothing, if too many traces are open.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::select;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use opentelemetry::KeyValue;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -24,12 +24,12 @@ use opentelemetry_sdk::trace::SpanData;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::settings::TraceSettings;
+use super::span::beginning;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::outbound::{Backoff, Client, OutboundError};
+use crate::outbound::{Backoff, Client, OutboundError, Pending};
 use crate::timeouts::Timeouts;
 
 /// The most spans that wait. One more is dropped. A broadcast to as many channels as it may have makes half as many.
@@ -57,19 +57,10 @@ pub(super) struct Exporter {
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
     metrics: Arc<Metrics>,
-    queue: Mutex<Queue>,
+    waiting: Mutex<VecDeque<SpanData>>,
     /// There is a first span, or a whole request of them.
     filled: Notify,
-    /// Nothing waits, and nothing is on its way.
-    emptied: Notify,
-    /// The server is going away.
-    hurried: CancellationToken,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<SpanData>,
-    on_their_way: usize,
+    pending: Pending,
 }
 
 /// Why a request was not accepted.
@@ -99,49 +90,30 @@ impl Exporter {
             timeouts,
             entropy,
             metrics,
-            queue: Mutex::default(),
+            waiting: Mutex::default(),
             filled: Notify::new(),
-            emptied: Notify::new(),
-            hurried: CancellationToken::new(),
+            pending: Pending::default(),
         }
     }
 
     /// Has it sent, unless too many wait.
     pub(super) fn push(&self, span: SpanData) {
+        if !self.pending.enter(MOST_QUEUED) {
+            return self.metrics.trace.overflowed();
+        }
         let waiting = {
-            let mut queue = self.queue.lock();
-            if queue.waiting.len() + queue.on_their_way >= MOST_QUEUED {
-                0
-            } else {
-                queue.waiting.push_back(span);
-                queue.waiting.len()
-            }
+            let mut waiting = self.waiting.lock();
+            waiting.push_back(span);
+            waiting.len()
         };
-        match waiting {
-            0 => self.metrics.trace.overflowed(),
-            1 | MOST_AT_ONCE => self.filled.notify_one(),
-            _ => {}
+        if matches!(waiting, 1 | MOST_AT_ONCE) {
+            self.filled.notify_one();
         }
     }
 
-    pub(super) fn queued(&self) -> usize {
-        let queue = self.queue.lock();
-        queue.waiting.len() + queue.on_their_way
-    }
-
-    pub(super) fn hurry(&self) {
-        self.hurried.cancel();
-    }
-
-    /// Waits until nothing is queued.
-    pub(super) async fn flushed(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.queued() == 0 {
-                return;
-            }
-            emptied.await;
-        }
+    /// What waits, or is on its way.
+    pub(super) fn pending(&self) -> &Pending {
+        &self.pending
     }
 
     /// Sends what there is, for ever.
@@ -151,38 +123,25 @@ impl Exporter {
             self.gather().await;
             let batch = self.take();
             let count = batch.len();
-            let outcome = self.deliver(batch, &mut is_failing).await;
-            self.metrics.trace.unsent(if outcome { 0 } else { count });
-            self.over();
+            let unsent = self.deliver(batch, &mut is_failing).await;
+            self.metrics.trace.unsent(unsent.min(count));
+            self.pending.leave(count);
         }
     }
 
     fn take(&self) -> Vec<SpanData> {
-        let mut queue = self.queue.lock();
-        let count = queue.waiting.len().min(MOST_AT_ONCE);
-        queue.on_their_way = count;
-        let batch = queue.waiting.drain(..count).collect();
+        let mut waiting = self.waiting.lock();
+        let count = waiting.len().min(MOST_AT_ONCE);
+        let batch = waiting.drain(..count).collect();
         // A burst's memory is given back.
-        if queue.waiting.is_empty() {
-            queue.waiting = VecDeque::new();
+        if waiting.is_empty() {
+            *waiting = VecDeque::new();
         }
         batch
     }
 
-    /// The collector has them, or never will.
-    fn over(&self) {
-        let is_empty = {
-            let mut queue = self.queue.lock();
-            queue.on_their_way = 0;
-            queue.waiting.is_empty()
-        };
-        if is_empty {
-            self.emptied.notify_waiters();
-        }
-    }
-
     fn waiting(&self) -> usize {
-        self.queue.lock().waiting.len()
+        self.waiting.lock().len()
     }
 
     /// Waits until there is something to be sent.
@@ -200,11 +159,12 @@ impl Exporter {
 
     /// Waits, unless the server is going away.
     async fn pause(&self, pause: Duration) {
-        select(pin!(self.timeouts.sleep(pause)), pin!(self.hurried.cancelled())).await;
+        select(pin!(self.timeouts.sleep(pause)), pin!(self.pending.hurried())).await;
     }
 
-    /// Sends these until they are accepted, or refused for good, or have been tried for too long. Returns whether the collector has them.
-    async fn deliver(&self, batch: Vec<SpanData>, is_failing: &mut bool) -> bool {
+    /// Sends these until they are accepted, or refused for good, or have been tried for too long. Returns how many of them the collector has not
+    /// got, by its own word.
+    async fn deliver(&self, batch: Vec<SpanData>, is_failing: &mut bool) -> usize {
         let request = ExportTraceServiceRequest {
             resource_spans: group_spans_by_resource_and_scope(batch, &self.resource),
         };
@@ -218,8 +178,7 @@ impl Exporter {
                     if std::mem::take(is_failing) {
                         tracing::info!(collector = ?self.settings.target, "it accepts traces again");
                     }
-                    self.metrics.trace.unsent(refused);
-                    return true;
+                    return refused;
                 }
                 Err(problem) => problem,
             };
@@ -229,8 +188,8 @@ impl Exporter {
             } else {
                 tracing::debug!(?collector, %problem, "it does not accept traces");
             }
-            if problem.is_final() || self.hurried.is_cancelled() || clock.now() >= until {
-                return false;
+            if problem.is_final() || self.pending.is_hurried() || clock.now() >= until {
+                return usize::MAX;
             }
             let pause = backoff.pause(&self.entropy).min(until.since(clock.now()));
             self.pause(pause).await;
@@ -239,16 +198,21 @@ impl Exporter {
 
     /// Returns how many of the spans were refused.
     async fn send(&self, body: Bytes) -> Result<usize, Problem> {
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, PROTOBUF)]);
-        let reply = self.client.post(&self.settings.target, headers, body, TIMEOUT).await;
-        let reply = reply.map_err(Problem::Outbound)?;
-        if !reply.status.is_success() {
-            return Err(Problem::Status(reply.status));
+        let mut headers = self.settings.headers.clone();
+        headers.insert(CONTENT_TYPE, PROTOBUF);
+        let (status, answer) = match self.client.post(&self.settings.target, headers, body, TIMEOUT).await {
+            Ok(reply) => (reply.status, reply.body),
+            // It has the spans, or will not have them, whatever else it says.
+            Err(OutboundError::Unreadable { status, .. }) => (status, Bytes::new()),
+            Err(error) => return Err(Problem::Outbound(error)),
+        };
+        if !status.is_success() {
+            return Err(Problem::Status(status));
         }
-        let answer = ExportTraceServiceResponse::decode(reply.body).unwrap_or_default();
+        let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
         let refused = answer.partial_success.filter(|part| part.rejected_spans > 0);
         Ok(refused.map_or(0, |part| {
-            let (spans, why) = (part.rejected_spans, part.error_message);
+            let (spans, why) = (part.rejected_spans, beginning(&part.error_message));
             tracing::warn!(collector = ?self.settings.target, spans, why, "it has refused some of the spans");
             usize::try_from(spans).unwrap_or(usize::MAX)
         }))

@@ -49,7 +49,7 @@ pub(crate) use off::{Publish, Receipts, Root, Traced};
 #[cfg(feature = "otlp")]
 pub(crate) use publish::Publish;
 #[cfg(feature = "otlp")]
-pub(crate) use receipts::Receipts;
+pub(crate) use receipts::{Receipts, TakenRun};
 #[cfg(feature = "otlp")]
 pub(crate) use root::Root;
 #[cfg(feature = "otlp")]

@@ -5,7 +5,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 
 use super::delivery::Delivery;
-use super::span::{Parent, Span, number};
+use super::span::{Parent, Span, beginning, number};
 
 /// A publish, if it is traced.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Publish {
 
     pub(super) fn with_a_span(request: &Parent, channel: &str, bytes: usize) -> Self {
         let parent = Parent { context: request.child(), ..request.clone() };
-        let own = Own { request: request.context.span_id(), channel: channel.into(), bytes };
+        let own = Own { request: request.context.span_id(), channel: beginning(channel).into(), bytes };
         Self::new(parent, Some(own), channel)
     }
 
@@ -103,7 +103,7 @@ pub(super) fn destination(channel: &str, bytes: usize) -> [KeyValue; 5] {
         KeyValue::new("messaging.system", "encke"),
         KeyValue::new("messaging.operation.type", "send"),
         KeyValue::new("messaging.operation.name", "publish"),
-        KeyValue::new("messaging.destination.name", channel.to_owned()),
+        KeyValue::new("messaging.destination.name", beginning(channel).to_owned()),
         KeyValue::new("messaging.message.body.size", number(bytes)),
     ]
 }

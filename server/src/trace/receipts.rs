@@ -19,34 +19,32 @@ struct Receipt {
     transport: &'static str,
 }
 
+/// Messages of a log that were taken one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TakenRun {
+    /// Of the first.
+    pub(crate) offset: u64,
+    pub(crate) count: usize,
+    /// Of the follower that they are for.
+    pub(crate) index: usize,
+    pub(crate) transport: &'static str,
+}
+
 /// A connection's share holds some 16 KiB of messages; that many receipts at most go with it.
 const _: () = assert!(size_of::<Receipts>() == size_of::<usize>());
 
 impl Receipts {
-    /// `count` messages were taken from a log, for the follower with this index. `index_in` is that of the same session in another log.
+    /// What was taken from a log. `index_in` is where the same session is among those that follow another.
     #[inline]
-    pub(crate) fn take(
-        &mut self,
-        traced: &Traced,
-        (offset, count): (u64, usize),
-        index: usize,
-        transport: &'static str,
-        index_in: impl Fn(u64) -> Option<usize>,
-    ) {
+    pub(crate) fn take(&mut self, traced: &Traced, run: TakenRun, index_in: impl Fn(u64) -> Option<usize>) {
         if !traced.is_empty() {
-            self.take_traced(traced, (offset, count), index, transport, index_in);
+            self.take_traced(traced, run, index_in);
         }
     }
 
     #[cold]
-    fn take_traced(
-        &mut self,
-        traced: &Traced,
-        (offset, count): (u64, usize),
-        index: usize,
-        transport: &'static str,
-        index_in: impl Fn(u64) -> Option<usize>,
-    ) {
+    fn take_traced(&mut self, traced: &Traced, run: TakenRun, index_in: impl Fn(u64) -> Option<usize>) {
+        let TakenRun { offset, count, index, transport } = run;
         for (part, delivery) in traced.of(offset, count) {
             let elsewhere = delivery.logs().into_iter().enumerate().filter(|(other, _)| *other != part);
             let elsewhere = elsewhere.filter_map(|(other, log)| Some((other, index_in(log)?)));

@@ -12,6 +12,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use super::tracer::Tracer;
 use crate::clock::Clock;
 
+/// What others have written is told up to so many bytes: what waits is bounded in bytes, too. No channel has a name as long as that by default.
+const LONGEST_TEXT: usize = 256;
+
 /// The wall clock at one instant, by which a trace tells its times: so the wall clock may be set while it goes on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wall {
@@ -96,6 +99,11 @@ impl Parent {
 /// What the server is to those who look at traces.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("encke").with_version(env!("CARGO_PKG_VERSION")).build()
+}
+
+/// As much of a text as is told.
+pub(super) fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 
 /// A number, as attributes have them.

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, StatusCode};
 use super::delivery::TracedLog;
 use super::export::MOST_QUEUED;
 use super::open::MOST_OPEN;
-use super::{Delivery, Publish, Receipts, Root, TraceSettings, Traced, Tracer};
+use super::{Delivery, Publish, Receipts, Root, TakenRun, TraceSettings, Traced, Tracer};
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::metrics::{Metrics, Readings};
@@ -35,7 +35,7 @@ impl World {
         let metrics = Arc::new(Metrics::new());
         let trust = Trust::load(false, "trace.ca", None).expect("nobody is trusted");
         let target = "http://127.0.0.1:9/v1/traces".parse().expect("a URL");
-        let settings = TraceSettings { target, trust, sample: 1.0 };
+        let settings = TraceSettings { target, trust, headers: HeaderMap::new(), sample: 1.0 };
         let tracer = Tracer::new(settings, "memory", &timeouts, &Entropy::system(), &metrics);
         Self { tracer, metrics }
     }
@@ -62,7 +62,8 @@ impl World {
 
 fn take(traced: &Traced, index: usize) -> Receipts {
     let mut receipts = Receipts::default();
-    receipts.take(traced, (1, 1), index, "websocket", |_| None);
+    let run = TakenRun { offset: 1, count: 1, index, transport: "websocket" };
+    receipts.take(traced, run, |_| None);
     receipts
 }
 
@@ -119,6 +120,53 @@ fn of_many_messages_each_has_a_span() {
     root.end(StatusCode::OK);
     drop(root);
     assert_eq!(world.tracer.queued(), 4);
+}
+
+/// The runs that connections take are of any length, and what is over in between is gone.
+#[test]
+fn those_of_a_run_are_found() {
+    let world = World::new();
+    let mut traced = Traced::default();
+    let nowhere = || Weak::<NoLog>::new() as Weak<dyn TracedLog>;
+    let mut offsets: Vec<u64> = vec![3, 4, 8, 9, 20];
+    let publishes: Vec<_> = offsets
+        .iter()
+        .map(|offset| {
+            let publish = world.begin().publish("news", 1);
+            traced.appended(&publish, (1, *offset), nowhere, 0..3);
+            publish
+        })
+        .collect();
+    let found = |traced: &Traced, offset, count| traced.of(offset, count).count();
+    for last in [false, true] {
+        for from in 0..25 {
+            for count in 0..25 {
+                let expected = offsets.iter().filter(|offset| (from..from + count).contains(*offset)).count();
+                assert_eq!(
+                    found(&traced, from, usize::try_from(count).expect("small")),
+                    expected,
+                    "{from} {count}"
+                );
+            }
+        }
+        if !last {
+            offsets.remove(2);
+            let over = publishes[2].delivery().expect("it is traced");
+            traced.forget(over);
+        }
+    }
+}
+
+#[test]
+fn of_a_sweep_those_are_new_that_came_since_the_last() {
+    let world = World::new();
+    let mut traced = Traced::default();
+    assert_eq!(traced.swept().len(), 0);
+    let _first = [world.publish(&mut traced), world.publish(&mut traced)];
+    assert_eq!((traced.swept().len(), traced.swept().len()), (2, 0));
+    let _second = world.publish(&mut traced);
+    assert_eq!((traced.swept().len(), traced.swept().len()), (1, 0));
+    assert_eq!(traced.all().len(), 3);
 }
 
 #[test]

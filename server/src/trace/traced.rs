@@ -7,9 +7,12 @@ use super::publish::Publish;
 #[derive(Debug, Default)]
 pub(crate) struct Traced(Vec<TracedMessage>);
 
+/// They are in the order of their offsets.
 #[derive(Debug)]
 struct TracedMessage {
     offset: u64,
+    /// A sweep has ended since it is there.
+    is_swept: bool,
     /// Which of the logs that have the message this one is.
     part: usize,
     delivery: Arc<Delivery>,
@@ -31,15 +34,27 @@ impl Traced {
     ) {
         let Some(delivery) = publish.delivery() else { return };
         if let Some(part) = delivery.begins_in(number, log(), followers) {
-            self.0.push(TracedMessage { offset, part, delivery: Arc::clone(delivery) });
+            self.0.push(TracedMessage { offset, is_swept: false, part, delivery: Arc::clone(delivery) });
         }
     }
 
     /// Those among `count` messages from this one on.
     pub(super) fn of(&self, offset: u64, count: usize) -> impl Iterator<Item = (usize, &Arc<Delivery>)> {
-        let range = offset..offset.saturating_add(count as u64);
-        let of_these = self.0.iter().filter(move |message| range.contains(&message.offset));
+        let end = offset.saturating_add(count as u64);
+        // Not one after the other: while one connection does not read, they are many.
+        let first = self.0.partition_point(|message| message.offset < offset);
+        let of_these = self.0[first..].iter().take_while(move |message| message.offset < end);
         of_these.map(|message| (message.part, &message.delivery))
+    }
+
+    /// A sweep is over. Returns those that no sweep was over for before.
+    pub(crate) fn swept(&mut self) -> Vec<(usize, Arc<Delivery>)> {
+        let new = self.0.iter_mut().rev().take_while(|message| !message.is_swept);
+        new.map(|message| {
+            message.is_swept = true;
+            (message.part, Arc::clone(&message.delivery))
+        })
+        .collect()
     }
 
     /// All of them.

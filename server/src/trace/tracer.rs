@@ -11,7 +11,7 @@ use super::export::Exporter;
 use super::open::OpenDeliveries;
 use super::root::Root;
 use super::settings::TraceSettings;
-use super::span::{Parent, Wall};
+use super::span::{Parent, Wall, beginning};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
@@ -96,18 +96,18 @@ impl Tracer {
 
     /// What is there is sent at once from here on.
     pub(crate) fn hurry(&self) {
-        self.exporter.hurry();
+        self.exporter.pending().hurry();
     }
 
     /// Ends all traces, and waits until everything was sent or given up.
     pub(crate) async fn flushed(&self) {
         self.open.give_up_all();
-        self.exporter.flushed().await;
+        self.exporter.pending().flushed().await;
     }
 
     /// How many spans wait, or are on their way.
     pub(crate) fn queued(&self) -> usize {
-        self.exporter.queued()
+        self.exporter.pending().len()
     }
 }
 
@@ -119,7 +119,7 @@ fn server(host: &str) -> Vec<KeyValue> {
         }
         _ => (host, None),
     };
-    let address = KeyValue::new("server.address", address.trim_matches(['[', ']']).to_owned());
+    let address = KeyValue::new("server.address", beginning(address.trim_matches(['[', ']'])).to_owned());
     let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
     std::iter::once(address).chain(port).collect()
 }

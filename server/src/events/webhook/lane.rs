@@ -81,8 +81,8 @@ impl Webhook {
 
     /// Waits, but no longer than it must once the server is going away.
     async fn pause(&self, pause: Duration) {
-        if !self.hurried.is_cancelled() {
-            select(pin!(self.timeouts.sleep(pause)), pin!(self.hurried.cancelled())).await;
+        if !self.pending.is_hurried() {
+            select(pin!(self.timeouts.sleep(pause)), pin!(self.pending.hurried())).await;
         } else if pause > GATHERING {
             self.timeouts.sleep(pause.min(LAST_PAUSES)).await;
         }

@@ -1,9 +1,8 @@
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, MOST_EVENTS, Queue};
 use super::event::{Event, EventName};
@@ -11,7 +10,7 @@ use super::settings::WebhookSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::WebhookCounters;
-use crate::outbound::Client;
+use crate::outbound::{Client, Pending};
 use crate::timeouts::Timeouts;
 
 /// Each has one request under way at most.
@@ -28,12 +27,8 @@ pub(super) struct Webhook {
     pub(super) entropy: Entropy,
     pub(super) counters: WebhookCounters,
     lanes: [Arc<Lane>; LANES],
-    /// Events that wait or are on their way.
-    queued: AtomicUsize,
-    /// There are none any more.
-    emptied: Notify,
-    /// The server is going away.
-    pub(super) hurried: CancellationToken,
+    /// Events.
+    pub(super) pending: Pending,
     /// The last request that was answered or given up was not accepted.
     is_failing: AtomicBool,
 }
@@ -60,9 +55,7 @@ impl Webhook {
             entropy,
             counters,
             lanes: Default::default(),
-            queued: AtomicUsize::new(0),
-            emptied: Notify::new(),
-            hurried: CancellationToken::new(),
+            pending: Pending::default(),
             is_failing: AtomicBool::new(false),
         }
     }
@@ -83,8 +76,7 @@ impl Webhook {
     pub(super) fn push(&self, lane: u64, event: Event) {
         #[expect(clippy::cast_possible_truncation, reason = "it is less than the number of lanes")]
         let lane = &self.lanes[(lane % LANES as u64) as usize];
-        if self.queued.fetch_add(1, Ordering::Relaxed) >= self.settings.max_queued {
-            self.queued.fetch_sub(1, Ordering::Relaxed);
+        if !self.pending.enter(self.settings.max_queued) {
             self.counters.overflowed();
             return lane.queue.dropped(1);
         }
@@ -94,31 +86,10 @@ impl Webhook {
         }
     }
 
-    pub(super) fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn hurry(&self) {
-        self.hurried.cancel();
-    }
-
-    /// Waits until nothing is queued.
-    pub(super) async fn flushed(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.queued() == 0 {
-                return;
-            }
-            emptied.await;
-        }
-    }
-
     /// The backend has these, or never will.
     pub(super) fn is_over(&self, batch: &Batch) {
         self.counters.no_longer_queued(batch.events);
-        if self.queued.fetch_sub(batch.events, Ordering::Relaxed) == batch.events {
-            self.emptied.notify_waiters();
-        }
+        self.pending.leave(batch.events);
     }
 
     /// A request was accepted, unless there was a problem. The log is told when that changes.
@@ -127,7 +98,9 @@ impl Webhook {
         self.counters.requested(problem.is_none());
         let was_failing = self.is_failing.swap(problem.is_some(), Ordering::Relaxed);
         match problem {
-            None if was_failing => tracing::info!(webhook, queued = self.queued(), "it accepts events again"),
+            None if was_failing => {
+                tracing::info!(webhook, queued = self.pending.len(), "it accepts events again")
+            }
             Some(problem) if !was_failing => {
                 tracing::warn!(webhook, %problem, "it does not accept events: they wait, and are sent again");
             }

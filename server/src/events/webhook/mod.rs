@@ -88,19 +88,19 @@ impl Webhooks {
 
     /// What is queued is sent at once from here on.
     pub(crate) fn hurry(&self) {
-        self.webhooks.iter().for_each(|webhook| webhook.hurry());
+        self.webhooks.iter().for_each(|webhook| webhook.pending.hurry());
     }
 
     /// Waits until everything was delivered or given up.
     pub(crate) async fn flushed(&self) {
         for webhook in &self.webhooks {
-            webhook.flushed().await;
+            webhook.pending.flushed().await;
         }
     }
 
     /// How many events wait, or are on their way.
     pub(crate) fn queued(&self) -> usize {
-        self.webhooks.iter().map(|webhook| webhook.queued()).sum()
+        self.webhooks.iter().map(|webhook| webhook.pending.len()).sum()
     }
 
     fn tell(&self, name: EventName, lane: u64, subject: Subject) {

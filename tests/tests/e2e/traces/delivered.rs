@@ -7,6 +7,20 @@ use serde_json::json;
 
 use super::{named, publish, said};
 
+fn traced_server() -> (Collector, RunningServer) {
+    let collector = Collector::default();
+    let server = collector.server(&[IN_MEMORY]).start();
+    (collector, server)
+}
+
+/// A session that follows `news` by long-polling, between two polls; and its token.
+fn polling(server: &RunningServer) -> (Requests, String) {
+    let mut poll = Requests::connect(server.public);
+    let opened = poll.get("channels=news").json();
+    let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    (poll, token)
+}
+
 /// The way of this message to its readers.
 #[track_caller]
 fn delivered(collector: &Collector) -> Span {
@@ -15,8 +29,7 @@ fn delivered(collector: &Collector) -> Span {
 
 #[test]
 fn a_session_that_is_away_is_not_awaited() {
-    let collector = Collector::default();
-    let server = collector.server(&[IN_MEMORY]).start();
+    let (collector, server) = traced_server();
     let (mut here, mut away) = (server.client(), server.client());
     here.subscribe("news");
     away.subscribe("news");
@@ -31,11 +44,8 @@ fn a_session_that_is_away_is_not_awaited() {
 
 #[test]
 fn a_poll_that_comes_later_is_awaited() {
-    let collector = Collector::default();
-    let server = collector.server(&[IN_MEMORY]).start();
-    let mut poll = Requests::connect(server.public);
-    let opened = poll.get("channels=news").json();
-    let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    let (collector, server) = traced_server();
+    let (mut poll, token) = polling(&server);
     assert_eq!(publish(&server, "news", 1, ""), 200);
     // Nothing is over before it comes. Time passes, so that this shows.
     let_pass(Duration::from_millis(300));
@@ -50,11 +60,8 @@ fn a_poll_that_comes_later_is_awaited() {
 
 #[test]
 fn a_session_that_leaves_meanwhile_is_not_awaited() {
-    let collector = Collector::default();
-    let server = collector.server(&[IN_MEMORY]).start();
-    let mut poll = Requests::connect(server.public);
-    let opened = poll.get("channels=news").json();
-    let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    let (collector, server) = traced_server();
+    let (_poll, token) = polling(&server);
     assert_eq!(publish(&server, "news", 1, ""), 200);
     assert_eq!(server.admin.kick(token.split_once('.').expect("an id").0).status, 204);
     let deliver = delivered(&collector);
@@ -95,8 +102,7 @@ fn one_that_does_not_read_is_awaited_for_a_while() {
 
 #[test]
 fn whoever_follows_a_channel_in_two_ways_is_one() {
-    let collector = Collector::default();
-    let server = collector.server(&[IN_MEMORY]).start();
+    let (collector, server) = traced_server();
     let (mut both, mut pattern) = (server.client(), server.client());
     both.subscribe("/a/*");
     both.subscribe("/a/b");
@@ -112,8 +118,7 @@ fn whoever_follows_a_channel_in_two_ways_is_one() {
 #[test]
 fn a_crowd_has_it() {
     const CROWD: usize = 300;
-    let collector = Collector::default();
-    let server = collector.server(&[IN_MEMORY]).start();
+    let (collector, server) = traced_server();
     let mut crowd: Vec<_> = (0..CROWD).map(|_| server.client()).collect();
     for client in &mut crowd {
         client.subscribe("news");

@@ -68,6 +68,29 @@ fn what_is_refused_for_good_is_counted() {
 }
 
 #[test]
+fn no_more_is_refused_than_was_sent() {
+    let collector = Collector::default();
+    // A partial success, that is a refusal of 100 spans.
+    collector.backend.answer(|_| Reply::json("\n\x02\x08d"));
+    let server = collector.server(&[]).start();
+    assert_eq!(publish(&server, "news", 1, ""), 200);
+    server.logs.await_line("it has refused some of the spans");
+    until("they are counted", || dropped(&server, "collector") == 4.0);
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_an_answer() {
+    let collector = Collector::default();
+    collector.backend.answer(|_| Reply::json("x".repeat(100_000)));
+    let server = collector.server(&[]).start();
+    assert_eq!(publish(&server, "news", 1, ""), 200);
+    assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
+    assert_eq!(publish(&server, "news", 2, ""), 200);
+    until("the next are sent, and these not again", || collector.spans().len() == 8);
+    assert_eq!((collector.backend.asked().len(), dropped(&server, "collector")), (2, 0.0));
+}
+
+#[test]
 fn a_collector_that_is_not_there_holds_up_no_end() {
     let collector = Collector::default();
     let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");

@@ -143,3 +143,28 @@ fn what_is_not_appended_says_why() {
     let append = named(&spans, "append");
     assert_eq!((append.error.as_deref(), said(append, "error.type")), (Some("limit"), Some(&json!("limit"))));
 }
+
+#[test]
+fn what_is_told_has_a_length() {
+    let collector = Collector::default();
+    let server = collector.server(&[IN_MEMORY]).start();
+    assert_eq!(publish(&server, &"a".repeat(60_000), 1, ""), 400);
+    let spans = collector.await_trace("POST /api/publish", 1);
+    let told = said(&spans[0], "messaging.destination.name").and_then(Value::as_str).expect("a channel");
+    assert_eq!(told, "a".repeat(256));
+}
+
+#[test]
+fn a_collector_gets_the_headers_that_it_wants() {
+    let collector = Collector::default();
+    let server = collector
+        .server(&[])
+        .environment("ENCKE_TRACE__HEADERS", r#"["authorization: Bearer hunter2", "x-tenant: a:b"]"#)
+        .start();
+    assert_eq!(publish(&server, "news", 1, ""), 200);
+    assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
+    let asked = &collector.backend.asked()[0];
+    assert_eq!(asked.header("authorization"), Some("Bearer hunter2"));
+    assert_eq!(asked.header("x-tenant"), Some("a:b"));
+    assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("encke/")), "{asked:?}");
+}
