@@ -57,6 +57,13 @@ impl Receipts {
     /// More was taken.
     #[inline]
     pub(crate) fn add(&mut self, more: Self) {
+        if more.0.is_some() {
+            self.add_some(more);
+        }
+    }
+
+    #[cold]
+    fn add_some(&mut self, more: Self) {
         if let Some(more) = more.0 {
             self.0.get_or_insert_default().0.extend(more.0);
         }
@@ -65,6 +72,13 @@ impl Receipts {
     /// The kernel has it.
     #[inline]
     pub(crate) fn written(&mut self) {
+        if self.0.is_some() {
+            self.hand_in();
+        }
+    }
+
+    #[cold]
+    fn hand_in(&mut self) {
         if let Some(taken) = self.0.take() {
             for Receipt { delivery, followers, transport } in taken.0 {
                 delivery.written(&followers, transport);
