@@ -105,18 +105,26 @@ impl Delivery {
         self.change(Progress::was_looked_through);
     }
 
-    /// Its logs.
-    pub(super) fn logs(&self) -> Vec<u64> {
-        match &*self.state.lock() {
-            State::Open(open) => open.progress.logs().collect(),
-            State::Unpublished | State::Over => Vec::new(),
-        }
+    /// Where a session that follows this log is among those that follow the others: each a log and an index there. `index_in` locks nothing.
+    pub(super) fn elsewhere(
+        &self,
+        part: usize,
+        index_in: impl Fn(u64) -> Option<usize>,
+    ) -> Vec<(usize, usize)> {
+        let state = self.state.lock();
+        let State::Open(open) = &*state else { return Vec::new() };
+        let others = open.progress.logs().enumerate().filter(|(other, _)| *other != part);
+        others.filter_map(|(other, log)| Some((other, index_in(log)?))).collect()
     }
 
     /// The kernel has the whole message for one connection, which is that of these followers: each a log and an index there.
-    pub(super) fn written(self: &Arc<Self>, followers: &[(usize, usize)], transport: &'static str) {
+    pub(super) fn written(
+        self: &Arc<Self>,
+        followers: impl IntoIterator<Item = (usize, usize)>,
+        transport: &'static str,
+    ) {
         let now = self.parent.now();
-        self.change(|progress| progress.written(followers.iter().copied(), transport, now));
+        self.change(|progress| progress.written(followers, transport, now));
     }
 
     /// It has taken too long.

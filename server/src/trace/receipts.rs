@@ -14,8 +14,10 @@ struct Taken(Vec<Receipt>);
 #[derive(Debug)]
 struct Receipt {
     delivery: Arc<Delivery>,
-    /// Logs of the message that the session follows, each with its index there.
-    followers: Vec<(usize, usize)>,
+    /// The log that it was taken from, and the session's index there.
+    follower: (usize, usize),
+    /// The message's other logs that the session follows.
+    elsewhere: Vec<(usize, usize)>,
     transport: &'static str,
 }
 
@@ -46,10 +48,9 @@ impl Receipts {
     fn take_traced(&mut self, traced: &Traced, run: TakenRun, index_in: impl Fn(u64) -> Option<usize>) {
         let TakenRun { offset, count, index, transport } = run;
         for (part, delivery) in traced.of(offset, count) {
-            let elsewhere = delivery.logs().into_iter().enumerate().filter(|(other, _)| *other != part);
-            let elsewhere = elsewhere.filter_map(|(other, log)| Some((other, index_in(log)?)));
-            let followers = std::iter::once((part, index)).chain(elsewhere).collect();
-            let receipt = Receipt { delivery: Arc::clone(delivery), followers, transport };
+            let elsewhere = delivery.elsewhere(part, &index_in);
+            let delivery = Arc::clone(delivery);
+            let receipt = Receipt { delivery, follower: (part, index), elsewhere, transport };
             self.0.get_or_insert_default().0.push(receipt);
         }
     }
@@ -64,8 +65,10 @@ impl Receipts {
 
     #[cold]
     fn add_some(&mut self, more: Self) {
-        if let Some(more) = more.0 {
-            self.0.get_or_insert_default().0.extend(more.0);
+        let Some(more) = more.0 else { return };
+        match &mut self.0 {
+            Some(taken) => taken.0.extend(more.0),
+            none => *none = Some(more),
         }
     }
 
@@ -80,8 +83,8 @@ impl Receipts {
     #[cold]
     fn hand_in(&mut self) {
         if let Some(taken) = self.0.take() {
-            for Receipt { delivery, followers, transport } in taken.0 {
-                delivery.written(&followers, transport);
+            for Receipt { delivery, follower, elsewhere, transport } in taken.0 {
+                delivery.written(std::iter::once(follower).chain(elsewhere), transport);
             }
         }
     }
