@@ -1,9 +1,11 @@
 use std::time::Duration;
 
+use encke_tests::authority::Authority;
 use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::{TIMEOUT, until};
-use encke_tests::{Collector, Reply, RunningServer};
+use encke_tests::{Backend, Collector, Reply, RunningServer};
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::publish;
 
@@ -65,6 +67,26 @@ fn what_is_refused_for_good_is_counted() {
     assert_eq!(publish(&server, "news", 2, ""), 200);
     assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
     assert_eq!(collector.backend.asked().len(), asked + 1, "nothing is sent twice");
+}
+
+#[test]
+fn tls_needs_a_certificate_of_an_authority_that_is_trusted() {
+    let (authority, folder) = (Authority::new(), TempDir::new().expect("a folder"));
+    let (certificate, key) = authority.issue("127.0.0.1", folder.path());
+    let collector = Collector { backend: Backend::start_tls(&certificate, &key) };
+    let url = format!("trace.otlp=https://{}", collector.backend.address);
+    let trusting = |authority: &Authority| {
+        let ca = format!("trace.ca={}", authority.path().display());
+        collector.server(&[]).set(&url).set(&ca).start()
+    };
+    let server = trusting(&authority);
+    assert_eq!(publish(&server, "news", 1, ""), 200);
+    assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
+
+    let server = trusting(&Authority::new());
+    assert_eq!(publish(&server, "news", 1, ""), 200);
+    server.logs.await_line("invalid peer certificate");
+    assert_eq!(collector.spans().len(), 4, "it is told nothing");
 }
 
 #[test]
