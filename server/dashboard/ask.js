@@ -1,15 +1,18 @@
-// A question before something is done that cannot be taken back. Escape and Cancel leave it; the focus returns to where it was.
+// A question before something is done that cannot be taken back. Escape and Cancel leave it; the focus returns to where it was. A question
+// goes with the page that asks it: that is a no.
 
 import { el } from "./dom.js";
 
-export function confirmed({ title, text, act }) {
+// `about`: whom it is about, as text or as elements.
+export function confirmed({ title, about, text, act }, signal) {
   const dialog = el(
     "dialog",
-    { "aria-labelledby": "question", "aria-describedby": "question-text" },
+    { "aria-labelledby": "question", "aria-describedby": "question-about question-text" },
     el(
       "form",
       { method: "dialog" },
       el("h2", { id: "question" }, title),
+      el("p", { id: "question-about" }, about),
       el("p", { id: "question-text" }, text),
       el(
         "div",
@@ -21,10 +24,11 @@ export function confirmed({ title, text, act }) {
   );
   document.body.append(dialog);
   dialog.showModal();
+  signal.addEventListener("abort", () => dialog.close());
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(dialog.returnValue === "yes");
+      resolve(dialog.returnValue === "yes" && !signal.aborted);
     });
   });
 }

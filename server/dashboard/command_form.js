@@ -1,6 +1,6 @@
 // Any command for the playground, from a template or by hand.
 
-import { el, setText } from "./dom.js";
+import { el, isIdle, setIdle, setText } from "./dom.js";
 
 const TEMPLATES = [
   { title: "subscribe", command: { id: 1, subscribe: { channel: "news" } } },
@@ -28,6 +28,7 @@ export function commandForm(send) {
   // What is no JSON is sent as well: that is what a playground is for.
   function submit(event) {
     event.preventDefault();
+    if (isIdle(button)) return;
     const text = field.value.trim();
     const fault = faultOf(text);
     problem.hidden = fault === null;
@@ -45,7 +46,7 @@ export function commandForm(send) {
     problem,
     button,
   );
-  return { element, enable: (isOpen) => (button.disabled = !isOpen) };
+  return { element, enable: (isOpen) => setIdle(button, !isOpen) };
 }
 
 function faultOf(text) {

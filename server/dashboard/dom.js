@@ -26,6 +26,11 @@ export function setAttribute(element, name, value) {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
+// A button that has nothing to do now. Were it `disabled`, it would drop the focus; so it keeps it, and does nothing.
+export const setIdle = (button, isIdle) => setAttribute(button, "aria-disabled", isIdle);
+
+export const isIdle = (button) => button.ariaDisabled === "true";
+
 // A name that others chose: its direction stays its own.
 export const named = (text, more) => el("bdi", { class: "name", ...more }, text);
 

@@ -8,13 +8,17 @@ const LONGEST = 20_000;
 
 export function longText(text, attributes) {
   if (text.length <= 1.5 * SHORT) return el("code", { dir: "ltr", ...attributes }, text);
-  const rest = text.slice(SHORT, LONGEST);
-  const kept = text.length > LONGEST ? `, of which ${count(rest.length)} are shown` : "";
-  const summary = el("summary", null, `${count(text.length - SHORT)} more characters${kept}`);
+  const [beginning, end] = [SHORT, LONGEST].map((length) => wholeCharacters(text, length));
+  const rest = text.slice(beginning, end);
+  const kept = end < text.length ? `, of which ${count(rest.length)} are shown` : "";
+  const summary = el("summary", null, `${count(text.length - beginning)} more characters${kept}`);
   return el(
     "div",
     null,
-    el("code", { dir: "ltr", ...attributes }, text.slice(0, SHORT)),
+    el("code", { dir: "ltr", ...attributes }, text.slice(0, beginning)),
     el("details", null, summary, el("code", { dir: "ltr" }, rest)),
   );
 }
+
+// At most so much of it, and no half of a surrogate pair.
+const wholeCharacters = (text, length) => (text.codePointAt(length - 1) > 0xffff ? length - 1 : length);

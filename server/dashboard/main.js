@@ -4,11 +4,11 @@ import { hasKey, onUnauthorized, setKey } from "./api.js";
 import { channel } from "./channel.js";
 import { channels } from "./channels.js";
 import { el, setText } from "./dom.js";
-import { count, duration } from "./format.js";
+import { duration, plural } from "./format.js";
 import { limits } from "./limits.js";
 import { Live } from "./live.js";
 import { overview } from "./overview.js";
-import { playground } from "./playground.js";
+import { forgetPlayer, playground } from "./playground.js";
 import { route } from "./route.js";
 import { session } from "./session.js";
 import { sessions } from "./sessions.js";
@@ -38,7 +38,7 @@ function show({ byHand = false } = {}) {
     else link.removeAttribute("aria-current");
   });
   const open = page ? (item === null ? page.open : page.one) : nothing;
-  put(item ?? page?.title ?? "Not found", (root, signal) => open(root, { live, item, query, signal }));
+  put(page ? (item ?? page.title) : "Not found", (root, signal) => open(root, { live, item, query, signal }));
   if (byHand) main.querySelector("h1")?.focus();
 }
 
@@ -55,19 +55,29 @@ function nothing(root) {
   root.append(el("h1", { tabindex: -1 }, "There is no such page"), el("p", null, el("a", { href: "#/" }, "To the overview")));
 }
 
+// Whoever signs in next finds nothing of who was here before.
 function askForKey(error) {
   live.forget();
+  forgetPlayer();
   setKey(null);
   document.getElementById("sign-out").hidden = true;
-  put("Sign in", (root, signal) => {
-    signIn(root, error, signal, (key) => {
+  setText(about, "Encke");
+  put("Sign in", (root) => {
+    signIn(root, error, (key) => {
       setKey(key);
       live.start();
     });
   });
 }
 
+// What stands after # is for pages, so the link leads there by hand.
+function skip(event) {
+  event.preventDefault();
+  main.focus();
+}
+
 const stream = document.getElementById("stream");
+const about = document.getElementById("about");
 
 live.addEventListener("state", () => {
   stream.dataset.state = live.state;
@@ -80,19 +90,18 @@ const describe = ({ status, message }) => ({ status, message });
 live.addEventListener("server", () => {
   document.getElementById("sign-out").hidden = !hasKey();
   // Forms and frames of a page outlive a restart of the server.
-  if (!main.querySelector(".page:not(.locked)")) show();
+  if (!main.querySelector(".page:not(.locked)")) show({ byHand: main.querySelector(".locked") !== null });
 });
 
 live.addEventListener("sample", () => {
-  const { uptime_ms } = live.last;
-  setText(
-    document.getElementById("about"),
-    `Encke ${live.server.version}, up ${duration(uptime_ms)}, ${count(live.last.sessions.attached + live.last.sessions.suspended)} sessions`,
-  );
+  const { uptime_ms, sessions: held } = live.last;
+  const all = plural(held.attached + held.suspended, "session");
+  setText(about, `Encke ${live.server.version}, up ${duration(uptime_ms)}, ${all}`);
 });
 
 onUnauthorized(() => live.state !== "locked" && live.start());
 document.getElementById("sign-out").addEventListener("click", () => askForKey(null));
+document.querySelector(".skip").addEventListener("click", skip);
 addEventListener("hashchange", () => show({ byHand: true }));
 addEventListener("online", () => live.hurry());
 document.addEventListener("visibilitychange", () => document.hidden || live.hurry());

@@ -1,15 +1,21 @@
 // The client of the playground: one WebSocket of Encke's own dialect. It answers pings until it falls silent. Events: `state`, `frame`.
 
+import { plural } from "./format.js";
+
 const MOST_FRAMES = 500;
 
+const WAITS = " The session waits for you to come back.";
+const IS_GONE = " The session is gone.";
+
 const MORE = {
-  4000: " The session waits for you to come back.",
-  4007: " The session waits for you to come back.",
+  4000: WAITS,
+  4007: WAITS,
   4102: ` It wants a token; or this page's origin, ${location.origin}, in auth.origins.`,
 };
 
 export class Player extends EventTarget {
-  session = null; // { id, resume, seq }
+  session = null; // { id, resume, seq }, and `isHere` when the server of this page has shown it.
+  token = ""; // What one has typed, or nothing.
   frames = []; // { number, at_ms, way, text }
   says = "Not connected.";
   isSilent = false;
@@ -25,15 +31,15 @@ export class Player extends EventTarget {
   }
 
   // As a new client.
-  connect(url, { token }) {
+  connect(url) {
     this.session = null;
-    this.#open(url, { token });
+    this.#open(url, {});
   }
 
   // For the session that it had, with what it has.
-  comeBack(url, { token }) {
+  comeBack(url) {
     const { resume, seq } = this.session;
-    this.#open(url, { token, resume, seq });
+    this.#open(url, { resume, seq });
   }
 
   send(text) {
@@ -44,11 +50,10 @@ export class Player extends EventTarget {
 
   // A page cannot pull a cable: it closes the WebSocket, which for the server is no end of the session.
   cut() {
-    const socket = this.#socket;
-    this.#leave();
-    socket.close();
+    const what = this.isOpen ? "Cut." : "Cut, before it was open.";
+    this.#leave().close();
     this.#note("note", "the connection was cut here");
-    this.#become("Cut. The session waits for you to come back.");
+    this.#become(`${what}${this.session ? WAITS : ""}`);
   }
 
   // The connection stays open, and nothing is said on it.
@@ -58,8 +63,24 @@ export class Player extends EventTarget {
     this.#become("Silent. The server has not noticed yet.");
   }
 
-  #open(url, { token, resume, seq }) {
-    const query = { heartbeat: "message", ...(token && { token }), ...(resume && { resume, seq }) };
+  // The server no longer has the session.
+  lose() {
+    if (this.says.endsWith(WAITS)) this.#become(this.says.replace(WAITS, IS_GONE));
+  }
+
+  // For whoever comes next there was none: no session that waits, no token, no frame.
+  forget() {
+    const isOpen = this.isOpen;
+    const socket = this.#leave();
+    if (isOpen) socket.send('{"close":{}}');
+    socket?.close();
+    Object.assign(this, { session: null, token: "", frames: [], isSilent: false });
+    this.dispatchEvent(new Event("frame"));
+    this.#become("Not connected.");
+  }
+
+  #open(url, { resume, seq }) {
+    const query = { heartbeat: "message", ...(this.token && { token: this.token }), ...(resume && { resume, seq }) };
     const socket = (this.#socket = new WebSocket(`${url}?${new URLSearchParams(query)}`));
     this.isSilent = false;
     this.#note("note", resume ? `coming back with seq ${seq}` : "connecting");
@@ -75,17 +96,22 @@ export class Player extends EventTarget {
     };
   }
 
+  // Returns what it has left.
   #leave() {
-    if (this.#socket) this.#socket.onopen = this.#socket.onmessage = this.#socket.onclose = null;
+    const socket = this.#socket;
+    if (socket) socket.onopen = socket.onmessage = socket.onclose = null;
     this.#socket = null;
+    return socket;
   }
 
-  #receive(text) {
-    this.#note("received", text);
-    const { hello, message, gap, ping } = JSON.parse(text);
-    if (hello) this.#greeted(hello);
+  #receive(data) {
+    if (typeof data !== "string") return this.#note("received", `binary, ${plural(data.size, "byte")}`);
+    this.#note("received", data);
+    const { hello, message, gap, ping } = objectOf(data);
+    if (typeof hello?.session === "string") this.#greeted(hello);
+    if (!this.session) return;
     const seq = (message ?? gap)?.seq;
-    if (seq && this.session) this.session.seq = seq;
+    if (Number.isInteger(seq)) this.session.seq = seq;
     if (ping) this.send(JSON.stringify({ pong: { seq: this.session.seq } }));
   }
 
@@ -109,5 +135,14 @@ export class Player extends EventTarget {
   #become(says) {
     this.says = says;
     this.dispatchEvent(new Event("state"));
+  }
+}
+
+// Nothing says that Encke is at the other end: what is no object says nothing here.
+function objectOf(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
   }
 }

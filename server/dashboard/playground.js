@@ -2,7 +2,7 @@
 
 import { get, poll, reasonOf } from "./api.js";
 import { deadlineTable } from "./deadlines.js";
-import { card, el, heading, setText } from "./dom.js";
+import { card, el, heading, isIdle, setIdle, setText } from "./dom.js";
 import { duration } from "./format.js";
 import { frameList } from "./frames.js";
 import { phaseBadge } from "./phase.js";
@@ -13,6 +13,8 @@ import { commandForm } from "./command_form.js";
 const REFRESH_MS = 1000;
 
 const player = new Player();
+
+export const forgetPlayer = () => player.forget();
 
 export function playground(root, { live, signal }) {
   const url = urlOf(live.server);
@@ -44,10 +46,12 @@ const urlOf = ({ public_url, public_port, public_tls }) => {
 };
 
 function controlForm(url) {
-  const token = el("input", { id: "token", autocomplete: "off", spellcheck: "false", "aria-describedby": "token-note" });
-  const button = (title, act, more) => el("button", { type: "button", onclick: act, ...more }, title);
-  const connect = button("Connect", () => player.connect(url, { token: token.value.trim() }), { class: "main" });
-  const back = button("Come back", () => player.comeBack(url, { token: token.value.trim() }));
+  const typed = ({ target }) => (player.token = target.value.trim());
+  const token = el("input", { id: "token", oninput: typed, autocomplete: "off", spellcheck: "false", "aria-describedby": "token-note" });
+  token.value = player.token;
+  const button = (title, act, more) => el("button", { type: "button", onclick: ({ target }) => isIdle(target) || act(), ...more }, title);
+  const connect = button("Connect", () => player.connect(url), { class: "main" });
+  const back = button("Come back", () => player.comeBack(url));
   const cut = button("Cut the connection", () => player.cut());
   const silence = button("Fall silent", () => player.silence());
   const says = el("p", { class: "player", role: "status", data: { name: "player" } });
@@ -68,10 +72,11 @@ function controlForm(url) {
   return {
     element,
     update() {
-      connect.disabled = player.isOpen || player.isConnecting;
-      cut.disabled = !player.isOpen;
-      silence.disabled = !player.isOpen || player.isSilent;
-      back.disabled = player.isOpen || player.isConnecting || !player.session;
+      const isAway = !player.isOpen && !player.isConnecting;
+      setIdle(connect, !isAway);
+      setIdle(cut, isAway);
+      setIdle(silence, !player.isOpen || player.isSilent);
+      setIdle(back, !isAway || !player.session);
       setText(says, player.says);
     },
   };
@@ -95,6 +100,8 @@ function sessionCard(live, signal) {
     link.href = sessionLink(session.id);
     try {
       const seen = await get(`/api/sessions/${encodeURIComponent(session.id)}`, signal);
+      session.isHere = true;
+      if (seen.phase === "closed") lost(session);
       phase.become(seen.phase);
       deadlines.update(seen.deadlines, live.server.timeouts);
       setText(
@@ -105,10 +112,16 @@ function sessionCard(live, signal) {
       );
     } catch (error) {
       if (error.status !== 404) throw error;
-      phase.become("closed");
+      phase.become(session.isHere ? "closed" : "unknown");
       deadlines.update([], null);
-      setText(says, "It is gone.");
+      setText(says, session.isHere ? "It is gone." : "This server does not know it.");
+      if (session.isHere) lost(session);
     }
+  }
+
+  // Unless it has another by now.
+  function lost(session) {
+    if (player.session === session) player.lose();
   }
 
   const again = poll(REFRESH_MS, signal, look, (error) => error && setText(says, `Not read: ${reasonOf(error)}`));

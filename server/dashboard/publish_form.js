@@ -1,13 +1,15 @@
 // A form that publishes JSON on a channel, as it is written. What is no JSON is said at the field.
 
-import { ask, reasonOf } from "./api.js";
+import { ask } from "./api.js";
 import { el, setText } from "./dom.js";
+import { failureOf } from "./outcome.js";
 
 export function publishForm(channel, live, published) {
   const problem = el("p", { id: "data-problem", class: "problem", hidden: true });
   const field = el("textarea", { id: "data", rows: 4, spellcheck: "false", autocomplete: "off", "aria-describedby": "data-problem" });
   const says = el("p", { class: "note", role: "status" });
   const mayPublish = live.may("publish");
+  let isUnderWay = false;
   field.value = '{"any": "json"}';
 
   function refuse(text) {
@@ -19,6 +21,7 @@ export function publishForm(channel, live, published) {
 
   async function submit(event) {
     event.preventDefault();
+    if (isUnderWay) return;
     const data = field.value;
     try {
       JSON.parse(data);
@@ -27,14 +30,19 @@ export function publishForm(channel, live, published) {
       return field.focus();
     }
     refuse(null);
+    isUnderWay = true;
     try {
       const { offset } = await ask("POST", "/api/publish", { body: `{"channel":${JSON.stringify(channel)},"data":${data}}` });
       setText(says, `Published: it has offset ${offset}.`);
       published();
     } catch (error) {
-      setText(says, `Not published: ${reasonOf(error)}`);
+      setText(says, failureOf(error, "published"));
     }
+    isUnderWay = false;
   }
+
+  // The second half of a double click is no second order, however fast the first was carried out.
+  const click = (event) => event.detail > 1 && event.preventDefault();
 
   return el(
     "form",
@@ -45,7 +53,7 @@ export function publishForm(channel, live, published) {
       el("label", { for: "data" }, "JSON to publish"),
       field,
       problem,
-      el("button", { type: "submit", class: "main" }, "Publish"),
+      el("button", { type: "submit", class: "main", onclick: click }, "Publish"),
     ),
     mayPublish ? says : el("p", { class: "note" }, "Your key looks, and no more: its scopes lack publish."),
   );

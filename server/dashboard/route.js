@@ -3,12 +3,13 @@
 export function route(hash) {
   const [path, query] = hash.replace(/^#?\/?/, "").split(/\?(.*)/s);
   const [name, ...rest] = path.split("/");
-  return { name, item: rest.length > 0 ? decoded(rest.join("/")) : null, query: new URLSearchParams(query) };
+  return { name, item: decoded(rest.join("/")) || null, query: new URLSearchParams(query) };
 }
 
 export const sessionLink = (id) => `#/sessions/${encodeURIComponent(id)}`;
 
-export const channelLink = (name) => `#/channels/${encodeURIComponent(name)}`;
+// Someone may have typed it: half of a surrogate pair is no name, and no part of an address.
+export const channelLink = (name) => `#/channels/${encodeURIComponent(name.toWellFormed())}`;
 
 // Someone may have typed it.
 function decoded(text) {

@@ -3,8 +3,9 @@
 import { ApiError, ask, get, poll, reasonOf } from "./api.js";
 import { confirmed } from "./ask.js";
 import { deadlineTable } from "./deadlines.js";
-import { card, el, heading, named, number, setText, table } from "./dom.js";
+import { card, el, heading, isIdle, named, number, setIdle, setText, table } from "./dom.js";
 import { ago, count, duration, words } from "./format.js";
+import { failureOf } from "./outcome.js";
 import { phaseBadge } from "./phase.js";
 import { channelLink } from "./route.js";
 import { timeline } from "./timeline.js";
@@ -17,7 +18,7 @@ export function session(root, { live, item: id, signal }) {
   const deadlines = deadlineTable(signal);
   const life = timeline();
   const follows = subscriptionTable();
-  const acts = actions(id, live, say);
+  const acts = actions(id, live, signal, say);
   const path = `/api/sessions/${encodeURIComponent(id)}`;
   let hasEnded = false;
   let isTold = false; // There is nothing more to ask for.
@@ -40,6 +41,7 @@ export function session(root, { live, item: id, signal }) {
     wasThere ||= now !== null;
     if (now) {
       facts.update(now);
+      acts.update(now);
       deadlines.update(now.deadlines, live.server.timeouts);
       follows.update(now.subscriptions);
     }
@@ -150,27 +152,27 @@ const END = {
   act: "End it",
 };
 
-function actions(id, live, say) {
+function actions(id, live, signal, say) {
   const path = `/api/sessions/${encodeURIComponent(id)}`;
+  let user = null;
+  const about = () => [`${id}, ${user === null ? "of no user" : "of "}`, user === null ? null : named(user)];
   const act = async (question, method, url, done) => {
-    if (!(await confirmed(question))) return;
+    if (!(await confirmed({ ...question, about: about() }, signal))) return;
     try {
       await ask(method, url);
       say(done);
     } catch (error) {
-      say(`Not done: ${reasonOf(error)}`);
+      say(failureOf(error, "done"));
     }
   };
-  const disconnect = el(
-    "button",
-    { type: "button", onclick: () => act(DISCONNECT, "POST", `${path}/disconnect`, "Its connection was closed.") },
-    "Disconnect…",
-  );
-  const end = el("button", { type: "button", class: "danger", onclick: () => act(END, "DELETE", path, "It was ended.") }, "End session…");
+  const button = (title, look, start) => el("button", { type: "button", ...look, onclick: ({ target }) => isIdle(target) || start() }, title);
+  // It may have had none.
+  const disconnect = button("Disconnect…", null, () => act(DISCONNECT, "POST", `${path}/disconnect`, "It has no connection any more."));
+  const end = button("End session…", { class: "danger" }, () => act(END, "DELETE", path, "It was ended."));
   const why = el("p", { id: "why-not", class: "note", hidden: true });
   const refuse = (reason) => {
     for (const button of [disconnect, end]) {
-      button.disabled = true;
+      setIdle(button, true);
       button.setAttribute("aria-describedby", "why-not");
     }
     why.hidden = false;
@@ -179,6 +181,7 @@ function actions(id, live, say) {
   if (!live.may("sessions")) refuse("Your key looks, and no more: its scopes lack sessions.");
   return {
     element: el("div", { class: "acts" }, disconnect, end, why),
+    update: (session) => (user = session.user),
     end: () => refuse("There is nothing left to disconnect or to end."),
   };
 }

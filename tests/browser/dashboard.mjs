@@ -45,6 +45,7 @@ const does = {
       location.hash = hash;
       return changed;
     }, hash),
+  back: async () => void (await page.goBack()),
   reload: async () => void (await page.reload()),
   view: async ({ width, height, ...media }) => {
     await page.setViewportSize({ width, height });
@@ -55,7 +56,7 @@ const does = {
   count: (selector) => page.locator(selector).count(),
   attribute: (selector, name) => page.locator(selector).first().getAttribute(name),
   title: () => page.title(),
-  click: (selector) => page.locator(selector).first().click(),
+  click: (selector, options) => page.locator(selector).first().click(options),
   fill: (selector, text) => page.locator(selector).fill(text),
   choose: (selector, label) => page.locator(selector).selectOption({ label }),
   press: (key) => page.keyboard.press(key),
@@ -70,6 +71,12 @@ const does = {
         place.includes(text),
       );
     }, text),
+  // From here on, this is answered for the server: no status is no answer.
+  answer: (method, path, status, error) =>
+    page.route(`${url}${path}`, (route) => {
+      if (route.request().method() !== method) return route.fallback();
+      return status === 0 ? route.abort() : route.fulfill({ status, json: { error } });
+    }),
   // How wide the page is, and how wide its window.
   widths: () => page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]),
   axe: async () => {

@@ -43,6 +43,7 @@ static FILES: LazyLock<Vec<Named>> = LazyLock::new(|| {
         "live.js"
         "long_text.js"
         "main.js"
+        "outcome.js"
         "overview.js"
         "panels.js"
         "phase.js"

@@ -1,5 +1,5 @@
-use encke_tests::Dashboard;
 use encke_tests::waiting::until;
+use encke_tests::{Dashboard, RunningServer};
 use serde_json::json;
 
 use super::{named, with_names};
@@ -58,6 +58,46 @@ fn look(page: &mut Dashboard, place: &str) {
             assert_eq!(widths[0], widths[1], "{view}: it scrolls sideways");
         }
     }
+}
+
+#[test]
+fn the_content_is_skipped_to_and_the_page_stays() {
+    let server = RunningServer::with(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
+    page.await_text("h1", "Channel");
+    page.fill("#data", "not to be lost");
+    skip(&mut page);
+    page.await_text("h1", "Channel");
+    assert_eq!(page.tell("title", &json!([])), "news · Encke");
+    assert_eq!(page.tell("kept", &json!(["not to be lost"])), true);
+    assert_eq!(page.tell("kept", &json!(["/#/channels/news"])), true, "the address is as it was");
+
+    let server = RunningServer::with(&["auth.api_keys=['0123456789abcdef']"]);
+    let mut page = Dashboard::open(server.admin.address(), "#/limits");
+    page.await_text("h1", "Sign in");
+    skip(&mut page);
+    page.fill("#key", "0123456789abcdef");
+    page.press("Enter");
+    page.await_text("h1", "Limits");
+    until("its heading has the focus", || page.focused() == "Limits");
+}
+
+#[track_caller]
+fn skip(page: &mut Dashboard) {
+    page.tab_to("Skip to the content");
+    page.press("Enter");
+    until("the content has the focus", || page.count("main:focus") == 1);
+}
+
+#[test]
+fn a_page_that_is_not_there_has_no_name() {
+    let server = RunningServer::with(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/nowhere/x");
+    page.await_text("h1", "There is no such page");
+    assert_eq!(page.tell("title", &json!([])), "Not found · Encke");
+    page.go("#/sessions/");
+    page.await_text("h1", "Sessions");
+    assert_eq!(page.tell("title", &json!([])), "Sessions · Encke");
 }
 
 #[test]

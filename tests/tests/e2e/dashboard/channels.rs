@@ -1,5 +1,6 @@
 use encke_tests::waiting::until;
 use encke_tests::{Dashboard, Launch, RunningServer};
+use serde_json::json;
 
 use super::quoted;
 
@@ -44,7 +45,7 @@ fn a_channel_has_its_log_its_followers_and_a_form() {
     until("it is said at the field", || {
         page.text("#data-problem").is_some_and(|text| text.starts_with("This is no JSON: "))
     });
-    let invalid = page.tell("attribute", &serde_json::json!(["#data", "aria-invalid"]));
+    let invalid = page.tell("attribute", &json!(["#data", "aria-invalid"]));
     assert_eq!((invalid, page.focused()), ("true".into(), "data".to_owned()));
     page.fill("#data", "{\"second\": [2, \"ü\"]}");
     page.click("form .main");
@@ -87,6 +88,30 @@ fn after_a_restart_a_log_has_what_is_new() {
         server.admin.publish("news", format!("new {number}"));
     }
     page.await_texts(".log code", &["\"new 1\"", "\"new 0\""]);
+}
+
+#[test]
+fn a_double_click_publishes_once() {
+    let server = RunningServer::with(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
+    page.await_seen("#data");
+    page.fill("#data", "1");
+    page.tell("click", &json!(["form .main", {"clickCount": 2}]));
+    page.await_text("form [role='status']", "Published: it has offset 1.");
+    page.fill("#data", "2");
+    page.click("form .main");
+    page.await_texts(".log code", &["2", "1"]);
+}
+
+#[test]
+fn long_data_is_cut_between_characters() {
+    let server = RunningServer::with(&[]);
+    let beginning = "x".repeat(598);
+    server.admin.publish("news", format!("{beginning}🪐{beginning}"));
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
+    page.await_texts(".log code", &[&format!("\"{beginning}")]);
+    page.click("summary");
+    page.await_texts(".log details code", &[&format!("🪐{beginning}\"")]);
 }
 
 #[test]

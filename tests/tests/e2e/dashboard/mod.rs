@@ -3,6 +3,7 @@
 mod access;
 mod channels;
 mod hostile;
+mod outcomes;
 mod overview;
 mod pictures;
 mod playground;

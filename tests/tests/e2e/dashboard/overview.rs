@@ -126,4 +126,5 @@ fn the_stream_comes_back_when_the_server_does() {
     let _client = server.client().live();
     page.await_text("#stream b", "live");
     page.await_text("[data-name='sessions']", "1");
+    until("they are counted below", || page.text("#about").is_some_and(|text| text.ends_with(", 1 session")));
 }

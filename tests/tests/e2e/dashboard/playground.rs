@@ -1,6 +1,10 @@
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
 use encke_tests::waiting::{eventually, until};
 use encke_tests::{Dashboard, Launch, RunningServer};
 use serde_json::json;
+use tungstenite::Message;
 
 use super::with_names;
 
@@ -59,6 +63,81 @@ fn a_client_in_the_page_is_cut_and_comes_back() {
     say(&mut page, "close: end the session");
     server.await_gone(&id);
     page.await_text(STATE, "Closed by the server: 1000 (normal).");
+}
+
+#[test]
+fn a_session_that_is_gone_waits_for_nobody() {
+    let server = RunningServer::with(&[]);
+    let (mut page, id) = connected(&server);
+    page.await_text("main .badge", "● attached");
+    page.click("text=Cut the connection");
+    assert_eq!(page.focused(), "Cut the connection");
+    page.await_text(STATE, "Cut. The session waits for you to come back.");
+    assert_eq!(server.admin.kick(&id).status, 204);
+    page.await_text(STATE, "Cut. The session is gone.");
+    page.click("button:text-is('Come back')");
+    page.await_text(STATE, "Closed by the server: 4101 (kicked).");
+    assert_eq!(page.focused(), "Come back");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has an address");
+    let server = RunningServer::with(&[&format!("listen.public_url=http://{address}")]);
+    let mut page = Dashboard::open(server.admin.address(), "#/playground");
+    page.fill("#token", "some.token");
+    page.click("button:text-is('Connect')");
+    page.await_text(STATE, "Connecting.");
+    assert_eq!(page.focused(), "Connect");
+    page.click("text=Cut the connection");
+    page.await_text(STATE, "Cut, before it was open.");
+    page.go("#/limits");
+    page.await_text("h1", "Limits");
+    page.go("#/playground");
+    page.await_text(STATE, "Cut, before it was open.");
+    assert_eq!(page.tell("kept", &json!(["some.token"])), true, "the token is still typed");
+}
+
+/// Says what no Encke says.
+fn stranger() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has an address");
+    thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("the page connects");
+        let mut socket = tungstenite::accept(stream).expect("the page upgrades");
+        let texts =
+            ["no JSON", "null", "7", r#"{"ping":{"seq":1}}"#, r#"{"hello":true}"#, r#"{"message":null}"#];
+        socket.send(Message::binary(vec![0; 5])).expect("the page reads");
+        for text in texts {
+            socket.send(Message::text(text)).expect("the page reads");
+        }
+        let _ = socket.read();
+    });
+    address
+}
+
+#[test]
+fn what_is_no_frame_of_encke_is_shown_as_it_is() {
+    let url = format!("listen.public_url=http://{}", stranger());
+    let server = RunningServer::with(&[&url]);
+    let mut page = Dashboard::open(server.admin.address(), "#/playground");
+    page.click("button:text-is('Connect')");
+    page.await_texts(
+        "[data-way='received']",
+        &[
+            r#"{"message":null}"#,
+            r#"{"hello":true}"#,
+            r#"{"ping":{"seq":1}}"#,
+            "7",
+            "null",
+            "no JSON",
+            "binary, 5 bytes",
+        ],
+    );
+    page.await_text(STATE, "Connected.");
+    assert_eq!(page.count("[data-way='sent']"), 0);
+    page.assert_no_fault();
 }
 
 #[test]

@@ -118,6 +118,8 @@ fn a_session_is_ended_by_keyboard_after_a_question() {
     assert_eq!(client.await_close(), 4101);
     page.await_text(".badge", "○ closed");
     server.await_gone(&id);
+    page.await_text(".acts .note", "There is nothing left to disconnect or to end.");
+    assert_eq!(page.focused(), "End session…");
 }
 
 #[test]
@@ -132,4 +134,31 @@ fn a_session_is_disconnected_after_a_question() {
     page.click("dialog .danger");
     assert_eq!(client.await_close(), 4007);
     page.await_text(".badge", "◐ suspended");
+    page.click("text=Disconnect…");
+    page.click("dialog .danger");
+    page.await_text(".notice", "It has no connection any more.");
+}
+
+#[test]
+fn a_question_names_its_session_and_goes_with_its_page() {
+    let server = with_names(&[]);
+    let clients = ["alice", "bob"].map(|name| named(&server, name));
+    let [alice, bob] = clients.each_ref().map(|client| client.hello.session.clone());
+    let _clients = clients.map(Client::live);
+    let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{alice}"));
+    page.await_text("[data-name='user']", "alice");
+    page.go(&format!("#/sessions/{bob}"));
+    page.await_text("[data-name='user']", "bob");
+    page.click("text=End session…");
+    page.await_text("#question-about", &format!("{bob}, of bob"));
+    page.tell("back", &json!([]));
+    page.await_text("[data-name='user']", "alice");
+    until("the question is gone", || page.count("dialog") == 0);
+    assert_eq!(page.focused(), "Session");
+    assert_eq!(server.admin.phase(&bob).as_deref(), Some("attached"));
+    page.click("text=End session…");
+    page.await_text("#question-about", &format!("{alice}, of alice"));
+    page.click("dialog .danger");
+    server.await_gone(&alice);
+    assert_eq!(server.admin.phase(&bob).as_deref(), Some("attached"));
 }

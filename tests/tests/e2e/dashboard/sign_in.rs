@@ -1,4 +1,4 @@
-use encke_tests::waiting::until;
+use encke_tests::waiting::{eventually, until};
 use encke_tests::{Dashboard, Launch, RunningServer};
 use serde_json::json;
 
@@ -48,6 +48,55 @@ fn a_key_is_asked_for_and_kept_nowhere() {
 }
 
 #[test]
+fn what_no_header_can_carry_is_told_from_a_wrong_key() {
+    let server = server();
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    sign_in(&mut page, "some-key-0123456789");
+    page.await_text("[role='alert']", "The server does not know this key.");
+    for (key, fault) in [
+        ("“read-key-0123456789”".to_owned(), "U+201C"),
+        ("ключ-0123456789".to_owned(), "U+043A"),
+        ("read key 0123456789".to_owned(), "U+0020"),
+        ("k".repeat(8193), "8,193 characters"),
+    ] {
+        sign_in(&mut page, &key);
+        until(format!("{fault} is told"), || {
+            page.text("[role='alert']").is_some_and(|text| text.contains(fault))
+        });
+        assert_eq!(page.focused(), "key");
+    }
+    sign_in(&mut page, &"k".repeat(8192));
+    page.await_text("[role='alert']", "The server does not know this key.");
+
+    page.tell("answer", &json!(["GET", "/api/live", 0]));
+    sign_in(&mut page, ALL);
+    page.await_text("#stream b", "reconnecting");
+    assert!(page.texts("[role='alert']").is_empty(), "nothing is known of this key");
+}
+
+#[test]
+fn who_signs_in_next_finds_nothing_of_the_last_client() {
+    const TOKEN: &str = "of.the.last";
+    let server = server();
+    let mut page = Dashboard::open(server.admin.address(), "#/playground");
+    sign_in(&mut page, ALL);
+    page.await_text("h1", "Playground");
+    page.click("button:text-is('Connect')");
+    let id = eventually("its session is told", || page.text("main a.id").filter(|id| id.starts_with("s_")));
+    page.fill("#token", TOKEN);
+    page.click("text=Sign out");
+    page.await_text("h1", "Sign in");
+    page.await_text("#about", "Encke");
+    server.await_gone(&id);
+    sign_in(&mut page, READ);
+    page.await_text("[data-name='player']", "Not connected.");
+    page.await_text("section:has(> h2:text('Frames')) .note", "None yet.");
+    assert_eq!(page.count("[data-way]"), 0);
+    assert_eq!(page.tell("kept", &json!([TOKEN])), false);
+    assert_eq!(page.tell("kept", &json!([id])), false);
+}
+
+#[test]
 fn a_key_that_only_looks_does_no_more() {
     let server = server();
     let mut client = server.client();
@@ -58,7 +107,7 @@ fn a_key_that_only_looks_does_no_more() {
     sign_in(&mut page, READ);
     page.await_text(".badge", "● attached");
     page.await_text(".acts .note", "Your key looks, and no more: its scopes lack sessions.");
-    assert_eq!(page.count(".acts button:disabled"), 2);
+    assert_eq!(page.count(".acts button[aria-disabled='true']"), 2);
     page.go("#/channels/news");
     page.await_text("form .note", "Your key looks, and no more: its scopes lack publish.");
     assert_eq!(page.count("fieldset:disabled"), 1);

@@ -1,0 +1,52 @@
+//! What is said of an order that was not confirmed.
+
+use encke_tests::{Dashboard, RunningServer};
+use serde_json::{Value, json};
+
+const NO_ANSWER: u16 = 0;
+
+fn error(code: &str) -> Value {
+    json!({"code": code, "message": format!("because of {code}")})
+}
+
+#[test]
+fn only_what_the_server_refuses_was_not_published() {
+    let server = RunningServer::with(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
+    page.await_seen("#data");
+    for (status, error, says) in [
+        (400, error("bad_channel"), "Not published: because of bad_channel"),
+        (401, error("unauthorized"), "Not published: because of unauthorized"),
+        (503, error("limit"), "Not published: because of limit"),
+        (503, error("unavailable"), "Not published: because of unavailable"),
+        (503, error("overloaded"), "Not published: because of overloaded"),
+        (503, error("draining"), "Not published: because of draining"),
+        (503, error("outcome_unknown"), "Not known whether it was published: because of outcome_unknown"),
+        // Of something in between.
+        (502, Value::Null, "Not known whether it was published: the server answered 502"),
+        (NO_ANSWER, Value::Null, "Not known whether it was published: the server does not answer"),
+    ] {
+        page.tell("answer", &json!(["POST", "/api/publish", status, error]));
+        page.click("form .main");
+        page.await_text("form [role='status']", says);
+    }
+}
+
+#[test]
+fn only_what_the_server_refuses_was_not_done() {
+    let server = RunningServer::with(&[]);
+    let client = server.client();
+    let id = client.hello.session.clone();
+    let _client = client.live();
+    let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
+    page.await_text(".badge", "● attached");
+    for (status, error, says) in [
+        (403, error("forbidden"), "Not done: because of forbidden"),
+        (NO_ANSWER, Value::Null, "Not known whether it was done: the server does not answer"),
+    ] {
+        page.tell("answer", &json!(["DELETE", format!("/api/sessions/{id}"), status, error]));
+        page.click("text=End session…");
+        page.click("dialog .danger");
+        page.await_text(".notice", says);
+    }
+}
