@@ -1,9 +1,9 @@
-// A question before something is done that cannot be taken back. Escape and Cancel leave it; the focus returns to where it was. A question
-// goes with the page that asks it: that is a no.
+// A question before something is done that cannot be taken back. Escape and Cancel leave it; the focus returns to where it was. When
+// the page that asks goes, its question goes with it, and was answered with no.
 
 import { el } from "./dom.js";
 
-// `about`: whom it is about, as text or as elements.
+// `about`: what the act is done to, as texts and elements.
 export function confirmed({ title, about, text, act }, signal) {
   const dialog = el(
     "dialog",

@@ -26,7 +26,7 @@ export function setAttribute(element, name, value) {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-// A button that has nothing to do now. Were it `disabled`, it would drop the focus; so it keeps it, and does nothing.
+// A button that has nothing to do now. It is not `disabled`, for then it would drop the focus: its listeners ask `isIdle`.
 export const setIdle = (button, isIdle) => setAttribute(button, "aria-disabled", isIdle);
 
 export const isIdle = (button) => button.ariaDisabled === "true";

@@ -55,7 +55,7 @@ function nothing(root) {
   root.append(el("h1", { tabindex: -1 }, "There is no such page"), el("p", null, el("a", { href: "#/" }, "To the overview")));
 }
 
-// Whoever signs in next finds nothing of who was here before.
+// The next user finds nothing of the last one.
 function askForKey(error) {
   live.forget();
   forgetPlayer();
@@ -70,7 +70,7 @@ function askForKey(error) {
   });
 }
 
-// What stands after # is for pages, so the link leads there by hand.
+// The part of the address after # names a page, so this link only moves the focus.
 function skip(event) {
   event.preventDefault();
   main.focus();

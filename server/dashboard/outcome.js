@@ -1,5 +1,5 @@
-// What is said when something that was asked for has failed. That it was not done is said only when the server says so: an answer that is
-// lost, or that is itself unsure, leaves it open.
+// What is said when a request that changes something has failed. Only a refusal means that nothing was done: when the answer is lost, or
+// is itself unsure, nobody knows.
 
 import { ApiError, reasonOf } from "./api.js";
 

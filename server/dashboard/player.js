@@ -15,7 +15,7 @@ const MORE = {
 
 export class Player extends EventTarget {
   session = null; // { id, resume, seq }, and `isHere` when the server of this page has shown it.
-  token = ""; // What one has typed, or nothing.
+  token = ""; // As typed.
   frames = []; // { number, at_ms, way, text }
   says = "Not connected.";
   isSilent = false;
@@ -68,7 +68,7 @@ export class Player extends EventTarget {
     if (this.says.endsWith(WAITS)) this.#become(this.says.replace(WAITS, IS_GONE));
   }
 
-  // For whoever comes next there was none: no session that waits, no token, no frame.
+  // Ends the session if it is connected, and keeps nothing of it: neither token nor frames.
   forget() {
     const isOpen = this.isOpen;
     const socket = this.#leave();
@@ -138,7 +138,7 @@ export class Player extends EventTarget {
   }
 }
 
-// Nothing says that Encke is at the other end: what is no object says nothing here.
+// The server at the other end need not be Encke. A frame that is no object has no effect.
 function objectOf(text) {
   try {
     return JSON.parse(text) ?? {};

@@ -41,7 +41,7 @@ export function publishForm(channel, live, published) {
     isUnderWay = false;
   }
 
-  // The second half of a double click is no second order, however fast the first was carried out.
+  // The second click of a double click publishes nothing, even when the first has been answered by then.
   const click = (event) => event.detail > 1 && event.preventDefault();
 
   return el(

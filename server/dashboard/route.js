@@ -8,7 +8,7 @@ export function route(hash) {
 
 export const sessionLink = (id) => `#/sessions/${encodeURIComponent(id)}`;
 
-// Someone may have typed it: half of a surrogate pair is no name, and no part of an address.
+// A typed name may have half of a surrogate pair, which no address can have.
 export const channelLink = (name) => `#/channels/${encodeURIComponent(name.toWellFormed())}`;
 
 // Someone may have typed it.

@@ -56,7 +56,7 @@ function refusalOf(error) {
   return error.status === 403 ? `This key cannot look: ${error.message}` : "The server does not know this key.";
 }
 
-// What no header can carry is no key, and is never sent.
+// A header cannot carry every text, and the server takes no key beyond that: such a text is never sent.
 function faultOf(key) {
   if (key === "") return "This is no key: there is nothing in it but spaces.";
   if (key.length > LONGEST) return `This is no key: it has ${count(key.length)} characters, and at most ${count(LONGEST)} fit.`;
