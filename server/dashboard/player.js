@@ -81,7 +81,14 @@ export class Player extends EventTarget {
 
   #open(url, { resume, seq }) {
     const query = { heartbeat: "message", ...(this.token && { token: this.token }), ...(resume && { resume, seq }) };
-    const socket = (this.#socket = new WebSocket(`${url}?${new URLSearchParams(query)}`));
+    let socket;
+    try {
+      socket = new WebSocket(`${url}?${new URLSearchParams(query)}`);
+    } catch (error) {
+      // As on a page that came by https, of a URL that is not wss.
+      return this.#become(`Not connected: ${error.message}`);
+    }
+    this.#socket = socket;
     this.isSilent = false;
     this.#note("note", resume ? `coming back with seq ${seq}` : "connecting");
     this.#become("Connecting.");

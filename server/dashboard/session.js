@@ -114,7 +114,7 @@ function sessionFacts() {
 
 function subscriptionTable() {
   const columns = [{ title: "Channel" }, { title: "Cursor", number: true }, { title: "Backlog", number: true }];
-  const none = el("p", { class: "note" }, "It follows no channel.");
+  const none = el("p", { class: "note", hidden: true }, "It follows no channel.");
   const rows = table(
     "Subscriptions",
     columns,

@@ -1,7 +1,7 @@
 // The table of sessions: filtered by phase and user, a page at a time, read again while it can be seen.
 
 import { get, poll, reasonOf } from "./api.js";
-import { el, heading, named, setText, table } from "./dom.js";
+import { el, heading, isIdle, named, setIdle, setText, table } from "./dom.js";
 import { ago, duration, plural } from "./format.js";
 import { phaseBadge } from "./phase.js";
 import { sessionLink } from "./route.js";
@@ -17,7 +17,7 @@ export function sessions(root, { query, signal }) {
 
   const says = el("p", { class: "note", role: "status", data: { name: "says" } });
   const rows = table("Sessions", COLUMNS, row, { hidden: true, more: "list" });
-  const turn = (title, act) => el("button", { type: "button", onclick: act }, title);
+  const turn = (title, act) => el("button", { type: "button", onclick: ({ target }) => isIdle(target) || act() }, title);
   const back = turn("Previous page", () => before.length > 0 && go(before.pop()));
   const on = turn("Next page", () => next !== null && before.push(cursor) && go(next));
   root.append(
@@ -40,8 +40,8 @@ export function sessions(root, { query, signal }) {
     if (asked !== cursor) return read();
     next = page.next_cursor;
     rows.update(page.sessions, ({ id }) => id);
-    back.disabled = before.length === 0;
-    on.disabled = next === null;
+    setIdle(back, before.length === 0);
+    setIdle(on, next === null);
     setText(says, text(page.sessions.length));
   }
 
