@@ -111,7 +111,7 @@ function levelTable() {
     { title: "Level" },
     { title: "An arc", number: true },
     { title: "Arcs lit", number: true },
-    { title: "Timers", number: true },
+    { title: "Entries", number: true },
   ];
   return table("Levels", columns, ([index]) => {
     const [slot, lit] = [el("span"), el("span")];
