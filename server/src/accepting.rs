@@ -10,9 +10,6 @@ use tokio::net::TcpStream;
 use crate::http::{Acceptor, Listener, Serve};
 use crate::{admin, client, public};
 
-/// How many connections without a session are cut at a time for one that has no descriptor.
-const GIVE_WAY_AT_ONCE: usize = 16;
-
 /// Accepts clients until the server drains. Their sockets have descriptors with numbers below this.
 pub(crate) async fn accept_clients(listener: Listener, context: Arc<public::Context>, below: usize) {
     let stop = context.stop.clone();
@@ -37,8 +34,12 @@ impl Serve for Clients {
         self.0.handshakes.room(&self.0.client.timeouts).await;
     }
 
-    fn give_way(&self) {
-        self.0.handshakes.give_way(GIVE_WAY_AT_ONCE, self.0.client.timeouts.clock().now());
+    fn hurry(&self) {
+        self.0.client.descriptors.want();
+    }
+
+    fn give_way(&self) -> bool {
+        self.0.handshakes.give_way(self.0.client.timeouts.clock().now())
     }
 
     fn serve(&self, socket: TcpStream, peer: SocketAddr) {

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use clap::{CommandFactory, Parser, Subcommand};
 use encke_server::banner::banner;
 use encke_server::clock::{monotonic_now, unix_now};
-use encke_server::config::{self, Config, Settings};
+use encke_server::config::{self, Config, FEWEST_DESCRIPTORS, Settings};
 use encke_server::events::NoHooks;
 use encke_server::logging::Logging;
 use encke_server::snapshot::show;
@@ -208,6 +208,12 @@ fn wrong_usage(error: &dyn Display) -> ExitCode {
 fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCode {
     let HandedOver { sockets, supervisor } = handed_over;
     let descriptors = descriptors();
+    // 0 where the system does not say.
+    if (1..FEWEST_DESCRIPTORS).contains(&descriptors) {
+        return failed(&format!(
+            "the process may open {descriptors} descriptors, and needs {FEWEST_DESCRIPTORS} at least: raise LimitNOFILE or `ulimit -n`"
+        ));
+    }
     let logging = Logging::start(&config.log);
     for warning in config.warnings(descriptors) {
         tracing::warn!("{warning}");

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
+use tokio::sync::Notify;
+
 use super::LogThrottle;
 
 /// How many connections there are descriptors for, beside those that are kept for all else.
@@ -9,6 +11,7 @@ use super::LogThrottle;
 pub(crate) struct Descriptors {
     connections: usize,
     said: LogThrottle,
+    wanted: Notify,
 }
 
 impl Descriptors {
@@ -16,12 +19,22 @@ impl Descriptors {
     const SAID_ONCE_IN: Duration = Duration::from_mins(1);
 
     pub(crate) fn new(connections: usize) -> Self {
-        Self { connections, said: LogThrottle::once_in(Self::SAID_ONCE_IN) }
+        Self { connections, said: LogThrottle::once_in(Self::SAID_ONCE_IN), wanted: Notify::new() }
     }
 
     /// For so many connections; [`usize::MAX`], if nobody knows.
     pub(crate) fn connections(&self) -> usize {
         self.connections
+    }
+
+    /// One waits that has no descriptor.
+    pub(crate) fn want(&self) {
+        self.wanted.notify_waiters();
+    }
+
+    /// Ready when one waits that has none.
+    pub(crate) async fn wanted(&self) {
+        self.wanted.notified().await;
     }
 
     /// Whether it is for want of these that one more than so many connections is refused. The log has it then.

@@ -40,6 +40,8 @@ pub(crate) struct Handshakes {
 #[derive(Debug)]
 struct Open {
     sockets: Slab<Socket>,
+    /// How many there may be now: fewer than the limit, where there were no descriptors for so many.
+    limit: usize,
     /// How many of them are cut already, and will be gone soon.
     leaving: usize,
     /// How many were cut since there were few. The more, the less grace is left: a crowd that means to say nothing gains no time by it.
@@ -86,7 +88,7 @@ impl Handshakes {
     }
 
     fn with_grace(limit: usize, grace: Duration) -> Arc<Self> {
-        let open = Open { sockets: Slab::new(), leaving: 0, silent: 0, next: 0, crowd: None };
+        let open = Open { sockets: Slab::new(), limit, leaving: 0, silent: 0, next: 0, crowd: None };
         Arc::new(Self { limit, grace, open: Mutex::new(open), waiting: AtomicWaker::new() })
     }
 
@@ -100,7 +102,7 @@ impl Handshakes {
         while let Some(until) = self.is_full_until(timeouts.clock().now()) {
             let left = pin!(poll_fn(|task| {
                 self.waiting.register(task.waker());
-                if self.open.lock().sockets.len() < self.limit { Poll::Ready(()) } else { Poll::Pending }
+                if self.open.lock().has_room() { Poll::Ready(()) } else { Poll::Pending }
             }));
             select(left, pin!(timeouts.sleep_until(until))).await;
         }
@@ -109,7 +111,7 @@ impl Handshakes {
     /// When there is one that can be cut, if there is no room and none now.
     fn is_full_until(&self, now: Timestamp) -> Option<Timestamp> {
         let mut open = self.open.lock();
-        if open.sockets.len() < self.limit {
+        if open.has_room() {
             return None;
         }
         // Where all are cut already, they will be gone soon.
@@ -123,12 +125,14 @@ impl Handshakes {
         let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
+        // It has a descriptor, so there may be one for the next.
+        open.limit = self.limit.min(open.limit + 2);
         let address = network(address);
         let socket = Socket { address, number, counted: None, cut: Arc::clone(&cut) };
         let place = open.sockets.insert(socket);
         open.count(place);
         let mut excess = Vec::new();
-        while open.sockets.len() - open.leaving > self.limit {
+        while open.sockets.len() - open.leaving > open.limit {
             let grace = self.grace(&open);
             let Some(cut) = open.cut_one(now, grace) else { break };
             excess.push(cut);
@@ -138,23 +142,39 @@ impl Handshakes {
         Handshake { handshakes: Arc::clone(self), place, cut }
     }
 
-    /// There is no descriptor for the next, however few these are: some are cut for it, as if there were too many.
-    pub(crate) fn give_way(&self, at_most: usize, now: Timestamp) {
+    /// There is no descriptor for the next, however few these are: it is as if they were as many as there may be. One is cut for it, unless one is
+    /// leaving already. Whether one is.
+    pub(crate) fn give_way(&self, now: Timestamp) -> bool {
         let mut open = self.open.lock();
+        open.limit = open.limit.min(open.sockets.len()).max(1);
         let grace = self.grace(&open);
-        let cut: Vec<_> = (0..at_most).map_while(|_| open.cut_one(now, grace)).collect();
+        let is_full = open.sockets.len() - open.leaving >= open.limit;
+        let cut = if is_full { open.cut_one(now, grace) } else { None };
+        let is_one_leaving = open.leaving > 0;
         drop(open);
-        cut.iter().for_each(|cut| cut.task.wake());
+        if let Some(cut) = cut {
+            cut.task.wake();
+        }
+        is_one_leaving
+    }
+
+    /// Whether it is for want of descriptors that there may be no more.
+    pub(crate) fn want_descriptors(&self) -> bool {
+        self.open.lock().limit < self.limit
     }
 
     /// How long a socket may be silent now.
     fn grace(&self, open: &Open) -> Duration {
-        let left = self.limit.saturating_sub(open.silent) as f64 / self.limit as f64;
+        let left = open.limit.saturating_sub(open.silent) as f64 / open.limit as f64;
         self.grace.mul_f64(left).max(self.grace.min(LEAST_GRACE))
     }
 }
 
 impl Open {
+    fn has_room(&self) -> bool {
+        self.sockets.len() < self.limit
+    }
+
     /// Cuts the oldest of the address with most, of those that are not cut already, if it has had its grace.
     fn cut_one(&mut self, now: Timestamp, grace: Duration) -> Option<Arc<Cut>> {
         if self.crowd().oldest_of_most()?.since + grace > now {
@@ -221,11 +241,12 @@ impl Drop for Handshake {
         if self.cut.is_due.load(Ordering::Relaxed) {
             open.leaving -= 1;
         }
-        if 2 * open.sockets.len() < self.handshakes.limit {
+        let is_waited_for = open.sockets.len() + 1 == open.limit;
+        if 2 * open.sockets.len() < open.limit {
             open.crowd = None;
             open.silent = 0;
+            open.limit = self.handshakes.limit;
         }
-        let is_waited_for = open.sockets.len() + 1 == self.handshakes.limit;
         drop(open);
         if is_waited_for {
             self.handshakes.waiting.wake();
@@ -342,19 +363,57 @@ mod tests {
     }
 
     #[test]
-    fn some_give_way_that_have_had_their_grace() {
+    fn where_descriptors_are_too_few_one_gives_way_for_each_that_waits() {
         let handshakes = Handshakes::new(100);
-        let crowd = [0, 200, 400, 600].map(|since| handshakes.begin(address(1), at(since)));
-        let cut = || crowd.each_ref().map(is_cut);
-        handshakes.give_way(2, at(900));
-        assert_eq!(cut(), [false; 4]);
-        handshakes.give_way(2, at(1500));
-        assert_eq!(cut(), [true, true, false, false]);
-        handshakes.give_way(2, at(1500));
-        assert_eq!(cut(), [true, true, true, false]);
+        let mut crowd: Vec<_> =
+            [0, 200, 400, 600].map(|since| handshakes.begin(address(1), at(since))).into();
+        let cut = |crowd: &[Handshake]| crowd.iter().filter(|one| is_cut(one)).count();
+        assert!(!handshakes.give_way(at(900)), "none has had its grace");
+        assert_eq!((cut(&crowd), handshakes.want_descriptors()), (0, true));
+        for now in [1500, 1600, 1700] {
+            assert!(handshakes.give_way(at(now)));
+            assert_eq!(cut(&crowd), 1, "one is leaving, however often one waits for it");
+        }
+        crowd.remove(0);
+        crowd.push(handshakes.begin(address(1), at(1700)));
+        assert!(handshakes.give_way(at(1700)));
+        assert_eq!(cut(&crowd), 1);
+        crowd.truncate(1);
+        assert!(!handshakes.want_descriptors(), "there are far fewer");
         drop(crowd);
-        handshakes.give_way(2, at(3000));
+        assert!(!handshakes.give_way(at(3000)));
         assert!(handshakes.open.lock().sockets.is_empty());
+    }
+
+    #[test]
+    fn a_silent_crowd_that_has_all_descriptors_gains_ever_less_time() {
+        let handshakes = Handshakes::new(4096);
+        let mut crowd: Vec<_> = (0..4).map(|_| begin(&handshakes, address(1))).collect();
+        let mut now = 0;
+        let mut waits = Vec::new();
+        while waits.len() < 6 {
+            let _ = handshakes.give_way(at(now));
+            let Some(cut) = crowd.iter().position(is_cut) else {
+                now += 10;
+                continue;
+            };
+            waits.push(at(now).since(crowd.remove(cut).cut.since).as_millis());
+            crowd.push(handshakes.begin(address(1), at(now)));
+        }
+        assert!(waits.is_sorted_by(|longer, shorter| longer >= shorter), "{waits:?}");
+        assert_eq!((waits[0], waits[5]), (1000, 10), "{waits:?}");
+    }
+
+    #[test]
+    fn descriptors_that_are_there_again_are_used() {
+        let handshakes = Handshakes::new(100);
+        let mut all: Vec<_> = (0..10).map(|_| begin(&handshakes, address(1))).collect();
+        let _ = handshakes.give_way(at(0));
+        for _ in 0..20 {
+            all.push(begin(&handshakes, address(1)));
+        }
+        assert!(all.iter().all(|one| !is_cut(one)));
+        assert_eq!(handshakes.is_full_until(at(0)), None);
     }
 
     #[test]

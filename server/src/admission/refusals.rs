@@ -65,7 +65,7 @@ pub(crate) enum RefusalReason {
     Late,
     /// It asked for nothing in time.
     HandshakeTimeout,
-    /// There are too many that have asked for nothing yet.
+    /// There are too many that have asked for nothing yet: for the limit, or for the descriptors that there are.
     Handshakes,
     /// It does not come from a trusted proxy, or does not begin as they do.
     Proxy,

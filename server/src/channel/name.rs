@@ -46,7 +46,8 @@ impl ChannelName {
         Self::new_or_dots(text, limit)
     }
 
-    fn new_or_dots(text: &str, limit: usize) -> Result<Self, BadChannelName> {
+    /// As [`new`](Self::new), and dots are good enough: for what is no channel, but how names begin.
+    pub(crate) fn new_or_dots(text: &str, limit: usize) -> Result<Self, BadChannelName> {
         if text.is_empty() {
             return Err(BadChannelName::Empty);
         }

@@ -1,8 +1,10 @@
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::ConnectionId;
+use futures_util::future::select;
 
 use super::unfinished::Sender;
 use crate::admission::{Descriptors, Permits, Rates, RefusalReason, Refusals, Unfinished, network};
@@ -68,7 +70,22 @@ pub(crate) enum Stalled {
     Rest,
 }
 
+/// So long at least a client has for what it is told at its end: to read it, and to end its stream.
+const LEAST_CLOSING: Duration = Duration::from_millis(100);
+
 impl Context {
+    /// Ready when a connection that ends has had its time to be told why: `close_timeout`, or less as long as another waits for its descriptor.
+    pub(crate) async fn closing_is_over(&self) {
+        let since = self.timeouts.clock().now();
+        let timeout = pin!(self.timeouts.sleep(self.settings.close_timeout));
+        let is_wanted = pin!(async {
+            while self.timeouts.clock().now().since(since) < LEAST_CLOSING {
+                self.descriptors.wanted().await;
+            }
+        });
+        select(timeout, is_wanted).await;
+    }
+
     /// Whether timeouts pass, and what connections at rest say is heard, within `watchdog`.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ impl Checks<'_> {
             )?;
             let fits = prefix.len() <= channel.name_bytes;
             self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)")?;
-            self.sound(&key("prefix"), ChannelName::new(prefix, channel.name_bytes))?;
+            self.sound(&key("prefix"), ChannelName::new_or_dots(prefix, channel.name_bytes))?;
             let is_new = raw.iter().take(index).all(|other| other.prefix != *prefix);
             self.require(is_new, &key("prefix"), format!("{prefix:?} is the `prefix` of another namespace"))?;
             if let Some(Size(bytes)) = history_bytes {

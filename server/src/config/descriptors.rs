@@ -25,6 +25,9 @@ const MOST_TELLING: usize = 1024;
 /// However few there are, clients have so much of all.
 const LEAST_PART: usize = 4;
 
+/// With fewer than these the server does not start: it could not even say what is wrong.
+pub const FEWEST_DESCRIPTORS: u64 = 64;
+
 /// What clients may have of the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientDescriptors {

@@ -47,7 +47,7 @@ use layers::Layers;
 pub use crate::channel::{ChannelRules, LogLimits, Namespace};
 pub use crate::engine::{RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub use crate::timeouts::Scheme;
-pub use descriptors::ClientDescriptors;
+pub use descriptors::{ClientDescriptors, FEWEST_DESCRIPTORS};
 pub use error::ConfigError;
 pub use layers::{Source, default_file};
 pub use limits::Limits;

@@ -20,6 +20,10 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// How often to look whether there is a descriptor again that connections of this listener may have.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// So often it looks before that, each time after others had their turn: what gives way is gone when its task has run.
+const LOOKS_AT_ONCE: u32 = 8;
+/// So many looks later another gives way: one that is told why it is closed keeps its descriptor for a tenth of a second.
+const LOOKS_FOR_ONE: u32 = LOOKS_AT_ONCE + 12;
 
 /// Connections that are accepted before others have their turn. Each becomes a task, and too many of these at once would delay
 /// the tasks that there are: the runtime moves what a worker's queue cannot hold to a queue that is hardly looked at.
@@ -105,8 +109,13 @@ pub(crate) trait Serve {
     /// Ready when there is room for one more. Each waits in the kernel until then.
     fn room(&self) -> impl Future<Output = ()>;
 
-    /// There is no descriptor for the next, which waits: others may give way.
-    fn give_way(&self) {}
+    /// There is no descriptor for the next, which waits: those that are being closed should come to an end.
+    fn hurry(&self) {}
+
+    /// One that has done nothing yet should give way for it. Whether one does.
+    fn give_way(&self) -> bool {
+        false
+    }
 
     /// Serves one.
     fn serve(&self, socket: TcpStream, peer: SocketAddr);
@@ -190,9 +199,18 @@ impl Acceptor {
         if !self.may_have(&socket) {
             self.failed(&"no descriptor is left for it; raise LimitNOFILE or `ulimit -n`");
         }
+        let (mut looks, mut next_gives_way) = (0, 0);
         while !self.may_have(&socket) {
-            connections.give_way();
-            self.timeouts.sleep(LOOK_AGAIN).await;
+            connections.hurry();
+            if looks >= next_gives_way && connections.give_way() {
+                next_gives_way = looks + LOOKS_FOR_ONE;
+            }
+            if looks < LOOKS_AT_ONCE {
+                tokio::task::yield_now().await;
+            } else {
+                self.timeouts.sleep(LOOK_AGAIN).await;
+            }
+            looks += 1;
             if let Ok(other) = socket.try_clone()
                 && other.as_raw_fd() < socket.as_raw_fd()
             {

@@ -66,7 +66,7 @@ impl<'a, 'c> End<'a, 'c> {
             return Poll::Ready(Ended::NotServed(NotServed::Timeout));
         }
         if self.handshake.is_some_and(|handshake| handshake.poll_cut(task).is_ready()) {
-            return Poll::Ready(Ended::NotServed(NotServed::Cut));
+            return Poll::Ready(Ended::NotServed(self.context.cut()));
         }
         self.stopped.as_mut().poll(task).map(|()| Ended::Draining)
     }

@@ -67,6 +67,11 @@ impl Context {
         }
     }
 
+    /// Why one without a session is cut for others.
+    fn cut(&self) -> NotServed {
+        if self.handshakes.want_descriptors() { NotServed::NoDescriptor } else { NotServed::Cut }
+    }
+
     fn refused(&self, error: &NotServed, address: IpAddr) {
         self.client.refusals.refused(error.reason(), address, error);
     }
@@ -91,6 +96,8 @@ enum NotServed {
     Timeout,
     #[error("limits.max_handshakes")]
     Cut,
+    #[error("too few descriptors; raise LimitNOFILE or `ulimit -n`")]
+    NoDescriptor,
 }
 
 impl NotServed {
@@ -101,7 +108,7 @@ impl NotServed {
             Self::Tls(_) => RefusalReason::Tls,
             Self::Gone(_) | Self::Http(_) => RefusalReason::Http,
             Self::Timeout => RefusalReason::HandshakeTimeout,
-            Self::Cut => RefusalReason::Handshakes,
+            Self::Cut | Self::NoDescriptor => RefusalReason::Handshakes,
         }
     }
 }

@@ -1,9 +1,9 @@
 use std::fs;
 use std::net::TcpListener;
-use std::process::Output;
+use std::process::{Command, Output};
 
-use encke_tests::Launch;
 use encke_tests::server::run_to_end;
+use encke_tests::{Launch, binaries};
 use tempfile::TempDir;
 
 #[track_caller]
@@ -36,6 +36,16 @@ fn the_default_file_is_valid_and_changes_nothing() {
 
     let server = Launch::default().argument("--config").argument(&path).start();
     assert_eq!(server.client().hello.object["hello"]["ping_interval_ms"], 25_000);
+}
+
+#[test]
+fn a_process_with_too_few_descriptors_says_so() {
+    for few in [16, 63] {
+        let command = format!("ulimit -n {few}; exec \"$0\"");
+        let output = Command::new("sh").args(["-c", &command]).arg(binaries::encke()).output();
+        let named = [&*format!("may open {few} descriptors"), "LimitNOFILE"];
+        assert_refused(&output.expect("there is a shell"), 1, &named);
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn what_else_answers_there_is_no_server_that_is_well() {
         ("", "/healthz: 200, and no word of Encke's"),
         ("<h1>Welcome</h1>", "no word of Encke's"),
         ("{\"status\":\"\u{1b}[2Jok\"}", "no word of Encke's"),
+        ("[\"ok\"]", "no word of Encke's"),
         ("{\"status\":\"wheel_stalled\"}", "/healthz: 200 wheel_stalled"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -17,7 +17,7 @@ use super::handshake::{Opened, connection_types, greeting, open, shakes_hands};
 use super::session::{session, told};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
-use crate::public::{Context, NotServed};
+use crate::public::Context;
 use crate::session::{Attached, SessionHandle, Transport};
 use crate::transport::Socket;
 use crate::transport::websocket::{self, BayeuxSocket, Holder, Over, Upgraded, Waiting};
@@ -121,7 +121,7 @@ async fn begin<S: Socket>(
             Either::Right((Either::Left((timeout_or_cut, _)), _)) => Err(match timeout_or_cut {
                 Either::Left(_) => CloseCode::Limit.into(),
                 Either::Right(_) => {
-                    context.refused(&NotServed::Cut, upgrade.caller.address);
+                    context.refused(&context.cut(), upgrade.caller.address);
                     CloseCode::Overloaded.into()
                 }
             }),

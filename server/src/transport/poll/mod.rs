@@ -102,7 +102,7 @@ async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
     let Attachment { session, link, context, .. } = &connection.attachment;
     let (session, link, context) = (session.clone(), Arc::clone(link), Arc::clone(context));
     let (mut socket, _) = connection.into_socket();
-    let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));
+    let timeout = pin!(context.closing_is_over());
     let has_failed = {
         let ended = pin!(end_stream(&mut socket));
         let ended = select(ended, timeout).await;

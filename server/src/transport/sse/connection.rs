@@ -252,7 +252,7 @@ impl<S: Socket> Connection<S> {
         let Self { mut socket, mut out, attachment, .. } = self;
         // The session has released this connection already; its permit may be another's.
         drop(attachment);
-        let timeout = std::pin::pin!(context.timeouts.sleep(context.settings.close_timeout));
+        let timeout = std::pin::pin!(context.closing_is_over());
         let goodbye = std::pin::pin!(async {
             if poll_fn(|context| out.poll_write(context, &mut socket)).await.is_ok() {
                 let _ = end_stream(socket).await;

@@ -28,7 +28,7 @@ pub(super) enum Ending {
 }
 
 /// The closing handshake: our Close frame, then the end of our stream. Input is discarded until the peer ends its own
-/// stream, or `close_timeout` has passed. Closing the socket with unread bytes in it would send a reset, which may
+/// stream, or [has had its time](Context::closing_is_over). Closing the socket with unread bytes in it would send a reset, which may
 /// overtake the Close frame and lose its code.
 ///
 /// `unwritten` is what was to be sent before that; part of it may have been sent.
@@ -44,7 +44,7 @@ pub(super) async fn say<S, D>(
     if matches!(ending, Ending::Lost | Ending::Anew) {
         return;
     }
-    let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));
+    let timeout = pin!(context.closing_is_over());
     let handshake = pin!(async {
         // A frame that was sent in part must be completed first.
         if !unwritten.is_empty() {
