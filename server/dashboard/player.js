@@ -86,7 +86,7 @@ export class Player extends EventTarget {
       socket = new WebSocket(`${url}?${new URLSearchParams(query)}`);
     } catch (error) {
       // As on a page that came by https, of a URL that is not wss.
-      return this.#become(`Not connected: ${error.message}`);
+      return this.#become(`Not connected: ${error.message}${this.session ? WAITS : ""}`);
     }
     this.#socket = socket;
     this.isSilent = false;

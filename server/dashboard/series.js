@@ -4,7 +4,7 @@ const POINTS = 180;
 const WINDOWS_S = [60, 120, 300, 900];
 
 // Every so many samples, the newest among them; and the time that they span, rounded up to one of `WINDOWS_S`. When each was taken is told by how long the
-// server had run: the time of day may jump.
+// server had run, for the time of day may jump; while a machine sleeps, neither passes here.
 export function pick(timed) {
   const last = timed.at(-1);
   const samples = timed.map((sample) => ({ ...sample, at_ms: last.at_ms - (last.uptime_ms - sample.uptime_ms) }));

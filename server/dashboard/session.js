@@ -154,8 +154,11 @@ const END = {
 
 function actions(id, live, signal, say) {
   const path = `/api/sessions/${encodeURIComponent(id)}`;
-  let user = null;
-  const about = () => [`${id}, ${user === null ? "of no user" : "of "}`, user === null ? null : named(user)];
+  let user; // Not known before it was read.
+  const about = () => {
+    if (user === undefined) return id;
+    return user === null ? `${id}, of no user` : [`${id}, of `, named(user)];
+  };
   const act = async (question, method, url, done) => {
     if (!(await confirmed({ ...question, about: about() }, signal))) return;
     try {

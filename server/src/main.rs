@@ -210,7 +210,7 @@ fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCod
     let descriptors = descriptors();
     // 0 where the system does not say.
     if (1..FEWEST_DESCRIPTORS).contains(&descriptors) {
-        return failed(&format!(
+        return wrong_usage(&format!(
             "the process may open {descriptors} descriptors, and needs {FEWEST_DESCRIPTORS} at least: raise LimitNOFILE or `ulimit -n`"
         ));
     }

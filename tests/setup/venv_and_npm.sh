@@ -1,4 +1,4 @@
-# What Python and node import, from their own registries. Sourced by tests/run and tests/faults/run.
+# What Python and node import, from their own registries. Sourced by tests/run, tests/faults/run and tests/bench/dashboard.
 
 # An environment of its own for what `wanted` lists, made anew when something else is to be in it. `module` is imported to see that it is whole.
 install_venv() {

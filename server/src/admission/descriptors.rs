@@ -27,12 +27,12 @@ impl Descriptors {
         self.connections
     }
 
-    /// One waits that has no descriptor.
+    /// A connection waits for a descriptor.
     pub(crate) fn want(&self) {
         self.wanted.notify_waiters();
     }
 
-    /// Ready when one waits that has none.
+    /// Ready when a connection waits for a descriptor.
     pub(crate) async fn wanted(&self) {
         self.wanted.notified().await;
     }

@@ -126,7 +126,7 @@ impl Handshakes {
         let number = open.next;
         open.next += 1;
         // It has a descriptor, so there may be one for the next.
-        open.limit = self.limit.min(open.limit + 2);
+        open.limit = self.limit.min(open.limit.saturating_add(2));
         let address = network(address);
         let socket = Socket { address, number, counted: None, cut: Arc::clone(&cut) };
         let place = open.sockets.insert(socket);
@@ -142,8 +142,8 @@ impl Handshakes {
         Handshake { handshakes: Arc::clone(self), place, cut }
     }
 
-    /// There is no descriptor for the next, however few these are: it is as if they were as many as there may be. One is cut for it, unless one is
-    /// leaving already. Whether one is.
+    /// There is no descriptor for the next. So those that are open are as many as there may be, however few they are, and one is cut, unless one is leaving
+    /// already. Returns whether one is.
     pub(crate) fn give_way(&self, now: Timestamp) -> bool {
         let mut open = self.open.lock();
         open.limit = open.limit.min(open.sockets.len()).max(1);
@@ -238,11 +238,13 @@ impl Drop for Handshake {
         let mut open = self.handshakes.open.lock();
         open.discount(self.place);
         open.sockets.remove(self.place);
-        if self.cut.is_due.load(Ordering::Relaxed) {
+        let was_cut = self.cut.is_due.load(Ordering::Relaxed);
+        if was_cut {
             open.leaving -= 1;
         }
         let is_waited_for = open.sockets.len() + 1 == open.limit;
-        if 2 * open.sockets.len() < open.limit {
+        // A crowd of one that is cut for one that waits is no sign of room.
+        if 2 * open.sockets.len() < open.limit && !was_cut {
             open.crowd = None;
             open.silent = 0;
             open.limit = self.handshakes.limit;
@@ -402,6 +404,27 @@ mod tests {
         }
         assert!(waits.is_sorted_by(|longer, shorter| longer >= shorter), "{waits:?}");
         assert_eq!((waits[0], waits[5]), (1000, 10), "{waits:?}");
+    }
+
+    #[test]
+    fn where_there_is_no_limit_none_is_cut() {
+        let handshakes = Handshakes::new(usize::MAX);
+        let all: Vec<_> = (0..10).map(|_| begin_later(&handshakes, address(1))).collect();
+        assert!(!all.iter().any(is_cut) && !handshakes.want_descriptors());
+        assert_eq!(handshakes.is_full_until(at(0)), None);
+    }
+
+    #[test]
+    fn a_silent_crowd_of_one_gains_ever_less_time() {
+        let handshakes = Handshakes::new(4096);
+        let waits = (0..3).map(|_| {
+            let silent = begin(&handshakes, address(1));
+            let since = (0..).step_by(10).find(|ms| handshakes.give_way(at(*ms)));
+            drop(silent);
+            since.expect("it is cut")
+        });
+        let waits: Vec<_> = waits.collect();
+        assert!(waits[0] == 1000 && waits[2] < 1000, "{waits:?}");
     }
 
     #[test]

@@ -20,9 +20,9 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// How often to look whether there is a descriptor again that connections of this listener may have.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// So often it looks before that, each time after others had their turn: what gives way is gone when its task has run.
+/// How often it looks before that, each time after other tasks have run: a socket that gives way is closed by its task.
 const LOOKS_AT_ONCE: u32 = 8;
-/// So many looks later another gives way: one that is told why it is closed keeps its descriptor for a tenth of a second.
+/// After how many looks another gives way: one that is told why it is closed keeps its descriptor for a tenth of a second.
 const LOOKS_FOR_ONE: u32 = LOOKS_AT_ONCE + 12;
 
 /// Connections that are accepted before others have their turn. Each becomes a task, and too many of these at once would delay
@@ -133,7 +133,8 @@ impl Acceptor {
         loop {
             connections.room().await;
             let Ok((socket, peer)) = listener.socket.accept() else { return };
-            let socket = self.lowered(socket, connections).await;
+            let socket =
+                if self.may_have(&socket) { socket } else { self.lowered(socket, connections).await };
             if options.set(&SockRef::from(&socket)).is_ok()
                 && let Ok(socket) = TcpStream::from_std(socket)
             {
@@ -164,7 +165,10 @@ impl Acceptor {
                 Ok((socket, peer)) => connections.serve(socket, peer),
                 // The peer was gone before we came to it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Of the process, or of the machine, all are open.
                 Err(error) => {
+                    connections.hurry();
+                    connections.give_way();
                     self.failed(&error);
                     self.timeouts.sleep(PAUSE_AFTER_ERROR).await;
                 }
@@ -189,16 +193,13 @@ impl Acceptor {
         usize::try_from(socket.as_raw_fd()).is_ok_and(|number| number < self.below)
     }
 
-    /// The same by a lower descriptor, as soon as there is one, if it has one of those that are kept. The kernel gives the lowest that is free:
+    /// The same socket by a lower descriptor, as soon as there is one; it has one of those that are kept. The kernel gives the lowest that is free:
     /// so no more than this one are taken, and all who come later wait in the kernel.
     async fn lowered(
         &self,
         mut socket: std::net::TcpStream,
         connections: &impl Serve,
     ) -> std::net::TcpStream {
-        if !self.may_have(&socket) {
-            self.failed(&"no descriptor is left for it; raise LimitNOFILE or `ulimit -n`");
-        }
         let (mut looks, mut next_gives_way) = (0, 0);
         while !self.may_have(&socket) {
             connections.hurry();
@@ -208,6 +209,9 @@ impl Acceptor {
             if looks < LOOKS_AT_ONCE {
                 tokio::task::yield_now().await;
             } else {
+                if looks == LOOKS_AT_ONCE {
+                    self.failed(&"no descriptor is left for it; raise LimitNOFILE or `ulimit -n`");
+                }
                 self.timeouts.sleep(LOOK_AGAIN).await;
             }
             looks += 1;

@@ -169,7 +169,11 @@ impl Metrics {
         let help = "From a ping's last byte in the kernel to its pong";
         add.metric("ping_rtt_seconds", help, &sessions.ping_round_trip);
         add.metric("refusals", "Connections that got no session, by reason", &connections.refusals);
-        add.metric("accept_errors", "Connections that could not be accepted", &connections.accept_errors);
+        add.metric(
+            "accept_errors",
+            "Connections that could not be accepted, or had to wait for a descriptor",
+            &connections.accept_errors,
+        );
         let help = "What clients have sent of messages that are not whole";
         add.metric("unfinished_bytes", help, &connections.unfinished_bytes);
         let help = "Connections closed because that was more than limits.receive_total";

@@ -11,8 +11,8 @@ use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{BadSessionId, Channel, SessionHandle, SessionId, SessionView, Transport};
 
-/// How often sessions are looked for, for one page: when few pass the filter, it is short rather than late.
-const MOST_LOOKS: usize = 100;
+/// How many sessions are looked at for one page: when few pass the filter, it is short rather than late.
+const MOST_LOOKED_AT: usize = 10_000;
 
 #[derive(Serialize)]
 struct Page {
@@ -75,11 +75,11 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let now = context.client.timeouts.clock().now();
     let all = &context.client.sessions;
     let mut sessions = Vec::new();
-    let mut next_cursor = Some(filter.cursor);
-    for _ in 0..MOST_LOOKS {
-        let Some(cursor) = next_cursor.filter(|_| sessions.len() < filter.limit) else {
-            break;
-        };
+    let (mut next_cursor, mut looked_at) = (Some(filter.cursor), 0);
+    while let Some(cursor) = next_cursor
+        && sessions.len() < filter.limit
+        && looked_at < MOST_LOOKED_AT
+    {
         let wanted = filter.limit - sessions.len();
         let (found, next) = match &filter.user {
             Some(user) => all.of_user(user, cursor, wanted),
@@ -88,6 +88,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
         let summaries = found.iter().map(|session| Summary::from(&session.view(now, all.settings())));
         sessions.extend(summaries.filter(|summary| filter.lets_through(summary)));
         next_cursor = next;
+        looked_at += found.len().max(1);
     }
     Ok(json(&Page { sessions, next_cursor }))
 }
