@@ -17,11 +17,11 @@ use crate::accept::accept;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Pings, and closes with 1001 a client that does not answer for [`TIMEOUT`].
+    /// Pings, and closes with 1001 a client that does not answer for its patience.
     Plain,
     /// Closes every connection at once, with this code.
     PlainThatCloses(u16),
-    /// Engine.IO and Socket.IO: pings, and closes a client that does not answer for [`TIMEOUT`].
+    /// Engine.IO and Socket.IO: pings, and closes a client that does not answer for its patience.
     Socketio,
     /// Disconnects everyone after an event with an attachment.
     SocketioThatDisconnects,
@@ -45,6 +45,8 @@ pub(crate) enum Kind {
 const PING_TIMEOUT_MS: u64 = 300;
 /// How long they really wait: a client that reads a ping late must not take the close for an early one.
 const TIMEOUT: Duration = Duration::from_millis(350);
+/// How long one waits whose clients are to stay, however long a busy machine keeps them from answering.
+const LONG: Duration = Duration::from_secs(60);
 /// Who has answered is pinged again after this.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -59,6 +61,15 @@ type Asked = watch::Sender<Vec<String>>;
 
 impl FakeTarget {
     pub(crate) async fn start(kind: Kind) -> Self {
+        Self::with_patience(kind, TIMEOUT).await
+    }
+
+    /// One that gives no client up.
+    pub(crate) async fn patient(kind: Kind) -> Self {
+        Self::with_patience(kind, LONG).await
+    }
+
+    async fn with_patience(kind: Kind, patience: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let (sender, asked) = watch::channel(Vec::new());
@@ -69,7 +80,7 @@ impl FakeTarget {
                 stream.set_nodelay(true).expect("TCP sockets can do without delay");
                 let sender = sender.clone();
                 // Peers leave when they like: what fails here is a matter of the counts the tests assert.
-                tokio::spawn(async move { drop(serve(stream, kind, &sender).await) });
+                tokio::spawn(async move { drop(serve(stream, kind, patience, &sender).await) });
             }
         });
         Self { kind, address, asked }
@@ -100,17 +111,17 @@ impl FakeTarget {
     }
 }
 
-async fn serve(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(), Error> {
+async fn serve(stream: TcpStream, kind: Kind, patience: Duration, asked: &Asked) -> Result<(), Error> {
     match kind {
-        Kind::Plain | Kind::PlainThatCloses(_) => serve_plain(stream, kind, asked).await,
+        Kind::Plain | Kind::PlainThatCloses(_) => serve_plain(stream, kind, patience, asked).await,
         Kind::Socketio | Kind::SocketioThatDisconnects | Kind::SocketioThatRefuses => {
-            serve_socketio(stream, kind, asked).await
+            serve_socketio(stream, kind, patience, asked).await
         }
         _ => Ok(serve_events(stream, kind, asked).await?),
     }
 }
 
-async fn serve_plain(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(), Error> {
+async fn serve_plain(stream: TcpStream, kind: Kind, patience: Duration, asked: &Asked) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
     asked.send_modify(|asked| asked.push(query));
     if let Kind::PlainThatCloses(code) = kind {
@@ -120,7 +131,7 @@ async fn serve_plain(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(),
     loop {
         socket.send(Message::Ping(b"there?".to_vec().into())).await?;
         loop {
-            match timeout(TIMEOUT, socket.next()).await {
+            match timeout(patience, socket.next()).await {
                 Ok(Some(Ok(Message::Pong(_)))) => break,
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(error))) => return Err(error),
@@ -145,7 +156,12 @@ async fn read_on(socket: &mut Socket) -> Result<(), Error> {
     Ok(())
 }
 
-async fn serve_socketio(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(), Error> {
+async fn serve_socketio(
+    stream: TcpStream,
+    kind: Kind,
+    patience: Duration,
+    asked: &Asked,
+) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
     assert_eq!(query, "EIO=4&transport=websocket");
     let open = format!(
@@ -178,7 +194,7 @@ async fn serve_socketio(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<
     socket.send(Message::text(r#"42["news",{"a":1},"offset1"]"#)).await?;
     loop {
         socket.send(Message::text("2")).await?;
-        match timeout(TIMEOUT, next_text(&mut socket)).await {
+        match timeout(patience, next_text(&mut socket)).await {
             Ok(Ok(Some(answer))) => assert_eq!(answer, "3"),
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(error),
