@@ -13,7 +13,7 @@ use crate::run::{command, ended, loadgen, number};
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_pings_and_stays() {
     let server = FakeServer::start(|_| Behaviour::GiveUpAfter(Duration::from_secs(10))).await;
-    let run = format!("hold {} --connections 50 --rate 500 --duration 500ms --json -", server.url());
+    let run = format!("hold {} --connections 50 --rate 500 --duration 2s --json -", server.url());
     let ended = loadgen(&run).await;
     ended.assert_code(0);
     let json = ended.json();
@@ -21,13 +21,14 @@ async fn answers_pings_and_stays() {
     assert_eq!((&json["target"], &json["url"]), (&json!("encke"), &json!(server.url())));
     assert_eq!(json["connections"], 50);
     assert_eq!(json["rate"], 500.0);
-    assert_eq!(json["duration_seconds"], 0.5);
+    assert_eq!(json["duration_seconds"], 2.0);
     assert_eq!(json["interrupted"], false);
     assert_eq!(json["connected"], 50);
     assert_eq!(json["errors"], 0);
     assert_eq!(json["unexpected_closes"], 0);
     assert_eq!(json["close_codes"], json!({}));
-    assert!(number(&json, "/elapsed_seconds") >= 0.598, "49 gaps of 2 ms, then 500 ms");
+    assert!(number(&json, "/elapsed_seconds") >= 2.098, "49 gaps of 2 ms, then 2 s");
+    // There is time for ten: a busy machine keeps some back.
     assert!(number(&json, "/pings") >= 100.0, "one after the hello, one 200 ms later: {json:#}");
     let pongs = server.seen(|seen| seen.pongs);
     assert!(pongs >= 100, "{pongs}");

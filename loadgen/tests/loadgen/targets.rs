@@ -38,7 +38,7 @@ fn sum(json: &Value, name: &str) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_are_held_and_pinged() {
     let json =
-        run_on(&FakeTarget::patient(Kind::Plain).await, "hold", "--duration 800ms --ping-every 100ms").await;
+        run_on(&FakeTarget::patient(Kind::Plain).await, "hold", "--duration 2s --ping-every 100ms").await;
     assert_eq!(json["unexpected_closes"], 0, "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
     let [sent, pongs, timed] = ["/pings_sent", "/pongs", "/pong_ms/count"].map(|path| number(&json, path));
@@ -74,8 +74,7 @@ async fn plain_servers_and_socketio_notice_who_is_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn socketio_is_held_and_its_pings_are_answered() {
     let json =
-        run_on(&FakeTarget::patient(Kind::Socketio).await, "hold", "--duration 800ms --ping-every 100ms")
-            .await;
+        run_on(&FakeTarget::patient(Kind::Socketio).await, "hold", "--duration 2s --ping-every 100ms").await;
     assert_eq!(json["unexpected_closes"], 0, "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
     assert!(number(&json, "/pongs") >= 10.0, "those of WebSocket: {json:#}");
