@@ -1,23 +1,25 @@
-//! `loadgen` loads a session server and breaks its sessions on purpose. One thread, one task a connection.
+//! `loadgen` loads a session server and breaks its sessions on purpose. It runs on one thread, with one task
+//! per connection.
 //!
-//! What is in its rooms. `tests/rooms.toml` has their order, and a test holds them to it. The benchmark uses the client.
+//! The modules are listed below; `tests/rooms.toml` has their order, and a test enforces it. The benchmark
+//! uses the client.
 //!
 //! - `args`: the command line.
-//! - `client`: a connection of one of these kinds; calls to the admin API; why either fails.
-//! - `commands`: the subcommands, and their exit codes.
-//! - `cost`: what the server takes.
+//! - `client`: a connection to any supported target, calls to the admin API, and how either can fail.
+//! - `commands`: the subcommands and their exit codes.
+//! - `cost`: CPU and memory that the server and loadgen itself use.
 //! - `page`: results as HTML.
-//! - `process`: what the kernel says of a process; this one's descriptors, what it takes, its signals.
-//! - `progress`: what the user sees meanwhile.
-//! - `record`: what is counted and timed while a scenario runs, sampled each second.
-//! - `report`: where results go; `loadgen compare`.
-//! - `result`: numbers with names, distributions and series; the document that they make, and assertions on it.
+//! - `process`: kernel figures about a process; descriptors, CPU and memory of loadgen itself; signals.
+//! - `progress`: output while a scenario runs.
+//! - `record`: counters, gauges and timings of a running scenario, sampled every second.
+//! - `report`: result files; `loadgen compare`.
+//! - `result`: named numbers, distributions and series; the result document, and assertions on it.
 //! - `run`: one run, from its options to its document.
-//! - `scenario`: what is done to the server.
-//! - `selftest`: all of it, against a server that is known to be broken.
-//! - `target`: what kinds of servers there are, what each can do, and their URLs.
+//! - `scenario`: the scenarios.
+//! - `selftest`: runs the scenarios against a server with known faults.
+//! - `target`: the kinds of servers, what each supports, and their URLs.
 //! - `transport`: WebSocket, server-sent events and requests over TCP.
-//! - `workers`: one run, spread over several processes.
+//! - `workers`: one run spread over several processes.
 
 mod args;
 mod client;
@@ -37,11 +39,11 @@ mod transport;
 mod workers;
 
 pub use self::client::{
-    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Secret,
-    Ticket, TokenSource,
+    AdminClient, ChannelReader, ClientConnection, ClientEvent, ClientFailure, DialOptions, Dialer, Greeting,
+    Received, SecretText, Ticket, TokenSource,
 };
 pub use self::commands::main;
 pub use self::record::Traffic;
 pub use self::target::{AdminUrl, ServerUrl, Target};
-pub use self::transport::websocket::End;
+pub use self::transport::websocket::ConnectionEnd;
 pub use self::transport::{ADDRESSES, Sources};

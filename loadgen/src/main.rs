@@ -1,10 +1,10 @@
-//! The binary: [`encke_loadgen`] with its allocator.
+//! The `loadgen` binary: [`encke_loadgen`] with its allocator.
 
 use std::process::ExitCode;
 
-/// What a connection needs while it opens is freed between what others keep for long. This allocator has pages for each size,
-/// so it does not leave holes; and it aligns tokio's tasks and sockets to cache lines without padding. (Without huge pages: they
-/// would make memory resident before it is used.)
+/// Memory that a connection needs only while it opens is freed between long-lived allocations. mimalloc has
+/// separate pages for each size, so this leaves no holes, and it aligns tokio's tasks and sockets to cache
+/// lines without padding. Huge pages are off: they would make memory resident before it is used.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,10 +1,10 @@
-/** A place in a channel, or in what a pattern matches. */
+/** A position in a channel or a pattern. */
 export interface Position {
   epoch: string;
   offset: number;
 }
 
-/** Where to begin, rather than with what comes next: after a position, or with the newest `last` messages that the log has. */
+/** Where a subscription starts, instead of with the next message: after a position, or with the newest `last` messages of the log. */
 export interface From {
   since?: Position;
   last?: number;
@@ -14,46 +14,47 @@ export type Transport = "websocket" | "events" | "poll";
 
 export interface Options {
   /**
-   * The JSON Web Token, or what fetches one. It is asked for each connection, and again when its token has expired. If it fails, the
-   * client waits and asks again.
+   * The JSON Web Token, or a function that fetches one. The function is called for each connection, and again when its token has
+   * expired. If it fails, the client waits and calls it again.
    */
   token?: string | (() => string | Promise<string>);
-  /** Channels and patterns to follow from the first connection on, or from a place. One that is refused is told as `unsubscribed`. */
+  /** Channels and patterns to subscribe to, from the first connection or from a position on. A refused one emits `unsubscribed`. */
   channels?: (string | ({ channel: string } & From))[];
-  /** Those that may be used, the best first. All, unless there is no WebSocket. */
+  /** Transports to use, in order of preference. Default: all, or all except WebSocket where there is no `WebSocket`. */
   transports?: Transport[];
-  /** How long a transport may take to bring a hello before the next one is tried: 10,000 by default. */
+  /** Time limit for the hello of a transport, after which the next transport is tried. Default: 10,000. */
   hello_ms?: number;
-  /** A constructor, where there is none, or another one: that of `ws`, for instance. */
+  /** The WebSocket constructor, for platforms without one, or to replace it: that of `ws`, for instance. */
   WebSocket?: new (url: string) => any;
 }
 
-/** Follows channels and speaks for as long as it is not closed. */
+/** A client, which stays connected until it is closed. */
 export interface Client {
   readonly state: State["state"];
-  /** Calls the listener with each object of this kind, in their order. Returns what takes it away again. */
+  /** Calls the listener for each event of this type, in order. Returns a function that removes the listener. */
   on<K extends keyof Events>(type: K, listener: (body: Events[K]) => void): () => void;
   /**
-   * Follows a channel or pattern, from now on or from a place on. Refused for the moment (`unavailable`, `overloaded`, `rate_limited`),
-   * it is asked again. In another session, it is followed from its last message on.
+   * Subscribes to a channel or pattern, from now or from a position on. A temporary refusal (`unavailable`, `overloaded`,
+   * `rate_limited`) is retried. A new session continues the subscription after the last message.
    */
   subscribe(channel: string, options?: From): Promise<Subscribed & { recovered?: boolean }>;
   unsubscribe(channel: string): Promise<{}>;
   /**
-   * Publishes what can be written as JSON. Without an answer, it is repeated with its key (which is random unless it is given) when the client is
-   * back: the server does it once, for as long as it knows the key. In another session, which may not know it, it fails with `outcome_unknown`.
+   * Publishes data that can be serialised as JSON. Without an answer, the publish is repeated after a reconnect with the same key
+   * (random unless given): the server executes it once, as long as it remembers the key. In a new session, which may not know the
+   * key, it fails with `outcome_unknown`.
    */
   publish(channel: string, data: unknown, options?: { key?: string }): Promise<Position>;
   presence(channel: string): Promise<Presence>;
-  /** Asks the backend. It fails with `outcome_unknown` if the connection ends before the answer. */
+  /** Calls the backend. Fails with `outcome_unknown` if the connection ends before the answer. */
   call<T = any>(method: string, data?: unknown): Promise<{ data: T }>;
-  /** Ends the session. What has no answer yet fails with `closed`. Resolves when the server was told, as far as it can be. */
+  /** Ends the session. Unanswered commands fail with `closed`. Resolves when the server was notified, if it is reachable. */
   close(): Promise<void>;
 }
 
 /**
- * How a command failed. `code` is that of the wire (`forbidden`, `bad_channel`, `limit`, ...), or `closed`, `outcome_unknown`, or `overloaded`, if 1,024
- * commands wait for answers already.
+ * Error of a command. `code` is an error code of the server (`forbidden`, `bad_channel`, `limit`, ...), or `closed`,
+ * `outcome_unknown`, or `overloaded` if 1,024 commands are unanswered already.
  */
 export interface EnckeError extends Error {
   code: string;
@@ -61,15 +62,15 @@ export interface EnckeError extends Error {
 
 export interface Events {
   state: State;
-  /** The client has changed its transport, since the one before does not get through, or does again. */
+  /** The client has changed its transport, because the previous one does not work, or a better one works again. */
   fallback: { from: Transport; to: Transport };
   hello: Hello;
   message: Message;
   gap: Gap;
   reply: Reply;
-  /** A channel is not followed any more, or not at all: the token does not allow it, or `channels` of the options was refused. */
+  /** A subscription has ended, or was refused: the token does not allow it, or the server refused a channel of the options. */
   unsubscribed: { channel: string; reason: string };
-  /** The server follows a channel for this session. */
+  /** The server has subscribed this session to a channel. */
   subscribed: Subscribed;
   goaway: { reason: string; retry_ms: number };
 }
@@ -77,17 +78,17 @@ export interface Events {
 export type State =
   | { state: "connecting"; transport: Transport }
   | { state: "open"; transport: Transport }
-  /** For `delay_ms`, or until the page is visible or online again. */
+  /** Reconnects after `delay_ms`, or when the page becomes visible or online. */
   | { state: "waiting"; reason: string; delay_ms?: number }
-  /** For good: the server has said so (`kicked`, `replaced`, `unauthorized`, `token_expired` without a function for another, ...), or `close` (`normal`). */
+  /** Final: by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...), or by `close` (`normal`). */
   | { state: "closed"; reason: string };
 
-/** Over HTTP, a new session says two: one when it is opened, and one, `recovered`, when its stream is. */
+/** Over HTTP, a new session emits two: one when the session is opened, and one, `recovered`, when its stream is opened. */
 export interface Hello {
   version: number;
   session: string;
   resume: string;
-  /** Whether the session goes on. In another, channels are followed from their last messages on. */
+  /** Whether the session was resumed. A new session continues subscriptions after their last messages. */
   recovered: boolean;
   seq: number;
   ping_interval_ms: number;
@@ -99,27 +100,27 @@ export interface Message<T = any> {
   seq: number;
   channel: string;
   offset: number;
-  /** Nothing, where `joined` or `left` is. */
+  /** Undefined if `joined` or `left` is set. */
   data: T;
-  /** The pattern by which it came, and `epoch` of the channel then. */
+  /** The pattern that delivered the message. `epoch` of the channel is set as well. */
   pattern?: { name: string } & Position;
   epoch?: string;
   user?: string;
   at_ms?: number;
-  /** The server says who follows the channel from now on, or no longer, if the channel's namespace has `join_leave`. */
+  /** A session subscribed or unsubscribed, if the channel's namespace has `join_leave`. */
   joined?: Follower;
   left?: Follower;
 }
 
-/** A session, by the id that its `hello` has. */
+/** A session, with the id from its `hello`. */
 export interface Follower {
   session: string;
   user?: string;
 }
 
-/** Messages that should have come, and cannot any more. Without `from` and `to`, nobody knows how many. */
+/** Messages that can no longer be delivered. Without `from` and `to`, their number is unknown. */
 export interface Gap {
-  /** Nothing, if it is the client that has found it: the server follows a channel for another session. */
+  /** Undefined if the client detected the gap: the server subscribed a new session to the channel. */
   seq?: number;
   channel: string;
   epoch: string;
@@ -134,12 +135,12 @@ export type Subscribed = { channel: string } & Position;
 export interface Presence {
   channel: string;
   total: number;
-  /** With ids where `joined` and `left` are told. */
+  /** With session ids if `joined` and `left` are sent. */
   present: { session?: string; user: string | null; phase: string }[];
-  /** The users of these, each once: how many sessions it has among them, and how many of those have a connection. */
+  /** The users of these sessions, each once, with the numbers of their sessions and of those that have a connection. */
   users: { user: string; sessions: number; connections: number }[];
   incomplete?: string[];
 }
 
-/** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path of its own server. */
+/** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on its own server. */
 export function connect(url: string | { readonly href: string }, options?: Options): Client;

@@ -1,12 +1,12 @@
-// Encke's client. What was heard counts once it was told; a command is sent until it is answered.
+// Client of Encke. A message counts as received once it is emitted; a command is sent until it is answered.
 
-const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not come back.
-const LONGEST_PAUSE_MS = 30_000;
-const BETTER_AFTER_MS = 300_000; // Then better ones are tried.
-const MOST_COMMANDS = 1024;
-const MOST_SENT = 8;
-const MOST_HELD = 1024;
-const MOST_SEEN = 4096;
+const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not reconnect.
+const MAX_PAUSE_MS = 30_000;
+const RETRY_BETTER_MS = 300_000; // Then better transports are tried.
+const MAX_COMMANDS = 1024;
+const MAX_SENT = 8;
+const MAX_HELD = 1024;
+const MAX_SEEN = 4096;
 
 const CLOSE = '{"close":{}}';
 
@@ -17,19 +17,19 @@ export function connect(url, options = {}) {
   const keys = `${Math.random()}-${Date.now()}-`;
   const listeners = {};
   const page = new AbortController();
-  const subscriptions = new Map(); // The session that has it, the command that asks for it.
-  const positions = new Map(); // The last message of each, for when the session is gone.
-  const seen = new Map(); // The last message of each channel, by any pattern.
+  const subscriptions = new Map(); // Name to session and pending command.
+  const positions = new Map(); // Last message of each, for a new session.
+  const seen = new Map(); // Last message of each channel, by any pattern.
   const commands = new Map();
-  let session = {}; // As its query says it: `seq` is the last that was told.
+  let session = {}; // As its query: `seq` is the last emitted.
   let state = "connecting";
-  let link, timer, heardAt, timeouts;
+  let link, timer, touchedAt, timeouts;
   let lastId = 0, failures = 0, factor = 1;
-  let at = 0, opened, betterAt = 0; // The transport; the last that got through, the first until then.
+  let at = 0, opened, betterAt = 0; // Indices of the current and the last working transport.
 
-  // A listener that fails harms nobody else.
-  const tell = (type, body) => listeners[type]?.forEach((listener) => Promise.resolve(body).then(listener));
-  const become = (now, more) => tell("state", { state: (state = now), ...more });
+  // A listener that throws affects no other.
+  const emit = (type, body) => listeners[type]?.forEach((listener) => Promise.resolve(body).then(listener));
+  const setState = (now, more) => emit("state", { state: (state = now), ...more });
 
   const tokenOf = async () => (typeof token === "function" ? token() : token);
 
@@ -37,12 +37,12 @@ export function connect(url, options = {}) {
     clearTimeout(timer);
     const transport = transports[at];
     const mine = (link = { transport, sent: 0, held: [] });
-    become("connecting", { transport });
-    heard(mine);
-    const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", spoke: true }));
+    setState("connecting", { transport });
+    touch(mine);
+    const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", answered: true }));
     if (mine !== link) return;
     mine.query = jwt ? { token: jwt } : {};
-    heard(mine);
+    touch(mine);
     try {
       await (transport === "websocket" ? openWebSocket : openHttp)(mine);
     } catch (error) {
@@ -57,30 +57,30 @@ export function connect(url, options = {}) {
     const socket = new WebSocket(url.replace("http", "ws"));
     mine.send = ({ text }) => socket.send(text);
     mine.end = () => {
-      socket.onmessage = socket.onclose = null; // The next link repeats it.
+      socket.onmessage = socket.onclose = null; // The next link resumes.
       socket.close();
     };
     socket.onmessage = ({ data }) => receive(mine, [JSON.parse(data)]);
     socket.onclose = ({ code, reason }) => {
-      lost(mine, { reason, status: code, spoke: code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
+      lost(mine, { reason, status: code, answered: code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
     };
-    socket.onerror = () => {}; // Outside browsers, it would be thrown.
+    socket.onerror = () => {}; // Outside browsers, it would throw.
   }
 
   async function openHttp(mine) {
     const get = (path) => request(mine, path, { ...session, ...mine.query });
     sendByPost(mine);
     if (mine.transport === "poll") {
-      // Is it there? A held poll does not say.
+      // Does it exist? A held poll does not tell.
       if (session.resume) await request(mine, "poll", session, "[]");
       for (;;) {
-        if (session.resume) isThrough(mine);
+        if (session.resume) confirm(mine);
         receive(mine, await get("poll"));
         if (mine.held.length) await mine.posting; // They would come again at once.
       }
     }
-    // Without channels, a poll alone opens a session.
-    if (!session.resume) for (const object of await get("poll")) hear(mine, object);
+    // Without channels, only a poll opens a session.
+    if (!session.resume) for (const object of await get("poll")) handle(mine, object);
     const reader = (await get("events")).pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ""; ; ) {
       const { done, value } = await reader.read();
@@ -91,22 +91,22 @@ export function connect(url, options = {}) {
     }
   }
 
-  // One request at a time: they might overtake each other.
+  // One request at a time: they could overtake each other.
   function sendByPost(mine) {
     const queue = [];
-    let most = MOST_SENT;
+    let limit = MAX_SENT;
     const send = async () => {
       await null; // There may be more.
       while (queue.length) {
-        const batch = queue.splice(0, most);
+        const batch = queue.splice(0, limit);
         try {
           const body = `[${batch.map(({ text }) => text)}]`;
-          for (const object of await request(mine, "poll", session, body)) hear(mine, object);
+          for (const object of await request(mine, "poll", session, body)) handle(mine, object);
         } catch (error) {
           if (error.status !== 413) return lost(mine, error);
           if (batch.length > 1) queue.unshift(...batch);
-          else hear(mine, { reply: { id: batch[0].id, error } });
-          most = 1;
+          else handle(mine, { reply: { id: batch[0].id, error } });
+          limit = 1;
         }
       }
       mine.posting = undefined;
@@ -127,100 +127,100 @@ export function connect(url, options = {}) {
     const { status } = response;
     const { error = {} } = await response.json().catch(() => ({}));
     const reason = status === 401 ? error.message : error.code;
-    throw { ...error, reason, status, spoke: error.code, isFinal: /unauthorized|forbidden/.test(reason) };
+    throw { ...error, reason, status, answered: error.code, isFinal: /unauthorized|forbidden/.test(reason) };
   }
 
   const limit_ms = ({ isOpen }) => (isOpen ? factor * (timeouts.ping_interval_ms + timeouts.pong_timeout_ms) : hello_ms);
 
-  function heard(mine) {
+  function touch(mine) {
     if (mine !== link) return;
-    heardAt = Date.now();
+    touchedAt = Date.now();
     clearTimeout(timer);
     timer = setTimeout(() => {
-      // One message may take longer.
+      // A long message may take longer.
       if (mine.isOpen) factor = Math.min(2 * factor, 16);
-      lost(mine, { reason: "timeout", spoke: !mine.query }); // Or the token takes so long.
+      lost(mine, { reason: "timeout", answered: !mine.query }); // Or the token takes long.
     }, limit_ms(mine));
   }
 
-  function wake() {
+  function reconnect() {
     if (!link && state !== "closed") open();
-    else if (link?.isOpen && Date.now() - heardAt > limit_ms(link)) lost(link, { reason: "timeout" });
+    else if (link?.isOpen && Date.now() - touchedAt > limit_ms(link)) lost(link, { reason: "timeout" });
   }
 
-  function isThrough(mine) {
+  function confirm(mine) {
     if (mine !== link || mine.isOpen) return;
     mine.isOpen = true;
     failures = 0;
-    if (at && Date.now() >= betterAt) betterAt = Date.now() + BETTER_AFTER_MS;
-    if (at !== (opened ?? 0)) tell("fallback", { from: transports[opened ?? 0], to: transports[at] });
+    if (at && Date.now() >= betterAt) betterAt = Date.now() + RETRY_BETTER_MS;
+    if (at !== (opened ?? 0)) emit("fallback", { from: transports[opened ?? 0], to: transports[at] });
     opened = at;
-    become("open", { transport: transports[at] });
-    heard(mine);
+    setState("open", { transport: transports[at] });
+    touch(mine);
     for (const command of commands.values()) {
-      // A key is its user's or its session's.
+      // A key belongs to a user or a session.
       const isKnown = mine.query.token && Date.now() - command.sentAt < timeouts.reconnect_window_ms;
       const isOther = command.session && command.session !== session;
       if (command.kind === "publish" && isOther && !isKnown) fail(command);
     }
     for (const [channel, subscription] of subscriptions) {
-      if (subscription.session !== session && !subscription.command) ask("subscribe", { channel }, { isOurs: true });
+      if (subscription.session !== session && !subscription.command) submit("subscribe", { channel }, { isInternal: true });
     }
     flush();
   }
 
-  function unlink() {
+  function dropLink() {
     clearTimeout(timer);
     link?.ended?.abort();
     link?.end?.();
     link = undefined;
   }
 
-  function lost(mine, { reason, status, spoke, isFinal }) {
+  function lost(mine, { reason, status, answered, isFinal }) {
     if (mine !== link) return;
     reason ||= "connection_lost";
-    unlink();
+    dropLink();
     if (isFinal || (reason === "token_expired" && typeof token !== "function")) return finish(reason);
     for (const command of commands.values()) {
-      // 1009: one is too long.
+      // 1009: too long.
       if (command.link === mine && (command.kind === "call" || status === 1009)) fail(command);
     }
-    let delay_ms = mine.retry_ms ?? Math.random() * Math.min(LONGEST_PAUSE_MS, 500 * 2 ** failures);
-    // What got through may fail for other reasons.
-    const isBlocked = !mine.isOpen && !spoke && (opened !== at || failures > 2) && at + 1 < transports.length;
+    let delay_ms = mine.retry_ms ?? Math.random() * Math.min(MAX_PAUSE_MS, 500 * 2 ** failures);
+    // A transport that worked fails for other reasons.
+    const isBlocked = !mine.isOpen && !answered && (opened !== at || failures > 2) && at + 1 < transports.length;
     failures += isBlocked ? 0 : 1;
     at = isBlocked ? at + 1 : Date.now() < betterAt ? opened : 0;
     if (status === 410 || status === 401) session = {};
     if (isBlocked || (status === 410 && mine.isOpen)) delay_ms = 0;
-    become("waiting", { reason, delay_ms });
+    setState("waiting", { reason, delay_ms });
     timer = setTimeout(open, delay_ms);
   }
 
-  async function sayGoodbye() {
+  async function sendClose() {
     if (link?.isOpen && link.end) link.send({ text: CLOSE });
     else if (session.resume) await request({}, "poll", session, CLOSE).catch(() => {});
   }
 
   function finish(reason) {
-    unlink();
+    dropLink();
     page.abort();
-    become("closed", { reason });
+    setState("closed", { reason });
     for (const command of commands.values()) fail(command, "closed", reason);
   }
 
   const forget = (channel) => [subscriptions, positions].forEach((map) => map.delete(channel));
 
-  function ask(kind, body, { isOurs, since, last } = {}) {
+  function submit(kind, body, { isInternal, since, last } = {}) {
     const id = ++lastId;
     const { channel } = body;
-    const command = { id, kind, isOurs, channel, last };
+    const command = { id, kind, isInternal, channel, last };
     const answer = new Promise((resolve, reject) => {
       Object.assign(command, { resolve, reject, text: JSON.stringify({ id, [kind]: body }) });
     });
-    answer.catch(() => {}); // For whoever does not wait.
+    answer.catch(() => {}); // Not every caller awaits it.
     if (!command.text) return answer;
     if (state === "closed") fail(command, "closed");
-    else if (commands.size >= MOST_COMMANDS && !isOurs) fail(command, "overloaded");
+    else if (commands.size >= MAX_COMMANDS && !isInternal) fail(command, "overloaded");
     else {
       commands.set(id, command);
       if (kind === "subscribe") {
@@ -245,7 +245,7 @@ export function connect(url, options = {}) {
   function flush() {
     if (!link?.isOpen) return;
     for (const command of commands.values()) {
-      if (link.isPaused || link.sent >= MOST_SENT) return;
+      if (link.isPaused || link.sent >= MAX_SENT) return;
       if (command.link === link) continue;
       const { id, kind, channel, last } = command;
       const since = positions.get(channel);
@@ -257,12 +257,12 @@ export function connect(url, options = {}) {
     }
   }
 
-  function replied(mine, { id, ok, error }) {
+  function settle(mine, { id, ok, error }) {
     const command = commands.get(id);
     if (command?.link !== mine) return;
     const { kind, channel, last = 0 } = command;
     mine.sent -= 1;
-    // Nothing was done, or it may be done again.
+    // Not executed, or safe to repeat.
     if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout)|publish,outcome/.test([kind, error.code])) {
       command.link = undefined;
       if (mine.isPaused) return;
@@ -278,30 +278,30 @@ export function connect(url, options = {}) {
       subscriptions.set(channel, { session });
       if (error) forget(channel);
       else if (!positions.has(channel)) move(channel, ok.epoch, Math.max(ok.offset - last, 0));
-      if (error && command.isOurs) tell("unsubscribed", { channel, reason: error.code });
+      if (error && command.isInternal) emit("unsubscribed", { channel, reason: error.code });
     }
     if (error) fail(command, error.code, error.message);
     else command.resolve(ok);
-    for (const object of mine.held.splice(0)) hear(mine, object);
+    for (const object of mine.held.splice(0)) handle(mine, object);
     flush();
   }
 
   function receive(mine, objects) {
     for (const object of objects) {
-      hear(mine, object);
-      if (object.hello) isThrough(mine);
+      handle(mine, object);
+      if (object.hello) confirm(mine);
     }
-    heard(mine);
+    touch(mine);
   }
 
-  function hear(mine, object) {
+  function handle(mine, object) {
     if (mine !== link) return;
     const [[kind, body]] = Object.entries(object);
     const { channel, epoch, offset, pattern, seq } = body;
-    // The reply may come after messages, which say no epoch.
+    // The reply may follow messages, which have no epoch.
     const isEarly = kind === "message" && !pattern && !positions.has(channel) && subscriptions.get(channel)?.command?.link === mine;
     if (isEarly || (mine.held.length && /message|gap|subscribed/.test(kind))) {
-      if (mine.held.push(object) > MOST_HELD) lost(mine, {});
+      if (mine.held.push(object) > MAX_HELD) lost(mine, {});
       return;
     }
     if (kind !== "hello") factor = 1;
@@ -321,48 +321,48 @@ export function connect(url, options = {}) {
     if (kind === "unsubscribed") forget(channel);
     if (kind === "subscribed") {
       const last = positions.get(channel);
-      if (last && last.epoch + last.offset !== epoch + offset) tell("gap", { channel, epoch });
+      if (last && last.epoch + last.offset !== epoch + offset) emit("gap", { channel, epoch });
       subscriptions.set(channel, { session });
       move(channel, epoch, offset);
     }
     if (kind === "goaway") mine.retry_ms = body.retry_ms;
-    tell(kind, body);
-    if (kind === "reply") replied(mine, body);
-    if (kind === "hello" && mine.isOpen) lost(mine, {}); // A poll was answered by another session.
-    if (kind === "goaway" && !mine.end) lost(mine, { ...body, spoke: true, isFinal: body.retry_ms >= NEVER_MS });
+    emit(kind, body);
+    if (kind === "reply") settle(mine, body);
+    if (kind === "hello" && mine.isOpen) lost(mine, {}); // Another session answered a poll.
+    if (kind === "goaway" && !mine.end) lost(mine, { ...body, answered: true, isFinal: body.retry_ms >= NEVER_MS });
   }
 
   const move = (name, epoch, offset) => subscriptions.has(name) && positions.set(name, { epoch, offset });
 
-  // A new session may repeat by one pattern what another brought.
+  // A new session may repeat a message by another pattern.
   function isRepeated({ channel, pattern, offset, epoch = positions.get(channel)?.epoch }) {
     if (pattern) move(pattern.name, pattern.epoch, pattern.offset);
     const last = seen.get(channel);
     if (!epoch || (last?.epoch === epoch && offset <= last.offset)) return Boolean(epoch);
-    if (seen.size > MOST_SEEN) seen.clear();
+    if (seen.size > MAX_SEEN) seen.clear();
     seen.set(channel, { epoch, offset });
     if (positions.has(channel)) move(channel, epoch, offset);
     return false;
   }
 
   for (const each of channels) {
-    ask("subscribe", { channel: each.channel ?? each }, { ...each, isOurs: true });
+    submit("subscribe", { channel: each.channel ?? each }, { ...each, isInternal: true });
   }
   const listen = (type, listener, target = globalThis) => target.addEventListener?.(type, listener, page);
   listen("online", () => {
-    betterAt = 0; // Another network may let more through.
+    betterAt = 0; // A new network may allow more.
     if (!link) at = 0;
-    wake();
+    reconnect();
   });
-  listen("pageshow", wake);
-  listen("visibilitychange", ({ target }) => target.hidden || wake(), globalThis.document);
+  listen("pageshow", reconnect);
+  listen("visibilitychange", ({ target }) => target.hidden || reconnect(), globalThis.document);
   listen("pagehide", () => {
-    sayGoodbye();
-    if (link) lost(link, { reason: "pagehide", spoke: true });
+    sendClose();
+    if (link) lost(link, { reason: "pagehide", answered: true });
     clearTimeout(timer);
     session = {};
   });
-  queueMicrotask(wake);
+  queueMicrotask(reconnect);
 
   return {
     get state() {
@@ -373,16 +373,16 @@ export function connect(url, options = {}) {
       all.add(listener);
       return () => all.delete(listener);
     },
-    subscribe: (channel, options) => ask("subscribe", { channel }, options),
-    unsubscribe: (channel) => ask("unsubscribe", { channel }),
-    publish: (channel, data, { key = keys + lastId } = {}) => ask("publish", { channel, data, key }),
-    presence: (channel) => ask("presence", { channel }),
-    call: (method, data) => ask("call", { method, data }),
+    subscribe: (channel, options) => submit("subscribe", { channel }, options),
+    unsubscribe: (channel) => submit("unsubscribe", { channel }),
+    publish: (channel, data, { key = keys + lastId } = {}) => submit("publish", { channel, data, key }),
+    presence: (channel) => submit("presence", { channel }),
+    call: (method, data) => submit("call", { method, data }),
     async close() {
       if (state === "closed") return;
-      const said = sayGoodbye();
+      const closing = sendClose();
       finish("normal");
-      await said;
+      await closing;
     },
   };
 }

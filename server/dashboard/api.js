@@ -1,6 +1,7 @@
-// The admin API. The key is nowhere but here: not in the page, a URL, or a store.
+// Client of the admin API. The key is kept only in this module: not in the page, a URL, or storage.
 
-// Browsers have but six connections for all pages of a server: whoever gets none must not wait for good.
+// Browsers open only six connections to a server for all of its pages. A request that gets none must time
+// out.
 const LONGEST_MS = 20_000;
 
 let key = null;
@@ -17,7 +18,7 @@ export const setKey = (text) => (key = text);
 
 export const hasKey = () => key !== null;
 
-// Told when the key is no longer one.
+// Sets the listener for rejected keys.
 export const onUnauthorized = (listener) => (unauthorized = listener);
 
 export async function open(method, path, { body, signal } = {}) {
@@ -28,8 +29,8 @@ export async function open(method, path, { body, signal } = {}) {
   throw new ApiError(response.status, error?.code ?? "unknown", error?.message ?? `the server answered ${response.status}`);
 }
 
-// `parse` makes of an answer's text what is wanted.
-export async function ask(method, path, { body, signal, parse = JSON.parse } = {}) {
+// Sends a request. `parse` converts the text of the response.
+export async function request(method, path, { body, signal, parse = JSON.parse } = {}) {
   const ends = [signal, AbortSignal.timeout(LONGEST_MS)].filter(Boolean);
   try {
     const response = await open(method, path, { body, signal: AbortSignal.any(ends) });
@@ -40,9 +41,10 @@ export async function ask(method, path, { body, signal, parse = JSON.parse } = {
   }
 }
 
-export const get = (path, signal, parse) => ask("GET", path, { signal, parse });
+export const get = (path, signal, parse) => request("GET", path, { signal, parse });
 
-// Calls `look` now and again, `ms` after it was done, while the page can be seen. Failures are told to `failed`, each success to it with null.
+// Calls `look` repeatedly while the page is visible, `ms` after the previous call has finished. Reports
+// errors to `failed`, and null after each success.
 export function poll(ms, signal, look, failed) {
   let timer, running;
   const again = () => {
@@ -66,5 +68,5 @@ export function poll(ms, signal, look, failed) {
   return again;
 }
 
-// What went wrong, in words: `fetch` itself says little.
+// Describes an error for the user: messages of `fetch` itself are not helpful.
 export const reasonOf = (error) => (error instanceof ApiError ? error.message : "the server does not answer");

@@ -1,11 +1,12 @@
-// What others have published, as they wrote it: numbers of JavaScript have 53 bits, those of JSON as many as one likes.
+// Message data exactly as published. Numbers in JavaScript have 53 bits of precision; in JSON there is no
+// limit.
 
 const keep = (_, value, context) => (typeof value === "number" && context ? JSON.rawJSON(context.source) : value);
 
-// An answer with `messages`, whose `data` is JSON for `JSON.stringify` alone.
+// Parses a response with `messages` whose `data` is only passed to `JSON.stringify`.
 export function messagesAsWritten(text) {
   const answer = JSON.parse(text);
-  // Older browsers cannot.
+  // Not available in older browsers.
   const written = JSON.rawJSON ? JSON.parse(text, keep) : answer;
   answer.messages.forEach((message, index) => (message.data = written.messages[index].data));
   return answer;

@@ -1,9 +1,9 @@
-// A question before something is done that cannot be taken back. Escape and Cancel leave it; the focus returns to where it was. When
-// the page that asks goes, its question goes with it, and was answered with no.
+// Confirmation dialog for actions that cannot be undone. Escape and Cancel dismiss it, and the focus returns
+// to where it was. If the page is left, the dialog closes and counts as dismissed.
 
 import { el } from "./dom.js";
 
-// `about`: what the act is done to, as texts and elements.
+// `about`: the target of the action, as texts and elements.
 export function confirmed({ title, about, text, act }, signal) {
   const dialog = el(
     "dialog",

@@ -1,4 +1,4 @@
-// One channel: its numbers, the tail of its log, who follows it, and a form to publish.
+// Page of a channel: its numbers, its latest messages, its subscribers, and a form to publish.
 
 import { ApiError, get, poll, reasonOf } from "./api.js";
 import { messagesAsWritten } from "./as_written.js";
@@ -10,57 +10,58 @@ import { publishForm } from "./publish_form.js";
 import { sessionLink } from "./route.js";
 
 const TAIL_MS = 2000;
-const FOLLOWERS_MS = 5000;
+const SUBSCRIBERS_MS = 5000;
 const TAIL = 50;
-const FOLLOWERS = 50;
+const SUBSCRIBERS = 50;
 const BEYOND_ALL = Number.MAX_SAFE_INTEGER;
 
 export function channel(root, { live, item: name, signal }) {
   const path = `/api/channels/${encodeURIComponent(name)}`;
   const newest = `${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`;
-  const says = el("p", { class: "notice", role: "status", hidden: true });
+  const notice = el("p", { class: "notice", role: "status", hidden: true });
   const facts = channelFacts(live.server.engine === "redis");
   const log = tail();
-  const who = followers();
-  const say = (text) => {
-    says.hidden = text === null;
-    setText(says, text ?? "");
+  const subscriberCard = subscribers();
+  const showNotice = (text) => {
+    notice.hidden = text === null;
+    setText(notice, text ?? "");
   };
-  const tells = (nothing) => (error) => {
-    if (!error) return say(null);
-    say(error instanceof ApiError && error.status === 404 ? nothing : `Not read: ${reasonOf(error)}`);
+  const reporter = (notFound) => (error) => {
+    if (!error) return showNotice(null);
+    showNotice(error instanceof ApiError && error.status === 404 ? notFound : `Update failed: ${reasonOf(error)}`);
   };
-  const look = poll(
+  const refresh = poll(
     TAIL_MS,
     signal,
     async () => {
-      const [shown, history] = await Promise.all([ifThere(get(path, signal)), get(newest, signal, messagesAsWritten)]);
+      const [shown, history] = await Promise.all([nullIfMissing(get(path, signal)), get(newest, signal, messagesAsWritten)]);
       if (shown) facts.update(shown);
       log.update(history);
     },
-    tells("There is no such channel now. It comes to be when someone follows it, or publishes to it."),
+    reporter("This channel does not exist at the moment. It is created when a client subscribes or a message is published to it."),
   );
   poll(
-    FOLLOWERS_MS,
+    SUBSCRIBERS_MS,
     signal,
-    async () => who.update(await get(`${path}/presence?limit=${FOLLOWERS}`, signal)),
-    (error) => error && who.fail(reasonOf(error)),
+    async () => subscriberCard.update(await get(`${path}/presence?limit=${SUBSCRIBERS}`, signal)),
+    (error) => error && subscriberCard.fail(reasonOf(error)),
   );
   root.append(
     heading("Channel", el("p", { class: "id" }, named(name))),
-    says,
+    notice,
     facts.element,
     el(
       "div",
       { class: "columns" },
       card("Newest messages", null, log.none, log.element),
-      el("div", null, card("Publish", null, publishForm(name, live, look)), card("Followers", null, who.note, who.element)),
+      el("div", null, card("Publish", null, publishForm(name, live, refresh)), card("Subscribers", null, subscriberCard.note, subscriberCard.element)),
     ),
   );
 }
 
-// With channels in Redis, one that nobody follows here has a log, but this server has no numbers of it.
-async function ifThere(answer) {
+// With channels in Redis, a channel without local subscribers has a history, but this server has no numbers
+// for it.
+async function nullIfMissing(answer) {
   try {
     return await answer;
   } catch (error) {
@@ -70,8 +71,8 @@ async function ifThere(answer) {
 }
 
 function channelFacts(isShared) {
-  const names = ["messages", "bytes", "first", "last", "followers", "epoch"];
-  const titleOf = (name) => (name === "followers" && isShared ? "followers here" : name);
+  const names = ["messages", "bytes", "first", "last", "subscribers", "epoch"];
+  const titleOf = (name) => (name === "subscribers" && isShared ? "subscribers here" : name);
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
   return {
     element: el(
@@ -84,15 +85,15 @@ function channelFacts(isShared) {
       setText(values.bytes, bytes(size));
       setText(values.first, count(first));
       setText(values.last, count(last));
-      setText(values.followers, count(subscribers));
+      setText(values.subscribers, count(subscribers));
       setText(values.epoch, epoch);
     },
   };
 }
 
-// The newest on top.
+// Newest message first.
 function tail() {
-  const none = el("p", { class: "note", hidden: true }, "Its log is empty.");
+  const none = el("p", { class: "note", hidden: true }, "The log is empty.");
   const rows = table(
     "Messages",
     [{ title: "Offset" }, { title: "From", wide: true }, { title: "Data" }, { title: "Age", number: true }],
@@ -114,7 +115,7 @@ function tail() {
     update({ epoch, messages }) {
       none.hidden = messages.length > 0;
       rows.element.hidden = messages.length === 0;
-      // A log that begins anew has the same offsets again.
+      // After a reset of the log, offsets start again, so they need the epoch to be unique.
       rows.update(messages.toReversed(), ({ offset }) => `${epoch} ${offset}`);
     },
   };
@@ -129,12 +130,12 @@ function contentOf(message) {
   return longText(JSON.stringify(message.data));
 }
 
-const serversOf = (names) => names.map((name) => (name === "*" ? "any other" : name)).join(", ");
+const serversOf = (names) => names.map((name) => (name === "*" ? "all others" : name)).join(", ");
 
-function followers() {
+function subscribers() {
   const note = el("p", { class: "note" });
   const rows = table(
-    "Followers",
+    "Subscribers",
     [{ title: "Session" }, { title: "User" }, { title: "Phase" }],
     ({ session, user }) => {
       const { element, become } = phaseBadge();
@@ -149,10 +150,10 @@ function followers() {
     update({ total, present, incomplete }) {
       rows.element.hidden = present.length === 0;
       rows.update(present, ({ session }) => session);
-      const part = total > present.length ? `; these are ${count(present.length)} of them` : "";
-      const known = `${plural(total, "session")} ${total === 1 ? "follows" : "follow"} it${part}`;
-      setText(note, incomplete ? `${known}, and those of servers that were not heard from: ${serversOf(incomplete)}.` : `${known}.`);
+      const part = total > present.length ? `, ${count(present.length)} of them shown` : "";
+      const known = `${plural(total, "session")} subscribed${part}`;
+      setText(note, incomplete ? `${known}, without those of servers that did not answer: ${serversOf(incomplete)}.` : `${known}.`);
     },
-    fail: (reason) => setText(note, `Not read: ${reason}`),
+    fail: (reason) => setText(note, `Update failed: ${reason}`),
   };
 }

@@ -1,4 +1,4 @@
-// Channels: the busiest, the fullest, and those that most sessions follow.
+// Page of channels: those with the highest rate, the most data, and the most subscribers.
 
 import { get, poll, reasonOf } from "./api.js";
 import { card, el, heading, named, setText, table } from "./dom.js";
@@ -10,19 +10,19 @@ const MOST = 20;
 
 const ORDERS = [
   { title: "Busiest", column: "Messages a second", sort: "rate", format: rate, valueOf: ({ rate }) => rate },
-  { title: "Fullest", column: "Bytes", sort: "bytes", format: bytes, valueOf: ({ bytes }) => bytes },
-  { title: "Most followed", column: "Followers", sort: "followers", format: count, valueOf: ({ subscribers }) => subscribers },
+  { title: "Largest", column: "Bytes", sort: "bytes", format: bytes, valueOf: ({ bytes }) => bytes },
+  { title: "Most subscribers", column: "Subscribers", sort: "followers", format: count, valueOf: ({ subscribers }) => subscribers },
 ];
 
 export function channels(root, { live, signal }) {
-  const says = el("p", { class: "notice", role: "status", hidden: true });
-  // Channels in Redis are known to whoever has to do with them.
-  const nothing = live.server.engine === "redis" ? "This server has to do with no channel now; others may." : "There is no channel.";
-  const lists = ORDERS.map((order) => ranking(order, nothing));
+  const notice = el("p", { class: "notice", role: "status", hidden: true });
+  // With channels in Redis, a server knows only the channels that it uses.
+  const emptyText = live.server.engine === "redis" ? "This server uses no channels at the moment; other servers may." : "There are no channels.";
+  const lists = ORDERS.map((order) => ranking(order, emptyText));
   root.append(
     heading("Channels"),
-    says,
-    find(),
+    notice,
+    openForm(),
     el(
       "div",
       { class: "columns three" },
@@ -32,14 +32,14 @@ export function channels(root, { live, signal }) {
 
   const look = () => Promise.all(lists.map(({ read }) => read(signal)));
   poll(REFRESH_MS, signal, look, (error) => {
-    says.hidden = !error;
-    setText(says, error ? `Not read: ${reasonOf(error)}` : "");
+    notice.hidden = !error;
+    setText(notice, error ? `Update failed: ${reasonOf(error)}` : "");
   });
 }
 
-function ranking({ title, column, sort, format, valueOf }, nothing) {
+function ranking({ title, column, sort, format, valueOf }, emptyText) {
   let most = 1;
-  const none = el("p", { class: "note", hidden: true }, nothing);
+  const none = el("p", { class: "note", hidden: true }, emptyText);
   const rows = table(
     title,
     [{ title: "Channel" }, { title: column, number: true }],
@@ -73,7 +73,7 @@ function ranking({ title, column, sort, format, valueOf }, nothing) {
   };
 }
 
-function find() {
+function openForm() {
   const name = el("input", { id: "channel", required: true, autocomplete: "off", spellcheck: "false", maxlength: 255 });
   const submit = (event) => {
     event.preventDefault();
@@ -82,7 +82,7 @@ function find() {
   return el(
     "form",
     { class: "filters", role: "search", "aria-label": "Channels", onsubmit: submit },
-    el("p", null, el("label", { for: "channel" }, "Channel (whole name)"), name),
+    el("p", null, el("label", { for: "channel" }, "Channel (full name)"), name),
     el("button", { type: "submit" }, "Open"),
   );
 }

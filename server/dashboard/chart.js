@@ -1,10 +1,11 @@
-// A small line chart. Its numbers are in a list below it, and at any time of it by mouse or arrow keys.
+// Small line chart. Its current values are listed below it; values at other times are shown for the mouse and
+// the arrow keys.
 
 import { el, setAttribute, setText, svg } from "./dom.js";
 import { duration, words } from "./format.js";
 
 const HEIGHT = 112;
-const NOTHING = "nothing so far";
+const NO_DATA = "no data yet";
 const MARGIN = { top: 8, right: 4, bottom: 18, left: 50 };
 
 export function chart(title, format, signal) {
@@ -28,11 +29,11 @@ export function chart(title, format, signal) {
   );
   const legend = el("dl", { class: "legend" });
   const entries = new Map();
-  const order = []; // A line keeps its colour for as long as the page is open.
+  const order = []; // A line keeps its colour while the page is open.
   let shown = null;
   let width = 320;
-  let chosen = null; // The index of a point.
-  let told; // Of which point a screen reader knows.
+  let chosen = null; // Index of the selected point.
+  let announced; // Index of the point announced to screen readers.
 
   new ResizeObserver(([{ contentRect }]) => {
     if (signal.aborted || contentRect.width === 0) return;
@@ -55,7 +56,8 @@ export function chart(title, format, signal) {
   });
   return { elements: [frame, legend], update };
 
-  // { lines, window_s, to_ms }; and `least`, which the axis reaches at least; `base`, 1024 for bytes.
+  // Takes { lines, window_s, to_ms }, and optionally `least`, the minimum top of the axis, and `base`, 1024
+  // for bytes.
   function update(next) {
     shown = next;
     for (const { name } of next.lines) if (!order.includes(name)) order.push(name);
@@ -87,11 +89,11 @@ export function chart(title, format, signal) {
       return svg("text", { x: x(to_ms - 1000 * before_s), y: HEIGHT - 3, "text-anchor": anchor }, text);
     });
     const nothing =
-      shown.lines.length === 0 && svg("text", { x: x(to_ms - 500 * window_s), y: HEIGHT / 2 - 8, "text-anchor": "middle" }, NOTHING);
+      shown.lines.length === 0 && svg("text", { x: x(to_ms - 500 * window_s), y: HEIGHT / 2 - 8, "text-anchor": "middle" }, NO_DATA);
     return [...levels, ...times, ...(nothing ? [nothing] : [])];
   }
 
-  // Where nothing is known, the line has a hole.
+  // Missing values leave gaps in the line.
   function path({ name, points }, x, y) {
     let pen = "M";
     const d = points.map(([at_ms, value]) => {
@@ -149,11 +151,11 @@ export function chart(title, format, signal) {
     const values = shown.lines.map(({ name, points }) => [words(name), points[index]?.[1]]);
     const text =
       values.length === 0
-        ? NOTHING
+        ? NO_DATA
         : `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
-    // Told when it is asked for, not each second.
-    if (point || chosen !== told || document.activeElement !== frame) setAttribute(frame, "aria-valuetext", text);
-    told = chosen;
+    // Updated on user interaction, not every second, so that screen readers stay quiet.
+    if (point || chosen !== announced || document.activeElement !== frame) setAttribute(frame, "aria-valuetext", text);
+    announced = chosen;
     setText(at, point ? text : "");
     at.hidden = !point;
     if (point) ["x1", "x2"].forEach((end) => cross.setAttribute(end, x(at_ms)));
@@ -169,7 +171,7 @@ function nearest(shown, share) {
   return at_ms - points[after - 1][0] < points[after][0] - at_ms ? after - 1 : after;
 }
 
-// A round number above all, whose half is round, too.
+// Returns a round number that is at least all values, and whose half is round, too.
 export function ceiling(most, { least = 1, base = 10 }) {
   const size = Math.max(most, least);
   const power = base ** Math.floor(Math.log(size) / Math.log(base) + 1e-9);

@@ -1,10 +1,10 @@
-// Any command for the playground, from a template or by hand.
+// Form to send any command in the playground, from a template or typed.
 
 import { el, isIdle, setIdle, setText } from "./dom.js";
 
 const TEMPLATES = [
   { title: "subscribe", command: { id: 1, subscribe: { channel: "news" } } },
-  { title: "subscribe, with the newest 20", command: { id: 2, subscribe: { channel: "news", last: 20 } } },
+  { title: "subscribe, with the last 20 messages", command: { id: 2, subscribe: { channel: "news", last: 20 } } },
   { title: "publish", command: { id: 3, publish: { channel: "news", data: { any: "json" } } } },
   { title: "presence", command: { id: 4, presence: { channel: "news" } } },
   { title: "unsubscribe", command: { id: 5, unsubscribe: { channel: "news" } } },
@@ -25,7 +25,7 @@ export function commandForm(send) {
   field.value = textOf(0);
   templates.addEventListener("change", () => (field.value = textOf(templates.value)));
 
-  // What is no JSON is sent as well: that is what a playground is for.
+  // Invalid JSON is sent as well: the playground is for trying things out.
   function submit(event) {
     event.preventDefault();
     if (isIdle(button)) return;
@@ -54,6 +54,6 @@ function faultOf(text) {
     JSON.parse(text);
     return null;
   } catch (error) {
-    return `Sent, though it is no JSON: ${error.message}`;
+    return `Sent, although it is not JSON: ${error.message}`;
   }
 }

@@ -1,27 +1,28 @@
-// Deadlines of a session as bars that run down: by the clock of the page between two looks at the server.
+// Deadlines of a session as bars that run down. Between two updates from the server, they follow the page's
+// clock.
 
 import { el, setText, table } from "./dom.js";
 import { duration, words } from "./format.js";
 
 const STEP_MS = 100;
 
-// What happens when one passes, and the timeout that it is armed with.
+// Consequence of each deadline, and the timeout that arms it.
 const MEANING = {
   ping: ["a ping is sent", "ping_interval_ms"],
-  pong: ["the connection is taken for dead", "pong_timeout_ms"],
-  poll_hold: ["the poll is answered empty", "poll_hold_ms"],
-  poll_gap: ["it is suspended", "poll_gap_ms"],
-  reconnect: ["it ends: nobody came back", "reconnect_window_ms"],
-  idle: ["it ends: no command came", "idle_ms"],
-  token: ["it is suspended: its token has expired", null],
-  lifetime: ["it ends: it is old", "lifetime_ms"],
+  pong: ["the connection is closed as dead", "pong_timeout_ms"],
+  poll_hold: ["the poll gets an empty answer", "poll_hold_ms"],
+  poll_gap: ["the session is suspended", "poll_gap_ms"],
+  reconnect: ["the session expires", "reconnect_window_ms"],
+  idle: ["the session is closed as idle", "idle_ms"],
+  token: ["the session is suspended", null],
+  lifetime: ["the session is closed", "lifetime_ms"],
 };
 
 const COLUMNS = [{ title: "Deadline" }, { title: "Remaining", number: true }, { title: "Then", wide: true }];
 
 export function deadlineTable(signal, caption = "Deadlines") {
-  const none = el("p", { class: "note" }, "None is armed.");
-  const running = new Map(); // When each passes, and what draws it.
+  const none = el("p", { class: "note" }, "No deadline is armed.");
+  const running = new Map(); // Expiry and elements of each deadline.
   const rows = table(caption, COLUMNS, row, { hidden: true, more: "deadlines" });
   const isQuiet = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const timer = setInterval(draw, isQuiet ? 1000 : STEP_MS);

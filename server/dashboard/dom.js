@@ -1,4 +1,4 @@
-// Elements. What is put into them goes in as text or as an attribute: no string is ever read as markup.
+// Helpers to create elements. Content is set as text or as attributes: no string is ever parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -6,7 +6,7 @@ export const el = (name, attributes, ...children) => filled(document.createEleme
 
 export const svg = (name, attributes, ...children) => filled(document.createElementNS(SVG, name), attributes, children);
 
-// `on*` are listeners, `data` is the dataset; null and false are left out.
+// `on*` are event listeners, `data` is the dataset. null and false are skipped.
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -17,7 +17,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// Only what has changed is written, so that selections and screen readers are left alone.
+// Writes only changes, so that selections and screen readers are not disturbed.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -26,12 +26,12 @@ export function setAttribute(element, name, value) {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-// A button that has nothing to do now. It is not `disabled`, for then it would drop the focus: its listeners ask `isIdle`.
+// Marks a button as inactive. `disabled` would make it lose the focus; its listeners check `isIdle` instead.
 export const setIdle = (button, isIdle) => setAttribute(button, "aria-disabled", isIdle);
 
 export const isIdle = (button) => button.ariaDisabled === "true";
 
-// A name that others chose: its direction stays its own.
+// Text from outside, such as a user name: isolates its writing direction.
 export const named = (text, more) => el("bdi", { class: "name", ...more }, text);
 
 export const number = (name) => el("span", { class: "number", data: { name } }, "–");
@@ -46,8 +46,9 @@ export function card(title, attributes, ...children) {
   return el("section", { class: `card ${more}`, "aria-labelledby": id, ...rest }, el("h2", { id }, title), ...children);
 }
 
-// A table whose rows have keys: `update` moves, adds and takes away what has changed, and leaves the rest, with its focus, alone.
-// A column: { title, number, wide } (`wide`: left out where there is little room). A row of `make` has `cells` and `update(item)`.
+// Table whose rows have keys: `update` moves, adds and removes rows as needed and leaves the others alone,
+// including their focus. A column is { title, number, wide } (`wide`: hidden on narrow screens). `make`
+// returns the `cells` and `update(item)` of a row.
 export function table(caption, columns, make, { hidden = false, more = "" } = {}) {
   const kind = ({ number, wide }) => [number && "figure", wide && "wide"].filter(Boolean).join(" ") || null;
   const heads = columns.map((column) => el("th", { scope: "col", class: kind(column) }, column.title));
@@ -77,7 +78,7 @@ export function table(caption, columns, make, { hidden = false, more = "" } = {}
       row.update?.(item);
       if (body.children[index] !== row.element) body.insertBefore(row.element, body.children[index] ?? null);
     });
-    // What is moved loses it.
+    // A moved element loses the focus.
     if (focused !== document.activeElement) focused?.focus({ preventScroll: true });
   }
 

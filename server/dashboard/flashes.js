@@ -1,4 +1,4 @@
-// What has expired flies off the hand, each kind with its own sign: some of many, for a sample that says thousands shows as many as the eye takes.
+// Expired timers fly off the hand, each kind with its own sign. If there are very many, only some are drawn.
 
 export const SIGNS = {
   ping: "●",
@@ -21,14 +21,14 @@ const MOST_OF_A_KIND = 8;
 const MOST = 120;
 
 export class Flashes {
-  #flying = []; // { sign, colour, from: when, angle: known once it has begun, drift }
+  #flying = []; // { sign, colour, from: start time, angle: set at the start, drift }
   #colourOf;
 
   constructor(colourOf) {
     this.#colourOf = colourOf;
   }
 
-  // What has expired within the last second, by kind: shown over the next.
+  // Adds the expiries of the last second, by kind. They are drawn over the next second.
   add(expired, now = performance.now()) {
     for (const [kind, count] of Object.entries(expired)) {
       const shown = Math.min(Math.ceil(Math.log2(1 + count)), MOST_OF_A_KIND);

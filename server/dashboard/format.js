@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Human-readable numbers.
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -8,7 +8,7 @@ export const count = (number) => whole.format(number);
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-// Three digits are enough.
+// Rounds to three significant digits.
 export function short(number) {
   const size = Math.abs(number);
   if (size >= 100 || size === 0) return whole.format(number);
@@ -47,5 +47,5 @@ export const time = (at_ms) => clock.format(at_ms);
 
 export const ago = (ms) => (ms < 1000 ? "just now" : `${duration(ms)} ago`);
 
-// Labels of the server, such as `poll_gap`.
+// Converts names of the API, such as `poll_gap`, to words.
 export const words = (label) => label.replaceAll("_", " ");

@@ -1,4 +1,4 @@
-// Every frame of the playground, the newest on top.
+// List of the playground's frames, newest first.
 
 import { el, setText, table } from "./dom.js";
 import { plural, time } from "./format.js";
@@ -9,8 +9,8 @@ const WAYS = { sent: ["→", "sent"], received: ["←", "received"], note: ["·"
 export function frameList(player, signal) {
   const note = el("p", { class: "note" });
   const rows = table(
-    "Frames, the newest first",
-    [{ title: "Way" }, { title: "Time", wide: true }, { title: "Frame" }],
+    "Frames, newest first",
+    [{ title: "Direction" }, { title: "Time", wide: true }, { title: "Frame" }],
     ({ at_ms, way, text }) => {
       const [sign, word] = WAYS[way];
       const cell = el("span", { class: `way ${way}` }, el("span", { "aria-hidden": true }, `${sign} `), word);
@@ -20,14 +20,14 @@ export function frameList(player, signal) {
   );
   let due = 0;
 
-  // A burst of frames is drawn once.
+  // Draws a burst of frames only once.
   const update = () => {
     due ||= requestAnimationFrame(() => {
       due = 0;
       if (signal.aborted) return;
       rows.element.hidden = player.frames.length === 0;
       rows.update(player.frames.toReversed(), ({ number }) => number);
-      setText(note, player.frames.length === 0 ? "None yet." : `The newest ${plural(player.frames.length, "frame")}; 500 are kept.`);
+      setText(note, player.frames.length === 0 ? "No frames yet." : `The last ${plural(player.frames.length, "frame")}; at most 500 are kept.`);
     });
   };
   player.addEventListener("frame", update, { signal });

@@ -1,4 +1,4 @@
-// What a scheme without slots has: timers by level, as bars.
+// Timers per level as bars, for schemes without slots.
 
 import { el, setText } from "./dom.js";
 import { count, plural } from "./format.js";
@@ -10,7 +10,7 @@ export function levelBars() {
   return { element, update };
 
   function update({ scheme, entries, levels }) {
-    setText(total, `${plural(entries, "timer")}, kept by ${scheme} without slots`);
+    setText(total, `${plural(entries, "timer")}, held by ${scheme}, which has no slots`);
     const most = Math.max(1, ...levels);
     while (list.children.length > levels.length) list.lastChild.remove();
     levels.forEach((held, index) => {

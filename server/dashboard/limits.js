@@ -1,4 +1,4 @@
-// What has a bound, and how near it is: the nearest first.
+// Page of limits and their use, the fullest first.
 
 import { el, heading, number, setText, table } from "./dom.js";
 import { bytes, count, percent } from "./format.js";
@@ -8,22 +8,22 @@ const NEAR = 0.8;
 const COLUMNS = [
   { title: "Limit" },
   { title: "Used", number: true },
-  { title: "Of", number: true, wide: true },
+  { title: "Maximum", number: true, wide: true },
   { title: "Share", number: true },
 ];
 
 export function limits(root, { live, signal }) {
-  const says = el("p", { class: "note", role: "status", data: { name: "says" } });
+  const summary = el("p", { class: "note", role: "status", data: { name: "says" } });
   const rows = table("Limits", COLUMNS, row, { hidden: true, more: "limits" });
   root.append(
     heading("Limits"),
-    el("div", { class: "card" }, says, rows.element),
+    el("div", { class: "card" }, summary, rows.element),
     el(
       "p",
       { class: "note" },
-      "Limits of one session, user or address are not counted here; ",
+      "Limits per session, user or address are not shown. ",
       el("code", null, "descriptors"),
-      " are those of the process that clients may have. All of them, and what happens at each: ",
+      " is the clients' share of the process's file descriptors. All limits, and what happens when they are reached: ",
       el("a", { href: "/docs#reference" }, "Reference"),
       ".",
     ),
@@ -36,7 +36,7 @@ export function limits(root, { live, signal }) {
       .sort((one, other) => other.share - one.share);
     rows.update(sorted, ({ key }) => key);
     const near = sorted.filter(({ share }) => share >= NEAR).length;
-    setText(says, near === 0 ? "Nothing is near its bound." : `${near} of ${sorted.length} ${near === 1 ? "is" : "are"} near the bound.`);
+    setText(summary, near === 0 ? "No limit is near." : `${near} of ${sorted.length} limits ${near === 1 ? "is" : "are"} near or reached.`);
   }
   live.addEventListener("sample", update, { signal });
   update();

@@ -1,11 +1,13 @@
-// The stream of /api/live: what the server is, its last 15 minutes, and a sample each second. Events: `state`, `server`, `history`, `sample`.
+// The stream of /api/live: the server's description, the last 15 minutes, and a sample every second.
+// Dispatches `state`, `server`, `history` and `sample`.
 
 import { open } from "./api.js";
 
 const MOST_SAMPLES = 900;
 const PAUSES_MS = [1000, 2000, 4000, 8000, 10_000];
-const SILENCE_MS = 10_000; // Ten samples were due.
-// So long a page that cannot be seen keeps its stream: browsers have but six connections for all pages of a server.
+const SILENCE_MS = 10_000; // Ten missed samples.
+// How long a hidden page keeps its stream: browsers open only six connections to a server for all of its
+// pages.
 const UNSEEN_MS = 30_000;
 
 export class Live extends EventTarget {
@@ -56,7 +58,7 @@ export class Live extends EventTarget {
     this.#become("signed out");
   }
 
-  // Sooner than it would by itself.
+  // Reconnects immediately if waiting to do so.
   hurry() {
     if (this.state === "reconnecting" || this.state === "paused") this.start();
   }
@@ -120,7 +122,8 @@ export class Live extends EventTarget {
   }
 }
 
-// Server-sent events, as far as the server uses them. Returns what takes text in pieces of any length.
+// Parser for server-sent events, as far as the server uses them. Returns a function that takes text in pieces
+// of any length.
 export function parser(tell) {
   let rest = "";
   let event = "message";

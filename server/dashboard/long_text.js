@@ -20,5 +20,5 @@ export function longText(text, attributes) {
   );
 }
 
-// At most so much of it, and no half of a surrogate pair.
+// Limits a length so that it does not split a surrogate pair.
 const wholeCharacters = (text, length) => (text.codePointAt(length - 1) > 0xffff ? length - 1 : length);

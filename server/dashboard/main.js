@@ -1,4 +1,4 @@
-// The frame around the pages: which one is shown, whether the stream is alive, and who is signed in.
+// Frame of all pages: routing, the state of the stream, and signing in.
 
 import { hasKey, onUnauthorized, setKey } from "./api.js";
 import { channel } from "./channel.js";
@@ -25,7 +25,7 @@ const PAGES = [
 const live = new Live();
 const main = document.getElementById("main");
 const links = PAGES.map(({ path, title }) => el("a", { href: `#/${path}` }, title));
-let shown = null; // What ends the page that is shown.
+let shown = null; // Aborts the current page.
 
 document.getElementById("pages").append(...links.map((link) => el("li", null, link)));
 
@@ -37,7 +37,7 @@ function show({ byHand = false } = {}) {
     if (PAGES[index] === page) link.setAttribute("aria-current", item === null ? "page" : "true");
     else link.removeAttribute("aria-current");
   });
-  const open = page ? (item === null ? page.open : page.one) : nothing;
+  const open = page ? (item === null ? page.open : page.one) : notFound;
   put(page ? (item ?? page.title) : "Not found", (root, signal) => open(root, { live, item, query, signal }));
   if (byHand) main.querySelector("h1")?.focus();
 }
@@ -51,11 +51,11 @@ function put(title, open) {
   open(root, shown.signal);
 }
 
-function nothing(root) {
-  root.append(el("h1", { tabindex: -1 }, "There is no such page"), el("p", null, el("a", { href: "#/" }, "To the overview")));
+function notFound(root) {
+  root.append(el("h1", { tabindex: -1 }, "Page not found"), el("p", null, el("a", { href: "#/" }, "Go to the overview")));
 }
 
-// The next user finds nothing of the last one.
+// Clears everything, so that the next user finds no data of the previous one.
 function askForKey(error) {
   live.forget();
   forgetPlayer();
@@ -70,7 +70,7 @@ function askForKey(error) {
   });
 }
 
-// The part of the address after # names a page, so this link only moves the focus.
+// The URL fragment names a page, so this link moves only the focus.
 function skip(event) {
   event.preventDefault();
   main.focus();
@@ -89,7 +89,7 @@ const describe = ({ status, message }) => ({ status, message });
 
 live.addEventListener("server", () => {
   document.getElementById("sign-out").hidden = !hasKey();
-  // Forms and frames of a page outlive a restart of the server.
+  // Forms and frames of a page survive a restart of the server.
   if (!main.querySelector(".page:not(.locked)")) show({ byHand: main.querySelector(".locked") !== null });
 });
 

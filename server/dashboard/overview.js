@@ -1,4 +1,4 @@
-// The overview: the wheel and its numbers, and the last 15 minutes of everything else.
+// The overview: the wheel with its numbers, and charts of the last 15 minutes.
 
 import { chart } from "./chart.js";
 import { card, el, heading } from "./dom.js";
@@ -26,7 +26,7 @@ export function overview(root, { live, signal }) {
     ),
   );
 
-  let turned = null; // What the wheel shows already.
+  let turned = null; // The sample that the wheel shows.
   const update = () => {
     if (!live.last || document.hidden) return;
     numbers.update();

@@ -1,4 +1,4 @@
-// What is drawn over time, and how it is read from samples.
+// Charts of the overview, and how each reads its values from samples.
 
 import { bytes, count, duration, percent, rate, short } from "./format.js";
 import { growth, lines, quantile } from "./series.js";
@@ -26,18 +26,18 @@ const opened = (sample) => ({
   opened: sample.events.filter(({ event }) => event === "opened").reduce((sum, { count }) => sum + count, 0),
   ...byLabel(
     sample.resumes,
-    ({ outcome }) => (outcome === "recovered" ? "resumed" : "came too late"),
+    ({ outcome }) => (outcome === "recovered" ? "resumed" : "not resumed"),
     ({ count }) => count,
   ),
 });
 
-const connected = ({ connections, at_rest }) => ({
+const connected = ({ connections, parked }) => ({
   ...byLabel(
     connections.filter(({ open }) => open > 0),
     ({ transport, dialect }) => `${transport} ${dialect}`,
     ({ open }) => open,
   ),
-  "at rest": at_rest,
+  parked,
 });
 
 function roundTrips({ samples }) {
@@ -45,7 +45,7 @@ function roundTrips({ samples }) {
     const points = samples.slice(1).map((sample, index) => [sample.at_ms, quantile(samples[index].ping_rtt, sample.ping_rtt, share)]);
     return { name, points, now: points.findLast(([, value]) => value !== null)?.[1] ?? null };
   };
-  return [line("p50, within", 0.5), line("p99, within", 0.99)];
+  return [line("p50, at most", 0.5), line("p99, at most", 0.99)];
 }
 
 function processor({ samples }) {
@@ -73,7 +73,7 @@ export const PANELS = [
   { title: "Messages", format: rate, read: rates(({ messages }) => messages) },
   { title: "Ping round trips", format: duration, read: roundTrips },
   {
-    title: "Lateness of timers",
+    title: "Timer lateness",
     format: duration,
     read: gauges(({ timers: { lateness } }) => ({ p50: lateness.p50_ms, p99: lateness.p99_ms, "p99.9": lateness.p999_ms })),
   },
@@ -85,5 +85,5 @@ export const PANELS = [
     base: 1024,
     read: gauges(({ process, log_bytes }) => ({ resident: process.resident_bytes, messages: log_bytes })),
   },
-  { title: "Processor", format: percent, least: 0.01, read: processor },
+  { title: "CPU", format: percent, least: 0.01, read: processor },
 ];

@@ -1,4 +1,4 @@
-// The phase of a session: a word and a sign, rewritten when it changes.
+// Badge with the phase of a session: a word and a sign.
 
 import { el, setText } from "./dom.js";
 

@@ -1,23 +1,24 @@
-// The client of the playground: one WebSocket of Encke's own dialect. It answers pings until it falls silent. Events: `state`, `frame`.
+// The playground's client: one WebSocket in the `json` dialect. It answers pings unless told to stop.
+// Dispatches `state` and `frame`.
 
 import { plural } from "./format.js";
 
 const MOST_FRAMES = 500;
 
-const WAITS = " The session waits for you to come back.";
-const IS_GONE = " The session is gone.";
+const WAITS = " The session waits for you to reconnect.";
+const HAS_ENDED = " The session has ended.";
 
 const MORE = {
   4000: WAITS,
   4007: WAITS,
-  4102: ` It wants a token; or this page's origin, ${location.origin}, in auth.origins.`,
+  4102: ` The server requires a token, or this page's origin (${location.origin}) in auth.origins.`,
 };
 
 export class Player extends EventTarget {
-  session = null; // { id, resume, seq }, and `isHere` when the server of this page has shown it.
+  session = null; // { id, resume, seq, isHere: known to the server of this page }
   token = ""; // As typed.
   frames = []; // { number, at_ms, way, text }
-  says = "Not connected.";
+  status = "Not connected.";
   isSilent = false;
   #socket = null;
   #number = 0;
@@ -30,14 +31,14 @@ export class Player extends EventTarget {
     return this.#socket?.readyState === WebSocket.CONNECTING;
   }
 
-  // As a new client.
+  // Connects as a new client.
   connect(url) {
     this.session = null;
     this.#open(url, {});
   }
 
-  // For the session that it had, with what it has.
-  comeBack(url) {
+  // Reconnects to resume the session.
+  reconnect(url) {
     const { resume, seq } = this.session;
     this.#open(url, { resume, seq });
   }
@@ -48,27 +49,27 @@ export class Player extends EventTarget {
     this.#note("sent", text);
   }
 
-  // A page cannot pull a cable: it closes the WebSocket, which for the server is no end of the session.
-  cut() {
-    const what = this.isOpen ? "Cut." : "Cut, before it was open.";
+  // A page cannot pull a cable. It closes the WebSocket, which does not end the session.
+  drop() {
+    const what = this.isOpen ? "Connection dropped." : "Connection dropped before it was open.";
     this.#leave().close();
-    this.#note("note", "the connection was cut here");
+    this.#note("note", "connection dropped by this page");
     this.#become(`${what}${this.session ? WAITS : ""}`);
   }
 
-  // The connection stays open, and nothing is said on it.
-  silence() {
+  // Keeps the connection open, but sends nothing.
+  stopAnswering() {
     this.isSilent = true;
     this.#note("note", "silent from now on: pings are not answered");
     this.#become("Silent. The server has not noticed yet.");
   }
 
   // The server no longer has the session.
-  lose() {
-    if (this.says.endsWith(WAITS)) this.#become(this.says.replace(WAITS, IS_GONE));
+  sessionEnded() {
+    if (this.status.endsWith(WAITS)) this.#become(this.status.replace(WAITS, HAS_ENDED));
   }
 
-  // Ends the session if it is connected, and keeps nothing of it: neither token nor frames.
+  // Ends the session if it is connected, and forgets everything, including token and frames.
   forget() {
     const isOpen = this.isOpen;
     const socket = this.#leave();
@@ -85,12 +86,12 @@ export class Player extends EventTarget {
     try {
       socket = new WebSocket(`${url}?${new URLSearchParams(query)}`);
     } catch (error) {
-      // As on a page that came by https, of a URL that is not wss.
+      // For example if a page loaded by https connects to a URL that is not wss.
       return this.#become(`Not connected: ${error.message}${this.session ? WAITS : ""}`);
     }
     this.#socket = socket;
     this.isSilent = false;
-    this.#note("note", resume ? `coming back with seq ${seq}` : "connecting");
+    this.#note("note", resume ? `resuming with seq ${seq}` : "connecting");
     this.#become("Connecting.");
     socket.onopen = () => this.#become("Connected.");
     socket.onmessage = ({ data }) => this.#receive(data);
@@ -98,12 +99,12 @@ export class Player extends EventTarget {
       this.#leave();
       this.#note("note", `closed: ${code}${reason && ` ${reason}`}`);
       this.#become(
-        `Closed by ${code === 1006 ? "a failure, or never open" : "the server"}: ${code}${reason && ` (${reason})`}.${MORE[code] ?? ""}`,
+        `Closed by ${code === 1006 ? "a failure, or never opened" : "the server"}: ${code}${reason && ` (${reason})`}.${MORE[code] ?? ""}`,
       );
     };
   }
 
-  // Returns what it has left.
+  // Returns the socket, detached from the player.
   #leave() {
     const socket = this.#socket;
     if (socket) socket.onopen = socket.onmessage = socket.onclose = null;
@@ -123,13 +124,13 @@ export class Player extends EventTarget {
   }
 
   #greeted({ session: id, resume, seq, recovered }) {
-    const cameBack = this.session !== null;
+    const isReconnect = this.session !== null;
     this.session = { id, resume, seq };
-    if (!cameBack) return this.#become("Connected, in a new session.");
+    if (!isReconnect) return this.#become("Connected, in a new session.");
     this.#become(
       recovered
-        ? "Recovered: it is the same session, and nothing was missed."
-        : "Not recovered: the session was gone, and this is a new one.",
+        ? "Recovered: the same session, and no messages were lost."
+        : "Not recovered: the session had ended, and this is a new one.",
     );
   }
 
@@ -139,13 +140,13 @@ export class Player extends EventTarget {
     this.dispatchEvent(new Event("frame"));
   }
 
-  #become(says) {
-    this.says = says;
+  #become(status) {
+    this.status = status;
     this.dispatchEvent(new Event("state"));
   }
 }
 
-// The server at the other end need not be Encke. A frame that is no object has no effect.
+// The server at the other end may not be Encke. A frame that is not an object has no effect.
 function objectOf(text) {
   try {
     return JSON.parse(text) ?? {};

@@ -1,4 +1,5 @@
-// A client in the page, with every frame that it sends and receives. It outlives the page that shows it, so one can look at its session elsewhere.
+// A client in the page, with every frame that it sends and receives. It stays alive on other pages, so that
+// its session can be inspected there.
 
 import { get, poll, reasonOf } from "./api.js";
 import { deadlineTable } from "./deadlines.js";
@@ -24,11 +25,11 @@ export function playground(root, { live, signal }) {
   const controls = controlForm(url);
   root.append(
     heading("Playground"),
-    el("p", { class: "lead" }, "A client of your own, in this page. Cut it, silence it, and see how its session waits for it."),
+    el("p", { class: "lead" }, "A client in this page. Drop its connection, or stop answering pings, and watch its session wait for it."),
     el(
       "div",
       { class: "columns" },
-      el("div", null, controls.element, observed, card("Say something", null, command.element)),
+      el("div", null, controls.element, observed, card("Send a command", null, command.element)),
       card("Frames", null, frames.note, frames.element),
     ),
   );
@@ -51,10 +52,10 @@ function controlForm(url) {
   token.value = player.token;
   const button = (title, act, more) => el("button", { type: "button", onclick: ({ target }) => isIdle(target) || act(), ...more }, title);
   const connect = button("Connect", () => player.connect(url), { class: "main" });
-  const back = button("Come back", () => player.comeBack(url));
-  const cut = button("Cut the connection", () => player.cut());
-  const silence = button("Fall silent", () => player.silence());
-  const says = el("p", { class: "player", role: "status", data: { name: "player" } });
+  const reconnect = button("Reconnect", () => player.reconnect(url));
+  const cut = button("Drop the connection", () => player.drop());
+  const silence = button("Stop answering", () => player.stopAnswering());
+  const statusLine = el("p", { class: "player", role: "status", data: { name: "player" } });
   const element = card(
     "Connection",
     null,
@@ -64,10 +65,10 @@ function controlForm(url) {
       { class: "stack" },
       el("label", { for: "token" }, "Token"),
       token,
-      el("p", { id: "token-note", class: "note" }, "A JWT, if the server asks for one. It stays in this page."),
+      el("p", { id: "token-note", class: "note" }, "A JWT, if the server requires one. It is kept only in this page."),
     ),
-    el("div", { class: "acts" }, connect, cut, silence, back),
-    says,
+    el("div", { class: "acts" }, connect, cut, silence, reconnect),
+    statusLine,
   );
   return {
     element,
@@ -76,55 +77,55 @@ function controlForm(url) {
       setIdle(connect, !isAway);
       setIdle(cut, isAway);
       setIdle(silence, !player.isOpen || player.isSilent);
-      setIdle(back, !isAway || !player.session);
-      setText(says, player.says);
+      setIdle(reconnect, !isAway || !player.session);
+      setText(statusLine, player.status);
     },
   };
 }
 
-// What the server knows of it.
+// The server's view of the session.
 function sessionCard(live, signal) {
   const phase = phaseBadge();
   const link = el("a", { class: "id" });
-  const says = el("p", { class: "note", role: "status" }, "There is no session yet.");
+  const statusLine = el("p", { class: "note", role: "status" }, "No session yet.");
   const deadlines = deadlineTable(signal, "Deadlines of the playground");
   const head = el("p", { hidden: true }, link, " ", phase.element);
-  const element = card("Its session", null, head, says, deadlines.element);
+  const element = card("Session", null, head, statusLine, deadlines.element);
 
   async function look() {
     const { session } = player;
     head.hidden = !session;
     deadlines.element.hidden = !session;
-    if (!session) return setText(says, "There is no session yet.");
+    if (!session) return setText(statusLine, "No session yet.");
     setText(link, session.id);
     link.href = sessionLink(session.id);
     try {
       const seen = await get(`/api/sessions/${encodeURIComponent(session.id)}`, signal);
       session.isHere = true;
-      if (seen.phase === "closed") lost(session);
+      if (seen.phase === "closed") sessionEnded(session);
       phase.become(seen.phase);
       deadlines.update(seen.deadlines, live.server.timeouts);
       setText(
-        says,
+        statusLine,
         seen.phase === "attached"
-          ? `Last heard ${duration(seen.last_heard_ms)} ago`
-          : `It waits for its client${seen.phase === "closed" ? " no more" : ""}.`,
+          ? `Last input ${duration(seen.last_heard_ms)} ago`
+          : seen.phase === "closed" ? "The session has ended." : "The session waits for its client.",
       );
     } catch (error) {
       if (error.status !== 404) throw error;
       phase.become(session.isHere ? "closed" : "unknown");
       deadlines.update([], null);
-      setText(says, session.isHere ? "It is gone." : "This server does not know it.");
-      if (session.isHere) lost(session);
+      setText(statusLine, session.isHere ? "The session has ended." : "This server does not know the session.");
+      if (session.isHere) sessionEnded(session);
     }
   }
 
-  // Unless it has another by now.
-  function lost(session) {
-    if (player.session === session) player.lose();
+  // Unless the player has another session by now.
+  function sessionEnded(session) {
+    if (player.session === session) player.sessionEnded();
   }
 
-  const again = poll(REFRESH_MS, signal, look, (error) => error && setText(says, `Not read: ${reasonOf(error)}`));
+  const again = poll(REFRESH_MS, signal, look, (error) => error && setText(statusLine, `Update failed: ${reasonOf(error)}`));
   player.addEventListener("state", again, { signal });
   return element;
 }

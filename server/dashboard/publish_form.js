@@ -1,13 +1,13 @@
-// A form that publishes JSON on a channel, as it is written. What is no JSON is said at the field.
+// Form to publish JSON on a channel, exactly as typed. Invalid JSON is reported at the field.
 
-import { ask } from "./api.js";
+import { request } from "./api.js";
 import { el, setText } from "./dom.js";
 import { failureOf } from "./outcome.js";
 
 export function publishForm(channel, live, published) {
   const problem = el("p", { id: "data-problem", class: "problem", hidden: true });
   const field = el("textarea", { id: "data", rows: 4, spellcheck: "false", autocomplete: "off", "aria-describedby": "data-problem" });
-  const says = el("p", { class: "note", role: "status" });
+  const statusLine = el("p", { class: "note", role: "status" });
   const mayPublish = live.may("publish");
   let isUnderWay = false;
   field.value = '{"any": "json"}';
@@ -26,22 +26,22 @@ export function publishForm(channel, live, published) {
     try {
       JSON.parse(data);
     } catch (error) {
-      refuse(`This is no JSON: ${error.message}`);
+      refuse(`Invalid JSON: ${error.message}`);
       return field.focus();
     }
     refuse(null);
     isUnderWay = true;
     try {
-      const { offset } = await ask("POST", "/api/publish", { body: `{"channel":${JSON.stringify(channel)},"data":${data}}` });
-      setText(says, `Published: it has offset ${offset}.`);
+      const { offset } = await request("POST", "/api/publish", { body: `{"channel":${JSON.stringify(channel)},"data":${data}}` });
+      setText(statusLine, `Published with offset ${offset}.`);
       published();
     } catch (error) {
-      setText(says, failureOf(error, "published"));
+      setText(statusLine, failureOf(error, "published"));
     }
     isUnderWay = false;
   }
 
-  // The second click of a double click publishes nothing, even when the first has been answered by then.
+  // The second click of a double click publishes nothing, even if the first has been answered by then.
   const click = (event) => event.detail > 1 && event.preventDefault();
 
   return el(
@@ -55,6 +55,6 @@ export function publishForm(channel, live, published) {
       problem,
       el("button", { type: "submit", class: "main", onclick: click }, "Publish"),
     ),
-    mayPublish ? says : el("p", { class: "note" }, "Your key looks, and no more: its scopes lack publish."),
+    mayPublish ? statusLine : el("p", { class: "note" }, "Your API key lacks the scope publish."),
   );
 }

@@ -1,4 +1,4 @@
-// What the part of the address after # says: `#/sessions/s_1`, `#/sessions?phase=attached`.
+// Routes in the URL fragment: `#/sessions/s_1`, `#/sessions?phase=attached`.
 
 export function route(hash) {
   const [path, query] = hash.replace(/^#?\/?/, "").split(/\?(.*)/s);
@@ -8,10 +8,10 @@ export function route(hash) {
 
 export const sessionLink = (id) => `#/sessions/${encodeURIComponent(id)}`;
 
-// A typed name may have half of a surrogate pair, which no address can have.
+// A typed name may contain half of a surrogate pair, which a URL cannot.
 export const channelLink = (name) => `#/channels/${encodeURIComponent(name.toWellFormed())}`;
 
-// Someone may have typed it.
+// The fragment may have been typed by hand.
 function decoded(text) {
   try {
     return decodeURIComponent(text);

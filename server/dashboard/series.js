@@ -1,10 +1,11 @@
-// The samples of the last 15 minutes as lines of charts.
+// Converts the samples of the last 15 minutes to lines of charts.
 
 const POINTS = 180;
 const WINDOWS_S = [60, 120, 300, 900];
 
-// Every so many samples, the newest among them; and the time that they span, rounded up to one of `WINDOWS_S`. When each was taken is told by how long the
-// server had run, for the time of day may jump; while a machine sleeps, neither passes here.
+// Thins out the samples evenly, keeping the newest, and returns the time that they span, rounded up to one of
+// `WINDOWS_S`. Times are computed from the server's uptime, because the time of day may jump. While a machine
+// is suspended, neither advances here.
 export function pick(timed) {
   const last = timed.at(-1);
   const samples = timed.map((sample) => ({ ...sample, at_ms: last.at_ms - (last.uptime_ms - sample.uptime_ms) }));
@@ -24,7 +25,8 @@ export function pick(timed) {
   return { samples: picked, window_s, to_ms: last.at_ms };
 }
 
-// Lines { name, points: [[at_ms, value]], now } of what `read(sample)` says by name. `perSecond`: of totals, how much they grew.
+// Returns lines { name, points: [[at_ms, value]], now } of the values that `read(sample)` returns by name.
+// `perSecond`: converts totals to their growth per second.
 export function lines({ samples }, read, { perSecond = false, most = 5 } = {}) {
   const read_all = samples.map((sample) => [sample.at_ms, read(sample)]);
   const names = [...new Set(read_all.flatMap(([, values]) => Object.keys(values)))];
@@ -42,7 +44,7 @@ export function growth(points) {
   });
 }
 
-// What has too many lines shows the largest, and one of all others.
+// Limits the number of lines: the largest, and one for the sum of all others.
 function bounded(all, most) {
   if (all.length <= most) return all;
   const sum = ({ points }) => points.reduce((sum, [, value]) => sum + value, 0);
@@ -52,7 +54,8 @@ function bounded(all, most) {
   return [...sorted.slice(0, most - 1), { name: "other", points }];
 }
 
-// The bound, in ms, within which this share of the pings between two samples was answered; null if there was none.
+// Returns the upper bound, in ms, of the time in which this share of the pings between two samples was
+// answered. null if no ping was answered.
 export function quantile(before, after, share) {
   const counts = after.map(([, total], index) => total - (before[index]?.[1] ?? 0));
   const all = counts.at(-1);

@@ -1,6 +1,6 @@
-// One session: its deadlines run down, its life so far, what it follows, and what an operator may do to it.
+// Page of a session: its deadlines, its timeline, its subscriptions, and the operator's actions.
 
-import { ApiError, ask, get, poll, reasonOf } from "./api.js";
+import { ApiError, request, get, poll, reasonOf } from "./api.js";
 import { confirmed } from "./ask.js";
 import { deadlineTable } from "./deadlines.js";
 import { card, el, heading, isIdle, named, number, setIdle, setText, table } from "./dom.js";
@@ -13,7 +13,7 @@ import { timeline } from "./timeline.js";
 const REFRESH_MS = 1000;
 
 export function session(root, { live, item: id, signal }) {
-  const says = el("p", { class: "notice", role: "status", hidden: true });
+  const statusLine = el("p", { class: "notice", role: "status", hidden: true });
   const facts = sessionFacts();
   const deadlines = deadlineTable(signal);
   const life = timeline();
@@ -21,22 +21,22 @@ export function session(root, { live, item: id, signal }) {
   const acts = actions(id, live, signal, say);
   const path = `/api/sessions/${encodeURIComponent(id)}`;
   let hasEnded = false;
-  let isTold = false; // There is nothing more to ask for.
+  let isComplete = false; // No further updates are expected.
   let isUnread = false;
   let wasThere = false;
   root.append(
     heading("Session", el("p", { class: "id" }, id)),
-    says,
+    statusLine,
     acts.element,
     facts.element,
-    el("div", { class: "columns" }, card("Deadlines", null, deadlines.element), card("Life", null, life.element)),
+    el("div", { class: "columns" }, card("Deadlines", null, deadlines.element), card("Timeline", null, life.element)),
     card("Subscriptions", null, follows.none, follows.element),
   );
 
   async function look() {
-    if (isTold) return;
-    const now = await orNothing(get(path, signal));
-    const story = await orNothing(get(`${path}/timeline`, signal));
+    if (isComplete) return;
+    const now = await nullIfMissing(get(path, signal));
+    const events = await nullIfMissing(get(`${path}/timeline`, signal));
     if (signal.aborted) return;
     wasThere ||= now !== null;
     if (now) {
@@ -46,20 +46,20 @@ export function session(root, { live, item: id, signal }) {
       follows.update(now.subscriptions);
     }
     const now_ms = live.last?.at_ms ?? Date.now();
-    if (story) life.update(story, now && now_ms - now.age_ms, now_ms);
-    if (!now || now.phase === "closed") ended(now, story);
-    isTold = !now;
+    if (events) life.update(events, now && now_ms - now.age_ms, now_ms);
+    if (!now || now.phase === "closed") ended(now, events);
+    isComplete = !now;
   }
 
-  // It may have ended before anyone looked, or while someone does.
-  function ended(now, story) {
+  // The session may have ended before the page was opened, or while it is open.
+  function ended(now, events) {
     if (hasEnded) return;
     hasEnded = true;
-    const last = story?.events.at(-1);
+    const last = events?.events.at(-1);
     const reason = now?.close_reason ?? (last?.event === "closed" || last?.event === "expired" ? last.reason : null);
     say(
-      !wasThere && !story
-        ? "Nothing is known of this session: it ended long ago, or never was."
+      !wasThere && !events
+        ? "Unknown session: it ended long ago, or never existed."
         : `This session has ended${reason ? `: ${words(reason)}` : ""}.`,
     );
     deadlines.update([], null);
@@ -68,19 +68,19 @@ export function session(root, { live, item: id, signal }) {
   }
 
   function say(text) {
-    says.hidden = false;
-    setText(says, text);
+    statusLine.hidden = false;
+    setText(statusLine, text);
   }
 
   poll(REFRESH_MS, signal, look, (error) => {
-    if (error) say(`Not read: ${reasonOf(error)}`);
-    else if (isUnread) says.hidden = true;
+    if (error) say(`Update failed: ${reasonOf(error)}`);
+    else if (isUnread) statusLine.hidden = true;
     isUnread = error !== null;
   });
 }
 
-// What is not there is no failure.
-const orNothing = (answer) =>
+// A missing session is not an error.
+const nullIfMissing = (answer) =>
   answer.catch((error) => {
     if (error instanceof ApiError && (error.status === 404 || error.status === 400)) return null;
     throw error;
@@ -89,7 +89,7 @@ const orNothing = (answer) =>
 function sessionFacts() {
   const phase = phaseBadge();
   const user = el("span", { data: { name: "user" } }, "–");
-  const names = ["connection", "age", "last heard", "seq", "unacknowledged"];
+  const names = ["connection", "age", "last input", "seq", "unacknowledged"];
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
   const rows = [["phase", phase.element], ["user", user], ...Object.entries(values)];
   const element = el(
@@ -105,7 +105,7 @@ function sessionFacts() {
       user.replaceChildren(session.user === null ? "none" : named(session.user));
       setText(values.connection, `${session.transport}, ${session.dialect}`);
       setText(values.age, duration(session.age_ms));
-      setText(values["last heard"], ago(session.last_heard_ms));
+      setText(values["last input"], ago(session.last_heard_ms));
       setText(values.seq, count(session.seq));
       setText(values.unacknowledged, count(session.unacked));
     },
@@ -114,7 +114,7 @@ function sessionFacts() {
 
 function subscriptionTable() {
   const columns = [{ title: "Channel" }, { title: "Cursor", number: true }, { title: "Backlog", number: true }];
-  const none = el("p", { class: "note", hidden: true }, "It follows no channel.");
+  const none = el("p", { class: "note", hidden: true }, "No subscriptions.");
   const rows = table(
     "Subscriptions",
     columns,
@@ -142,36 +142,36 @@ function subscriptionTable() {
 
 const DISCONNECT = {
   title: "Disconnect this session?",
-  text: "Its connection is closed with 4007 (disconnected). Its client may come back to the session within the reconnect window, and misses nothing.",
+  text: "Its connection is closed with 4007 (disconnected). The client may resume the session within the reconnect window, without losing messages.",
   act: "Disconnect",
 };
 
 const END = {
   title: "End this session?",
-  text: "It is over for good: its client is told with 4101 (kicked), and does not come back by itself. What it has not received is lost to it.",
-  act: "End it",
+  text: "The session is closed with 4101 (kicked), and cannot be resumed. Messages that its client has not received are lost to it.",
+  act: "End session",
 };
 
 function actions(id, live, signal, say) {
   const path = `/api/sessions/${encodeURIComponent(id)}`;
-  let user; // Not known before it was read.
+  let user; // Undefined until the session has been read.
   const about = () => {
     if (user === undefined) return id;
-    return user === null ? `${id}, of no user` : [`${id}, of `, named(user)];
+    return user === null ? `${id}, without a user` : [`${id}, user `, named(user)];
   };
   const act = async (question, method, url, done) => {
     if (!(await confirmed({ ...question, about: about() }, signal))) return;
     try {
-      await ask(method, url);
+      await request(method, url);
       say(done);
     } catch (error) {
       say(failureOf(error, "done"));
     }
   };
   const button = (title, look, start) => el("button", { type: "button", ...look, onclick: ({ target }) => isIdle(target) || start() }, title);
-  // It may have had none.
-  const disconnect = button("Disconnect…", null, () => act(DISCONNECT, "POST", `${path}/disconnect`, "It has no connection any more."));
-  const end = button("End session…", { class: "danger" }, () => act(END, "DELETE", path, "It was ended."));
+  // "No connection now" is true even if it had none before.
+  const disconnect = button("Disconnect…", null, () => act(DISCONNECT, "POST", `${path}/disconnect`, "The session has no connection now."));
+  const end = button("End session…", { class: "danger" }, () => act(END, "DELETE", path, "The session was ended."));
   const why = el("p", { id: "why-not", class: "note", hidden: true });
   const refuse = (reason) => {
     for (const button of [disconnect, end]) {
@@ -181,10 +181,10 @@ function actions(id, live, signal, say) {
     why.hidden = false;
     setText(why, reason);
   };
-  if (!live.may("sessions")) refuse("Your key looks, and no more: its scopes lack sessions.");
+  if (!live.may("sessions")) refuse("Your API key lacks the scope sessions.");
   return {
     element: el("div", { class: "acts" }, disconnect, end, why),
     update: (session) => (user = session.user),
-    end: () => refuse("There is nothing left to disconnect or to end."),
+    end: () => refuse("The session has already ended."),
   };
 }

@@ -1,4 +1,4 @@
-// The table of sessions: filtered by phase and user, a page at a time, read again while it can be seen.
+// Table of sessions: filtered by phase and user, in pages, refreshed while visible.
 
 import { get, poll, reasonOf } from "./api.js";
 import { el, heading, isIdle, named, setIdle, setText, table } from "./dom.js";
@@ -11,11 +11,11 @@ const PAGE = 50;
 
 export function sessions(root, { query, signal }) {
   const filter = { phase: query.get("phase") ?? "", user: query.get("user") ?? "" };
-  const before = []; // The cursors of the pages before this one.
+  const before = []; // Cursors of the previous pages.
   let cursor = 0;
   let next = null;
 
-  const says = el("p", { class: "note", role: "status", data: { name: "says" } });
+  const statusLine = el("p", { class: "note", role: "status", data: { name: "says" } });
   const rows = table("Sessions", COLUMNS, row, { hidden: true, more: "list" });
   const turn = (title, act) => el("button", { type: "button", onclick: ({ target }) => isIdle(target) || act() }, title);
   const back = turn("Previous page", () => before.length > 0 && go(before.pop()));
@@ -23,10 +23,10 @@ export function sessions(root, { query, signal }) {
   root.append(
     heading("Sessions"),
     filters(filter),
-    el("div", { class: "card" }, says, rows.element, el("nav", { class: "turn", "aria-label": "Pages of sessions" }, back, on)),
+    el("div", { class: "card" }, statusLine, rows.element, el("nav", { class: "turn", "aria-label": "Pages of sessions" }, back, on)),
   );
 
-  // Which page follows is known when this one has been read.
+  // The next page is known only when this one has been read.
   function go(to) {
     cursor = to;
     next = null;
@@ -42,16 +42,16 @@ export function sessions(root, { query, signal }) {
     rows.update(page.sessions, ({ id }) => id);
     setIdle(back, before.length === 0);
     setIdle(on, next === null);
-    setText(says, text(page.sessions.length));
+    setText(statusLine, text(page.sessions.length));
   }
 
   function text(found) {
     const where = before.length > 0 ? `, page ${before.length + 1}` : "";
     if (found > 0) return `${plural(found, "session")} on this page${where}`;
-    return next === null ? `No session here${where}` : `None of this filter on this page${where}: more pages follow`;
+    return next === null ? `No sessions${where}` : `No matches on this page${where}; there are more pages`;
   }
 
-  const look = poll(REFRESH_MS, signal, read, (error) => error && setText(says, `Not read: ${reasonOf(error)}`));
+  const look = poll(REFRESH_MS, signal, read, (error) => error && setText(statusLine, `Update failed: ${reasonOf(error)}`));
 }
 
 const COLUMNS = [
@@ -60,7 +60,7 @@ const COLUMNS = [
   { title: "Phase" },
   { title: "Connection", wide: true },
   { title: "Age", number: true, wide: true },
-  { title: "Last heard", number: true },
+  { title: "Last input", number: true },
 ];
 
 function row({ id, user }) {
@@ -77,7 +77,7 @@ function row({ id, user }) {
   return { cells: [link, who, phase.element, by, age, heard], update };
 }
 
-// The filter is part of the address, so that the way back leads to it.
+// The filter is part of the URL, so that the browser's history works.
 function filters({ phase, user }) {
   const option = (value, title) => el("option", { value, selected: value === phase }, title);
   const phases = el(

@@ -1,10 +1,10 @@
-// Asks for an API key. It is taken out of the field at once, and nowhere put but in the header of requests.
+// Asks for an API key. It is removed from the field at once, and used only in request headers.
 
 import { el, setText } from "./dom.js";
 import { count } from "./format.js";
 
-// With the rest of a request's head, the server reads 16 KiB.
-const LONGEST = 8192;
+// The server accepts 16 KiB for the whole head of a request.
+const MAX_LENGTH = 8192;
 
 export function signIn(root, error, use) {
   root.classList.add("locked");
@@ -18,7 +18,7 @@ export function signIn(root, error, use) {
     spellcheck: "false",
     "aria-describedby": "key-problem key-note",
   });
-  const complain = (text) => {
+  const showProblem = (text) => {
     problem.hidden = text === null;
     setText(problem, text ?? "");
     if (text === null) field.removeAttribute("aria-invalid");
@@ -29,39 +29,40 @@ export function signIn(root, error, use) {
     const key = field.value.trim();
     field.value = "";
     const fault = faultOf(key);
-    complain(fault);
+    showProblem(fault);
     if (fault === null) use(key);
     else field.focus();
   };
-  complain(refusalOf(error));
+  showProblem(refusalOf(error));
   root.append(
     el(
       "form",
       { class: "card sign-in", onsubmit: submit },
       el("h1", { tabindex: -1 }, "Sign in"),
-      el("p", null, "This server wants a key of its admin API (auth.api_keys)."),
+      el("p", null, "This server requires a key for its admin API (auth.api_keys)."),
       el("label", { for: "key" }, "API key"),
       field,
       problem,
-      el("p", { id: "key-note", class: "note" }, "It stays in the memory of this page, until you close or reload it."),
+      el("p", { id: "key-note", class: "note" }, "It is kept in this page's memory until you close or reload the page."),
       el("button", { type: "submit", class: "main" }, "Sign in"),
     ),
   );
   field.focus();
 }
 
-// The first question is no answer to a key.
+// The first response was to a request without a key, so it is not about the key.
 function refusalOf(error) {
   if (!error?.wasAsked) return null;
-  return error.status === 403 ? `This key cannot look: ${error.message}` : "The server does not know this key.";
+  return error.status === 403 ? `Access denied: ${error.message}` : "The server does not accept this key.";
 }
 
-// A header cannot carry every text, and the server takes no key beyond that: such a text is never sent.
+// A header cannot carry every text, and the server accepts only printable ASCII keys: other texts are never
+// sent.
 function faultOf(key) {
-  if (key === "") return "This is no key: there is nothing in it but spaces.";
-  if (key.length > LONGEST) return `This is no key: it has ${count(key.length)} characters, and at most ${count(LONGEST)} fit.`;
+  if (key === "") return "Invalid key: it is empty.";
+  if (key.length > MAX_LENGTH) return `Invalid key: it has ${count(key.length)} characters; the maximum is ${count(MAX_LENGTH)}.`;
   const odd = Array.from(key).find((character) => !/[!-~]/.test(character));
   if (odd === undefined) return null;
   const point = odd.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-  return `This is no key: keys are of letters, digits and signs of ASCII, without spaces. It has a character that is none of these: U+${point}.`;
+  return `Invalid key: keys consist of printable ASCII characters without spaces. This one contains U+${point}.`;
 }

@@ -1,4 +1,4 @@
-// The numbers that say in one look how the server does.
+// The main numbers at a glance.
 
 import { el, number, setText } from "./dom.js";
 import { bytes, count, duration, percent, plural, rate } from "./format.js";
@@ -21,7 +21,7 @@ export function tiles(live) {
   const delivered = tile("Delivered", "delivered");
   const reminders = tile("Reminders", "reminders");
   const memory = tile("Memory", "resident");
-  const up = tile("Up", "uptime");
+  const up = tile("Uptime", "uptime");
   return { element: list, update };
 
   function update() {
@@ -32,10 +32,10 @@ export function tiles(live) {
     const { attached, suspended } = last.sessions;
     const open = last.connections.reduce((sum, { open }) => sum + open, 0);
     sessions(count(attached + suspended), `${count(attached)} attached, ${count(suspended)} suspended`);
-    connections(count(open), `${count(last.at_rest)} at rest`);
+    connections(count(open), `${count(last.parked)} parked`);
     channels(count(last.channels), `${bytes(last.log_bytes)} of messages`);
-    messages(perSecond("published"), `${count(last.messages.published)} in all`);
-    delivered(perSecond("delivered"), `${count(last.messages.delivered)} in all, ${plural(last.messages.gaps, "gap")}`);
+    messages(perSecond("published"), `${count(last.messages.published)} total`);
+    delivered(perSecond("delivered"), `${count(last.messages.delivered)} total, ${plural(last.messages.gaps, "gap")}`);
     reminders(count(last.reminders), `engine: ${engine(last.engine, server.engine)}`);
     memory(bytes(last.process.resident_bytes), `${percent((last.process.cpu_ms - before.process.cpu_ms) / 1000 / seconds)} of a core`);
     list.dataset.uptimeMs = last.uptime_ms;
@@ -45,5 +45,5 @@ export function tiles(live) {
 
 function engine(state, kind) {
   if (!state) return kind;
-  return `${kind}, ${state.up ? plural(state.servers, "server") : "not reached"}`;
+  return `${kind}, ${state.up ? plural(state.servers, "server") : "unreachable"}`;
 }

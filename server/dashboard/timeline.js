@@ -1,4 +1,4 @@
-// The life of a session: a strip from its beginning to now, and its events as a list.
+// Timeline of a session: a strip from its beginning until now, and a list of its events.
 
 import { el, svg } from "./dom.js";
 import { ago, duration, time, words } from "./format.js";
@@ -8,12 +8,12 @@ const WIDTH = 1000;
 
 export function timeline() {
   const strip = el("div", { class: "strip" });
-  const list = el("ol", { class: "events", tabindex: 0, "aria-label": "Events, the newest first" });
+  const list = el("ol", { class: "events", tabindex: 0, "aria-label": "Events, newest first" });
   const note = el("p", { class: "note" });
-  let told = "";
+  let shown = "";
   return { element: el("div", null, strip, note, list), update };
 
-  // `began_ms`: when the session began, if that is known; some of its events may be forgotten.
+  // `began_ms`: when the session began, if known; some of its events may have been discarded.
   function update({ since_ms, events }, began_ms, seen_ms) {
     const last = events.at(-1);
     const isOver = PHASES[last?.event] === "closed";
@@ -23,11 +23,11 @@ export function timeline() {
     const from_ms = first?.event === "opened" ? first.at_ms : Math.min(began_ms ?? to_ms, first?.at_ms ?? to_ms);
     strip.replaceChildren(drawing(spans(events, to_ms), from_ms, to_ms, isOver));
     note.textContent =
-      first?.event === "opened" ? "" : `The server remembers events since ${time(since_ms)}; what was before is forgotten.`;
+      first?.event === "opened" ? "" : `The server has events since ${time(since_ms)}; earlier ones were discarded.`;
     note.hidden = note.textContent === "";
     const signature = `${events.length} ${last?.at_ms} ${last?.event}`;
-    if (signature !== told) list.replaceChildren(...events.toReversed().map((event) => entry(event)));
-    told = signature;
+    if (signature !== shown) list.replaceChildren(...events.toReversed().map((event) => entry(event)));
+    shown = signature;
     [...list.children].forEach(
       (item, index) => (item.querySelector("small").textContent = ago(Math.max(0, now_ms - events.at(-1 - index).at_ms))),
     );
@@ -40,7 +40,7 @@ function spans(events, now_ms) {
     .filter(({ phase }) => phase && phase !== "closed");
 }
 
-// Its text alternative is the list.
+// The list is its text alternative.
 function drawing(parts, from_ms, now_ms, isOver) {
   const x = (at_ms) => (WIDTH * (at_ms - from_ms)) / Math.max(1, now_ms - from_ms);
   const bars = parts.map(({ from_ms, to_ms, phase }) =>
@@ -64,7 +64,7 @@ function drawing(parts, from_ms, now_ms, isOver) {
     "p",
     { class: "ends", "aria-hidden": true },
     el("span", null, time(from_ms)),
-    el("span", null, `${duration(now_ms - from_ms)} ${isOver ? "in all" : "until now"}`),
+    el("span", null, `${duration(now_ms - from_ms)} ${isOver ? "total" : "so far"}`),
   );
   return el("div", null, picture, ends);
 }

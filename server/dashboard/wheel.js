@@ -1,8 +1,9 @@
-// The wheel as a picture: a ring for each level, the finest outside. What holds timers is lit; the hand runs on by its own clock between
-// two samples. A slot costs one arc a second, whatever it holds; a frame costs a few strokes.
+// Drawing of the wheel: a ring for each level, the finest outside. Slots with timers are highlighted. Between
+// two samples, the hand advances by the page's clock. A slot costs one arc per second, whatever it holds; a
+// frame costs a few strokes.
 
 const FRAME_MS = 33;
-const STALE_MS = 2500; // Then the hand stands still.
+const STALE_MS = 2500; // The hand stops after this.
 const BRIGHTNESS = 5;
 const TOP = -Math.PI / 2;
 const TURN = 2 * Math.PI;
@@ -11,9 +12,9 @@ export class Wheel {
   #canvas;
   #rings = [];
   #tick_ms = 10;
-  #still = document.createElement("canvas"); // Slots, drawn once a sample.
-  #at = 0; // When the sample came.
-  #slip = 0; // By how much the hand was ahead then, in slots.
+  #still = document.createElement("canvas"); // The slots, drawn once per sample.
+  #at = 0; // When the sample arrived.
+  #slip = 0; // How far the hand was ahead then, in slots.
   #size = 0;
   #colours = {};
   #isQuiet;
@@ -75,12 +76,12 @@ export class Wheel {
   #repaint() {
     if (this.#size === 0) return;
     const style = getComputedStyle(this.#canvas);
-    for (const name of ["slot", "lit", "hand"]) this.#colours[name] = style.getPropertyValue(`--wheel-${name}`).trim();
+    for (const name of ["slot", "occupied", "hand"]) this.#colours[name] = style.getPropertyValue(`--wheel-${name}`).trim();
     this.#drawSlots();
     this.#draw(performance.now());
   }
 
-  // Where the hand of a ring stands, in slots of it. Coarser hands stand between two slots as the finer ones say.
+  // Position of a ring's hand, in slots. A coarser hand moves between two slots according to the finer ones.
   #position(index, now) {
     const ring = this.#rings[index];
     const elapsed_ms = this.#isQuiet ? 0 : Math.min(now - this.#at, STALE_MS);
@@ -90,11 +91,11 @@ export class Wheel {
     return ring.hand + slip + elapsed_ms / (ring.slot_ticks * this.#tick_ms);
   }
 
-  // Levels that hold something are broad; the centre is for a number.
+  // Levels with timers are wider. The centre is free for a number.
   #radii() {
     const outer = this.#size * 0.45;
     const inner = this.#size * 0.17;
-    const weights = this.#rings.map((ring, index) => (ring.lit.length > 0 || index === 0 ? (index === 0 ? 1.5 : 1) : 0.3));
+    const weights = this.#rings.map((ring, index) => (ring.occupied.length > 0 || index === 0 ? (index === 0 ? 1.5 : 1) : 0.3));
     const sum = weights.reduce((sum, weight) => sum + weight, 0);
     let radius = outer;
     return weights.map((weight) => {
@@ -106,7 +107,7 @@ export class Wheel {
 
   #drawSlots() {
     const context = this.#context(this.#still);
-    const most = Math.max(1, ...this.#rings.flatMap((ring) => ring.lit.map(([, count]) => count)));
+    const most = Math.max(1, ...this.#rings.flatMap((ring) => ring.occupied.map(([, count]) => count)));
     const radii = this.#radii();
     context.clearRect(0, 0, this.#size, this.#size);
     this.#rings.forEach((ring, index) => {
@@ -119,7 +120,7 @@ export class Wheel {
         radii[index],
         Array.from({ length: ring.slots }, (_, slot) => slot),
       );
-      context.strokeStyle = this.#colours.lit;
+      context.strokeStyle = this.#colours.occupied;
       for (let brightness = 1; brightness <= BRIGHTNESS; brightness++) {
         const isThis = ([, count]) => Math.max(1, Math.ceil((BRIGHTNESS * Math.log1p(count)) / Math.log1p(most))) === brightness;
         context.globalAlpha = 0.3 + (0.7 * brightness) / BRIGHTNESS;
@@ -127,14 +128,14 @@ export class Wheel {
           context,
           ring,
           radii[index],
-          ring.lit.filter(isThis).map(([slot]) => slot),
+          ring.occupied.filter(isThis).map(([slot]) => slot),
         );
       }
     });
     context.globalAlpha = 1;
   }
 
-  // One path for all slots of the same look.
+  // Draws slots of the same style as one path.
   #stroke(context, ring, { middle }, slots) {
     const middleOf = this.#size / 2;
     const each = TURN / ring.slots;
@@ -161,7 +162,7 @@ export class Wheel {
     if (!this.#isQuiet) this.#flashes.draw(context, this.#size, radii[0].middle + radii[0].width / 2, angle, now);
   }
 
-  // What the hand has passed since the sample is over; where it stands is marked on each ring.
+  // Clears the slots that the hand has passed since the sample, and marks its position on each ring.
   #drawHand(context, index, { middle, width }, now) {
     const [ring, half] = [this.#rings[index], this.#size / 2];
     const angle = (position) => TOP + (TURN * position) / ring.slots;
@@ -185,7 +186,7 @@ export class Wheel {
     context.stroke();
   }
 
-  // The finest hand goes over all rings, and has a tail, as comets have.
+  // The finest hand crosses all rings and has a tail, like a comet.
   #drawComet(context, angle, radii) {
     const half = this.#size / 2;
     const radius = radii[0].middle + radii[0].width / 2 + 5;

@@ -1,4 +1,4 @@
-// The wheel with its numbers. A scheme without slots has bars instead.
+// Card with the wheel and its numbers. A scheme without slots has bars instead.
 
 import { card, el, number, setAttribute, setText, table } from "./dom.js";
 import { count, duration, plural, rate, words } from "./format.js";
@@ -64,7 +64,7 @@ const since = (totals, before) =>
   Object.fromEntries(Object.entries(totals).map(([kind, total]) => [kind, before ? Math.max(0, total - (before[kind] ?? 0)) : 0]));
 
 function schemeText({ scheme, tick_ms }, rings) {
-  const how = rings.length > 0 ? `${plural(rings.length, "ring")}, the finest outside; an arc is a slot, or several of a wheel that has very many` : "no slots";
+  const how = rings.length > 0 ? `${plural(rings.length, "ring")}, finest outside; each arc is a slot, or several slots of a very large wheel` : "no slots";
   return `${scheme}: ${how}; a tick is ${duration(tick_ms)}`;
 }
 
@@ -72,7 +72,7 @@ const levelsText = (levels) =>
   levels
     .map((held, index) => held > 0 && `${count(held)} on level ${index}`)
     .filter(Boolean)
-    .join(", ") || "none is armed";
+    .join(", ") || "no timers";
 
 function facts() {
   const list = el("dl", { class: "facts" });
@@ -82,15 +82,15 @@ function facts() {
     return (text) => setText(value, text);
   };
   const [p50, p99, p999, most] = [
-    ["Late, p50", "p50_ms"],
+    ["Lateness p50", "p50_ms"],
     ["p99", "p99_ms"],
     ["p99.9", "p999_ms"],
-    ["most", "max_ms"],
+    ["max", "max_ms"],
   ].map(([title, key]) => fact(title, `timers.lateness.${key}`));
   const age = fact("Dispatch age", "timers.dispatch.age_ms");
   const depth = fact("Dispatch depth", "timers.dispatch.depth");
   const stalls = fact("Stalls", "timers.stalls.count");
-  const turn = fact("Last turn", "timers.since_last_turn_ms");
+  const turn = fact("Last advanced", "timers.since_last_turn_ms");
   return {
     element: list,
     update({ lateness, dispatch, stalls: stalled, since_last_turn_ms }) {
@@ -109,24 +109,24 @@ function facts() {
 function levelTable() {
   const columns = [
     { title: "Level" },
-    { title: "An arc", number: true },
-    { title: "Arcs lit", number: true },
+    { title: "Arc", number: true },
+    { title: "Occupied arcs", number: true },
     { title: "Entries", number: true },
   ];
   return table("Levels", columns, ([index]) => {
-    const [slot, lit] = [el("span"), el("span")];
+    const [slot, occupied] = [el("span"), el("span")];
     const held = number(`timers.levels.${index}`);
     const update = ([, ring, { levels, tick_ms }]) => {
       setText(slot, ring ? duration(ring.slot_ticks * tick_ms) : "–");
-      setText(lit, ring ? `${count(ring.lit.length)} of ${count(ring.slots)}` : "–");
+      setText(occupied, ring ? `${count(ring.occupied.length)} of ${count(ring.slots)}` : "–");
       setText(held, index in levels ? count(levels[index]) : "–");
     };
-    return { cells: [String(index), slot, lit, held], update };
+    return { cells: [String(index), slot, occupied, held], update };
   });
 }
 
 function expiryTable() {
-  const columns = [{ title: "Expired" }, { title: "A second", number: true }, { title: "In all", number: true }];
+  const columns = [{ title: "Expired" }, { title: "Per second", number: true }, { title: "Total", number: true }];
   return table("Expiries by kind", columns, ({ kind }) => {
     const sign = el("span", { class: "sign", "aria-hidden": true }, signOf(kind));
     sign.style.color = `var(${colour(kind)})`;

@@ -1,6 +1,7 @@
 use std::thread;
 
-/// Ends the process if its thread panics: for threads without which the server only seems to work. It is started again then.
+/// Aborts the process if the current thread panics, so that the supervisor restarts it. For threads without
+/// which the server would keep running but not work.
 pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

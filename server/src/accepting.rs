@@ -1,4 +1,4 @@
-//! What becomes of the connections that both listeners accept.
+//! Handling of the connections that both listeners accept.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -7,39 +7,39 @@ use std::sync::Arc;
 use futures_util::future::select;
 use tokio::net::TcpStream;
 
-use crate::http::{Acceptor, Listener, Serve};
+use crate::http::{Acceptor, ConnectionHandler, Listener};
 use crate::{admin, client, public};
 
-/// Accepts clients until the server drains. Their sockets have descriptors with numbers below this.
+/// Accepts clients until the server drains. Their sockets have descriptors below `below`.
 pub(crate) async fn accept_clients(listener: Listener, context: Arc<public::Context>, below: usize) {
     let stop = context.stop.clone();
     let accepting = acceptor(&context.client, below).accept(listener, Clients(context));
     select(pin!(accepting), pin!(stop.cancelled())).await;
 }
 
-/// Accepts those who administer, for as long as the runtime lives.
+/// Accepts administrators, for as long as the runtime lives.
 pub(crate) async fn accept_admins(listener: Listener, context: Arc<admin::Context>) {
     acceptor(&context.client, usize::MAX).accept(listener, Admins(context)).await;
 }
 
-fn acceptor(context: &client::Context, below: usize) -> Acceptor {
+fn acceptor(context: &client::Services, below: usize) -> Acceptor {
     Acceptor::new(Arc::clone(&context.timeouts), Arc::clone(&context.metrics), below)
 }
 
 /// Connections of the public listener.
 struct Clients(Arc<public::Context>);
 
-impl Serve for Clients {
-    async fn room(&self) {
-        self.0.handshakes.room(&self.0.client.timeouts).await;
+impl ConnectionHandler for Clients {
+    async fn wait_for_room(&self) {
+        self.0.handshakes.wait_for_slot(&self.0.client.timeouts).await;
     }
 
-    fn hurry(&self) {
-        self.0.client.descriptors.want();
+    fn hurry_closing(&self) {
+        self.0.client.descriptors.report_shortage();
     }
 
-    fn give_way(&self) -> bool {
-        self.0.handshakes.give_way(self.0.client.timeouts.clock().now())
+    fn evict_one(&self) -> bool {
+        self.0.handshakes.free_descriptor(self.0.client.timeouts.clock().now())
     }
 
     fn serve(&self, socket: TcpStream, peer: SocketAddr) {
@@ -50,9 +50,9 @@ impl Serve for Clients {
 /// Connections of the admin listener.
 struct Admins(Arc<admin::Context>);
 
-impl Serve for Admins {
-    /// Where there are too many, the oldest gives way.
-    async fn room(&self) {}
+impl ConnectionHandler for Admins {
+    /// There is always room: if there are too many connections, the oldest is evicted.
+    async fn wait_for_room(&self) {}
 
     fn serve(&self, socket: TcpStream, peer: SocketAddr) {
         admin::serve(socket, peer, Arc::clone(&self.0));

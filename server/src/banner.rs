@@ -1,16 +1,15 @@
-//! What the server prints when it is up.
+//! The text that the server prints once it is running.
 
 use std::fmt::Write;
 
 use crate::Server;
 
-/// The addresses, a line to try the server with, and what the process may open.
+/// Returns the server's addresses, a command to try it, and the limit of file descriptors.
 #[must_use]
 pub fn banner(server: &Server, descriptors: u64) -> String {
     let (public, admin) = (server.public_address(), server.admin_address());
     let mut text = String::new();
     let version = env!("CARGO_PKG_VERSION");
-    // Writing to a String does not fail.
     let _ = writeln!(text, "encke {version}");
     let scheme = if server.has_tls() { "wss" } else { "ws" };
     let _ = writeln!(text, "  clients      {scheme}://{public}/ws");

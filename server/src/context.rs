@@ -1,13 +1,15 @@
-//! What handlers share, assembled from the configuration.
+//! Assembly of the shared services from the configuration.
 
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::live::{Bounds, Live, Settings, WebhookBound};
-use crate::admin::{self, LatestBusiest, LogLinesDropped, PublicListener, TimersView};
-use crate::admission::{Descriptors, Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
+use crate::admin::live::{LimitSettings, Live, LiveSettings, WebhookLimit};
+use crate::admin::{self, BusiestCache, LogLinesDropped, PublicListener, TimerSettings};
+use crate::admission::{
+    DescriptorLimit, Handshakes, OpenConnections, PartialMessages, Permits, RateLimiters, Refusals,
+};
 use crate::auth::Revocations;
 use crate::backend::Backend;
 use crate::channel::Namespaces;
@@ -18,49 +20,51 @@ use crate::entropy::Entropy;
 use crate::events::Sinks;
 use crate::executor::Executor;
 use crate::issuer::Issuer;
-use crate::public::{self, Bayeux};
+use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
-use crate::session::{Cells, Channels, Logs, SessionLimits, SessionRef, Sessions};
-use crate::timeouts::{Batch, Timeouts};
+use crate::session::{Cells, Channels, SessionLimits, SessionLogs, SessionRef, Sessions};
+use crate::timeouts::{ExpiryBatch, Timeouts};
 #[cfg(feature = "otlp")]
 use crate::trace::Tracer;
 
-/// Makes the channels, the sessions, and what else the connections of clients share.
-pub(crate) fn client(
+/// Creates the channels, the sessions, and the other services that connections of clients share.
+pub(crate) fn client_services(
     config: &Config,
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
     executor: Arc<dyn Executor>,
     sinks: impl Into<Sinks>,
-) -> client::Context {
+) -> client::Services {
     let (engine_entropy, engine_executor) = (entropy.clone(), Arc::clone(&executor));
     let mut health = None;
-    let mut client = client_on(config, timeouts, entropy, executor, sinks, |memory| match &config.engine {
-        EngineConfig::Memory => Arc::new(memory),
-        EngineConfig::Redis(settings) => {
-            let MemoryEngine { channels, timeouts } = memory;
-            let settings = RedisSettings::clone(settings);
-            let redis = RedisEngine::start(settings, channels, timeouts, engine_entropy, &engine_executor);
-            health = Some(redis.health());
-            Arc::new(redis)
-        }
-    });
+    let mut client =
+        client_services_on(config, timeouts, entropy, executor, sinks, |memory| match &config.engine {
+            EngineConfig::Memory => Arc::new(memory),
+            EngineConfig::Redis(settings) => {
+                let MemoryEngine { channels, timeouts } = memory;
+                let settings = RedisSettings::clone(settings);
+                let redis =
+                    RedisEngine::start(settings, channels, timeouts, engine_entropy, &engine_executor);
+                health = Some(redis.health());
+                Arc::new(redis)
+            }
+        });
     client.engine_health = health;
     client
 }
 
-/// The same on an engine that is made from the memory engine.
-pub(crate) fn client_on(
+/// Like [`client_services`], with an engine that is built on the memory engine.
+pub(crate) fn client_services_on(
     config: &Config,
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
     executor: Arc<dyn Executor>,
     sinks: impl Into<Sinks>,
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
-) -> client::Context {
+) -> client::Services {
     let limits = &config.limits;
     let Sinks { metrics, sessions: events, channels: occupancy, reminders: webhooks } = sinks.into();
-    let cells = Arc::new(Cells::new(limits.slots()));
+    let cells = Arc::new(Cells::new(limits.session_slots()));
     let channels = Channels::new(
         cells,
         limits.max_channels,
@@ -73,14 +77,14 @@ pub(crate) fn client_on(
     );
     let channels = Arc::new(channels.with_occupancy(occupancy));
     let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
-    let logs = Logs { engine: engine(memory), channels };
+    let logs = SessionLogs { engine: engine(memory), channels };
     let sessions = Arc::new(Sessions::new(
         SessionLimits {
             sessions: limits.max_sessions,
             unacked: config.max_unacked,
             subscriptions: limits.max_subscriptions,
         },
-        Revocations::new(config.auth.longest_token),
+        Revocations::new(config.auth.max_token_lifetime),
         Arc::clone(&timeouts),
         config.session.clone(),
         logs.clone(),
@@ -110,11 +114,11 @@ pub(crate) fn client_on(
         .trace
         .clone()
         .map(|settings| Tracer::new(settings, config.engine.name(), &timeouts, &entropy, &metrics));
-    client::Context {
-        user_rates: Rates::new(limits.user_commands_per_second),
-        bad_signatures: Rates::new(limits.bad_signatures_per_second),
-        unfinished: Unfinished::new(limits.receive_total),
-        session_rates: Rates::new(limits.sessions_per_second_per_address),
+    client::Services {
+        user_rates: RateLimiters::new(limits.user_commands_per_second),
+        bad_signatures: RateLimiters::new(limits.bad_signatures_per_second),
+        partial_messages: PartialMessages::new(limits.receive_total),
+        session_rates: RateLimiters::new(limits.sessions_per_second_per_address),
         refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
         timeouts,
         sessions,
@@ -131,9 +135,9 @@ pub(crate) fn client_on(
             limits.max_connections.min(limits.descriptors.connections),
             limits.max_connections_per_address,
         ),
-        descriptors: Descriptors::new(limits.descriptors.connections),
+        descriptors: DescriptorLimit::new(limits.descriptors.connections),
         entropy,
-        rest: None,
+        parking: None,
         settings: ClientSettings {
             channel_name_bytes: config.channel.name_bytes,
             max_subscriptions: limits.max_subscriptions,
@@ -142,16 +146,16 @@ pub(crate) fn client_on(
             max_message: limits.max_message,
             send_buffer: limits.send_buffer,
             write_timeout: config.write_timeout,
-            slowest_reader: limits.slowest_reader,
+            min_read_rate: limits.slowest_reader,
             close_timeout: config.close_timeout,
         },
     }
 }
 
-/// What the connections of the public listener share.
+/// Creates the shared state of the public listener's connections.
 pub(crate) fn public(
     config: &Config,
-    client: Arc<client::Context>,
+    client: Arc<client::Services>,
     stop: CancellationToken,
 ) -> public::Context {
     let limit = config.limits.max_connections_per_address;
@@ -161,7 +165,7 @@ pub(crate) fn public(
         tls: config.tls.clone(),
         handshake_timeout: config.limits.handshake_timeout,
         sockets: (limit != usize::MAX).then(|| Permits::new(usize::MAX, sockets_per_address(limit))),
-        bayeux: Bayeux::new(
+        bayeux: BayeuxEndpoint::new(
             config.bayeux.path.clone(),
             config.bayeux.polls_per_browser,
             config.bayeux.callback_polling,
@@ -172,18 +176,18 @@ pub(crate) fn public(
     }
 }
 
-/// What the handlers of the admin listener share.
+/// Creates the shared state of the admin listener's handlers.
 pub(crate) fn admin(
     config: &Config,
     public: &public::Context,
     public_port: u16,
-    batches: Receiver<Batch>,
+    batches: Receiver<ExpiryBatch>,
     log_lines_dropped: LogLinesDropped,
 ) -> admin::Context {
     let timers = &config.timers;
     let clock = public.client.timeouts.clock();
     admin::Context {
-        live: Live::new(Settings { started_at: clock.unix_now(), bounds: bounds(config) }),
+        live: Live::new(LiveSettings { started_at: clock.unix_now(), bounds: bounds(config) }),
         client: Arc::clone(&public.client),
         public: PublicListener {
             url: config.public_url.clone(),
@@ -191,31 +195,31 @@ pub(crate) fn admin(
             has_tls: config.tls.is_some(),
         },
         handshakes: Arc::clone(&public.handshakes),
-        timers: TimersView {
+        timers: TimerSettings {
             scheme: timers.scheme,
             tick: timers.tick,
             workers: timers.workers,
             watchdog: timers.watchdog,
         },
         tls: config.tls.clone().filter(|_| config.tls_for_admin),
-        sockets: Handshakes::without_grace(config.limits.max_admin_connections),
+        admin_connections: Handshakes::without_grace(config.limits.max_admin_connections),
         handshake_timeout: config.limits.handshake_timeout,
         batches,
         log_lines_dropped,
-        busiest: LatestBusiest::default(),
+        busiest: BusiestCache::default(),
         stop: public.stop.clone(),
     }
 }
 
-/// What the dashboard shows the use of.
-fn bounds(config: &Config) -> Bounds {
+/// Limits whose usage the dashboard shows.
+fn bounds(config: &Config) -> LimitSettings {
     let limits = &config.limits;
-    let webhooks = config.webhooks.iter().map(|webhook| WebhookBound {
+    let webhooks = config.webhooks.iter().map(|webhook| WebhookLimit {
         name: Arc::clone(&webhook.name),
         key: format!("webhook[{}].max_queued", webhook.name),
         max_queued: webhook.max_queued,
     });
-    Bounds {
+    LimitSettings {
         max_connections: limits.max_connections,
         max_handshakes: limits.max_handshakes,
         max_sessions: limits.max_sessions,
@@ -229,9 +233,10 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
-/// How many sockets one address may have when it may have this many connections: while each connection closes, its
-/// successor may be opening, and a client that is refused must be told so first.
+/// Number of sockets for an address that may have this many connections. Twice as many, because the successor
+/// of a connection may be opening while it closes, and some more, because a client over the limit must
+/// receive the refusal before it is disconnected.
 fn sockets_per_address(connections: usize) -> usize {
-    const IN_THE_HANDSHAKE: usize = 16;
-    connections.saturating_mul(2).saturating_add(IN_THE_HANDSHAKE)
+    const IN_HANDSHAKE: usize = 16;
+    connections.saturating_mul(2).saturating_add(IN_HANDSHAKE)
 }

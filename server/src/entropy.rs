@@ -1,4 +1,4 @@
-//! Random numbers: nothing else asks for any.
+//! Source of all random numbers. No other module generates any.
 
 use std::ops::Range;
 #[cfg(feature = "simulation")]
@@ -12,7 +12,7 @@ use rand::SeedableRng;
 #[cfg(feature = "simulation")]
 use rand::rngs::StdRng;
 
-/// Where random numbers come from: the system's generator, or, in a simulation, a seed. Clones share one source.
+/// Random number generator: the system's, or in a simulation one with a seed. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Entropy {
     #[cfg(feature = "simulation")]
@@ -20,7 +20,7 @@ pub(crate) struct Entropy {
 }
 
 impl Entropy {
-    /// Cryptographically secure: session secrets come from here.
+    /// The system's generator. Cryptographically secure: session secrets are generated with it.
     pub(crate) fn system() -> Self {
         Self {
             #[cfg(feature = "simulation")]
@@ -28,13 +28,12 @@ impl Entropy {
         }
     }
 
-    /// The same numbers for the same seed.
+    /// A deterministic generator with this seed.
     #[cfg(feature = "simulation")]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { seeded: Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))) }
     }
 
-    /// Random bytes.
     pub(crate) fn bytes<const N: usize>(&self) -> [u8; N] {
         #[cfg(feature = "simulation")]
         if let Some(seeded) = &self.seeded {
@@ -43,12 +42,12 @@ impl Entropy {
         rand::rng().random()
     }
 
-    /// Any number, evenly spread.
+    /// Random number, uniformly distributed.
     pub(crate) fn number(&self) -> u32 {
         u32::from_ne_bytes(self.bytes())
     }
 
-    /// A number of `range`, evenly spread.
+    /// Random number in `range`, uniformly distributed.
     pub(crate) fn number_in(&self, range: Range<u64>) -> u64 {
         #[cfg(feature = "simulation")]
         if let Some(seeded) = &self.seeded {

@@ -1,4 +1,4 @@
-//! Where the server's own tasks run: the runtime, or the scheduler of a simulation.
+//! Executors of the server's tasks: the Tokio runtime, or the scheduler of a simulation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,86 +6,85 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::{EnterGuard, Handle};
 
-/// A task without a result.
-pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs tasks: for code that starts one from outside the runtime.
+/// Spawns tasks. For code that runs outside the runtime.
 pub(crate) trait Executor: std::fmt::Debug + Send + Sync + 'static {
-    /// Runs `task` to its end, some time.
-    fn spawn(&self, task: Task);
+    /// Spawns `task`, which runs to completion.
+    fn spawn(&self, task: BoxedTask);
 
-    /// How tasks share work that is one small thing for each of many. It stays the same.
-    fn sharing(&self) -> Sharing {
-        Sharing::on(1)
+    /// How tasks share batch work, such as waking many connections. Constant for an executor.
+    fn work_sharing(&self) -> WorkSharing {
+        WorkSharing::for_threads(1)
     }
 }
 
 impl Executor for Handle {
-    fn spawn(&self, task: Task) {
+    fn spawn(&self, task: BoxedTask) {
         drop(Self::spawn(self, task));
     }
 
-    fn sharing(&self) -> Sharing {
-        Sharing::on(self.metrics().num_workers())
+    fn work_sharing(&self) -> WorkSharing {
+        WorkSharing::for_threads(self.metrics().num_workers())
     }
 }
 
-/// Runs no task: where none matters.
+/// Drops all tasks. For tests in which no task matters.
 #[derive(Debug)]
 pub(crate) struct NoTasks;
 
 impl Executor for NoTasks {
-    fn spawn(&self, _: Task) {}
+    fn spawn(&self, _: BoxedTask) {}
 }
 
-/// How tasks share work that is one small thing for each of many, such as a wake-up.
+/// How tasks share work that consists of many small items, such as wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sharing {
-    /// So many tasks run at the same time.
+pub(crate) struct WorkSharing {
+    /// Number of tasks that run in parallel.
     threads: usize,
-    /// So many things are worth a task.
-    worth_a_task: usize,
-    /// A task does so many before others have their turn.
-    at_once: usize,
+    /// Number of items that justify another task.
+    items_per_task: usize,
+    /// Number of items that a task processes before it yields.
+    batch_size: usize,
 }
 
-impl Sharing {
-    /// The most that any task does before others have their turn. At some 7 µs a thing, that takes a millisecond.
-    pub(crate) const MOST_AT_ONCE: usize = 128;
+impl WorkSharing {
+    /// Maximum number of items that a task processes before it yields. At about 7 µs per item, this takes a
+    /// millisecond.
+    pub(crate) const MAX_BATCH: usize = 128;
 
-    /// Of an executor with so many threads.
-    pub(crate) const fn on(threads: usize) -> Self {
-        Self { threads, worth_a_task: 1024, at_once: Self::MOST_AT_ONCE }
+    /// For an executor with this many threads.
+    pub(crate) const fn for_threads(threads: usize) -> Self {
+        Self { threads, items_per_task: 1024, batch_size: Self::MAX_BATCH }
     }
 
-    /// One by one, by as many tasks as there may be: for simulations, which have few of anything.
+    /// One item at a time, by up to `threads` tasks. For simulations, which have few items.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) const fn one_by_one(threads: usize) -> Self {
-        Self { threads, worth_a_task: 1, at_once: 1 }
+        Self { threads, items_per_task: 1, batch_size: 1 }
     }
 
-    /// So many things a task does before others have their turn: [`Self::MOST_AT_ONCE`] at most.
-    pub(crate) const fn at_once(self) -> usize {
-        self.at_once
+    /// Number of items that a task processes before it yields, at most [`Self::MAX_BATCH`].
+    pub(crate) const fn batch_size(self) -> usize {
+        self.batch_size
     }
 
-    /// How many tasks share so many things. There is one at least.
-    pub(crate) fn tasks(self, things: usize) -> usize {
-        (things / self.worth_a_task).min(self.threads).max(1)
+    /// Number of tasks that share this many items, at least one.
+    pub(crate) fn task_count(self, items: usize) -> usize {
+        (items / self.items_per_task).min(self.threads).max(1)
     }
 }
 
-/// Where connections that wake get their tasks: an [`Executor`] that needs no box for each.
+/// Spawns the tasks of unparked connections: an [`Executor`] that needs no box per task.
 #[derive(Clone, Debug)]
 pub(crate) enum Runtime {
     Tokio(Handle),
-    /// What a simulation has in its place.
     #[cfg(feature = "simulation")]
     Simulated(std::sync::Arc<dyn Executor>),
 }
 
 impl Runtime {
-    /// Until the guard is dropped, sockets can be given to the runtime.
+    /// Enters the runtime's context, in which sockets can be registered with it, until the guard is dropped.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         match self {
             Self::Tokio(runtime) => Some(runtime.enter()),
@@ -94,7 +93,7 @@ impl Runtime {
         }
     }
 
-    /// Runs `task` to its end, some time.
+    /// Spawns `task`, which runs to completion.
     pub(crate) fn spawn<T: Future<Output: Send + 'static> + Send + 'static>(&self, task: T) {
         match self {
             Self::Tokio(runtime) => drop(runtime.spawn(task)),
@@ -104,7 +103,7 @@ impl Runtime {
     }
 }
 
-/// Lets the other tasks that can run go first, once. Unlike tokio's, it works on any executor.
+/// Yields once to other tasks that are ready. Unlike Tokio's function, it works with any executor.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context: &mut Context<'_>| {
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_things_are_shared_by_as_many_tasks_as_they_are_worth_and_threads_run() {
+    fn task_count_is_bounded_by_items_and_threads() {
         for (threads, things, tasks) in [
             (1, 1_000_000, 1),
             (4, 0, 1),
@@ -133,14 +132,18 @@ mod tests {
             (4, 4096, 4),
             (4, 1_000_000, 4),
         ] {
-            assert_eq!(Sharing::on(threads).tasks(things), tasks, "{things} on {threads} threads");
+            assert_eq!(
+                WorkSharing::for_threads(threads).task_count(things),
+                tasks,
+                "{things} on {threads} threads"
+            );
         }
     }
 
     #[test]
-    fn a_runtime_has_the_threads_that_it_was_given() {
+    fn work_sharing_uses_the_runtimes_worker_threads() {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(3).build().expect("a runtime");
-        assert_eq!(runtime.handle().sharing(), Sharing::on(3));
+        assert_eq!(runtime.handle().work_sharing(), WorkSharing::for_threads(3));
     }
 }

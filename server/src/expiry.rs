@@ -1,28 +1,28 @@
-//! What a worker does with an expiry.
+//! Handling of expired timers by the workers.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::Timestamp;
 
-use crate::client::Context;
+use crate::client::Services;
 use crate::executor::Executor;
-use crate::timeouts::{ActOnExpiry, TimerOwner};
+use crate::timeouts::{ExpiryHandler, TimerOwner};
 
-/// Finds the owner of an expired timer and lets it look at its deadlines.
-pub(crate) struct ExpiryHandler {
-    pub(crate) context: Arc<Context>,
+/// Finds the owner of an expired timer and has it check its deadlines.
+pub(crate) struct ExpiryDispatcher {
+    pub(crate) services: Arc<Services>,
     pub(crate) executor: Arc<dyn Executor>,
 }
 
-impl ActOnExpiry for ExpiryHandler {
-    fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
-        let Context { sessions, logs, reminders, metrics, .. } = &*self.context;
+impl ExpiryHandler for ExpiryDispatcher {
+    fn handle_expiry(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
+        let Services { sessions, logs, reminders, metrics, .. } = &*self.services;
         match owner {
             TimerOwner::Session(key) => sessions.handle_timeout(key, wakers),
             TimerOwner::Sleep => metrics.timers.sleep_fired(),
             TimerOwner::Log(key) => {
-                if let Some(channel) = logs.channels.by_timer(key) {
+                if let Some(channel) = logs.channels.find_by_timer(key) {
                     logs.channels.handle_timeout(&channel);
                     metrics.timers.log_fired();
                 }
@@ -35,8 +35,8 @@ impl ActOnExpiry for ExpiryHandler {
         }
     }
 
-    /// Waking a task from outside the runtime costs a turn of its lock, and a system call while it sleeps. So one task
-    /// enters the runtime and wakes the others from inside.
+    /// Waking a task from outside the runtime takes the runtime's lock, and a system call if a worker sleeps.
+    /// So a single task enters the runtime and wakes the others from there.
     fn wake(&self, wakers: Vec<Waker>) {
         if wakers.len() > 1 {
             self.executor.spawn(Box::pin(async { wakers.into_iter().for_each(Waker::wake) }));
@@ -45,8 +45,8 @@ impl ActOnExpiry for ExpiryHandler {
         }
     }
 
-    fn received(&self, expired_at: Timestamp) {
-        let now = self.context.timeouts.clock().now();
-        self.context.metrics.timers.batch_received(now.since(expired_at));
+    fn batch_received(&self, expired_at: Timestamp) {
+        let now = self.services.timeouts.clock().now();
+        self.services.metrics.timers.batch_received(now.since(expired_at));
     }
 }

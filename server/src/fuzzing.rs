@@ -1,5 +1,5 @@
-//! Parsers that have no other way in, for the fuzz targets in `tests/fuzz`; not part of the API, and not in a build without the
-//! feature `fuzzing`.
+//! Entry points to internal parsers for the fuzz targets in `tests/fuzz`. Not part of the API; only in builds
+//! with the feature `fuzzing`.
 
 use std::net::IpAddr;
 
@@ -26,33 +26,34 @@ use crate::public::parse_query;
 use crate::session::ResumeToken;
 use crate::snapshot;
 use crate::transport::sse;
-use crate::transport::websocket::Wanted;
+use crate::transport::websocket::ConnectParams;
 
-/// The id of an event, as a client comes back with it.
+/// The id of a server-sent event, as a reconnecting client sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventId {
-    /// A resume token, unchecked.
+    /// Resume token, not verified.
     pub token: String,
-    /// The last event that the client has.
+    /// Seq of the last event that the client has received.
     pub seq: u64,
-    /// Epoch and offset in each channel of the URL, where the client has them; empty if the id says nothing of channels.
+    /// Epoch and offset in each channel of the URL, if the client has them. Empty if the id contains no
+    /// positions.
     pub positions: Vec<Option<(String, u64)>>,
 }
 
-/// What the query of an upgrade asks for.
+/// Parameters in the query of a WebSocket upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeQuery {
-    /// A resume token, unchecked.
+    /// Resume token, not verified.
     pub resume: Option<String>,
-    /// The last message that the client has.
+    /// Seq of the last message that the client has received.
     pub seq: Option<u64>,
-    /// A JWT, unchecked.
+    /// JWT, not verified.
     pub token: Option<String>,
-    /// The client wants `ping` objects rather than ping frames.
+    /// Whether the client wants `ping` objects instead of ping frames.
     pub pings_are_messages: bool,
 }
 
-/// Reads a `Last-Event-ID`.
+/// Parses a `Last-Event-ID`.
 #[must_use]
 pub fn event_id(text: &str) -> Option<EventId> {
     let sse::EventId { token, seq, positions } = sse::EventId::parse(text)?;
@@ -61,26 +62,27 @@ pub fn event_id(text: &str) -> Option<EventId> {
     Some(EventId { token, seq, positions: positions.collect() })
 }
 
-/// Reads a resume token. Returns it as the server would write it.
+/// Parses a resume token. Returns it as the server would write it.
 #[must_use]
 pub fn resume_token(text: &str) -> Option<String> {
     ResumeToken::parse(text).map(|token| token.expose().to_string())
 }
 
-/// Reads the query of an upgrade; `None` if a value is malformed.
+/// Parses the query of an upgrade. `None` if a value is malformed.
 #[must_use]
 pub fn upgrade_query(text: &str) -> Option<UpgradeQuery> {
-    let Wanted { resume, seq, token, dialect: Json { heartbeat } } = parse_query(text)?;
+    let ConnectParams { resume, seq, token, dialect: Json { heartbeat } } = parse_query(text)?;
     Some(UpgradeQuery { resume, seq, token, pings_are_messages: heartbeat == Heartbeat::Message })
 }
 
-/// The token in the value of an `Authorization` header.
+/// Returns the token in the value of an `Authorization` header.
 #[must_use]
 pub fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     auth::bearer(authorization)
 }
 
-/// Whether a request with these values of `Host` may be answered where nothing else guards. `None` if one is no value of a header.
+/// Whether a request with these values of `Host` is accepted by a listener without authentication. `None` if
+/// a value is not a valid header value.
 #[must_use]
 pub fn is_host_allowed(listed: &Hosts, hosts: &[&[u8]], site: Option<&[u8]>) -> Option<bool> {
     const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -91,37 +93,38 @@ pub fn is_host_allowed(listed: &Hosts, hosts: &[&[u8]], site: Option<&[u8]>) -> 
     Some(listed.allow(&headers, false).is_ok())
 }
 
-/// What a connection begins with, where it must begin with a header of the PROXY protocol.
+/// Result of parsing the beginning of a connection that must start with a PROXY protocol header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announced {
-    /// With a header of so many bytes, which names this client, or none.
+pub enum ProxyHeaderOutcome {
+    /// A complete header: the client's address, if it names one, and the header's length in bytes.
     Client(Option<IpAddr>, usize),
-    /// With the beginning of one.
-    Unfinished,
-    /// With something else.
+    /// The beginning of a header.
+    Incomplete,
+    /// Not a valid header.
     Refused,
 }
 
-/// Reads a header of the PROXY protocol that comes in pieces.
-pub fn proxy_header<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Announced {
+/// Parses a PROXY protocol header that arrives in pieces.
+pub fn proxy_header<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ProxyHeaderOutcome {
     let (mut header, mut length) = (ProxyHeader::default(), 0);
     for piece in pieces {
-        let Ok(taken) = header.take(piece) else { return Announced::Refused };
+        let Ok(taken) = header.take(piece) else { return ProxyHeaderOutcome::Refused };
         length += taken;
-        match header.is_whole() {
+        match header.is_complete() {
             Ok(true) => {
-                return header
-                    .source()
-                    .map_or(Announced::Refused, |client| Announced::Client(client, length));
+                return header.source().map_or(ProxyHeaderOutcome::Refused, |client| {
+                    ProxyHeaderOutcome::Client(client, length)
+                });
             }
             Ok(false) => assert_eq!(taken, piece.len(), "what it does not take comes after it"),
-            Err(_) => return Announced::Refused,
+            Err(_) => return ProxyHeaderOutcome::Refused,
         }
     }
-    Announced::Unfinished
+    ProxyHeaderOutcome::Incomplete
 }
 
-/// The client of a request that came from `peer` with these lines of the header that is believed. `None` if one is no value of a header.
+/// Returns the client of a request from `peer` with these lines of the trusted header. `None` if a line is
+/// not a valid header value.
 #[must_use]
 pub fn client_behind(proxies: &Proxies, peer: IpAddr, lines: &[&[u8]]) -> Option<IpAddr> {
     let name = proxies.forwarded.expect("a header is believed").name();
@@ -129,41 +132,45 @@ pub fn client_behind(proxies: &Proxies, peer: IpAddr, lines: &[&[u8]]) -> Option
     for line in lines {
         headers.append(name.clone(), HeaderValue::from_bytes(line).ok()?);
     }
-    Some(proxies.client_of(peer, &headers))
+    Some(proxies.client_address(peer, &headers))
 }
 
-/// Puts payloads into whole records of a snapshot: the kind of each, and its bytes.
+/// Encodes payloads, each with its kind, as the records of a snapshot.
 #[must_use]
 pub fn snapshot_of<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])>) -> Vec<u8> {
-    snapshot::framed(records)
+    snapshot::frame_records(records)
 }
 
-/// Goes on with a snapshot as a server does, and writes down what came of it. `None` if it cannot be read. No time passes.
+/// Loads a snapshot as a server does, and writes it again. `None` if it cannot be loaded. No time passes.
 ///
 /// # Panics
-/// If what it writes cannot be read.
+/// If the written snapshot cannot be read.
 #[cfg(feature = "simulation")]
 #[must_use]
 pub fn rewritten_snapshot(bytes: &[u8]) -> Option<Vec<u8>> {
-    let kept = nothing_kept();
+    let kept = empty_state();
     snapshot::load_from(bytes, &kept).ok()?;
     kept.reminders.close();
     kept.channels.close();
     kept.sessions.move_all();
-    Some(snapshot::written(&kept, UnixTime::from_secs(0)))
+    Some(snapshot::write_to_vec(&kept, UnixTime::from_secs(0)))
 }
 
-/// A server without sessions, whose clock stands.
+/// Returns the state of a server without sessions, whose clock is stopped.
 #[cfg(feature = "simulation")]
-fn nothing_kept() -> snapshot::Kept {
+fn empty_state() -> snapshot::SnapshotState {
     static CONFIG: LazyLock<Config> =
         LazyLock::new(|| Settings::default().resolve().expect("the defaults are valid"));
     let config = &*CONFIG;
     let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
     let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
-    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
+    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
     let entropy = Entropy::system();
     let events = Box::new(HookSink(Box::new(NoHooks)));
-    let client = context::client(config, timeouts, entropy, Arc::new(NoTasks), events);
-    snapshot::Kept { sessions: client.sessions, channels: client.logs.channels, reminders: client.reminders }
+    let client = context::client_services(config, timeouts, entropy, Arc::new(NoTasks), events);
+    snapshot::SnapshotState {
+        sessions: client.sessions,
+        channels: client.logs.channels,
+        reminders: client.reminders,
+    }
 }

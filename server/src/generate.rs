@@ -1,4 +1,5 @@
-//! `encke generate`: what a package has beside the binary. It is made from the command line's own definition, so it always fits the binary.
+//! `encke generate`: man pages and completions for packages, made from the definition of the command line, so
+//! that they always match the binary.
 
 use std::error::Error;
 use std::fs;
@@ -13,10 +14,10 @@ use clap_mangen::roff::{Roff, bold, roman};
 pub(crate) enum GenerateCommand {
     /// Write a man page for each command.
     Man {
-        /// The folder to write them to.
+        /// Directory to write them to.
         folder: PathBuf,
     },
-    /// Print what a shell completes.
+    /// Print shell completions.
     Completions {
         /// The shell.
         shell: Shell,
@@ -24,8 +25,8 @@ pub(crate) enum GenerateCommand {
 }
 
 impl GenerateCommand {
-    /// What is to be printed.
-    pub(crate) fn carry_out(&self, command: &Command) -> Result<String, Box<dyn Error>> {
+    /// Runs the command, and returns the text to print.
+    pub(crate) fn execute(&self, command: &Command) -> Result<String, Box<dyn Error>> {
         match self {
             Self::Man { folder } => {
                 let in_folder = |error| format!("{}: {error}", folder.display());
@@ -41,39 +42,39 @@ impl GenerateCommand {
     }
 }
 
-/// `encke.1`, and a page for each command below it.
+/// Writes `encke.1` and a page for each subcommand.
 fn man_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
-    // A page that tells how to get help would not help.
+    // A man page for `help` would be of no use.
     let mut command = command.clone().disable_help_subcommand(true);
-    // Gives commands the whole names by which man looks for their pages, as in encke-config-check.
+    // Sets the full names of subcommands, after which man pages are named: encke-config-check.
     command.build();
     let mut page = Vec::new();
-    let man = page_of(&command);
+    let man = man_page(&command);
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     man.render_subcommands_section(&mut page)?;
-    what_no_option_says().to_writer(&mut page)?;
+    extra_sections().to_writer(&mut page)?;
     fs::write(folder.join(man.get_filename()), page)?;
-    pages_below(&command, folder)
+    subcommand_pages(&command, folder)
 }
 
-fn pages_below(command: &Command, folder: &Path) -> std::io::Result<()> {
+fn subcommand_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
     command.get_subcommands().try_for_each(|below| {
-        page_of(below).generate_to(folder)?;
-        pages_below(below, folder)
+        man_page(below).generate_to(folder)?;
+        subcommand_pages(below, folder)
     })
 }
 
-fn page_of(command: &Command) -> Man {
-    // An empty date would be left out, and the next word be taken for it.
+fn man_page(command: &Command) -> Man {
+    // An empty date would be left out, and man would take the next word for the date.
     Man::new(command.clone()).date(" ").manual("Encke").source(concat!("encke ", env!("CARGO_PKG_VERSION")))
 }
 
-/// Of the server, beside its options.
-fn what_no_option_says() -> Roff {
+/// Sections of the server's page that clap does not generate.
+fn extra_sections() -> Roff {
     let mut page = Roff::default();
     for (title, entries) in [
         (
@@ -81,12 +82,12 @@ fn what_no_option_says() -> Roff {
             &[
                 (
                     "ENCKE_SECTION__KEY",
-                    "A key of the configuration, as in ENCKE_SESSION__PING_INTERVAL=20s. It wins over the file; options win over it.",
+                    "A configuration key, as in ENCKE_SESSION__PING_INTERVAL=20s. It overrides the file, and options override it.",
                 ),
-                ("RUST_LOG", "A filter for the log. It wins over log.level."),
+                ("RUST_LOG", "Log filter. It overrides log.level."),
                 (
                     "LISTEN_FDS, NOTIFY_SOCKET, WATCHDOG_USEC",
-                    "What systemd hands over: open sockets, where to say how it is, and how often.",
+                    "Set by systemd: inherited sockets, where to send notifications, and the watchdog interval.",
                 ),
             ][..],
         ),
@@ -95,17 +96,17 @@ fn what_no_option_says() -> Roff {
             &[
                 (
                     "SIGTERM, SIGINT",
-                    "Clients are told to come back, for at most shutdown.drain; sessions and channels are written to shutdown.snapshot. A second one ends the process at once.",
+                    "Drain: clients are asked to reconnect and have shutdown.drain to disconnect; then sessions and channels are saved to shutdown.snapshot. A second signal ends the process immediately.",
                 ),
-                ("SIGHUP", "Certificates and published keys are read anew. Connections stay."),
+                ("SIGHUP", "Reload certificates and the token issuer's key set. Connections stay open."),
             ],
         ),
         (
             "EXIT STATUS",
             &[
-                ("0", "It has ended as it was asked to."),
-                ("1", "It could not start, or the answer is no."),
-                ("2", "Wrong options, or a wrong configuration."),
+                ("0", "Success."),
+                ("1", "The server could not start, or a check failed."),
+                ("2", "Invalid options or configuration."),
             ],
         ),
     ] {

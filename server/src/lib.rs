@@ -1,4 +1,5 @@
-//! Encke: a session server for WebSocket clients, in which one timing wheel holds every timeout.
+//! Encke: a session server for WebSocket, server-sent events and long-polling, in which one timing wheel
+//! holds every timeout.
 //!
 //! # Threads, and what each owns
 //!
@@ -12,16 +13,16 @@
 //!  └────────────┘    └─────────── wake / write ◀─────────┴──────────────┘
 //! ```
 //!
-//! - **tokio** (built without its timers): the accept loops, and one task for each connection that is awake, which alone reads and
-//!   writes its socket.
-//! - **The thread of connections at rest** (`rest/`): looks whether those without a task have anything to read.
-//! - **The wheel thread** (`timeouts/`): owns the wheel. It receives timers, turns, and sends what is due. It runs
-//!   no session code and takes no session's lock.
-//! - **The workers** (`timeouts/`): for each expiry they find the session, lock it, let it look at its deadlines,
-//!   and carry out what comes back.
+//! - **tokio** (built without its timers): the accept loops, and one task for each active connection. Only
+//!   that task reads and writes the connection's socket.
+//! - **The pollers** (`rest/`): threads that poll the sockets of parked connections, which have no task.
+//! - **The wheel thread** (`timeouts/`): owns the wheel. It receives timers to arm, advances the wheel, and
+//!   dispatches expiries. It runs no session code and takes no session lock.
+//! - **The workers** (`timeouts/`): for each expiry, a worker finds the session, locks it, lets it handle its
+//!   deadlines, and carries out the resulting actions.
 //!
-//! A session's state machine is pure and lives in `encke-core`; `session/step.rs` is the one way to change it. The order of
-//! rooms and of locks: ARCHITECTURE.md.
+//! A session's state machine is pure and lives in `encke-core`; all changes to it go through
+//! `session/step.rs`. For the order of modules and of locks, see ARCHITECTURE.md.
 
 mod abort_on_panic;
 mod accepting;

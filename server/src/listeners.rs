@@ -1,4 +1,4 @@
-//! The addresses that the server listens on.
+//! Addresses that the server listens on.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,38 +11,40 @@ use crate::systemd::{InheritError, InheritedSocket, InheritedSockets};
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// An address cannot be listened on.
+    /// Listening on an address failed.
     #[error("cannot listen on {address}: {error}")]
     Address {
         /// The address.
         address: SocketAddr,
-        /// The error of the system.
+        /// The system's error.
         error: io::Error,
     },
-    /// The sockets that were inherited are of no use.
+    /// The inherited sockets cannot be used.
     #[error(transparent)]
     Inherited(#[from] InheritError),
-    /// One of them must not be listened on.
-    #[error("the socket `{name}` on {address}, of LISTEN_FDS, for listen.{kind}: {problem}")]
+    /// An inherited socket is not allowed for its listener.
+    #[error(
+        "the inherited socket `{name}` on {address} (LISTEN_FDS) cannot be used for listen.{kind}: {problem}"
+    )]
     Refused {
-        /// Its name.
+        /// The socket's name.
         name: String,
-        /// Its address.
+        /// The socket's address.
         address: SocketAddr,
-        /// What it would be for.
+        /// The listener.
         kind: ListenerKind,
-        /// What speaks against it.
+        /// Why it is not allowed.
         problem: String,
     },
-    /// There is one too many, or one that does not say what it is for.
+    /// An inherited socket is superfluous, or does not say which listener it is for.
     #[error(
-        "the socket `{name}` on {address}, of LISTEN_FDS, is none that is wanted: there can be one named `public`, or on \
+        "the inherited socket `{name}` on {address} (LISTEN_FDS) belongs to no listener: expected one named `public`, or on \
          {public}, and one named `admin`, or on {admin}"
     )]
     Unwanted {
-        /// Its name.
+        /// The socket's name.
         name: String,
-        /// Its address.
+        /// The socket's address.
         address: SocketAddr,
         /// `listen.public`.
         public: SocketAddr,
@@ -51,7 +53,7 @@ pub enum ListenError {
     },
 }
 
-/// Both listeners, before anything is served: connections can arrive, and wait.
+/// Both listeners, before anything is served. Connections can arrive, and are queued.
 #[derive(Debug)]
 pub struct Listeners {
     pub(crate) public: Listener,
@@ -67,16 +69,17 @@ impl Listeners {
         Ok(Self { public: bind(config.public, config)?, admin: bind(config.admin, config)? })
     }
 
-    /// Listens on the sockets that were inherited: on each as what its name says, or else its address. On what is not among them it
-    /// listens as the configuration says. While another process has one of these addresses, presumably the one that this follows, it
-    /// tries again for [`Config::listen_wait`], or until `is_over`. Whoever connects to the other one meanwhile waits, too.
+    /// Listens on the inherited sockets: their names, or else their addresses, say which listener each one is
+    /// for. A listener without an inherited socket is bound as configured. While another process has its
+    /// address, presumably the predecessor of this one, it tries again for [`Config::listen_wait`], or until
+    /// `is_cancelled` returns `true`. Clients that connect to the other listener wait meanwhile.
     ///
     /// # Errors
     /// [`ListenError`].
     pub fn inherit_or_bind(
         config: &Config,
         mut inherited: InheritedSockets,
-        is_over: impl FnMut() -> bool,
+        is_cancelled: impl FnMut() -> bool,
     ) -> Result<Self, ListenError> {
         let mut inherit = |kind| {
             let socket = inherited.take_first(|socket| is_for(kind, socket, config));
@@ -87,14 +90,14 @@ impl Listeners {
             let Config { public, admin, .. } = *config;
             return Err(ListenError::Unwanted { name, address, public, admin });
         }
-        let mut retry = Retry::new(config.listen_wait, is_over);
+        let mut retry = Retry::new(config.listen_wait, is_cancelled);
         let mut bind_when_free = |address| loop {
-            let say = |at_most| {
-                tracing::warn!(%address, ?at_most, "waiting for the address: another process has it");
+            let report = |max_wait| {
+                tracing::warn!(%address, ?max_wait, "waiting for an address that another process uses");
             };
             match bind(address, config) {
                 Err(ListenError::Address { error, .. })
-                    if error.kind() == io::ErrorKind::AddrInUse && retry.wait(say) => {}
+                    if error.kind() == io::ErrorKind::AddrInUse && retry.wait(report) => {}
                 result => return result,
             }
         };
@@ -104,7 +107,8 @@ impl Listeners {
     }
 }
 
-/// A name of ours says what a socket is for. Any other name is its supervisor's own, and the address has to say it.
+/// Whether an inherited socket is for this listener. `public` and `admin` are names of ours. Any other name
+/// was chosen by the supervisor, so the address decides.
 fn is_for(kind: ListenerKind, socket: &InheritedSocket, config: &Config) -> bool {
     match &*socket.name {
         "public" => kind == ListenerKind::Public,
@@ -121,7 +125,7 @@ fn inherit(kind: ListenerKind, socket: InheritedSocket, config: &Config) -> Resu
         kind,
         problem,
     })?;
-    tracing::info!(listener = %kind, name, %address, "listening on a socket that was open before");
+    tracing::info!(listener = %kind, name, %address, "listening on an inherited socket");
     Listener::inherit(socket, config.backlog, socket_options(config))
         .map_err(|error| ListenError::Address { address, error })
 }

@@ -1,4 +1,4 @@
-//! Logs: pretty on a terminal, JSON elsewhere, written by a thread of their own.
+//! Logging to standard error: pretty on a terminal, JSON otherwise, written by a separate thread.
 
 use std::io::IsTerminal;
 
@@ -9,10 +9,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Lines that wait for the writer. Beyond that they are dropped, and counted.
+/// Capacity of the writer's queue, in lines. Further lines are dropped and counted.
 const BUFFERED_LINES: usize = 16 * 1024;
 
-/// Running logs. Dropping it writes what waits.
+/// The running logger. Dropping it writes the queued lines.
 #[must_use]
 #[derive(Debug)]
 pub struct Logging {
@@ -21,7 +21,7 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Starts logging to standard error. `RUST_LOG` wins over the configured level.
+    /// Starts logging to standard error. `RUST_LOG` overrides the configured level.
     pub fn start(config: &LogConfig) -> Self {
         let (writer, guard) = NonBlockingBuilder::default()
             .buffered_lines_limit(BUFFERED_LINES)
@@ -46,7 +46,7 @@ impl Logging {
         Self { dropped, _writer: guard }
     }
 
-    /// Reads how many lines were dropped.
+    /// Returns a function that reads how many lines were dropped.
     #[must_use]
     pub fn dropped(&self) -> crate::LogLinesDropped {
         let dropped = self.dropped.clone();

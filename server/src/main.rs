@@ -1,4 +1,4 @@
-//! The binary `encke`: flags, configuration, logs, signals, exit code.
+//! The binary `encke`: command line, configuration, logging, signals, exit code.
 
 mod generate;
 mod healthcheck;
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use clap::{CommandFactory, Parser, Subcommand};
 use encke_server::banner::banner;
 use encke_server::clock::{monotonic_now, unix_now};
-use encke_server::config::{self, Config, FEWEST_DESCRIPTORS, Settings};
+use encke_server::config::{self, Config, MIN_DESCRIPTORS, Settings};
 use encke_server::events::NoHooks;
 use encke_server::logging::Logging;
 use encke_server::snapshot::show;
@@ -25,26 +25,26 @@ use encke_server::{ListenError, Listeners, Server, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A session server for WebSocket and server-sent events, every timeout on one timing wheel.
+/// Session server for WebSocket, server-sent events and long-polling, with every timeout on one timing wheel.
 #[derive(Parser)]
 #[command(name = "encke", version, args_conflicts_with_subcommands = true)]
 #[cfg_attr(
     not(feature = "schemes"),
     command(after_help = "This build has only `hierarchical` for timers.scheme.")
 )]
-struct Args {
+struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
-    /// The configuration file (TOML). See `encke config default`.
+    command: Option<CliCommand>,
+    /// Configuration file (TOML). See `encke config default`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where clients connect: the same as --set listen.public=ADDR.
+    /// Address that clients connect to; short for --set listen.public=ADDR.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// The admin listener: the same as --set listen.admin=ADDR.
+    /// Address of the admin listener; short for --set listen.admin=ADDR.
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
-    /// Any key of the configuration.
+    /// Set a configuration key. Can be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Allow listening beyond loopback without authentication.
@@ -53,21 +53,21 @@ struct Args {
 }
 
 #[derive(Subcommand)]
-enum Command {
-    /// Show or check configuration.
+enum CliCommand {
+    /// Show or check the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print the README's reference: every key, code, event and metric, as Markdown.
+    /// Print the README's reference as Markdown: every configuration key, code, event and metric.
     Reference,
-    /// Look at a snapshot.
+    /// Inspect a snapshot.
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
-    /// Ask a running server whether it is well.
+    /// Check the health of a running server.
     Healthcheck(healthcheck::HealthcheckArgs),
-    /// Write man pages or shell completions.
+    /// Generate man pages or shell completions.
     #[command(subcommand)]
     Generate(generate::GenerateCommand),
-    /// Sign a token for a client, to try things out.
+    /// Sign a client token, for testing.
     Token(token::TokenArgs),
 }
 
@@ -77,9 +77,9 @@ enum ConfigCommand {
     Default,
     /// Check a configuration file.
     Check {
-        /// The file.
+        /// The configuration file.
         file: PathBuf,
-        /// As for the server.
+        /// Allow listening beyond loopback without authentication.
         #[arg(long)]
         insecure: bool,
     },
@@ -87,71 +87,72 @@ enum ConfigCommand {
 
 #[derive(Subcommand)]
 enum SnapshotCommand {
-    /// List what is in one. It stays where it is.
+    /// List the contents of a snapshot, without using it up.
     Show {
-        /// The file.
+        /// The snapshot file.
         file: PathBuf,
     },
 }
 
-/// Wrong flags and wrong configuration, as clap has it.
+/// Exit code for invalid flags or configuration, the same as clap's.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    match Args::parse() {
-        Args { command: Some(command), .. } => command.carry_out(),
+    match Cli::parse() {
+        Cli { command: Some(command), .. } => command.execute(),
         args => {
-            // Before anything is opened, which could get the number of a socket that is said to be there and is not.
-            let handed_over = HandedOver::take();
-            // A signal that comes from here on is not lost, and SIGHUP is not death.
+            // Taken before anything is opened: an open file could get the number of a socket that systemd
+            // announced but did not pass.
+            let handed_over = SystemdHandover::take();
+            // Signals are handled from now on: none is lost, and SIGHUP does not end the process.
             let signals = match watch_signals() {
                 Ok(signals) => signals,
-                Err(error) => return failed(&format!("cannot watch signals: {error}")),
+                Err(error) => return failure(&format!("cannot watch signals: {error}")),
             };
             match args.settings().resolve() {
                 Ok(config) => run(config, handed_over, signals),
-                Err(error) => wrong_usage(&error),
+                Err(error) => usage_error(&error),
             }
         }
     }
 }
 
-impl Command {
-    fn carry_out(self) -> ExitCode {
+impl CliCommand {
+    fn execute(self) -> ExitCode {
         match self {
-            Self::Config(ConfigCommand::Default) => answer(config::default_file()),
+            Self::Config(ConfigCommand::Default) => print_result(config::default_file()),
             Self::Config(ConfigCommand::Check { file, insecure }) => {
-                check(&Settings { insecure, ..Settings::of_file(&file) })
+                check(&Settings { insecure, ..Settings::from_file(&file) })
             }
-            Self::Reference => answer(&encke_server::reference()),
+            Self::Reference => print_result(&encke_server::reference()),
             Self::Snapshot(SnapshotCommand::Show { file }) => match show(&file, unix_now()) {
-                Ok(text) => answer(&text),
-                Err(error) => failed(&format!("{}: {error}", file.display())),
+                Ok(text) => print_result(&text),
+                Err(error) => failure(&format!("{}: {error}", file.display())),
             },
             Self::Token(args) => match args.sign(environment()) {
-                Ok(token) => answer(&format!("{token}\n")),
-                Err(error) => wrong_usage(&error),
+                Ok(token) => print_result(&format!("{token}\n")),
+                Err(error) => usage_error(&error),
             },
-            // Also of wrong settings it says 1: container engines keep 2 for themselves.
-            Self::Healthcheck(args) => match args.ask(environment()) {
-                Ok(health) => answer(&health),
-                Err(error) => failed(&error.to_string()),
+            // Even invalid settings exit with 1: container engines reserve 2.
+            Self::Healthcheck(args) => match args.check(environment()) {
+                Ok(health) => print_result(&health),
+                Err(error) => failure(&error.to_string()),
             },
-            Self::Generate(command) => match command.carry_out(&Args::command()) {
-                Ok(text) => answer(&text),
-                Err(error) => failed(&error.to_string()),
+            Self::Generate(command) => match command.execute(&Cli::command()) {
+                Ok(text) => print_result(&text),
+                Err(error) => failure(&error.to_string()),
             },
         }
     }
 }
 
-/// What a supervisor has handed over, if there is one.
-struct HandedOver {
+/// Sockets and supervisor passed by systemd, if it started the process.
+struct SystemdHandover {
     sockets: Result<InheritedSockets, InheritError>,
     supervisor: Supervisor,
 }
 
-impl HandedOver {
+impl SystemdHandover {
     fn take() -> Self {
         let handed_over =
             Self { sockets: InheritedSockets::take(), supervisor: Supervisor::from_environment() };
@@ -159,22 +160,22 @@ impl HandedOver {
         if systemd::VARIABLES.iter().any(is_set)
             && let Err(error) = encke_sys::remove_variables(&systemd::VARIABLES)
         {
-            complain(&format!("warning: the variables of systemd stay in the environment: {error}"));
+            print_error(&format!("warning: cannot remove systemd's variables from the environment: {error}"));
         }
         handed_over
     }
 }
 
-/// Tells the supervisor that a reload is over.
-struct ReadyAgain(Supervisor);
+/// Notifies the supervisor, when dropped, that a reload has finished.
+struct ReloadGuard(Supervisor);
 
-impl Drop for ReadyAgain {
+impl Drop for ReloadGuard {
     fn drop(&mut self) {
         self.0.ready();
     }
 }
 
-impl Args {
+impl Cli {
     fn settings(self) -> Settings {
         let addresses = [("listen.public", self.listen), ("listen.admin", self.admin)];
         let addresses =
@@ -192,35 +193,35 @@ fn check(settings: &Settings) -> ExitCode {
     match settings.resolve() {
         Ok(config) => {
             for warning in config.warnings(descriptors()) {
-                complain(&format!("warning: {warning}"));
+                print_error(&format!("warning: {warning}"));
             }
-            answer("the configuration is valid\n")
+            print_result("the configuration is valid\n")
         }
-        Err(error) => wrong_usage(&error),
+        Err(error) => usage_error(&error),
     }
 }
 
-fn wrong_usage(error: &dyn Display) -> ExitCode {
-    complain(&format!("encke: {error}"));
+fn usage_error(error: &dyn Display) -> ExitCode {
+    print_error(&format!("encke: {error}"));
     ExitCode::from(EXIT_USAGE)
 }
 
-fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCode {
-    let HandedOver { sockets, supervisor } = handed_over;
+fn run(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> ExitCode {
+    let SystemdHandover { sockets, supervisor } = handed_over;
     let descriptors = descriptors();
-    // 0 where the system does not say.
-    if (1..FEWEST_DESCRIPTORS).contains(&descriptors) {
-        return wrong_usage(&format!(
-            "the process may open {descriptors} descriptors, and needs {FEWEST_DESCRIPTORS} at least: raise LimitNOFILE or `ulimit -n`"
+    // 0: the system did not report a limit.
+    if (1..MIN_DESCRIPTORS).contains(&descriptors) {
+        return usage_error(&format!(
+            "the process may open {descriptors} descriptors, but needs at least {MIN_DESCRIPTORS}: raise LimitNOFILE or `ulimit -n`"
         ));
     }
     let logging = Logging::start(&config.log);
     for warning in config.warnings(descriptors) {
         tracing::warn!("{warning}");
     }
-    tracing::info!(max_sessions = config.limits.max_sessions, "room for sessions");
+    tracing::info!(max_sessions = config.limits.max_sessions, "session limit");
     #[cfg(feature = "jemalloc")]
-    memory::give_back();
+    memory::return_free_memory();
     let mut ended_by = None;
     let mut is_over = || {
         ended_by = signals.pending().find(|signal| *signal != SIGHUP);
@@ -235,26 +236,27 @@ fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCod
     });
     match (server, ended_by) {
         (Ok(server), _) => {
-            // The server serves, also where nobody reads this.
+            // The server runs even if nobody reads its standard output.
             let _ = print(&banner(&server, descriptors));
             serve_until_signal(server, &supervisor, signals);
             ExitCode::SUCCESS
         }
-        // It was waiting for what another process has.
+        // A signal arrived while the server waited for an address or snapshot that another process uses.
         (Err(_), Some(signal)) => {
-            tracing::info!(signal, "stopped before it began");
+            tracing::info!(signal, "stopped before serving");
             ExitCode::SUCCESS
         }
-        (Err(error), None) => failed(&error.to_string()),
+        (Err(error), None) => failure(&error.to_string()),
     }
 }
 
-fn failed(message: &str) -> ExitCode {
-    complain(&format!("encke: {message}"));
+fn failure(message: &str) -> ExitCode {
+    print_error(&format!("encke: {message}"));
     ExitCode::FAILURE
 }
 
-/// The second signal to end ends the process at once, with the exit code that shells give for it.
+/// Registers signal handlers. A second SIGTERM or SIGINT ends the process immediately, with the exit code
+/// that shells use for the signal.
 fn watch_signals() -> std::io::Result<Signals> {
     let second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -272,7 +274,7 @@ fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Sign
     for signal in signals.forever() {
         if signal == SIGHUP {
             supervisor.reloading(monotonic_now());
-            server.reload(ReadyAgain(supervisor.clone()));
+            server.reload(ReloadGuard(supervisor.clone()));
         } else {
             tracing::info!(signal, "draining");
             break;
@@ -280,29 +282,30 @@ fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Sign
     }
     supervisor.stopping();
     let left = server.drain();
-    tracing::info!(connections_cut = left, "stopped");
+    tracing::info!(connections_closed = left, "stopped");
     server.stop();
 }
 
-/// What is not UTF-8 is none of ours: keys and values of the configuration all are.
+/// Returns the environment, without variables that are not UTF-8: all keys and values of the configuration
+/// are.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// How many descriptors the process may open, after raising the limit as far as it may.
+/// Raises the limit of file descriptors as far as allowed, and returns it.
 fn descriptors() -> u64 {
     rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
 }
 
-/// What a command was asked for.
-fn answer(text: &str) -> ExitCode {
+/// Prints the result of a command.
+fn print_result(text: &str) -> ExitCode {
     match print(text) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads has enough.
+        // The reader closed the pipe because it has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => failed(&format!("standard output: {error}")),
+        Err(error) => failure(&format!("standard output: {error}")),
     }
 }
 
@@ -312,6 +315,6 @@ fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-fn complain(text: &str) {
+fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,17 +1,18 @@
-//! The memory of the process: jemalloc's. What remains of a connection at rest is a little of many sizes, which the C library strews among what the
-//! tasks of a crowd have left; jemalloc has what is of one size side by side, and can give the rest back.
+//! Memory allocation with jemalloc. A parked connection keeps small allocations of many sizes. The C
+//! library's allocator scatters them among memory that was freed by the tasks of many connections; jemalloc
+//! groups allocations by size, and can return the rest to the kernel.
 
 use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: encke_sys::Allocator = encke_sys::ALLOCATOR;
 
-/// Less, and busy connections would get memory anew from the kernel all the time.
-const FREE_FOR: Duration = Duration::from_secs(1);
+/// With a shorter time, busy connections would constantly fetch memory from the kernel.
+const DECAY_TIME: Duration = Duration::from_secs(1);
 
-/// Has memory given back that is free for a second.
-pub(super) fn give_back() {
-    if let Err(error) = encke_sys::give_back_memory(FREE_FOR) {
-        tracing::warn!(%error, "memory that is free is given back late");
+/// Makes the allocator return memory that has been free for a second.
+pub(super) fn return_free_memory() {
+    if let Err(error) = encke_sys::return_free_memory(DECAY_TIME) {
+        tracing::warn!(%error, "cannot configure the allocator: free memory is returned to the kernel late");
     }
 }

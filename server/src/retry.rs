@@ -1,35 +1,36 @@
-//! Trying again to get what another process has, before there is a wheel.
+//! Retries for a resource that another process has, before there is a wheel.
 
 use std::thread;
 use std::time::Duration;
 
-/// How often to look whether it is free.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// Interval between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The time that is left to wait.
+/// Retries within a limited time.
 pub(crate) struct Retry<F> {
-    at_most: Duration,
+    max_wait: Duration,
     waited: Duration,
-    is_over: F,
+    is_cancelled: F,
 }
 
 impl<F: FnMut() -> bool> Retry<F> {
-    /// At most so long, and not longer than until `is_over`.
-    pub(crate) fn new(at_most: Duration, is_over: F) -> Self {
-        Self { at_most, waited: Duration::ZERO, is_over }
+    /// Retries for `max_wait`, or until `is_cancelled` returns `true`.
+    pub(crate) fn new(max_wait: Duration, is_cancelled: F) -> Self {
+        Self { max_wait, waited: Duration::ZERO, is_cancelled }
     }
 
-    /// Waits until it is time to look again; `say` says for how long it may be, the first time. Returns whether there was time left.
-    pub(crate) fn wait(&mut self, say: impl FnOnce(Duration)) -> bool {
-        if self.waited >= self.at_most || (self.is_over)() {
+    /// Waits until the next attempt is due. Returns `false` if the time is over. The first time, calls
+    /// `report` with the longest possible wait.
+    pub(crate) fn wait(&mut self, report: impl FnOnce(Duration)) -> bool {
+        if self.waited >= self.max_wait || (self.is_cancelled)() {
             return false;
         }
         if self.waited.is_zero() {
-            say(self.at_most);
+            report(self.max_wait);
         }
         #[expect(clippy::disallowed_methods, reason = "there is no wheel yet")]
-        thread::sleep(BETWEEN_LOOKS);
-        self.waited += BETWEEN_LOOKS;
+        thread::sleep(RETRY_INTERVAL);
+        self.waited += RETRY_INTERVAL;
         true
     }
 }

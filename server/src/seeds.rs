@@ -1,6 +1,7 @@
-//! The seeds of random tests.
+//! Seeds of random tests.
 
-/// Runs a test with each of these seeds and with a fresh one, or with that of `ENCKE_SEED` alone. The last that it prints is the one that fails.
+/// Runs a test with each of these seeds and with a random one, or with the seed in `ENCKE_SEED` alone. The
+/// last seed printed is the one that failed.
 pub(crate) fn with_seeds(fixed: std::ops::Range<u64>, mut run: impl FnMut(u64)) {
     let seeds = match std::env::var("ENCKE_SEED") {
         Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],

@@ -20,55 +20,55 @@ use crate::engine::EvictsKeys;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks, Sinks, Webhooks};
 use crate::executor::Executor;
-use crate::expiry::ExpiryHandler;
+use crate::expiry::ExpiryDispatcher;
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Metrics;
 use crate::public;
-use crate::resting::{self, Resting};
+use crate::resting::{self, ParkingThreads};
 use crate::session::Channel;
-use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded, Taken};
+use crate::snapshot::{self, ConsumedFile, LoadOutcome, SnapshotLock, SnapshotLockError, SnapshotState};
 use crate::systemd::Supervisor;
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 use crate::watchdog;
 
-/// How long tasks that are still running after the drain get to notice that they are dropped.
+/// Grace period for tasks that are still running after the drain, when they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// Listening on an address failed.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Channels cannot live there.
+    /// The engine cannot store channels.
     #[error(transparent)]
     Engine(#[from] EvictsKeys),
-    /// A thread cannot be started.
+    /// Starting a thread failed.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
-    /// Another process has the snapshot, or it cannot be had at all.
+    /// Another process has the snapshot, or locking it failed.
     #[error(transparent)]
-    Claim(#[from] ClaimError),
-    /// The snapshot cannot be taken away, so that it might be read twice.
-    #[error("cannot take the snapshot: {0} (shutdown.snapshot)")]
+    Claim(#[from] SnapshotLockError),
+    /// The snapshot cannot be removed, so it might be read twice.
+    #[error("cannot remove the snapshot: {0} (shutdown.snapshot)")]
     Snapshot(io::Error),
 }
 
 /// A running server.
 pub struct Server {
     public: Arc<public::Context>,
-    /// How long clients have to leave.
+    /// How long clients have to disconnect.
     drain: Duration,
-    /// Where sessions wait for the next process.
-    snapshot: Option<Claimed>,
-    /// When the wheel has not turned for this long, the process is not well.
+    /// Snapshot in which sessions wait for the next process.
+    snapshot: Option<SnapshotLock>,
+    /// If the wheel has not turned for this long, the process is unhealthy.
     stalled_after: Duration,
     runtime: Runtime,
     wheel: WheelThread,
     workers: WorkerPool,
-    resting: Resting,
+    parking: ParkingThreads,
     webhooks: Option<Arc<Webhooks>>,
-    /// Of the public and of the admin listener.
+    /// Addresses of the public and the admin listener.
     addresses: (SocketAddr, SocketAddr),
     admin_tls: bool,
 }
@@ -88,52 +88,54 @@ impl Server {
         Self::start_on(listeners, claimed, config, hooks, log_lines_dropped)
     }
 
-    /// Takes the lock of the snapshot, if there is to be one. While another process has it, presumably the one that this follows, it
-    /// waits for [`Config::listen_wait`], or until `is_over`.
+    /// Locks the snapshot, if one is configured. While another process has it, presumably the predecessor of
+    /// this one, waits for [`Config::listen_wait`], or until `is_cancelled` returns `true`.
     ///
     /// # Errors
     /// [`ClaimError`].
     pub fn claim_snapshot(
         config: &Config,
-        is_over: impl FnMut() -> bool,
-    ) -> Result<Option<Claimed>, ClaimError> {
+        is_cancelled: impl FnMut() -> bool,
+    ) -> Result<Option<SnapshotLock>, SnapshotLockError> {
         let settings = config.snapshot.as_ref();
-        settings.map(|settings| Claimed::when_free(settings, config.listen_wait, is_over)).transpose()
+        settings.map(|settings| SnapshotLock::acquire(settings, config.listen_wait, is_cancelled)).transpose()
     }
 
-    /// Goes on with the sessions of the process before, if there is a snapshot, starts all threads, and serves all that come.
+    /// Restores the sessions of the previous process, if there is a snapshot, then starts all threads and
+    /// serves clients.
     ///
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub fn start_on(
         listeners: Listeners,
-        snapshot: Option<Claimed>,
+        snapshot: Option<SnapshotLock>,
         config: Config,
         hooks: Box<dyn Hooks>,
         log_lines_dropped: LogLinesDropped,
     ) -> Result<Self, StartError> {
         let config = within_descriptors(config);
-        // Without `enable_time`: no task can wait on another timer than the wheel.
+        // Without `enable_time`, so that tasks cannot use any timer but the wheel.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
         let addresses = (listeners.public.address, listeners.admin.address);
 
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
+        let (timeouts, to_arm) =
+            Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
         let (entropy, metrics) = (Entropy::system(), Arc::new(Metrics::new()));
         let webhooks = Webhooks::new(&config.webhooks, &timeouts, &entropy, &metrics);
-        let sinks = Sinks::of(HookSink(hooks), webhooks.as_ref(), metrics);
+        let sinks = Sinks::combine(HookSink(hooks), webhooks.as_ref(), metrics);
         let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
         let mut client =
-            context::client(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
-        client.rest = resting::rest(config.rest_after, runtime.handle())?;
+            context::client_services(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
+        client.parking = resting::create_parking(config.park_after, runtime.handle())?;
         let client = Arc::new(client);
-        // From here on an error puts the snapshot back.
+        // From here on, an error puts the snapshot back.
         let (channels, taken) = match &snapshot {
-            Some(claimed) => go_on(claimed, &client).map_err(StartError::Snapshot)?,
+            Some(claimed) => restore(claimed, &client).map_err(StartError::Snapshot)?,
             None => (Vec::new(), None),
         };
-        client.logs.engine.go_on_with(channels);
+        client.logs.engine.adopt_restored(channels);
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         if let Some(webhooks) = &webhooks {
             webhooks.start(&*executor);
@@ -145,10 +147,10 @@ impl Server {
         if let Some(tracer) = &client.tracer {
             tracer.start(&*executor);
         }
-        let handler = ExpiryHandler { context: Arc::clone(&client), executor };
-        let resting = Resting::start(&client)?;
+        let handler = ExpiryDispatcher { services: Arc::clone(&client), executor };
+        let parking = ParkingThreads::start(&client)?;
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
-        let wheel = WheelThread::start(config.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
+        let wheel = WheelThread::start(config.wheel_settings(), Arc::clone(&timeouts), to_arm, sender)?;
         if let Some(engine) = &client.engine_health
             && let Err(refusal) = runtime.block_on(engine.first_attempt())
         {
@@ -160,8 +162,8 @@ impl Server {
         if let Some(taken) = taken {
             taken.remove().map_err(StartError::Snapshot)?;
         }
-        client.reminders.begin();
-        client.sessions.begin_telling();
+        client.reminders.arm_restored();
+        client.sessions.start_join_leave();
 
         let stop = CancellationToken::new();
         let public = Arc::new(context::public(&config, client, stop));
@@ -179,71 +181,75 @@ impl Server {
             runtime,
             wheel,
             workers,
-            resting,
+            parking,
             webhooks,
             addresses,
             admin_tls: config.tls_for_admin,
         })
     }
 
-    /// Where clients connect.
+    /// Address that clients connect to.
     #[must_use]
     pub fn public_address(&self) -> SocketAddr {
         self.addresses.0
     }
 
-    /// Where the admin API is.
+    /// Address of the admin API.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.addresses.1
     }
 
-    /// Reloads what can be exchanged while the server runs: the certificate of TLS, and the keys that the issuer of tokens publishes. Open
-    /// connections keep theirs. What cannot be used is logged, and the old stays. `reloading` is dropped when that is over for the certificate.
+    /// Reloads everything that can be replaced while the server runs: the TLS certificate, and the keys that
+    /// the token issuer publishes. Open connections keep theirs. Unusable input is logged, and the old data
+    /// stays in use. `reloading` is dropped once the certificate is reloaded.
     pub fn reload(&self, reloading: impl Send + 'static) {
         if let Some(issuer) = &self.public.client.issuer {
-            issuer.read_again();
+            issuer.request_reload();
         }
         match &self.public.tls {
-            Some(tls) => tls.reload_aside(reloading),
-            None => tracing::info!("nothing to reload: there is no certificate"),
+            Some(tls) => tls.reload_in_background(reloading),
+            None => tracing::info!("nothing to reload: TLS is not configured"),
         }
     }
 
-    /// Tells the supervisor again and again that the process is well, if it wants to hear that, for as long as it is.
+    /// Reports to the supervisor that the process is healthy, for as long as it is. Does nothing if the
+    /// supervisor has no watchdog.
     pub fn feed_watchdog(&self, supervisor: Supervisor) {
         if let Some(within) = supervisor.watchdog() {
             let context = Arc::clone(&self.public.client);
-            self.runtime.spawn(watchdog::feed(supervisor, within, context, self.stalled_after));
+            self.runtime.spawn(watchdog::send_keep_alives(supervisor, within, context, self.stalled_after));
         }
     }
 
-    /// Whether clients connect by TLS.
+    /// Whether clients connect over TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.public.tls.is_some()
     }
 
-    /// Whether the admin API is served by TLS.
+    /// Whether the admin API is served over TLS.
     #[must_use]
     pub fn admin_has_tls(&self) -> bool {
         self.admin_tls
     }
 
-    /// Stops accepting, ends every session, and waits for the connections to close: at most
+    /// Stops accepting, ends every session, and waits for the connections to close, at most for
     /// [`Config::drain`]. Returns how many were left then.
     ///
-    /// With a snapshot, nothing more is published, sessions are suspended instead, and it is written once the connections are closed: until
-    /// then some may still tell what their clients have not got.
+    /// With a snapshot, publishes are rejected, and sessions are suspended instead. The snapshot is written
+    /// once the connections are closed, because until then some may still report what their clients have not
+    /// received.
     pub fn drain(&self) -> usize {
         let public::Context { client, connections, stop, .. } = &*self.public;
         let until = client.timeouts.clock().now() + self.drain;
         stop.cancel();
         match &self.snapshot {
             Some(_) => {
-                // Before the channels: what is due and was not published is for the next process.
+                // Before the channels are closed: reminders that are due but not published are left to the
+                // next process.
                 client.reminders.close();
-                client.sessions.stop_telling();
+                client.sessions.stop_join_leave();
                 client.logs.channels.close();
                 client.sessions.move_all();
             }
@@ -258,7 +264,7 @@ impl Server {
         }
         let left = self.runtime.block_on(async {
             let timeout = client.timeouts.sleep_until(until);
-            match select(timeout, pin!(self.all_have_left())).await {
+            match select(timeout, pin!(self.all_drained())).await {
                 Either::Left(_) => connections.count(),
                 Either::Right(_) => 0,
             }
@@ -266,24 +272,25 @@ impl Server {
         if let Some(events) =
             self.webhooks.as_ref().map(|webhooks| webhooks.queued()).filter(|events| *events > 0)
         {
-            tracing::error!(events, "events are lost that no webhook has accepted");
+            tracing::error!(events, "undelivered webhook events were lost");
         }
         #[cfg(feature = "otlp")]
         if let Some(spans) = client.tracer.as_ref().map(|tracer| tracer.queued()).filter(|spans| *spans > 0) {
-            tracing::warn!(spans, "traces are lost that the collector has not accepted");
+            tracing::warn!(spans, "unexported traces were lost");
         }
         if let Some(claimed) = &self.snapshot {
-            write_down(claimed, client);
+            write_snapshot(claimed, client);
         }
         self.runtime.block_on(client.logs.engine.leave().into_future());
         left
     }
 
-    /// Waits until all connections are closed, reminders that were due are carried out, leaves are told, and webhooks have been told so.
-    async fn all_have_left(&self) {
+    /// Waits until all connections are closed, due reminders are carried out, presence leaves are published,
+    /// and webhooks have received them.
+    async fn all_drained(&self) {
         self.public.connections.all_closed().await;
         self.public.client.reminders.settled().await;
-        self.public.client.sessions.all_told().await;
+        self.public.client.sessions.join_leave_settled().await;
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
         }
@@ -293,12 +300,12 @@ impl Server {
         }
     }
 
-    /// Stops all threads. Connections that are still there are cut.
+    /// Stops all threads. Open connections are closed.
     pub fn stop(self) {
         self.runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
         self.wheel.stop();
         self.workers.join();
-        self.resting.stop();
+        self.parking.stop();
     }
 }
 
@@ -311,54 +318,58 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// The configuration with limits that the descriptors of the process allow.
+/// Returns the configuration with limits that the descriptors of the process allow.
 fn within_descriptors(mut config: Config) -> Config {
     if let Some(descriptors) = getrlimit(Resource::Nofile).current {
-        config.fit_into(descriptors);
+        config.fit_descriptors(descriptors);
         let connections = config.limits.max_connections.min(config.limits.descriptors.connections);
-        tracing::info!(descriptors, connections, "room for connections");
+        tracing::info!(descriptors, connections, "connection limit");
     }
     config
 }
 
-fn kept(client: &client::Context) -> Kept {
-    Kept {
+fn snapshot_sources(client: &client::Services) -> SnapshotState {
+    SnapshotState {
         sessions: Arc::clone(&client.sessions),
         channels: Arc::clone(&client.logs.channels),
         reminders: Arc::clone(&client.reminders),
     }
 }
 
-/// Goes on with what the process before has left. Returns the channels that its engine is to go on with, and the file.
-fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<(Vec<Arc<Channel>>, Option<Taken>)> {
+/// Restores the state that the previous process has left. Returns the channels that the engine has to adopt,
+/// and the snapshot file.
+fn restore(
+    claimed: &SnapshotLock,
+    client: &client::Services,
+) -> io::Result<(Vec<Arc<Channel>>, Option<ConsumedFile>)> {
     let path = claimed.settings().path.display();
-    match snapshot::load(claimed.settings(), &kept(client), client.timeouts.clock().unix_now())? {
-        Loaded::Nothing => tracing::info!(%path, "there is no snapshot"),
-        Loaded::All { logs, sessions, skipped, age, channels, taken } => {
-            tracing::info!(%path, logs, sessions, skipped, ?age, "the snapshot was read");
+    match snapshot::load(claimed.settings(), &snapshot_sources(client), client.timeouts.clock().unix_now())? {
+        LoadOutcome::Absent => tracing::info!(%path, "no snapshot found"),
+        LoadOutcome::Restored { logs, sessions, skipped, age, channels, taken } => {
+            tracing::info!(%path, logs, sessions, skipped, ?age, "snapshot restored");
             return Ok((channels, Some(taken)));
         }
-        Loaded::TooOld { aside, age } => {
-            tracing::warn!(%path, ?age, aside = %aside.display(), "the snapshot is too old");
+        LoadOutcome::TooOld { aside, age } => {
+            tracing::warn!(%path, ?age, aside = %aside.display(), "snapshot is too old");
         }
-        Loaded::Unreadable { aside, error } => {
-            tracing::error!(%path, %error, aside = %aside.display(), "the snapshot cannot be read");
+        LoadOutcome::Unreadable { aside, error } => {
+            tracing::error!(%path, %error, aside = %aside.display(), "cannot read the snapshot");
         }
     }
     Ok((Vec::new(), None))
 }
 
-fn write_down(claimed: &Claimed, client: &client::Context) {
+fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) {
     let path = &claimed.settings().path;
     let clock = client.timeouts.clock();
-    let begun = clock.uptime();
-    match snapshot::write(path, &kept(client), clock.unix_now()) {
+    let started = clock.uptime();
+    match snapshot::write(path, &snapshot_sources(client), clock.unix_now()) {
         Ok((logs, sessions)) => {
-            let took = clock.uptime().saturating_sub(begun);
-            tracing::info!(path = %path.display(), logs, sessions, ?took, "the snapshot was written");
+            let took = clock.uptime().saturating_sub(started);
+            tracing::info!(path = %path.display(), logs, sessions, ?took, "snapshot written");
         }
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "the snapshot was not written: sessions end here")
+            tracing::error!(path = %path.display(), %error, "cannot write the snapshot, sessions are lost")
         }
     }
 }

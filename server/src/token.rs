@@ -1,4 +1,4 @@
-//! `encke token`: signs a token with the configured secret, for trying things out.
+//! `encke token`: signs a token with the configured secret, for testing.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,33 +12,34 @@ use encke_server::config::Settings;
 
 #[derive(Args)]
 pub(crate) struct TokenArgs {
-    /// The user.
+    /// User name
     #[arg(long, value_name = "USER")]
     sub: String,
-    /// What the user may do, as in 'news=subscribe' or 'chat.*=subscribe,publish,presence'. Without any: nothing.
+    /// Permissions of the user, such as 'news=subscribe' or 'chat.*=subscribe,publish,presence' [default:
+    /// none]
     #[arg(long, value_name = "PATTERN=PERMISSIONS", value_parser = parse_allow)]
     allow: Vec<(String, Vec<Permission>)>,
-    /// A channel that sessions join when they begin. Any number of times.
+    /// Channel that sessions join when they begin (repeatable)
     #[arg(long, value_name = "CHANNEL")]
     join: Vec<String>,
-    /// How long the token is good, as in 1h. Without it: for ever.
+    /// Lifetime of the token, such as 1h [default: unlimited]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// The HS256 key of auth.keys to sign with, instead of auth.secret.
+    /// HS256 key of auth.keys to sign with, instead of auth.secret
     #[arg(long, value_name = "ID")]
     kid: Option<String>,
-    /// The configuration file that has the secret. The environment counts, too.
+    /// Configuration file with the secret; the environment is read as well
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Any key of the configuration.
+    /// Override a key of the configuration
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl TokenArgs {
-    /// The token, which the server would accept now.
+    /// Signs the token and checks that the server would accept it now.
     pub(crate) fn sign(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
-        // Nothing is listened on here.
+        // No listener is opened, so it need not be secured.
         let settings = Settings { file: self.config, environment, flags: self.set, insecure: true };
         let auth = settings.resolve()?.auth;
         let mut channels = BTreeMap::<_, Vec<_>>::new();
@@ -63,7 +64,7 @@ fn parse_allow(text: &str) -> Result<(String, Vec<Permission>), String> {
     let (pattern, names) =
         text.split_once('=').ok_or("expected PATTERN=PERMISSIONS, as in 'news=subscribe'")?;
     let permission = |name: &str| {
-        let unknown = || format!("`{name}` is none of subscribe, publish, presence");
+        let unknown = || format!("`{name}` is not one of subscribe, publish, presence");
         Permission::parse(name.trim()).ok_or_else(unknown)
     };
     let permissions = names.split(',').map(permission).collect::<Result<_, _>>()?;

@@ -1,46 +1,50 @@
-//! The watchdog of a supervisor, which wants to hear that the process is well.
+//! Keep-alives for the supervisor's watchdog.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Context;
+use crate::client::Services;
 use crate::systemd::Supervisor;
 
-/// How often it is told within the time in which it must be.
-const TOLD_WITHIN: u32 = 2;
+/// Keep-alives per watchdog interval.
+const KEEP_ALIVES_PER_INTERVAL: u32 = 2;
 
-/// How often it is tried again within that time after it was not told.
-const TRIED_WITHIN: u32 = 16;
+/// Attempts per watchdog interval after a failure.
+const RETRIES_PER_INTERVAL: u32 = 16;
 
-/// Tells the supervisor that the process is well, at least twice `within` the time in which it wants to hear that. Nothing is told while
-/// the server is not healthy; and nothing of this happens unless the wheel turns, the workers act on what expires, and the runtime
-/// runs tasks, since all of these are needed to come back from a sleep.
-pub(crate) async fn feed(
+/// Sends keep-alives to the supervisor, at least twice per watchdog interval `within`. Sends none while the
+/// server is unhealthy. The keep-alives also stop by themselves if the wheel stops turning, the workers stop
+/// handling expiries, or the runtime stops running tasks, because the sleep between them depends on all
+/// three.
+pub(crate) async fn send_keep_alives(
     supervisor: Supervisor,
     within: Duration,
-    context: Arc<Context>,
+    services: Arc<Services>,
     stalled_after: Duration,
 ) {
-    let mut is_told = true;
+    let mut is_sent = true;
     loop {
-        let was_told = is_told;
-        is_told = match context.health(stalled_after) {
-            Ok(()) => match supervisor.alive().await {
+        let was_sent = is_sent;
+        is_sent = match services.health(stalled_after) {
+            Ok(()) => match supervisor.keep_alive().await {
                 Ok(()) => true,
                 Err(error) => {
-                    if was_told {
-                        tracing::warn!(%error, "the supervisor's watchdog (NOTIFY_SOCKET) cannot be told; trying on");
+                    if was_sent {
+                        tracing::warn!(%error, "cannot send a keep-alive to the supervisor's watchdog (NOTIFY_SOCKET); retrying");
                     }
                     false
                 }
             },
             Err(stalled) => {
-                if was_told {
-                    tracing::error!(?stalled, "not healthy: the supervisor's watchdog is told nothing");
+                if was_sent {
+                    tracing::error!(?stalled, "unhealthy: no keep-alive sent to the supervisor's watchdog");
                 }
                 false
             }
         };
-        context.timeouts.sleep(within / if is_told { TOLD_WITHIN } else { TRIED_WITHIN }).await;
+        services
+            .timeouts
+            .sleep(within / if is_sent { KEEP_ALIVES_PER_INTERVAL } else { RETRIES_PER_INTERVAL })
+            .await;
     }
 }

@@ -1,34 +1,35 @@
-//! The lock-free handshakes of `arena/`, `timeouts/` and `rest/`, and the sweeps of `channel/`, under every interleaving that loom can find.
+//! Tests the lock-free handshakes of `arena/`, `timeouts/` and `rest/`, and the sweeps of `channel/`, under
+//! every interleaving that loom can find.
 //!
-//! The files under test are compiled a second time here, on loom's atomics. A test of the whole crate under
-//! `--cfg loom` would build tokio for loom, too, which then has no sockets.
+//! The files under test are compiled a second time, on loom's atomics. Testing the whole crate under `--cfg
+//! loom` is not possible: that would also build Tokio for loom, without its sockets.
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-    /// What `atomic_waker::AtomicWaker` promises, on a lock: a wake-up takes the task that was registered last, and what
-    /// the one who wakes did before is seen by the next registration.
+    /// Implements the guarantees of `atomic_waker::AtomicWaker` with a lock: waking takes the task registered
+    /// last, and the next registration sees everything the waking thread did before.
     #[derive(Default)]
     pub(super) struct AtomicWaker(loom::sync::Mutex<Option<std::task::Waker>>);
 
     impl AtomicWaker {
         pub(super) fn register(&self, waker: &std::task::Waker) {
-            *self.0.lock().expect("no one panics") = Some(waker.clone());
+            *self.0.lock().expect("no panic") = Some(waker.clone());
         }
 
         pub(super) fn take(&self) -> Option<std::task::Waker> {
-            self.0.lock().expect("no one panics").take()
+            self.0.lock().expect("no panic").take()
         }
     }
 }
 
-#[allow(dead_code, reason = "nothing has slack here")]
+#[allow(dead_code, reason = "no deadline has slack in these tests")]
 #[path = "../src/timeouts/arming.rs"]
 mod arming;
-#[allow(dead_code, reason = "here, nothing keeps a connection from going to rest but a note")]
+#[allow(dead_code, reason = "only a signal keeps a connection from being parked in these tests")]
 #[path = "../src/rest/handover.rs"]
 mod handover;
-#[allow(dead_code, reason = "what has no locks of its own is not looked for")]
+#[allow(dead_code, reason = "these tests need only part of it")]
 #[path = "../src/arena/life.rs"]
 mod life;
 #[path = "../src/timeouts/parking.rs"]
@@ -45,23 +46,22 @@ use std::task::{Poll, Wake, Waker};
 use loom::sync::Arc;
 use loom::thread;
 
-use arming::{ArmAction, Arming, Next, RequestedDeadline, look_again};
-use handover::{Handover, Holder};
-use life::Life;
-use parking::Parking;
+use arming::{ArmAction, Arming, NextState, RequestedDeadline, recheck_fence};
+use handover::{ConnectionOwner, Handover};
+use life::SlotState;
+use parking::WheelSleep;
 use sweep::Sweep;
 use sync::{AtomicBool, AtomicU32, AtomicU64, AtomicWaker, Ordering};
 use waiting::poll_expiry;
 
-/// Nothing has slack here.
 const NO_SLACK: u64 = 0;
 
-/// The channel of timers to arm, which knows only one timer here: how often it is in it. It orders no more than any
-/// channel must: what was written before a send is seen after the receive.
+/// Models the channel of timers to arm for a single timer: counts how often the timer is queued. It provides
+/// the minimum ordering of any channel: writes before a send are visible after the receive.
 #[derive(Default)]
-struct Channel(AtomicU64);
+struct TimerChannel(AtomicU64);
 
-impl Channel {
+impl TimerChannel {
     fn send(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -75,30 +75,30 @@ impl Channel {
     }
 }
 
-/// What becomes of a timer that has fired, as `TimerCell::once_expired` says.
+/// State of a timer after it has fired, which depends on its owner (see `WheelLoop::announced_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum OnceExpired {
-    ArmedAgain,
+enum ExpiryPolicy {
+    Rearm,
     #[default]
-    Rests,
-    Leaves,
+    Disarm,
+    Remove,
 }
 
-/// How long after an expiry a timer is armed again.
-const ARMED_AGAIN_AFTER: u64 = 20;
+/// Delay after an expiry for which a session's timer is armed again.
+const REARM_DELAY: u64 = 20;
 
-/// The wheel thread's part, as `timeouts/wheel_loop.rs` plays it, with a single timer.
+/// Models the wheel thread (`timeouts/wheel_loop.rs`) with a single timer.
 #[derive(Default)]
-struct Wheel {
-    once_expired: OnceExpired,
+struct WheelModel {
+    policy: ExpiryPolicy,
     is_registered: bool,
     entry: Option<u64>,
     expired: Vec<u64>,
 }
 
-impl Wheel {
+impl WheelModel {
     fn update(&mut self, arming: &Arming) {
-        let requested = arming.received();
+        let requested = arming.mark_received();
         match (self.is_registered, requested.latest(NO_SLACK)) {
             (false, None) => {}
             (false, Some(_)) => {
@@ -106,7 +106,7 @@ impl Wheel {
                 self.arm(arming, requested);
             }
             (true, Some(latest)) if arming.armed().is_some_and(|armed| armed <= latest) => {}
-            (true, _) => self.arm(arming, arming.rest()),
+            (true, _) => self.arm(arming, arming.disarm()),
         }
     }
 
@@ -120,7 +120,7 @@ impl Wheel {
                 }
             } else {
                 (self.is_registered, self.entry) = (false, None);
-                requested = arming.leave();
+                requested = arming.remove();
                 if requested == RequestedDeadline::NONE {
                     return;
                 }
@@ -132,49 +132,45 @@ impl Wheel {
     fn advance(&mut self, arming: &Arming, now: u64) {
         if self.entry.take_if(|at| *at <= now).is_some() {
             let requested = arming.requested();
-            let next = self.next(requested, now);
-            arming.becomes(next);
-            look_again();
+            let next = self.announced_state(requested, now);
+            arming.announce(next);
+            recheck_fence();
             if arming.requested() != requested {
                 self.entry = None;
-                self.arm(arming, arming.rest());
+                self.arm(arming, arming.disarm());
             } else {
-                self.is_registered = next != Next::Gone;
+                self.is_registered = next != NextState::Removed;
                 self.expired.extend(requested.earliest().filter(|due| *due <= now));
             }
         }
     }
 
-    fn next(&mut self, requested: RequestedDeadline, now: u64) -> Next {
-        self.entry = match (requested.earliest(), self.once_expired) {
-            (Some(due), OnceExpired::ArmedAgain) if due <= now => Some(now + ARMED_AGAIN_AFTER),
-            (Some(due), OnceExpired::Rests) if due <= now => return Next::AtRest,
-            (Some(due), OnceExpired::Leaves) if due <= now => None,
+    fn announced_state(&mut self, requested: RequestedDeadline, now: u64) -> NextState {
+        self.entry = match (requested.earliest(), self.policy) {
+            (Some(due), ExpiryPolicy::Rearm) if due <= now => Some(now + REARM_DELAY),
+            (Some(due), ExpiryPolicy::Disarm) if due <= now => return NextState::Disarmed,
+            (Some(due), ExpiryPolicy::Remove) if due <= now => None,
             (deadline, _) => deadline,
         };
-        self.entry.map_or(Next::Gone, Next::Armed)
+        self.entry.map_or(NextState::Removed, NextState::Armed)
     }
 }
 
-/// The owner requests one deadline after another while the wheel receives the timer and fires. When all is quiet, the
-/// last request must have been acted on, or be armed, or be on its way.
+/// The owner requests several deadlines while the wheel receives the timer and fires it. In the end, the last
+/// request must have expired at its deadline. If it withdrew the deadline, the timer must have left the wheel.
 fn last_request_is_kept(first: RequestedDeadline, requests: &[RequestedDeadline]) {
-    for once_expired in [OnceExpired::ArmedAgain, OnceExpired::Rests, OnceExpired::Leaves] {
-        last_request_is_kept_if(once_expired, first, requests);
+    for policy in [ExpiryPolicy::Rearm, ExpiryPolicy::Disarm, ExpiryPolicy::Remove] {
+        last_request_is_kept_if(policy, first, requests);
     }
 }
 
-fn last_request_is_kept_if(
-    once_expired: OnceExpired,
-    first: RequestedDeadline,
-    requests: &[RequestedDeadline],
-) {
+fn last_request_is_kept_if(policy: ExpiryPolicy, first: RequestedDeadline, requests: &[RequestedDeadline]) {
     let requests = requests.to_vec();
     loom::model(move || {
         let last = requests.last().and_then(|deadline| deadline.earliest());
         let arming = Arc::new(Arming::new());
-        let channel = Arc::new(Channel::default());
-        let mut wheel = Wheel { once_expired, ..Wheel::default() };
+        let channel = Arc::new(TimerChannel::default());
+        let mut wheel = WheelModel { policy, ..WheelModel::default() };
         if arming.request(first, NO_SLACK) == ArmAction::Send {
             wheel.update(&arming);
         }
@@ -189,14 +185,14 @@ fn last_request_is_kept_if(
                 }
             })
         };
-        // One turn in the middle of it.
+        // One turn while the owner is active.
         if channel.take() {
             wheel.update(&arming);
         }
         wheel.advance(&arming, 50);
         owner.join().expect("the owner does not panic");
 
-        // And one after it.
+        // One turn after the owner has finished.
         let mut received = 0;
         while channel.take() {
             received += 1;
@@ -207,7 +203,7 @@ fn last_request_is_kept_if(
 
         match last {
             Some(last) => assert_eq!(wheel.expired.last(), Some(&last), "late: armed for {:?}", wheel.entry),
-            None => assert!(!wheel.is_registered, "a timer that no one wants is left behind"),
+            None => assert!(!wheel.is_registered, "a timer without a deadline is left in the wheel"),
         }
     });
 }
@@ -239,9 +235,9 @@ fn a_later_deadline_is_found_when_the_entry_fires() {
     );
 }
 
-/// The timer fires and is armed again for 70 meanwhile.
+/// Meanwhile the timer fires and is armed again for 70.
 #[test]
-fn a_deadline_on_either_side_of_that_for_which_a_timer_is_armed_again_is_kept() {
+fn deadlines_before_and_after_the_rearmed_time_are_kept() {
     let expired = RequestedDeadline::exact(40);
     for next in [60, 70, 90] {
         let next = RequestedDeadline::exact(next);
@@ -252,7 +248,7 @@ fn a_deadline_on_either_side_of_that_for_which_a_timer_is_armed_again_is_kept() 
 }
 
 #[test]
-fn no_deadline_and_one_after_it_are_kept() {
+fn a_withdrawn_deadline_and_the_next_one_are_kept() {
     last_request_is_kept(RequestedDeadline::exact(40), &[RequestedDeadline::NONE]);
     last_request_is_kept(
         RequestedDeadline::exact(100),
@@ -260,16 +256,18 @@ fn no_deadline_and_one_after_it_are_kept() {
     );
 }
 
-/// The wheel arms the timer, finds the request withdrawn, and lets it go, while the owner sees it armed and relies on that.
+/// The wheel arms the timer, finds the request withdrawn, and removes the timer, while the owner sees it
+/// armed and relies on that.
 #[test]
-fn a_deadline_after_none_is_seen_by_a_wheel_that_lets_the_timer_go() {
+fn a_deadline_requested_while_the_wheel_removes_the_timer_is_kept() {
     last_request_is_kept(
         RequestedDeadline::NONE,
         &[RequestedDeadline::exact(80), RequestedDeadline::NONE, RequestedDeadline::exact(90)],
     );
 }
 
-/// Before the wheel has received its timer, while that fires or has fired, and while it is sent for an earlier deadline.
+/// The owner ends before the wheel has received its timer, while the timer fires, after it has fired, and
+/// while it is sent for an earlier deadline.
 #[test]
 fn an_owner_that_ends_at_any_time_leaves_nothing_behind() {
     last_request_is_kept(RequestedDeadline::NONE, &[RequestedDeadline::exact(80), RequestedDeadline::NONE]);
@@ -288,68 +286,69 @@ fn an_owner_that_ends_at_any_time_leaves_nothing_behind() {
     );
 }
 
-/// A sender whose deadline comes before the planned wake-up wakes the wheel, or the wheel finds the timer before it
-/// sleeps. A lost wake-up would leave the wheel parked for good, which loom reports as a deadlock.
+/// A sender whose deadline precedes the planned wake-up wakes the wheel, or the wheel finds the timer before
+/// it sleeps. A lost wake-up would leave the wheel parked forever, which loom reports as a deadlock.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
-        let parking = Arc::new(Parking::new());
-        let channel = Arc::new(Channel::default());
+        let wheel_sleep = Arc::new(WheelSleep::new());
+        let channel = Arc::new(TimerChannel::default());
         let wheel = {
-            let (parking, channel) = (Arc::clone(&parking), Arc::clone(&channel));
+            let (wheel_sleep, channel) = (Arc::clone(&wheel_sleep), Arc::clone(&channel));
             thread::spawn(move || {
                 loop {
                     if channel.take() {
                         return;
                     }
-                    parking.announce(100);
+                    wheel_sleep.announce(100);
                     if !channel.take() {
                         thread::park();
-                        parking.awake();
+                        wheel_sleep.mark_awake();
                         continue;
                     }
-                    parking.awake();
+                    wheel_sleep.mark_awake();
                     return;
                 }
             })
         };
         channel.send();
-        if parking.sleeps_beyond(50) {
+        if wheel_sleep.sleeps_beyond(50) {
             wheel.thread().unpark();
         }
         wheel.join().expect("the wheel does not panic");
     });
 }
 
-/// Two threads request in turn for one timer: a far deadline, then a near one. The first sends the timer, the second may
-/// find it sent; between them they wake the wheel for the near deadline.
+/// Two threads request a far and a near deadline for one timer. The first sends the timer, the second may
+/// find it queued; between them they must wake the wheel for the near deadline.
 #[test]
 fn the_second_owners_earlier_deadline_wakes_the_wheel() {
-    // Three threads have too many interleavings for all of them; those with few preemptions find what is wrong.
+    // Three threads have too many interleavings to explore all. Those with few preemptions find the known
+    // errors.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
         let arming = Arc::new(Arming::new());
-        let parking = Arc::new(Parking::new());
-        let channel = Arc::new(Channel::default());
+        let wheel_sleep = Arc::new(WheelSleep::new());
+        let channel = Arc::new(TimerChannel::default());
         let wheel = {
-            let (arming, parking, channel) =
-                (Arc::clone(&arming), Arc::clone(&parking), Arc::clone(&channel));
-            thread::spawn(move || sleep_until_near_deadline(&arming, &parking, &channel))
+            let (arming, wheel_sleep, channel) =
+                (Arc::clone(&arming), Arc::clone(&wheel_sleep), Arc::clone(&channel));
+            thread::spawn(move || sleep_until_near_deadline(&arming, &wheel_sleep, &channel))
         };
         let far = arming.request(RequestedDeadline::exact(FAR), NO_SLACK);
         let second = {
-            let (arming, parking, channel) =
-                (Arc::clone(&arming), Arc::clone(&parking), Arc::clone(&channel));
+            let (arming, wheel_sleep, channel) =
+                (Arc::clone(&arming), Arc::clone(&wheel_sleep), Arc::clone(&channel));
             let wheel = wheel.thread().clone();
             thread::spawn(move || {
                 let near = arming.request(RequestedDeadline::exact(NEAR), NO_SLACK);
-                if must_wake(near, &arming, &parking, &channel) {
+                if must_wake(near, &arming, &wheel_sleep, &channel) {
                     wheel.unpark();
                 }
             })
         };
-        if must_wake(far, &arming, &parking, &channel) {
+        if must_wake(far, &arming, &wheel_sleep, &channel) {
             wheel.thread().unpark();
         }
         second.join().expect("an owner does not panic");
@@ -361,19 +360,19 @@ const NEAR: u64 = 50;
 const PLANNED: u64 = 100;
 const FAR: u64 = 200;
 
-/// What `Timeouts::tell_wheel` does, but for the unparking.
-fn must_wake(action: ArmAction, arming: &Arming, parking: &Parking, channel: &Channel) -> bool {
+/// Same as `Timeouts::carry_out`, but returns whether to unpark the wheel.
+fn must_wake(action: ArmAction, arming: &Arming, wheel_sleep: &WheelSleep, channel: &TimerChannel) -> bool {
     if action == ArmAction::Send {
         channel.send();
     }
     action != ArmAction::Nothing
-        && arming.newest_request().latest(NO_SLACK).is_some_and(|at| parking.sleeps_beyond(at))
+        && arming.newest_request().latest(NO_SLACK).is_some_and(|at| wheel_sleep.sleeps_beyond(at))
 }
 
-/// The wheel thread's loop: it plans to wake up at [`PLANNED`], which never comes, and ends when it knows of the near
-/// deadline. If nobody wakes it for that, it is parked for good, which loom reports as a deadlock.
-fn sleep_until_near_deadline(arming: &Arming, parking: &Parking, channel: &Channel) {
-    let mut wheel = Wheel::default();
+/// WheelModel loop that plans to wake up at [`PLANNED`], which never comes, and ends when it knows the near
+/// deadline. If it is not woken for that deadline, it stays parked, which loom reports as a deadlock.
+fn sleep_until_near_deadline(arming: &Arming, wheel_sleep: &WheelSleep, channel: &TimerChannel) {
+    let mut wheel = WheelModel::default();
     loop {
         while channel.take() {
             wheel.update(arming);
@@ -381,31 +380,31 @@ fn sleep_until_near_deadline(arming: &Arming, parking: &Parking, channel: &Chann
         if wheel.entry == Some(NEAR) {
             return;
         }
-        parking.announce(PLANNED);
+        wheel_sleep.announce(PLANNED);
         if channel.take() {
             wheel.update(arming);
         } else {
             thread::park();
         }
-        parking.awake();
+        wheel_sleep.mark_awake();
     }
 }
 
-/// A sender whose deadline comes after the planned wake-up makes no system call.
+/// A sender whose deadline follows the planned wake-up makes no system call.
 #[test]
-fn a_later_deadline_wakes_no_one() {
+fn a_later_deadline_does_not_wake_the_wheel() {
     let unparked = StdArc::new(AtomicUsize::new(0));
     let count = StdArc::clone(&unparked);
     loom::model(move || {
-        let parking = Arc::new(Parking::new());
+        let wheel_sleep = Arc::new(WheelSleep::new());
         let wheel = {
-            let parking = Arc::clone(&parking);
+            let wheel_sleep = Arc::clone(&wheel_sleep);
             thread::spawn(move || {
-                parking.announce(100);
-                parking.awake();
+                wheel_sleep.announce(100);
+                wheel_sleep.mark_awake();
             })
         };
-        if parking.sleeps_beyond(100) {
+        if wheel_sleep.sleeps_beyond(100) {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         wheel.join().expect("the wheel does not panic");
@@ -413,18 +412,18 @@ fn a_later_deadline_wakes_no_one() {
     assert_eq!(unparked.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
-/// A way to poll a sleep: the task registered so far, the task that polls, and whether the deadline has passed.
+/// Polls a sleep, given the registered waker, the polling task, and a check of the deadline.
 type PollSleep = fn(&AtomicWaker, &Waker, &dyn Fn() -> bool) -> Poll<()>;
 
-/// A task takes over a sleep that another has polled, while a worker acts on an expiry that came too early and on the one
-/// at the deadline. Returns in how many interleavings nobody wakes the task, though it waits.
+/// A task takes over a sleep polled by another task, while a worker handles an early expiry and the one at
+/// the deadline. Returns the number of interleavings in which the waiting task is not woken.
 fn lost_wake_ups(poll: PollSleep) -> usize {
     const DEADLINE: u64 = 1;
     let lost = StdArc::new(AtomicUsize::new(0));
     let count = StdArc::clone(&lost);
     loom::model(move || {
         let registered = Arc::new(AtomicWaker::default());
-        // The clock orders nothing by itself.
+        // Reading the clock implies no ordering.
         let clock = Arc::new(AtomicU64::new(0));
         registered.register(Waker::noop());
         let worker = {
@@ -436,13 +435,13 @@ fn lost_wake_ups(poll: PollSleep) -> usize {
                 }
             })
         };
-        let task = StdArc::new(Woken(AtomicBool::new(false)));
+        let task = StdArc::new(WakeFlag(AtomicBool::new(false)));
         let waker = Waker::from(StdArc::clone(&task));
         let mut worker = Some(worker);
         while poll(&registered, &waker, &|| clock.load(Ordering::Relaxed) >= DEADLINE).is_pending() {
             if !task.take() {
-                // It waits. When the worker has ended, whatever was to wake it has happened.
-                worker.take().into_iter().for_each(|worker| worker.join().expect("it does not panic"));
+                // The task waits. Once the worker has ended, every wake-up has happened.
+                worker.take().into_iter().for_each(|worker| worker.join().expect("no panic"));
                 if !task.take() {
                     count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     break;
@@ -453,17 +452,17 @@ fn lost_wake_ups(poll: PollSleep) -> usize {
     lost.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Woken {
+impl WakeFlag {
     fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }
 }
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: StdArc<Self>) {
-        // Not a store: loom would let that one come before a swap that did not see it.
+        // A swap instead of a store: loom could order a store before an earlier swap that did not see it.
         self.0.swap(true, Ordering::AcqRel);
     }
 }
@@ -473,9 +472,9 @@ fn a_sleep_loses_no_wake_up() {
     assert_eq!(lost_wake_ups(|registered, task, is_due| poll_expiry(registered, task, is_due)), 0);
 }
 
-/// Why `poll_expiry` registers first.
+/// Shows why `poll_expiry` registers first.
 #[test]
-fn a_sleep_that_read_the_clock_before_it_registers_would_lose_its_wake_up() {
+fn reading_the_clock_before_registering_loses_a_wake_up() {
     let lost = lost_wake_ups(|registered, task, is_due| {
         if is_due() {
             return Poll::Ready(());
@@ -483,185 +482,196 @@ fn a_sleep_that_read_the_clock_before_it_registers_would_lose_its_wake_up() {
         registered.register(task);
         Poll::Pending
     });
-    assert!(lost > 0, "the model must find it");
+    assert!(lost > 0, "the model must detect this");
 }
 
-/// A connection that may rest: its socket, who has it, and what has become of its notes.
-struct Connection {
-    /// One for each of its tasks. What has been at rest gets another.
-    links: Vec<Link>,
-    session: loom::sync::Mutex<Session>,
-    /// The task that has the socket.
-    task: loom::sync::Mutex<Option<StdArc<Woken>>>,
-    /// Notes that tasks have read.
-    heard: AtomicU32,
-    /// So many tasks go to rest after their first turn.
-    rests: AtomicU32,
+/// Model of a connection that can be parked: its socket, the socket's owner, and the signals posted.
+struct ConnectionModel {
+    /// One mailbox per task. An unparked connection gets the next one.
+    mailboxes: Vec<MailboxModel>,
+    session: loom::sync::Mutex<SessionModel>,
+    /// Task that owns the socket.
+    task: loom::sync::Mutex<Option<StdArc<WakeFlag>>>,
+    /// Signals received by tasks.
+    received: AtomicU32,
+    /// Number of tasks that still park after their first poll.
+    parks: AtomicU32,
 }
 
-struct Link {
+struct MailboxModel {
     handover: Handover,
     waker: AtomicWaker,
 }
 
-/// What the session's lock guards.
+/// State guarded by the session's lock.
 #[derive(Default)]
-struct Session {
-    /// It has the socket.
-    is_resting: bool,
-    /// Of the task that has it, or had it last.
-    link: usize,
+struct SessionModel {
+    /// Whether the session owns the socket.
+    is_parked: bool,
+    /// Mailbox of the current task, or of the last one.
+    mailbox: usize,
 }
 
 const PING: u32 = 1;
 const READ: u32 = 2;
 const CLOSE: u32 = 4;
 
-type Guard<'a> = loom::sync::MutexGuard<'a, Session>;
+type Guard<'a> = loom::sync::MutexGuard<'a, SessionModel>;
 
-impl Connection {
-    fn new(rests: u32) -> Self {
-        let link = |_| Link { handover: Handover::new(), waker: AtomicWaker::default() };
+impl ConnectionModel {
+    fn new(parks: u32) -> Self {
+        let mailbox = |_| MailboxModel { handover: Handover::new(), waker: AtomicWaker::default() };
         Self {
-            links: (0..=rests).map(link).collect(),
+            mailboxes: (0..=parks).map(mailbox).collect(),
             session: loom::sync::Mutex::default(),
             task: loom::sync::Mutex::default(),
-            heard: AtomicU32::new(0),
-            rests: AtomicU32::new(rests),
+            received: AtomicU32::new(0),
+            parks: AtomicU32::new(parks),
         }
     }
 
     fn lock(&self) -> Guard<'_> {
-        self.session.lock().expect("no one panics")
+        self.session.lock().expect("no panic")
     }
 
-    /// A task begins with the socket, has its first turn, and may rest then.
-    fn begin_task(&self, link: usize) {
-        let task = StdArc::new(Woken(AtomicBool::new(false)));
-        let before = self.task.lock().expect("no one panics").replace(StdArc::clone(&task));
-        assert!(before.is_none(), "two tasks have the socket");
-        self.turn(&task, link);
-        let one_less = |rests: u32| rests.checked_sub(1);
-        if self.rests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
-            self.rest(link);
+    /// Starts a task that owns the socket, polls it once, and parks if it should.
+    fn begin_task(&self, mailbox: usize) {
+        let task = StdArc::new(WakeFlag(AtomicBool::new(false)));
+        let before = self.task.lock().expect("no panic").replace(StdArc::clone(&task));
+        assert!(before.is_none(), "two tasks own the socket");
+        self.poll(&task, mailbox);
+        let one_less = |parks: u32| parks.checked_sub(1);
+        if self.parks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            self.park(mailbox);
         }
     }
 
-    fn turn(&self, task: &StdArc<Woken>, link: usize) {
-        let Link { handover, waker } = &self.links[link];
+    fn poll(&self, task: &StdArc<WakeFlag>, mailbox: usize) {
+        let MailboxModel { handover, waker } = &self.mailboxes[mailbox];
         waker.register(&Waker::from(StdArc::clone(task)));
-        self.heard.fetch_or(handover.take(), Ordering::Relaxed);
+        self.received.fetch_or(handover.take(), Ordering::Relaxed);
     }
 
-    /// The task would rest, as `Sessions::rest` does. If there is a note, it has another turn.
-    fn rest(&self, link: usize) {
+    /// Parks the connection, as `Sessions::park` does. If a signal is pending, the task is polled again
+    /// instead.
+    fn park(&self, mailbox: usize) {
         let mut session = self.lock();
-        let task = self.task.lock().expect("no one panics").take().expect("it is this one");
-        drop(self.links[link].waker.take());
-        if self.links[link].handover.rest() {
-            session.is_resting = true;
+        let task = self.task.lock().expect("no panic").take().expect("the current task");
+        drop(self.mailboxes[mailbox].waker.take());
+        if self.mailboxes[mailbox].handover.park() {
+            session.is_parked = true;
             return;
         }
-        *self.task.lock().expect("no one panics") = Some(StdArc::clone(&task));
+        *self.task.lock().expect("no panic") = Some(StdArc::clone(&task));
         drop(session);
-        self.turn(&task, link);
+        self.poll(&task, mailbox);
     }
 
-    /// With the session's lock, which is released: the connection gets a task and another link, in which the task finds these notes.
-    fn wake(&self, mut session: Guard<'_>, notes: u32) {
-        session.is_resting = false;
-        session.link += 1;
-        let link = session.link;
-        let _ = self.links[link].handover.post(notes);
+    /// Unparks the connection: it gets a task and a new mailbox, which contains these signals. Takes and
+    /// releases the session's lock.
+    fn unpark(&self, mut session: Guard<'_>, signals: u32) {
+        session.is_parked = false;
+        session.mailbox += 1;
+        let mailbox = session.mailbox;
+        let _ = self.mailboxes[mailbox].handover.post(signals);
         drop(session);
-        self.begin_task(link);
+        self.begin_task(mailbox);
     }
 
-    /// With the session's lock: a note for the task.
-    fn post_with(&self, session: &Guard<'_>, note: u32) {
-        let Link { handover, waker } = &self.links[session.link];
-        assert_eq!(handover.post(note), Holder::Task, "with the lock, the holder is seen");
+    /// Posts a signal to the task, with the session's lock.
+    fn post_with(&self, session: &Guard<'_>, signal: u32) {
+        let MailboxModel { handover, waker } = &self.mailboxes[session.mailbox];
+        assert_eq!(
+            handover.post(signal),
+            ConnectionOwner::Task,
+            "the owner cannot change while the lock is held"
+        );
         waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// A step wants something: at rest it acts at once; otherwise it leaves a note, after the session's lock was released, as
-    /// `Sessions::carry_out` does.
-    fn post(&self, note: u32) {
+    /// Posts a signal as a session step does: unparks a parked connection at once; otherwise posts after
+    /// releasing the session's lock.
+    fn post(&self, signal: u32) {
         let session = self.lock();
-        if session.is_resting {
-            return self.wake(session, note);
+        if session.is_parked {
+            return self.unpark(session, signal);
         }
-        let Link { handover, waker } = &self.links[session.link];
+        let MailboxModel { handover, waker } = &self.mailboxes[session.mailbox];
         drop(session);
-        match handover.post(note) {
-            Holder::Task => waker.take().into_iter().for_each(Waker::wake),
-            Holder::Session => {
+        match handover.post(signal) {
+            ConnectionOwner::Task => waker.take().into_iter().for_each(Waker::wake),
+            ConnectionOwner::Session => {
                 let session = self.lock();
-                if session.is_resting { self.wake(session, note) } else { self.post_with(&session, note) }
+                if session.is_parked {
+                    self.unpark(session, signal)
+                } else {
+                    self.post_with(&session, signal)
+                }
             }
         }
     }
 
-    /// Has the connection closed, if it has a task: it has sent too much of what has no end.
-    fn cut(&self) {
-        let link = self.lock().link;
-        let Link { handover, waker } = &self.links[link];
+    /// Closes the connection if it has a task, because of too large a partial message.
+    fn close_partial(&self) {
+        let mailbox = self.lock().mailbox;
+        let MailboxModel { handover, waker } = &self.mailboxes[mailbox];
         match handover.post_to_task(CLOSE) {
-            Holder::Task => waker.take().into_iter().for_each(Waker::wake),
-            Holder::Session => _ = self.heard.fetch_or(CLOSE, Ordering::Relaxed),
+            ConnectionOwner::Task => waker.take().into_iter().for_each(Waker::wake),
+            ConnectionOwner::Session => _ = self.received.fetch_or(CLOSE, Ordering::Relaxed),
         }
     }
 
-    /// With the session's lock: a fan-out. At rest the kernel does not take all of it, and the rest is for a task.
+    /// Fan-out, with the session's lock. Models a parked connection whose kernel buffer does not take all of
+    /// the data, so that a task must write the remainder.
     fn deliver(&self) {
         let session = self.lock();
-        if session.is_resting { self.wake(session, READ) } else { self.post_with(&session, READ) }
+        if session.is_parked { self.unpark(session, READ) } else { self.post_with(&session, READ) }
     }
 
-    /// Another connection takes the session over.
+    /// Another connection takes over the session.
     fn take_over(&self) {
         self.post(CLOSE);
     }
 
-    /// There is something to read.
+    /// The socket has become readable.
     fn readable(&self) {
         let session = self.lock();
-        if session.is_resting {
-            self.wake(session, 0);
+        if session.is_parked {
+            self.unpark(session, 0);
         }
     }
 
-    /// When all is quiet, one has the socket, and every note was heard or will be.
+    /// Checks the final state: the socket has one owner, and every signal was received or will be.
     fn check(&self, posted: u32) {
-        let Session { is_resting, link } = *self.lock();
-        let task = self.task.lock().expect("no one panics").take();
-        assert_eq!(is_resting, task.is_none(), "one has the socket");
-        let left = self.links[link].handover.take();
-        assert_eq!(left & Handover::RESTING != 0, is_resting);
-        let unheard = left & !Handover::RESTING;
+        let SessionModel { is_parked, mailbox } = *self.lock();
+        let task = self.task.lock().expect("no panic").take();
+        assert_eq!(is_parked, task.is_none(), "the socket has one owner");
+        let left = self.mailboxes[mailbox].handover.take();
+        assert_eq!(left & Handover::PARKED != 0, is_parked);
+        let unread = left & !Handover::PARKED;
         match task {
-            Some(task) => assert!(unheard == 0 || task.take(), "nobody wakes the task for {unheard:#b}"),
-            // Whoever has left one there has seen that nobody reads it, and has woken the connection.
-            None => assert_eq!(unheard, 0, "nobody hears a note at rest"),
+            Some(task) => assert!(unread == 0 || task.take(), "the task is not woken for {unread:#b}"),
+            // A thread that posts a signal to a parked connection sees that it has no task, and unparks it.
+            None => assert_eq!(unread, 0, "a signal of a parked connection is not received"),
         }
-        assert_eq!(self.heard.load(Ordering::Relaxed) | unheard, posted, "a note is lost");
+        assert_eq!(self.received.load(Ordering::Relaxed) | unread, posted, "a signal was lost");
     }
 }
 
-/// The first task of a connection, and the next, go to rest, while two others do something.
-fn two_meet_a_connection(posted: u32, first: fn(&Connection), second: fn(&Connection)) {
-    for rests in [1, 2] {
+/// The first one or two tasks of a connection park, while two other threads act on the connection.
+fn two_threads_act_on_a_connection(posted: u32, first: fn(&ConnectionModel), second: fn(&ConnectionModel)) {
+    for parks in [1, 2] {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
-            let connection = Arc::new(Connection::new(rests));
+            let connection = Arc::new(ConnectionModel::new(parks));
             let others = [first, second].map(|act| {
                 let connection = Arc::clone(&connection);
                 thread::spawn(move || act(&connection))
             });
             connection.begin_task(0);
             for other in others {
-                other.join().expect("it does not panic");
+                other.join().expect("no panic");
             }
             connection.check(posted);
         });
@@ -669,128 +679,129 @@ fn two_meet_a_connection(posted: u32, first: fn(&Connection), second: fn(&Connec
 }
 
 #[test]
-fn a_connection_at_rest_has_one_owner_and_no_note_is_lost() {
-    two_meet_a_connection(PING, |one| one.post(PING), Connection::readable);
-    two_meet_a_connection(PING | READ, |one| one.post(PING), Connection::deliver);
-    two_meet_a_connection(PING | CLOSE, |one| one.post(PING), Connection::take_over);
-    two_meet_a_connection(READ, Connection::deliver, Connection::readable);
-    two_meet_a_connection(READ | CLOSE, Connection::deliver, Connection::take_over);
-    two_meet_a_connection(CLOSE, Connection::take_over, Connection::readable);
-    two_meet_a_connection(READ, Connection::deliver, Connection::deliver);
-    two_meet_a_connection(CLOSE, Connection::cut, Connection::readable);
+fn parked_connection_has_one_owner_and_loses_no_signal() {
+    two_threads_act_on_a_connection(PING, |one| one.post(PING), ConnectionModel::readable);
+    two_threads_act_on_a_connection(PING | READ, |one| one.post(PING), ConnectionModel::deliver);
+    two_threads_act_on_a_connection(PING | CLOSE, |one| one.post(PING), ConnectionModel::take_over);
+    two_threads_act_on_a_connection(READ, ConnectionModel::deliver, ConnectionModel::readable);
+    two_threads_act_on_a_connection(READ | CLOSE, ConnectionModel::deliver, ConnectionModel::take_over);
+    two_threads_act_on_a_connection(CLOSE, ConnectionModel::take_over, ConnectionModel::readable);
+    two_threads_act_on_a_connection(READ, ConnectionModel::deliver, ConnectionModel::deliver);
+    two_threads_act_on_a_connection(CLOSE, ConnectionModel::close_partial, ConnectionModel::readable);
 }
 
-/// One slot of an arena, as `arena/mod.rs` uses it. What is in it is written and read without any order of its own.
+/// Models a slot of an arena as used by `arena/mod.rs`. Its content is accessed without any ordering of its
+/// own.
 #[derive(Default)]
-struct Slot {
-    life: Option<Life>,
+struct SlotModel {
+    state: Option<SlotState>,
     content: AtomicU64,
-    /// How often it was given up and not taken again.
+    /// How often the slot was freed without being used again.
     vacant: loom::sync::Mutex<u32>,
 }
 
-impl Slot {
+impl SlotModel {
     fn new() -> Self {
-        Self { life: Some(Life::new()), ..Self::default() }
+        Self { state: Some(SlotState::new()), ..Self::default() }
     }
 
-    fn life(&self) -> &Life {
-        self.life.as_ref().expect("it is made with one")
+    fn state(&self) -> &SlotState {
+        self.state.as_ref().expect("set by `new`")
     }
 
-    /// Puts something in, if nothing is. Its hold is the caller's.
-    fn enter(&self, content: u64) -> bool {
-        if std::mem::take(&mut *self.vacant.lock().expect("no one panics")) == 0 {
+    /// Inserts an item if the slot is free. The caller gets the reference.
+    fn insert(&self, content: u64) -> bool {
+        if std::mem::take(&mut *self.vacant.lock().expect("no panic")) == 0 {
             return false;
         }
         self.content.store(content, Ordering::Relaxed);
-        self.life().begin();
+        self.state().occupy();
         true
     }
 
     fn release(&self) {
-        if self.life().release() {
+        if self.state().release() {
             self.content.store(0, Ordering::Relaxed);
-            let mut vacant = self.vacant.lock().expect("no one panics");
+            let mut vacant = self.vacant.lock().expect("no panic");
             *vacant += 1;
-            assert_eq!(*vacant, 1, "it is given up once");
+            assert_eq!(*vacant, 1, "freed once");
         }
     }
 
-    /// Looks for one of its things. What is found has this content for as long as it is held.
-    fn look(&self, generation: u32, content: u64) {
-        if self.life().hold_if(generation) {
-            assert_eq!(self.content.load(Ordering::Relaxed), content, "of another");
-            assert_eq!(self.life().generation(), generation);
+    /// Looks up an item. If it is found, its content must stay unchanged while it is referenced.
+    fn look_up(&self, generation: u32, content: u64) {
+        if self.state().acquire_if(generation) {
+            assert_eq!(self.content.load(Ordering::Relaxed), content, "content of another item");
+            assert_eq!(self.state().generation(), generation);
             self.release();
         }
     }
 }
 
-/// A thing leaves its slot and another comes, while two threads look for the first and for the second.
+/// An item is removed and another inserted, while two threads look up one each.
 #[test]
-fn a_look_up_finds_its_own_or_nothing() {
+fn look_up_finds_the_requested_item_or_nothing() {
     loom::model(|| {
-        let slot = Arc::new(Slot::new());
-        *slot.vacant.lock().expect("no one panics") = 1;
-        assert!(slot.enter(10));
-        let first = slot.life().generation();
+        let slot = Arc::new(SlotModel::new());
+        *slot.vacant.lock().expect("no panic") = 1;
+        assert!(slot.insert(10));
+        let first = slot.state().generation();
         let second = first + 1;
         let others = [(first, 10), (second, 20)].map(|(generation, content)| {
             let slot = Arc::clone(&slot);
-            thread::spawn(move || slot.look(generation, content))
+            thread::spawn(move || slot.look_up(generation, content))
         });
         slot.release();
-        let has_entered = slot.enter(20);
+        let is_inserted = slot.insert(20);
         for other in others {
-            other.join().expect("it does not panic");
+            other.join().expect("no panic");
         }
-        if has_entered {
-            assert_eq!(slot.life().generation(), second);
+        if is_inserted {
+            assert_eq!(slot.state().generation(), second);
             slot.release();
         }
-        assert!(!slot.life().hold_any(), "nobody holds it");
-        assert_eq!(*slot.vacant.lock().expect("no one panics"), 1, "another may have it");
+        assert!(!slot.state().acquire_any(), "no reference is left");
+        assert_eq!(*slot.vacant.lock().expect("no panic"), 1, "the slot can be reused");
     });
 }
 
-/// A channel with some subscribers, as `channel/fan_out.rs` sweeps it, in runs of one.
-struct Audience {
-    state: loom::sync::Mutex<State>,
-    /// As many tasks share a sweep.
+/// Models a channel with subscribers as swept by `channel/fan_out.rs`, in runs of one.
+struct ChannelModel {
+    state: loom::sync::Mutex<ChannelModelState>,
+    /// Maximum number of tasks that share a sweep.
     most_tasks: usize,
-    /// A task that leaves says so only when it takes the lock for the next time.
+    /// A task leaves the sweep only when it takes the lock the next time, which is too late.
     leaves_late: bool,
     /// Tasks that were started.
     tasks: loom::sync::Mutex<Vec<thread::JoinHandle<()>>>,
-    is_told: [AtomicBool; SUBSCRIBERS],
+    is_notifying: [AtomicBool; SUBSCRIBERS],
 }
 
 const SUBSCRIBERS: usize = 2;
 
-/// What the channel's lock guards.
+/// State guarded by the channel's lock.
 #[derive(Default)]
-struct State {
+struct ChannelModelState {
     sweep: Sweep,
     last: u32,
     has_read: [u32; SUBSCRIBERS],
     is_waiting: [bool; SUBSCRIBERS],
 }
 
-impl Audience {
+impl ChannelModel {
     fn new(most_tasks: usize, leaves_late: bool) -> Self {
-        let state = State { is_waiting: [true; SUBSCRIBERS], ..State::default() };
+        let state = ChannelModelState { is_waiting: [true; SUBSCRIBERS], ..ChannelModelState::default() };
         Self {
             state: loom::sync::Mutex::new(state),
             most_tasks,
             leaves_late,
             tasks: loom::sync::Mutex::default(),
-            is_told: std::array::from_fn(|_| AtomicBool::new(false)),
+            is_notifying: std::array::from_fn(|_| AtomicBool::new(false)),
         }
     }
 
-    fn lock(&self) -> loom::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no one panics")
+    fn lock(&self) -> loom::sync::MutexGuard<'_, ChannelModelState> {
+        self.state.lock().expect("no panic")
     }
 
     fn publish(this: &Arc<Self>) {
@@ -804,12 +815,12 @@ impl Audience {
         }
     }
 
-    /// Goes on with the sweep by one run. Returns whether there is more to claim.
+    /// Continues the sweep by one run. Returns whether there is more to claim.
     fn wake_some(this: &Arc<Self>, by_task: bool) -> bool {
         let mut run = None;
         let (has_more, missing) = {
             let mut state = this.lock();
-            let State { sweep, is_waiting, .. } = &mut *state;
+            let ChannelModelState { sweep, is_waiting, .. } = &mut *state;
             let has_more = sweep.claim(|at| {
                 run = (at..SUBSCRIBERS).find(|one| std::mem::take(&mut is_waiting[*one]));
                 run.map(|one| one + 1)
@@ -820,7 +831,7 @@ impl Audience {
             (has_more, if has_more { sweep.join(this.most_tasks) } else { 0 })
         };
         if let Some(one) = run {
-            this.tell(one);
+            this.notify(one);
         }
         for _ in 0..missing {
             let audience = Arc::clone(this);
@@ -830,66 +841,70 @@ impl Audience {
                     audience.lock().sweep.leave();
                 }
             });
-            this.tasks.lock().expect("no one panics").push(task);
+            this.tasks.lock().expect("no panic").push(task);
         }
         has_more
     }
 
-    /// A subscriber reads to the end, and waits again.
-    fn tell(&self, one: usize) {
-        assert!(!self.is_told[one].swap(true, Ordering::AcqRel), "told by two at the same time");
-        self.is_told[one].swap(false, Ordering::AcqRel);
+    /// A subscriber reads to the end of the log, and waits again.
+    fn notify(&self, one: usize) {
+        assert!(
+            !self.is_notifying[one].swap(true, Ordering::AcqRel),
+            "two tasks notify one subscriber at the same time"
+        );
+        self.is_notifying[one].swap(false, Ordering::AcqRel);
         let mut state = self.lock();
         state.has_read[one] = state.last;
         state.is_waiting[one] = true;
     }
 
-    /// When all is quiet. Returns whether everyone has read all there is.
+    /// Waits for all tasks. Returns whether every subscriber has read everything.
     fn is_quiet(&self) -> bool {
         loop {
-            let Some(task) = self.tasks.lock().expect("no one panics").pop() else { break };
-            task.join().expect("it does not panic");
+            let Some(task) = self.tasks.lock().expect("no panic").pop() else { break };
+            task.join().expect("no panic");
         }
         let mut state = self.lock();
         let all_have_read = state.has_read == [state.last; SUBSCRIBERS];
-        assert!(!all_have_read || state.sweep.published(), "no sweep is under way");
+        assert!(!all_have_read || state.sweep.published(), "no sweep is in progress");
         all_have_read
     }
 }
 
-/// One publishes twice, and maybe another once. Returns how often somebody was not told.
-fn untold(most_tasks: usize, has_other: bool, leaves_late: bool) -> usize {
-    let untold = StdArc::new(AtomicUsize::new(0));
-    let count = StdArc::clone(&untold);
+/// One thread publishes twice, or two publish once each. Returns the number of interleavings in which a
+/// subscriber was not notified.
+fn missed_notifications(most_tasks: usize, has_other: bool, leaves_late: bool) -> usize {
+    let missed_notifications = StdArc::new(AtomicUsize::new(0));
+    let count = StdArc::clone(&missed_notifications);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let audience = Arc::new(Audience::new(most_tasks, leaves_late));
+        let audience = Arc::new(ChannelModel::new(most_tasks, leaves_late));
         let other = has_other.then(|| {
             let audience = Arc::clone(&audience);
-            thread::spawn(move || Audience::publish(&audience))
+            thread::spawn(move || ChannelModel::publish(&audience))
         });
-        Audience::publish(&audience);
+        ChannelModel::publish(&audience);
         if !has_other {
-            Audience::publish(&audience);
+            ChannelModel::publish(&audience);
         }
-        other.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        other.into_iter().for_each(|other| other.join().expect("no panic"));
         if !audience.is_quiet() {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     });
-    untold.load(std::sync::atomic::Ordering::Relaxed)
+    missed_notifications.load(std::sync::atomic::Ordering::Relaxed)
 }
 
 #[test]
-fn everyone_is_told_of_the_last_however_many_tasks_share_a_sweep() {
+fn every_subscriber_receives_the_last_message_for_any_number_of_tasks() {
     for (most_tasks, has_other) in [(1, false), (1, true), (2, false)] {
-        assert_eq!(untold(most_tasks, has_other, false), 0);
+        assert_eq!(missed_notifications(most_tasks, has_other, false), 0);
     }
 }
 
-/// Why a task leaves with the lock held under which it found nothing to claim.
+/// Shows why a task must leave with the same lock held under which it found nothing to claim.
 #[test]
-fn a_task_that_left_later_would_leave_someone_untold() {
-    assert!(untold(1, true, true) > 0, "the model must find it");
+fn a_task_that_leaves_too_late_misses_a_subscriber() {
+    assert!(missed_notifications(1, true, true) > 0, "the model must detect this");
 }

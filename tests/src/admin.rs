@@ -18,7 +18,7 @@ pub struct Admin {
 
 /// A whole answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The status code.
     pub status: u16,
     head: String,
@@ -48,45 +48,45 @@ impl Admin {
     /// `GET path`
     #[must_use]
     #[track_caller]
-    pub fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path)
+    pub fn get(&self, path: &str) -> HttpResponse {
+        self.request("GET", path)
     }
 
     /// `method path`
     #[track_caller]
-    pub fn ask(&self, method: &str, path: &str) -> Answer {
-        self.ask_with(method, path, &self.headers())
+    pub fn request(&self, method: &str, path: &str) -> HttpResponse {
+        self.request_with(method, path, &self.headers())
     }
 
     /// `method path` with other headers than `Host`: lines that end in CR LF.
     #[track_caller]
-    pub fn ask_with(&self, method: &str, path: &str, headers: &str) -> Answer {
-        ask(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
+    pub fn request_with(&self, method: &str, path: &str, headers: &str) -> HttpResponse {
+        send_request(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
     }
 
     /// `POST path` with a JSON body.
     #[track_caller]
-    pub fn post(&self, path: &str, body: &str) -> Answer {
+    pub fn post(&self, path: &str, body: &str) -> HttpResponse {
         self.send(path, "Content-Type: application/json\r\n", body)
     }
 
     /// `PUT path` with a JSON body.
     #[track_caller]
-    pub fn put(&self, path: &str, body: &str) -> Answer {
+    pub fn put(&self, path: &str, body: &str) -> HttpResponse {
         self.with_body("PUT", path, "Content-Type: application/json\r\n", body)
     }
 
     /// `POST path` with a body, and with headers of its own: lines that end in CR LF.
     #[track_caller]
-    pub fn send(&self, path: &str, headers: &str, body: &str) -> Answer {
+    pub fn send(&self, path: &str, headers: &str, body: &str) -> HttpResponse {
         self.with_body("POST", path, headers, body)
     }
 
     #[track_caller]
-    fn with_body(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    fn with_body(&self, method: &str, path: &str, headers: &str, body: &str) -> HttpResponse {
         let (own, length) = (self.headers(), body.len());
         let headers = format!("{own}{headers}Content-Length: {length}\r\nConnection: close\r\n");
-        ask(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}"))
+        send_request(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}"))
     }
 
     pub(crate) fn headers(&self) -> String {
@@ -147,14 +147,14 @@ impl Admin {
 
     /// `POST /api/sessions/{id}/disconnect`
     #[track_caller]
-    pub fn disconnect(&self, id: &str) -> Answer {
-        self.ask("POST", &format!("/api/sessions/{id}/disconnect"))
+    pub fn disconnect(&self, id: &str) -> HttpResponse {
+        self.request("POST", &format!("/api/sessions/{id}/disconnect"))
     }
 
     /// `DELETE /api/sessions/{id}`
     #[track_caller]
-    pub fn kick(&self, id: &str) -> Answer {
-        self.ask("DELETE", &format!("/api/sessions/{id}"))
+    pub fn kick(&self, id: &str) -> HttpResponse {
+        self.request("DELETE", &format!("/api/sessions/{id}"))
     }
 }
 
@@ -164,16 +164,16 @@ impl Admin {
 /// When there is none.
 #[must_use]
 #[track_caller]
-pub fn ask(address: SocketAddr, request: &str) -> Answer {
+pub fn send_request(address: SocketAddr, request: &str) -> HttpResponse {
     let mut stream = TcpStream::connect(address).expect("the listener accepts");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
     stream.write_all(request.as_bytes()).expect("the listener reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("the listener answers in time");
-    Answer::parse(&String::from_utf8(answer).expect("answers are text"))
+    HttpResponse::parse(&String::from_utf8(answer).expect("answers are text"))
 }
 
-impl Answer {
+impl HttpResponse {
     /// Takes an answer apart.
     ///
     /// # Panics

@@ -17,7 +17,7 @@ use crate::waiting::let_pass;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct BackendRequest {
     /// Path and query.
     pub path: String,
     /// Names in lower case.
@@ -25,47 +25,47 @@ pub struct Asked {
     /// As it came.
     pub body: Vec<u8>,
     /// When it was whole.
-    pub at: Instant,
+    pub received_at: Instant,
     /// The status that it was answered with, if it was answered.
     pub status: Option<u16>,
 }
 
 /// What is answered.
 #[derive(Clone, Debug)]
-pub struct Reply {
-    /// The status code; 0 for none at all: the connection ends. See also [`Reply::CUT`].
+pub struct BackendReply {
+    /// The status code; 0 for none at all: the connection ends. See also [`BackendReply::TRUNCATED`].
     pub status: u16,
     /// Lines that end in CR LF.
     pub headers: String,
     /// After the headers.
     pub body: String,
     /// How long it takes.
-    pub after: Duration,
+    pub delay: Duration,
 }
 
-type Answering = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
+type ReplyFn = Arc<dyn Fn(&BackendRequest) -> BackendReply + Send + Sync>;
 
 /// See the [module](self). Its threads end with the test.
 #[derive(Clone)]
 pub struct Backend {
     /// Where it listens.
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<BackendState>,
 }
 
-struct Shared {
-    asked: Mutex<Vec<Asked>>,
-    answering: Mutex<Answering>,
+struct BackendState {
+    requests: Mutex<Vec<BackendRequest>>,
+    reply_fn: Mutex<ReplyFn>,
 }
 
-impl Reply {
+impl BackendReply {
     /// In place of a status: 200, and the connection ends with the head, which says nothing of a body.
-    pub const CUT: u16 = 1;
+    pub const TRUNCATED: u16 = 1;
 
     /// This status and no more.
     #[must_use]
     pub fn status(status: u16) -> Self {
-        Self { status, headers: String::new(), body: String::new(), after: Duration::ZERO }
+        Self { status, headers: String::new(), body: String::new(), delay: Duration::ZERO }
     }
 
     /// 200 with this body.
@@ -77,12 +77,12 @@ impl Reply {
 
     /// The same, later.
     #[must_use]
-    pub fn after(self, after: Duration) -> Self {
-        Self { after, ..self }
+    pub fn delayed_by(self, after: Duration) -> Self {
+        Self { delay: after, ..self }
     }
 }
 
-impl Asked {
+impl BackendRequest {
     /// The value of this header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -152,15 +152,15 @@ impl Backend {
         over: impl Fn(TcpStream) -> Option<S> + Send + 'static,
     ) -> Self {
         let address = listener.local_addr().expect("it has an address");
-        let answering: Mutex<Answering> = Mutex::new(Arc::new(|_| Reply::status(200)));
-        let shared = Arc::new(Shared { asked: Mutex::default(), answering });
+        let answering: Mutex<ReplyFn> = Mutex::new(Arc::new(|_| BackendReply::status(200)));
+        let shared = Arc::new(BackendState { requests: Mutex::default(), reply_fn: answering });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&accepting);
                 if let Some(stream) = over(stream) {
                     // Whatever breaks a connection is the server's to notice.
-                    thread::spawn(move || shared.answer_all(BufReader::new(stream)));
+                    thread::spawn(move || shared.serve_connection(BufReader::new(stream)));
                 }
             }
         });
@@ -174,43 +174,43 @@ impl Backend {
     }
 
     /// From now on it answers so.
-    pub fn answer(&self, answering: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
-        *self.shared.answering.lock() = Arc::new(answering);
+    pub fn reply_with(&self, answering: impl Fn(&BackendRequest) -> BackendReply + Send + Sync + 'static) {
+        *self.shared.reply_fn.lock() = Arc::new(answering);
     }
 
     /// From now on it answers this status.
-    pub fn answer_status(&self, status: u16) {
-        self.answer(move |_| Reply::status(status));
+    pub fn reply_with_status(&self, status: u16) {
+        self.reply_with(move |_| BackendReply::status(status));
     }
 
     /// All that it was asked, in the order in which requests were whole.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.asked.lock().clone()
+    pub fn requests(&self) -> Vec<BackendRequest> {
+        self.shared.requests.lock().clone()
     }
 }
 
-impl Shared {
-    fn answer_all(&self, mut stream: BufReader<impl Read + Write>) -> Option<()> {
+impl BackendState {
+    fn serve_connection(&self, mut stream: BufReader<impl Read + Write>) -> Option<()> {
         loop {
             let asked = read_request(&mut stream)?;
             let index = {
-                let mut all = self.asked.lock();
+                let mut all = self.requests.lock();
                 all.push(asked.clone());
                 all.len() - 1
             };
-            let answering = Arc::clone(&self.answering.lock());
+            let answering = Arc::clone(&self.reply_fn.lock());
             let reply = answering(&asked);
-            let_pass(reply.after);
-            let Reply { status, headers, body, .. } = reply;
+            let_pass(reply.delay);
+            let BackendReply { status, headers, body, .. } = reply;
             if status == 0 {
                 return None;
             }
-            if status == Reply::CUT {
+            if status == BackendReply::TRUNCATED {
                 stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok()?;
                 return None;
             }
-            self.asked.lock()[index].status = Some(status);
+            self.requests.lock()[index].status = Some(status);
             // One with 204 has none (RFC 9110, section 8.6).
             let length =
                 if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
@@ -221,7 +221,7 @@ impl Shared {
     }
 }
 
-fn read_request(stream: &mut impl BufRead) -> Option<Asked> {
+fn read_request(stream: &mut impl BufRead) -> Option<BackendRequest> {
     let mut line = || {
         let mut line = String::new();
         (stream.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
@@ -236,7 +236,7 @@ fn read_request(stream: &mut impl BufRead) -> Option<Asked> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(Some(0), |(_, length)| length.parse().ok())?];
     stream.read_exact(&mut body).ok()?;
-    Some(Asked { path, headers, body, at: Instant::now(), status: None })
+    Some(BackendRequest { path, headers, body, received_at: Instant::now(), status: None })
 }
 
 impl fmt::Debug for Backend {

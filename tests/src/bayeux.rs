@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
-use crate::admin::Answer;
+use crate::admin::HttpResponse;
 use crate::raw::RawClient;
 use crate::stock::session_of;
-use crate::{Requests, raw};
+use crate::{PollClient, raw};
 
 /// What a POST of JSON needs to say of it.
 pub const JSON: &str = "Content-Type: application/json\r\n";
@@ -33,19 +33,19 @@ pub fn connect(client_id: &str) -> Value {
 /// The same, to be answered at once.
 #[must_use]
 pub fn connect_now(client_id: &str) -> Value {
-    with(connect(client_id), "advice", json!({ "timeout": 0 }))
+    with_field(connect(client_id), "advice", json!({ "timeout": 0 }))
 }
 
 /// The same, which says what has come.
 #[must_use]
 pub fn connect_with_ack(client_id: &str, ack: u64) -> Value {
-    with(connect(client_id), "ext", json!({ "ack": ack }))
+    with_field(connect(client_id), "ext", json!({ "ack": ack }))
 }
 
 /// The same, to be answered at once.
 #[must_use]
 pub fn connect_now_with_ack(client_id: &str, ack: u64) -> Value {
-    with(connect_now(client_id), "ext", json!({ "ack": ack }))
+    with_field(connect_now(client_id), "ext", json!({ "ack": ack }))
 }
 
 /// To follow a channel, or an array of them.
@@ -77,7 +77,7 @@ pub fn disconnect(client_id: &str) -> Value {
 
 /// The message with one more field.
 #[must_use]
-pub fn with(mut message: Value, field: &str, value: impl Into<Value>) -> Value {
+pub fn with_field(mut message: Value, field: &str, value: impl Into<Value>) -> Value {
     message[field] = value.into();
     message
 }
@@ -91,25 +91,25 @@ pub fn post(path: &str, headers: &str, body: &str) -> String {
 
 /// A connection for requests of Bayeux.
 #[derive(Debug)]
-pub struct Polls<S = TcpStream> {
+pub struct BayeuxPolling<S = TcpStream> {
     /// The connection.
-    pub requests: Requests<S>,
+    pub requests: PollClient<S>,
 }
 
-impl Polls {
+impl BayeuxPolling {
     /// Connects.
     #[must_use]
     #[track_caller]
     pub fn connect(server: SocketAddr) -> Self {
-        Self { requests: Requests::connect(server) }
+        Self { requests: PollClient::connect(server) }
     }
 }
 
-impl<S: Read + Write> Polls<S> {
+impl<S: Read + Write> BayeuxPolling<S> {
     /// Takes a connected socket whose reads time out.
     #[must_use]
     pub fn over(stream: S) -> Self {
-        Self { requests: Requests::over(stream) }
+        Self { requests: PollClient::over(stream) }
     }
 
     /// Sends a message, or an array, and awaits nothing.
@@ -121,15 +121,15 @@ impl<S: Read + Write> Polls<S> {
     /// The messages of the next answer.
     #[must_use]
     #[track_caller]
-    pub fn answer(&mut self) -> Vec<Value> {
-        messages(&self.requests.answer())
+    pub fn response(&mut self) -> Vec<Value> {
+        messages(&self.requests.response())
     }
 
     /// Sends, and returns the answer.
     #[track_caller]
-    pub fn ask(&mut self, messages: &Value) -> Vec<Value> {
+    pub fn request(&mut self, messages: &Value) -> Vec<Value> {
         self.send(messages);
-        self.answer()
+        self.response()
     }
 
     /// Sends a message whose reply is all of the answer.
@@ -138,7 +138,7 @@ impl<S: Read + Write> Polls<S> {
     /// When there is more.
     #[track_caller]
     pub fn reply(&mut self, message: &Value) -> Value {
-        alone(message, self.ask(message))
+        single_reply(message, self.request(message))
     }
 
     /// A new session: its client id.
@@ -157,12 +157,12 @@ impl<S: Read + Write> Polls<S> {
 
 /// A WebSocket of Bayeux.
 #[derive(Debug)]
-pub struct Socket {
+pub struct BayeuxWebSocket {
     /// The connection.
     pub raw: RawClient,
 }
 
-impl Socket {
+impl BayeuxWebSocket {
     /// Connects and upgrades.
     #[must_use]
     #[track_caller]
@@ -209,14 +209,14 @@ impl Socket {
 
     /// Sends a message, and returns what comes up to its reply, which is the last: by its `id`.
     #[track_caller]
-    pub fn ask(&mut self, message: &Value) -> Vec<Value> {
+    pub fn request(&mut self, message: &Value) -> Vec<Value> {
         self.send(message);
-        self.up_to_reply(&message["id"])
+        self.messages_up_to_reply(&message["id"])
     }
 
     /// What comes up to the reply with this id, which is the last.
     #[track_caller]
-    pub fn up_to_reply(&mut self, id: &Value) -> Vec<Value> {
+    pub fn messages_up_to_reply(&mut self, id: &Value) -> Vec<Value> {
         let mut came = Vec::new();
         loop {
             came.extend(self.messages());
@@ -232,7 +232,7 @@ impl Socket {
     /// When something else comes with it.
     #[track_caller]
     pub fn reply(&mut self, message: &Value) -> Value {
-        alone(message, self.ask(message))
+        single_reply(message, self.request(message))
     }
 
     /// A new session: its client id.
@@ -251,7 +251,7 @@ impl Socket {
 
 /// The reply to a message, which came alone.
 #[track_caller]
-fn alone(message: &Value, mut came: Vec<Value>) -> Value {
+fn single_reply(message: &Value, mut came: Vec<Value>) -> Value {
     assert_eq!(came.len(), 1, "{message}: {came:?}");
     came.remove(0)
 }
@@ -273,7 +273,7 @@ fn open(mut reply: impl FnMut(&Value) -> Value, channels: &[&str]) -> String {
 /// When it is something else.
 #[must_use]
 #[track_caller]
-pub fn messages(answer: &Answer) -> Vec<Value> {
+pub fn messages(answer: &HttpResponse) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{answer:?}");
     match answer.json() {
         Value::Array(messages) => messages,

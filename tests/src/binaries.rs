@@ -35,7 +35,7 @@ pub fn loadgen() -> PathBuf {
 /// When it is not there.
 #[must_use]
 pub fn python() -> PathBuf {
-    python_of("venv", "PYTHON_BIN", "run tests/run once", "tests/openapi/requirements.txt")
+    find_python("venv", "PYTHON_BIN", "run tests/run once", "tests/openapi/requirements.txt")
 }
 
 /// The Python that has httpx-sse: `HTTPX_PYTHON_BIN`, or of the environment that `tests/faults/run` makes in the target
@@ -46,7 +46,7 @@ pub fn python() -> PathBuf {
 #[must_use]
 pub fn python_with_httpx() -> PathBuf {
     let wanted = "tests/faults/clients/requirements.txt";
-    python_of("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", wanted)
+    find_python("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", wanted)
 }
 
 /// The Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or of the environment that `tests/run` makes in the target directory.
@@ -56,10 +56,10 @@ pub fn python_with_httpx() -> PathBuf {
 #[must_use]
 pub fn python_with_aiocometd() -> PathBuf {
     let wanted = "tests/bayeux/requirements.txt";
-    python_of("bayeux-venv", "AIOCOMETD_PYTHON_BIN", "run tests/run once", wanted)
+    find_python("bayeux-venv", "AIOCOMETD_PYTHON_BIN", "run tests/run once", wanted)
 }
 
-fn python_of(environment: &str, variable: &str, remedy: &str, wanted: &str) -> PathBuf {
+fn find_python(environment: &str, variable: &str, remedy: &str, wanted: &str) -> PathBuf {
     let ours = || beside_this_test(&format!("../{environment}/bin/python"));
     let path = std::env::var_os(variable).map_or_else(ours, PathBuf::from);
     assert!(

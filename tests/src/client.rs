@@ -16,7 +16,7 @@ use tungstenite::{Error, Message, WebSocket};
 use crate::waiting::{TIMEOUT, eventually};
 
 /// How long one read blocks before the client looks at its own deadline.
-const READ: Duration = Duration::from_millis(5);
+const READ_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// What the server said first.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Hello {
 
 /// What can come from a server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum ServerOutput {
     /// A text message, which is a JSON object.
     Object(Value),
     /// A ping's payload. It has been answered.
@@ -116,7 +116,7 @@ impl Client {
     /// When it is let in.
     #[must_use]
     #[track_caller]
-    pub fn refusal(address: SocketAddr, query: &str) -> u16 {
+    pub fn refusal_code(address: SocketAddr, query: &str) -> u16 {
         match Self::try_connect(address, query) {
             Err(code) => code,
             Ok(client) => panic!("let in: {:?}", client.hello),
@@ -129,9 +129,9 @@ impl Client {
         loop {
             match read(&mut socket, TIMEOUT) {
                 // When to come back; the Close frame says why.
-                Some(Said::Object(object)) if object.get("goaway").is_some() => {}
-                Some(Said::Object(object)) => return Ok(Self { socket, hello: Hello::parse(object) }),
-                Some(Said::Close(code, _)) => return Err(code),
+                Some(ServerOutput::Object(object)) if object.get("goaway").is_some() => {}
+                Some(ServerOutput::Object(object)) => return Ok(Self { socket, hello: Hello::parse(object) }),
+                Some(ServerOutput::Close(code, _)) => return Err(code),
                 other => panic!("expected a hello, got {other:?}"),
             }
         }
@@ -156,7 +156,7 @@ impl Client {
     }
 
     /// What comes next, within `limit`.
-    pub fn next_within(&mut self, limit: Duration) -> Option<Said> {
+    pub fn next_within(&mut self, limit: Duration) -> Option<ServerOutput> {
         read(&mut self.socket, limit)
     }
 
@@ -169,8 +169,8 @@ impl Client {
         let until = Instant::now() + TIMEOUT;
         loop {
             match self.next_within(until.saturating_duration_since(Instant::now())) {
-                Some(Said::Object(object)) => return object,
-                Some(Said::Ping(_) | Said::Pong(_)) => {}
+                Some(ServerOutput::Object(object)) => return object,
+                Some(ServerOutput::Ping(_) | ServerOutput::Pong(_)) => {}
                 other => panic!("expected an object, got {other:?}"),
             }
         }
@@ -178,7 +178,7 @@ impl Client {
 
     /// The reply to a command.
     #[track_caller]
-    pub fn ask(&mut self, command: &str) -> Value {
+    pub fn request(&mut self, command: &str) -> Value {
         self.send(command);
         self.object()["reply"].clone()
     }
@@ -189,7 +189,7 @@ impl Client {
     /// When it may not.
     #[track_caller]
     pub fn subscribe(&mut self, channel: &str) -> String {
-        let reply = self.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        let reply = self.request(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
         reply["ok"]["epoch"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
@@ -205,7 +205,7 @@ impl Client {
             let each = data.next().expect("there is something to publish");
             let command = format!(r#""publish":{{"channel":"{channel}","data":{each}}}}}"#);
             if data.peek().is_none() {
-                let reply = self.ask(&format!(r#"{{"id":1,{command}"#));
+                let reply = self.request(&format!(r#"{{"id":1,{command}"#));
                 return reply["ok"]["offset"].as_u64().unwrap_or_else(|| panic!("{reply}"));
             }
             self.send(&format!("{{{command}"));
@@ -222,8 +222,8 @@ impl Client {
         let mut code = None;
         loop {
             match self.next_within(until.saturating_duration_since(Instant::now())) {
-                Some(Said::Close(with, _)) => code = Some(with),
-                Some(Said::End) => return code,
+                Some(ServerOutput::Close(with, _)) => code = Some(with),
+                Some(ServerOutput::End) => return code,
                 Some(_) => {}
                 None => panic!("the connection does not end"),
             }
@@ -237,7 +237,7 @@ impl Client {
 
     /// Lives on in a thread of its own, which answers pings and notes everything.
     #[must_use]
-    pub fn live(self) -> Living {
+    pub fn into_background(self) -> BackgroundClient {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let leave = Arc::new(AtomicBool::new(false));
         let hello = self.hello.clone();
@@ -245,13 +245,13 @@ impl Client {
             let (heard, leave) = (Arc::clone(&heard), Arc::clone(&leave));
             move || self.listen(&heard, &leave)
         });
-        Living { hello, heard, leave, thread: Some(thread) }
+        BackgroundClient { hello, received: heard, leave, thread: Some(thread) }
     }
 
-    fn listen(mut self, heard: &Mutex<Vec<Said>>, leave: &AtomicBool) {
+    fn listen(mut self, heard: &Mutex<Vec<ServerOutput>>, leave: &AtomicBool) {
         while !leave.load(Ordering::Acquire) {
-            let Some(said) = self.next_within(READ) else { continue };
-            let end = said == Said::End;
+            let Some(said) = self.next_within(READ_TIMEOUT) else { continue };
+            let end = said == ServerOutput::End;
             heard.lock().push(said);
             if end {
                 return;
@@ -270,32 +270,32 @@ fn upgrade(stream: TcpStream, query: &str) -> WebSocket<TcpStream> {
     let request = format!("ws://{peer}/ws?{query}");
     let (socket, _) =
         tungstenite::client::client_with_config(request, stream, Some(config)).expect("the server upgrades");
-    socket.get_ref().set_read_timeout(Some(READ)).expect("a socket takes a timeout");
+    socket.get_ref().set_read_timeout(Some(READ_TIMEOUT)).expect("a socket takes a timeout");
     socket
 }
 
-fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<Said> {
+fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutput> {
     let until = Instant::now() + limit;
     loop {
         let last = Instant::now() >= until;
         match socket.read() {
             Ok(Message::Text(text)) => {
-                return Some(Said::Object(serde_json::from_str(&text).expect("the server sends JSON")));
+                return Some(ServerOutput::Object(serde_json::from_str(&text).expect("the server sends JSON")));
             }
             Ok(Message::Ping(payload)) => {
                 // Its answer must not wait for the next read. If the connection is gone, that read tells.
                 let _ = socket.flush();
-                return Some(Said::Ping(payload.to_vec()));
+                return Some(ServerOutput::Ping(payload.to_vec()));
             }
-            Ok(Message::Pong(payload)) => return Some(Said::Pong(payload.to_vec())),
+            Ok(Message::Pong(payload)) => return Some(ServerOutput::Pong(payload.to_vec())),
             Ok(Message::Close(frame)) => {
                 let (code, reason) = frame
                     .map_or((1005, String::new()), |frame| (frame.code.into(), frame.reason.to_string()));
-                return Some(Said::Close(code, reason));
+                return Some(ServerOutput::Close(code, reason));
             }
             Ok(other) => panic!("the server sends no such message: {other:?}"),
             Err(Error::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(_) => return Some(Said::End),
+            Err(_) => return Some(ServerOutput::End),
         }
         if last {
             return None;
@@ -305,25 +305,25 @@ fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<Said> {
 
 /// A client that lives in the background until this is dropped; then it leaves without a word.
 #[derive(Debug)]
-pub struct Living {
+pub struct BackgroundClient {
     /// Its greeting.
     pub hello: Hello,
-    heard: Arc<Mutex<Vec<Said>>>,
+    received: Arc<Mutex<Vec<ServerOutput>>>,
     leave: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Living {
+impl BackgroundClient {
     /// Everything it has heard.
     #[must_use]
-    pub fn heard(&self) -> Vec<Said> {
-        self.heard.lock().clone()
+    pub fn received(&self) -> Vec<ServerOutput> {
+        self.received.lock().clone()
     }
 
     /// How many pings it has answered.
     #[must_use]
     pub fn pings(&self) -> usize {
-        self.heard.lock().iter().filter(|said| matches!(said, Said::Ping(_))).count()
+        self.received.lock().iter().filter(|said| matches!(said, ServerOutput::Ping(_))).count()
     }
 
     /// Waits for so many more pings.
@@ -335,23 +335,23 @@ impl Living {
 
     /// Whether it was closed, or cut off.
     #[must_use]
-    pub fn ended(&self) -> bool {
-        self.heard.lock().iter().any(|said| matches!(said, Said::Close(..) | Said::End))
+    pub fn has_ended(&self) -> bool {
+        self.received.lock().iter().any(|said| matches!(said, ServerOutput::Close(..) | ServerOutput::End))
     }
 
     /// Waits for the Close frame.
     #[track_caller]
     pub fn await_close(&self) -> u16 {
         eventually("a Close frame", || {
-            self.heard.lock().iter().find_map(|said| match said {
-                Said::Close(code, _) => Some(*code),
+            self.received.lock().iter().find_map(|said| match said {
+                ServerOutput::Close(code, _) => Some(*code),
                 _ => None,
             })
         })
     }
 }
 
-impl Drop for Living {
+impl Drop for BackgroundClient {
     fn drop(&mut self) {
         self.leave.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

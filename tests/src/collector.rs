@@ -9,11 +9,11 @@ use prost::Message;
 use serde_json::Value;
 
 use crate::waiting::eventually;
-use crate::{Asked, Backend, Launch, binaries};
+use crate::{BackendRequest, Backend, Launch, binaries};
 
 /// One span.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Span {
+pub struct CollectedSpan {
     /// In hexadecimal, as all ids.
     pub trace: String,
     /// Its own.
@@ -54,8 +54,8 @@ impl Collector {
     /// # Panics
     /// When something else was sent.
     #[must_use]
-    pub fn spans(&self) -> Vec<Span> {
-        let accepted = self.backend.asked().into_iter().filter(|asked| asked.status == Some(200));
+    pub fn spans(&self) -> Vec<CollectedSpan> {
+        let accepted = self.backend.requests().into_iter().filter(|asked| asked.status == Some(200));
         accepted.flat_map(|asked| spans_of(&asked)).collect()
     }
 
@@ -65,7 +65,7 @@ impl Collector {
     /// When they do not come, or more.
     #[must_use]
     #[track_caller]
-    pub fn await_trace(&self, name: &str, spans: usize) -> Vec<Span> {
+    pub fn await_trace(&self, name: &str, spans: usize) -> Vec<CollectedSpan> {
         eventually(format!("a trace of {spans} spans with {name}"), || {
             let all = self.spans();
             let trace = all.iter().find(|span| span.name == name)?.trace.clone();
@@ -76,7 +76,7 @@ impl Collector {
     }
 }
 
-fn spans_of(asked: &Asked) -> Vec<Span> {
+fn spans_of(asked: &BackendRequest) -> Vec<CollectedSpan> {
     assert_eq!(asked.path, "/v1/traces");
     assert_eq!(asked.header("content-type"), Some("application/x-protobuf"));
     let request = ExportTraceServiceRequest::decode(&*asked.body).expect("OTLP");
@@ -86,12 +86,12 @@ fn spans_of(asked: &Asked) -> Vec<Span> {
         assert_eq!(of["service.name"], "encke");
         assert!(of.contains_key("service.version") && of.contains_key("service.instance.id"), "{of:?}");
         let sent = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        spans.extend(sent.map(Span::from));
+        spans.extend(sent.map(CollectedSpan::from));
     }
     spans
 }
 
-impl From<SentSpan> for Span {
+impl From<SentSpan> for CollectedSpan {
     fn from(sent: SentSpan) -> Self {
         let status = sent.status.unwrap_or_default();
         Self {

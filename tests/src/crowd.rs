@@ -7,18 +7,18 @@ use crate::raw::{Dial, RawClient};
 use crate::waiting::eventually_within;
 use crate::{Hello, RunningServer};
 
-const CLIENTS_A_SOURCE: usize = 1_000;
+const CLIENTS_PER_SOURCE: usize = 1_000;
 /// How many requests are on their way at once. Each takes the server a buffer of 8 KB meanwhile, so more would make its
 /// peak, and with it what the allocator keeps, a matter of chance.
-const WAVE: usize = 100;
+const WAVE_SIZE: usize = 100;
 /// Ten thousand of anything take a while in a debug build.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const CROWD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Checks that this process may open so many sockets.
 ///
 /// # Panics
 /// When it may not.
-pub fn needs_descriptors(clients: usize) {
+pub fn require_descriptors(clients: usize) {
     let descriptors = rlimit::increase_nofile_limit(u64::MAX).expect("the limit can be read");
     assert!(descriptors > clients as u64 + 500, "{descriptors} descriptors are too few for this test");
 }
@@ -29,12 +29,12 @@ pub fn needs_descriptors(clients: usize) {
 /// When the server does not greet one of them.
 pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, Hello)> {
     let mut greeted = Vec::with_capacity(queries.len());
-    for (wave, queries) in queries.chunks(WAVE).enumerate() {
-        let first = wave * WAVE;
+    for (wave, queries) in queries.chunks(WAVE_SIZE).enumerate() {
+        let first = wave * WAVE_SIZE;
         let asked: Vec<_> = (first..)
             .zip(queries)
             .map(|(number, query)| {
-                let host = u8::try_from(2 + number / CLIENTS_A_SOURCE).expect("few sources");
+                let host = u8::try_from(2 + number / CLIENTS_PER_SOURCE).expect("few sources");
                 let source = IpAddr::from(Ipv4Addr::new(127, 0, 0, host));
                 let dial = Dial { source: Some(source), ..Dial::default() };
                 let mut client = RawClient::over(dial.connect(server.public));
@@ -56,7 +56,7 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
 /// # Panics
 /// When they never are.
 pub fn await_sessions(server: &RunningServer, phase: &str, count: usize) {
-    eventually_within(LONG, format!("{count} sessions are {phase}"), || {
+    eventually_within(CROWD_TIMEOUT, format!("{count} sessions are {phase}"), || {
         (server.admin.metrics().sessions(phase) == count as f64).then_some(())
     });
 }

@@ -12,7 +12,7 @@ use crate::waiting::{eventually, until};
 pub struct Dashboard {
     script: Script,
     /// How often it was told to do something.
-    told: usize,
+    actions: usize,
 }
 
 impl Dashboard {
@@ -22,8 +22,8 @@ impl Dashboard {
     pub fn open(admin: SocketAddr, place: &str) -> Self {
         let script = Script::start("dashboard.mjs", &[&format!("http://{admin}")]);
         script.await_object("ready", 1);
-        let mut dashboard = Self { script, told: 0 };
-        dashboard.tell("open", &json!([place]));
+        let mut dashboard = Self { script, actions: 0 };
+        dashboard.perform("open", &json!([place]));
         dashboard
     }
 
@@ -32,10 +32,10 @@ impl Dashboard {
     /// # Panics
     /// When it cannot be done.
     #[track_caller]
-    pub fn tell(&mut self, kind: &str, arguments: &Value) -> Value {
+    pub fn perform(&mut self, kind: &str, arguments: &Value) -> Value {
         self.script.tell(&json!({ kind: arguments }));
-        self.told += 1;
-        let told = self.told;
+        self.actions += 1;
+        let told = self.actions;
         let done = eventually(format!("{kind} {arguments} is done"), || {
             let failed = self.script.heard("failed");
             assert!(failed.is_empty(), "{failed:?} {}", self.script.complaints());
@@ -58,14 +58,14 @@ impl Dashboard {
     /// To another page, as by a link.
     #[track_caller]
     pub fn go(&mut self, place: &str) {
-        self.tell("go", &json!([place]));
+        self.perform("go", &json!([place]));
     }
 
     /// The texts of all elements that can be seen, in the order of the page.
     #[must_use]
     #[track_caller]
     pub fn texts(&mut self, selector: &str) -> Vec<String> {
-        serde_json::from_value(self.tell("texts", &json!([selector]))).expect("texts are strings")
+        serde_json::from_value(self.perform("texts", &json!([selector]))).expect("texts are strings")
     }
 
     /// The text of the first that can be seen.
@@ -79,7 +79,7 @@ impl Dashboard {
     #[must_use]
     #[track_caller]
     pub fn count(&mut self, selector: &str) -> u64 {
-        self.tell("count", &json!([selector])).as_u64().expect("a count is a number")
+        self.perform("count", &json!([selector])).as_u64().expect("a count is a number")
     }
 
     /// Waits until the first that can be seen says this.
@@ -96,7 +96,7 @@ impl Dashboard {
 
     /// Waits until one of them can be seen.
     #[track_caller]
-    pub fn await_seen(&mut self, selector: &str) {
+    pub fn await_visible(&mut self, selector: &str) {
         until(format!("{selector} can be seen"), || !self.texts(selector).is_empty());
     }
 
@@ -110,19 +110,19 @@ impl Dashboard {
     /// Clicks on the first.
     #[track_caller]
     pub fn click(&mut self, selector: &str) {
-        self.tell("click", &json!([selector]));
+        self.perform("click", &json!([selector]));
     }
 
     /// Writes into a field.
     #[track_caller]
     pub fn fill(&mut self, selector: &str, text: &str) {
-        self.tell("fill", &json!([selector, text]));
+        self.perform("fill", &json!([selector, text]));
     }
 
     /// Presses a key.
     #[track_caller]
     pub fn press(&mut self, key: &str) {
-        self.tell("press", &json!([key]));
+        self.perform("press", &json!([key]));
     }
 
     /// Presses Tab until what has the focus says this.
@@ -144,7 +144,7 @@ impl Dashboard {
     #[must_use]
     #[track_caller]
     pub fn focused(&mut self) -> String {
-        self.tell("focused", &json!([])).as_str().unwrap_or_default().to_owned()
+        self.perform("focused", &json!([])).as_str().unwrap_or_default().to_owned()
     }
 
     /// The addresses of the WebSockets that it has opened.

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::Value;
 
 use crate::Hello;
-use crate::admin::{Answer, ask};
+use crate::admin::{HttpResponse, send_request};
 use crate::waiting::TIMEOUT;
 
 /// A stream that was answered with 200.
@@ -21,10 +21,10 @@ pub struct EventStream {
 /// `GET /events?query`, with headers besides `Host`: lines that end in CR LF. For an answer that ends.
 #[must_use]
 #[track_caller]
-pub fn ask_events(address: SocketAddr, query: &str, headers: &str) -> Answer {
+pub fn request_events(address: SocketAddr, query: &str, headers: &str) -> HttpResponse {
     let request =
         format!("GET /events?{query} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
-    ask(address, &request)
+    send_request(address, &request)
 }
 
 impl EventStream {
@@ -45,7 +45,7 @@ impl EventStream {
     /// Comes back as an `EventSource` does: with the id of the last event that it has, and the query of the first time.
     #[must_use]
     #[track_caller]
-    pub fn come_back(address: SocketAddr, query: &str, last_id: &str) -> Self {
+    pub fn reconnect(address: SocketAddr, query: &str, last_id: &str) -> Self {
         Self::open_with(address, query, &format!("Last-Event-ID: {last_id}\r\n"))
     }
 
@@ -71,7 +71,7 @@ impl EventStream {
     /// # Panics
     /// When the connection is over.
     #[track_caller]
-    pub fn say(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
     }
 

@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::raw::Dial;
 use crate::waiting::TIMEOUT;
-use crate::{Admin, Answer};
+use crate::{Admin, HttpResponse};
 
 /// A stream that was answered with 200, read as it comes.
 #[derive(Debug)]
 pub struct LiveStream {
     stream: TcpStream,
     /// The answer's head.
-    pub head: Answer,
+    pub head: HttpResponse,
     /// As they came, in chunks.
     received: Vec<u8>,
     text: String,
@@ -30,14 +30,14 @@ impl LiveStream {
     #[must_use]
     #[track_caller]
     pub fn open(admin: Admin) -> Self {
-        let mut stream = ask(admin, Dial::default());
+        let mut stream = request_live(admin, Dial::default());
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
             stream.read_exact(&mut byte).expect("the server answers");
             head.push(byte[0]);
         }
-        let head = Answer::parse(&String::from_utf8(head).expect("text"));
+        let head = HttpResponse::parse(&String::from_utf8(head).expect("text"));
         assert_eq!(head.status, 200, "{head:?}");
         Self { stream, head, received: Vec::new(), text: String::new(), lines: VecDeque::new() }
     }
@@ -120,7 +120,7 @@ impl Iterator for LiveStream {
 /// When the server does not read.
 #[must_use]
 #[track_caller]
-pub fn ask(admin: Admin, dial: Dial) -> TcpStream {
+pub fn request_live(admin: Admin, dial: Dial) -> TcpStream {
     let mut stream = dial.connect(admin.address());
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
     let request = format!("GET /api/live HTTP/1.1\r\n{}\r\n", admin.headers());

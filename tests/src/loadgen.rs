@@ -12,17 +12,17 @@ use crate::{RunningServer, binaries};
 
 /// What it reports.
 #[derive(Clone, Debug)]
-pub struct Report(Value);
+pub struct LoadgenReport(Value);
 
 /// A scenario under way. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct LoadgenRun {
     /// The process.
     pub process: Process,
     stdout: JoinHandle<Vec<u8>>,
 }
 
-impl Running {
+impl LoadgenRun {
     /// Starts a scenario against a server.
     ///
     /// # Panics
@@ -53,23 +53,23 @@ impl Running {
     /// When it fails, or does not end within `limit`.
     #[must_use]
     #[track_caller]
-    pub fn report(mut self, limit: Duration) -> Report {
+    pub fn report(mut self, limit: Duration) -> LoadgenReport {
         let status = self.process.await_exit(limit);
         assert!(status.success(), "{status}");
         let bytes = self.stdout.join().expect("reading does not panic");
-        Report(serde_json::from_slice(&bytes).expect("the report is JSON"))
+        LoadgenReport(serde_json::from_slice(&bytes).expect("the report is JSON"))
     }
 }
 
-impl Report {
+impl LoadgenReport {
     /// Runs a scenario, which ends by itself, against a server.
     ///
     /// # Panics
     /// When it fails.
     #[must_use]
     #[track_caller]
-    pub fn of(scenario: &str, server: &RunningServer, arguments: &[&str]) -> Self {
-        Self::at(&format!("ws://{}/ws", server.public), scenario, arguments)
+    pub fn run(scenario: &str, server: &RunningServer, arguments: &[&str]) -> Self {
+        Self::run_at(&format!("ws://{}/ws", server.public), scenario, arguments)
     }
 
     /// The same against the server at a URL.
@@ -78,7 +78,7 @@ impl Report {
     /// When it fails.
     #[must_use]
     #[track_caller]
-    pub fn at(url: &str, scenario: &str, arguments: &[&str]) -> Self {
+    pub fn run_at(url: &str, scenario: &str, arguments: &[&str]) -> Self {
         let output = Command::new(binaries::loadgen())
             .args([scenario, url])
             .args(arguments)

@@ -28,12 +28,12 @@ pub struct Middlebox {
 }
 
 #[derive(Clone, Debug)]
-struct Ways {
+struct MiddleboxConfig {
     server: SocketAddr,
     upgrades: Upgrades,
     passes_upgrades: Arc<AtomicBool>,
     /// Answers are passed on when they are whole.
-    buffers: bool,
+    buffers_responses: bool,
 }
 
 impl Middlebox {
@@ -46,7 +46,7 @@ impl Middlebox {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let address = listener.local_addr().expect("it is bound");
         let (dropped, passes_upgrades) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let ways = Ways { server, upgrades, passes_upgrades: Arc::clone(&passes_upgrades), buffers };
+        let ways = MiddleboxConfig { server, upgrades, passes_upgrades: Arc::clone(&passes_upgrades), buffers_responses: buffers };
         let middlebox = Self { address, passes_upgrades, dropped: Arc::clone(&dropped) };
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -75,7 +75,7 @@ impl Drop for Middlebox {
     }
 }
 
-impl Ways {
+impl MiddleboxConfig {
     fn serve(&self, mut client: TcpStream) -> std::io::Result<()> {
         let Some((head, rest)) = read_head(&mut client)? else { return Ok(()) };
         let is_upgrade = head.to_ascii_lowercase().contains("\r\nupgrade: websocket\r\n");
@@ -91,7 +91,7 @@ impl Ways {
                 client.read_to_end(&mut Vec::new())?;
                 return Ok(());
             }
-            _ => for_one_request(&head),
+            _ => with_connection_close(&head),
         };
         let mut server = TcpStream::connect(self.server)?;
         server.write_all(head.as_bytes())?;
@@ -109,7 +109,7 @@ impl Ways {
             let _ = std::io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Both);
         });
-        if self.buffers && !is_upgrade {
+        if self.buffers_responses && !is_upgrade {
             let mut answer = Vec::new();
             server.read_to_end(&mut answer)?;
             client.write_all(&answer)?;
@@ -137,11 +137,11 @@ fn read_head(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)
 }
 
 /// A head whose connection is for one request, and stays as it is.
-fn for_one_request(head: &str) -> String {
-    let is_of_a_hop = |line: &str| {
+fn with_connection_close(head: &str) -> String {
+    let is_hop_by_hop = |line: &str| {
         let line = line.to_ascii_lowercase();
         line.starts_with("connection:") || line.starts_with("upgrade:")
     };
-    let lines = head.trim_end().split("\r\n").filter(|line| !is_of_a_hop(line));
+    let lines = head.trim_end().split("\r\n").filter(|line| !is_hop_by_hop(line));
     lines.chain(["connection: close", "", ""]).collect::<Vec<_>>().join("\r\n")
 }

@@ -15,48 +15,48 @@ use crate::raw::Dial;
 /// A pair of virtual network cards: one end here, one in a namespace of its own. All of it goes when this is
 /// dropped.
 #[derive(Debug)]
-pub struct Link {
+pub struct NetworkLink {
     namespace: String,
-    here: String,
-    there: String,
+    near: String,
+    far: String,
     number: u32,
 }
 
 /// Links of four addresses each that fit into 198.18.0.0/15, which is set aside for tests (RFC 2544).
-const LINKS: u32 = 1 << 15;
+const LINK_COUNT: u32 = 1 << 15;
 /// A process makes no more of them.
-const LINKS_A_PROCESS: u32 = 64;
+const LINKS_PER_PROCESS: u32 = 64;
 
-impl Default for Link {
+impl Default for NetworkLink {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Link {
+impl NetworkLink {
     /// Lays it.
     ///
     /// # Panics
     /// Without root, or without the command `ip`.
     #[must_use]
     pub fn new() -> Self {
-        static MADE: AtomicU32 = AtomicU32::new(0);
+        static CREATED: AtomicU32 = AtomicU32::new(0);
         assert!(
             rustix::process::geteuid().is_root(),
             "cutting a network link needs root: run this test as root"
         );
-        let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        assert!(made < LINKS_A_PROCESS, "a process has addresses for {LINKS_A_PROCESS} links");
+        let (process, made) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
+        assert!(made < LINKS_PER_PROCESS, "a process has addresses for {LINKS_PER_PROCESS} links");
         let link = Self {
             namespace: format!("encke-{process}-{made}"),
-            here: format!("ek{process}-{made}h"),
-            there: format!("ek{process}-{made}t"),
-            number: (process * LINKS_A_PROCESS + made) % LINKS,
+            near: format!("ek{process}-{made}h"),
+            far: format!("ek{process}-{made}t"),
+            number: (process * LINKS_PER_PROCESS + made) % LINK_COUNT,
         };
-        let Self { namespace, here, there, .. } = &link;
+        let Self { namespace, near: here, far: there, .. } = &link;
         ip(&format!("netns add {namespace}"));
         ip(&format!("link add {here} type veth peer name {there} netns {namespace}"));
-        ip(&format!("address add {}/30 dev {here}", link.address_here()));
+        ip(&format!("address add {}/30 dev {here}", link.near_address()));
         ip(&format!("link set {here} up"));
         ip(&format!("-n {namespace} address add {}/30 dev {there}", link.address(2)));
         ip(&format!("-n {namespace} link set {there} up"));
@@ -65,13 +65,13 @@ impl Link {
 
     /// The address of this end.
     #[must_use]
-    pub fn address_here(&self) -> IpAddr {
+    pub fn near_address(&self) -> IpAddr {
         self.address(1)
     }
 
     /// The address of the other end.
     #[must_use]
-    pub fn address_there(&self) -> IpAddr {
+    pub fn far_address(&self) -> IpAddr {
         self.address(2)
     }
 
@@ -131,7 +131,7 @@ impl Link {
     }
 
     /// Gives sockets that are made in the namespace from here on a receive buffer of so many bytes, which does not grow.
-    pub fn receive_buffer(&self, bytes: u32) {
+    pub fn set_receive_buffer(&self, bytes: u32) {
         run(self
             .command("sysctl")
             .args(["-w", &format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096))]));
@@ -143,8 +143,8 @@ impl Link {
     ///
     /// # Panics
     /// When the kernel does not tell the addresses.
-    pub fn far_away(&self) {
-        let Self { namespace, here, there, .. } = self;
+    pub fn emulate_distance(&self) {
+        let Self { namespace, near: here, far: there, .. } = self;
         ip(&format!("link set {here} gso_max_segs 1"));
         ip(&format!("-n {namespace} link set {there} gso_max_segs 1"));
         let hardware = |command: &mut Command, device: &str| {
@@ -156,25 +156,25 @@ impl Link {
         let (of_here, of_there) =
             (hardware(&mut Command::new("cat"), here), hardware(&mut self.command("cat"), there));
         ip(&format!("neighbour replace {} lladdr {of_there} dev {here} nud permanent", self.address(2)));
-        let known = format!("{} lladdr {of_here} dev {there} nud permanent", self.address_here());
+        let known = format!("{} lladdr {of_here} dev {there} nud permanent", self.near_address());
         ip(&format!("-n {namespace} neighbour replace {known}"));
     }
 
     /// From here on the other end is sent so many bytes a second.
-    pub fn limit(&self, bytes_per_second: u32) {
-        run(Command::new("tc").args(token_bucket(&self.here, bytes_per_second).split(' ')));
+    pub fn limit_rate(&self, bytes_per_second: u32) {
+        run(Command::new("tc").args(token_bucket(&self.near, bytes_per_second).split(' ')));
     }
 
     /// From here on neither end is sent more than so many bytes a second.
-    pub fn limit_both(&self, bytes_per_second: u32) {
-        self.limit(bytes_per_second);
-        let arguments = format!("-n {} {}", self.namespace, token_bucket(&self.there, bytes_per_second));
+    pub fn limit_rate_both_ways(&self, bytes_per_second: u32) {
+        self.limit_rate(bytes_per_second);
+        let arguments = format!("-n {} {}", self.namespace, token_bucket(&self.far, bytes_per_second));
         run(Command::new("tc").args(arguments.split(' ')));
     }
 
     /// From here on so many per cent of the packets are lost, each way. No sender sees anything of it: they are lost where they
     /// arrive.
-    pub fn lose(&self, per_cent: u8) {
+    pub fn drop_packets(&self, per_cent: u8) {
         let drop = if per_cent < 100 {
             format!("meta protocol ip numgen random mod 100 < {per_cent} drop")
         } else {
@@ -184,13 +184,13 @@ impl Link {
     }
 
     /// From here on nothing that the other end sends arrives at this one, which is heard there as ever.
-    pub fn deafen_here(&self) {
+    pub fn block_inbound(&self) {
         let [here, _] = self.ends();
         self.filter(here, "meta protocol ip drop");
     }
 
     /// From here on nothing that this end sends arrives at the other, which is heard here as ever.
-    pub fn deafen_there(&self) {
+    pub fn block_outbound(&self) {
         let [_, there] = self.ends();
         self.filter(there, "meta protocol ip drop");
     }
@@ -206,7 +206,7 @@ impl Link {
     }
 
     /// From here on none is lost.
-    pub fn lose_none(&self) {
+    pub fn deliver_all_packets(&self) {
         for (mut nft, _) in self.ends() {
             // It need not be there.
             run(nft.arg(format!("table netdev {0} {{}}; delete table netdev {0}", self.namespace)));
@@ -215,17 +215,17 @@ impl Link {
 
     /// The command `nft` at each end, and the card that is there.
     fn ends(&self) -> [(Command, &str); 2] {
-        [(Command::new("nft"), &self.here), (self.command("nft"), &self.there)]
+        [(Command::new("nft"), &self.near), (self.command("nft"), &self.far)]
     }
 
     /// From here on nothing gets through, and neither end is told.
     pub fn cut(&self) {
-        ip(&format!("-n {} link set {} down", self.namespace, self.there));
+        ip(&format!("-n {} link set {} down", self.namespace, self.far));
     }
 
     /// Mends it.
-    pub fn mend(&self) {
-        ip(&format!("-n {} link set {} up", self.namespace, self.there));
+    pub fn restore(&self) {
+        ip(&format!("-n {} link set {} up", self.namespace, self.far));
     }
 
     /// Makes the namespace's kernel forget every connection, as if its machine had lost power.
@@ -234,12 +234,12 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for NetworkLink {
     fn drop(&mut self) {
         // If it was not lossy, there is none.
         let _ = Command::new("nft").arg(format!("delete table netdev {}", self.namespace)).output();
         // Both cards go with the namespace, once no socket holds it.
-        let _ = Command::new("ip").args(["link", "delete", &self.here]).output();
+        let _ = Command::new("ip").args(["link", "delete", &self.near]).output();
         let _ = Command::new("ip").args(["netns", "delete", &self.namespace]).output();
     }
 }

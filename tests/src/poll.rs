@@ -3,17 +3,17 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::admin::Answer;
+use crate::admin::HttpResponse;
 use crate::waiting::TIMEOUT;
 
 /// A connection for requests, one after the other or several at once.
 #[derive(Debug)]
-pub struct Requests<S = TcpStream> {
+pub struct PollClient<S = TcpStream> {
     stream: S,
     received: Vec<u8>,
 }
 
-impl Requests {
+impl PollClient {
     /// Connects.
     ///
     /// # Panics
@@ -28,7 +28,7 @@ impl Requests {
     }
 }
 
-impl<S: Read + Write> Requests<S> {
+impl<S: Read + Write> PollClient<S> {
     /// Takes a connected socket whose reads time out.
     #[must_use]
     pub fn over(stream: S) -> Self {
@@ -52,22 +52,22 @@ impl<S: Read + Write> Requests<S> {
 
     /// Sends `GET /poll?query`, and awaits nothing.
     #[track_caller]
-    pub fn ask(&mut self, query: &str) {
+    pub fn send_get(&mut self, query: &str) {
         self.send(&get(query));
     }
 
     /// `GET /poll?query`, and its answer.
     #[track_caller]
-    pub fn get(&mut self, query: &str) -> Answer {
-        self.ask(query);
-        self.answer()
+    pub fn get(&mut self, query: &str) -> HttpResponse {
+        self.send_get(query);
+        self.response()
     }
 
     /// `POST /poll?query` with a JSON body, and its answer.
     #[track_caller]
-    pub fn post(&mut self, query: &str, body: &str) -> Answer {
+    pub fn post(&mut self, query: &str, body: &str) -> HttpResponse {
         self.send(&post(query, "Content-Type: application/json\r\n", body));
-        self.answer()
+        self.response()
     }
 
     /// The next answer.
@@ -75,8 +75,8 @@ impl<S: Read + Write> Requests<S> {
     /// # Panics
     /// When there is none.
     #[track_caller]
-    pub fn answer(&mut self) -> Answer {
-        self.try_answer().expect("an answer comes before the end of the connection")
+    pub fn response(&mut self) -> HttpResponse {
+        self.try_response().expect("an answer comes before the end of the connection")
     }
 
     /// The next answer; `None` at the end of the connection.
@@ -84,11 +84,11 @@ impl<S: Read + Write> Requests<S> {
     /// # Panics
     /// When neither comes.
     #[track_caller]
-    pub fn try_answer(&mut self) -> Option<Answer> {
+    pub fn try_response(&mut self) -> Option<HttpResponse> {
         loop {
-            if let Some(length) = self.answer_length() {
+            if let Some(length) = self.response_length() {
                 let answer: Vec<u8> = self.received.drain(..length).collect();
-                return Some(Answer::parse(&String::from_utf8(answer).expect("answers are text")));
+                return Some(HttpResponse::parse(&String::from_utf8(answer).expect("answers are text")));
             }
             let mut buffer = [0; 16 * 1024];
             match self.stream.read(&mut buffer) {
@@ -112,16 +112,16 @@ impl<S: Read + Write> Requests<S> {
     /// When something comes, or no end.
     #[track_caller]
     pub fn await_end(&mut self) {
-        if let Some(answer) = self.try_answer() {
+        if let Some(answer) = self.try_response() {
             panic!("expected the end of the connection, got {answer:?}");
         }
     }
 
     /// The length of the first answer, once all of it has come.
-    fn answer_length(&self) -> Option<usize> {
+    fn response_length(&self) -> Option<usize> {
         let head = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
         let text = str::from_utf8(&self.received[..head]).expect("a head is text");
-        let length = Answer::parse(text)
+        let length = HttpResponse::parse(text)
             .header("content-length")
             .map_or(0, |length| length.parse::<usize>().expect("a length is a number"));
         (self.received.len() >= head + length).then_some(head + length)

@@ -40,7 +40,7 @@ impl Process {
     /// # Panics
     /// When it does not stop.
     #[track_caller]
-    pub fn stopped<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
+    pub fn while_stopped<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
         self.signal(Signal::STOP);
         // One thread takes the signal and tells the others, which run on until then.
         until("every thread has stopped", || self.thread_states().iter().all(|state| *state == 'T'));
@@ -51,16 +51,16 @@ impl Process {
 
     /// Stops the process for this long.
     pub fn freeze(&self, time: Duration) {
-        self.stopped(|| let_pass(time));
+        self.while_stopped(|| let_pass(time));
     }
 
     /// What each thread is doing, by its letter in proc(5).
     fn thread_states(&self) -> Vec<char> {
-        self.of_each_thread("stat").filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
+        self.read_for_each_thread("stat").filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
     }
 
     /// What proc(5) has of each thread in this file.
-    fn of_each_thread(&self, file: &str) -> impl Iterator<Item = String> {
+    fn read_for_each_thread(&self, file: &str) -> impl Iterator<Item = String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
         tasks.filter_map(move |task| fs::read_to_string(task.ok()?.path().join(file)).ok())
     }
@@ -70,8 +70,8 @@ impl Process {
     /// # Panics
     /// When it is gone.
     #[must_use]
-    pub fn threads(&self) -> Vec<String> {
-        self.of_each_thread("comm").map(|name| name.trim_end().to_owned()).collect()
+    pub fn thread_names(&self) -> Vec<String> {
+        self.read_for_each_thread("comm").map(|name| name.trim_end().to_owned()).collect()
     }
 
     /// Waits for its end.
@@ -80,11 +80,11 @@ impl Process {
     /// When it does not end within `limit`.
     #[track_caller]
     pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
-        eventually_within(limit, "the end of the process", || self.exited())
+        eventually_within(limit, "the end of the process", || self.try_wait())
     }
 
     /// How it ended, if it has.
-    pub fn exited(&mut self) -> Option<ExitStatus> {
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("our own child can be waited for")
     }
 
@@ -99,7 +99,7 @@ impl Process {
     /// # Panics
     /// When it is gone.
     #[must_use]
-    pub fn descriptors(&self) -> usize {
+    pub fn open_descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process is there").count()
     }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::admin::ask;
+use crate::admin::send_request;
 use crate::process::Process;
 use crate::proxy::free_address;
 use crate::waiting::until;
@@ -53,7 +53,7 @@ impl Prometheus {
     }
 
     fn is_up(&self) -> bool {
-        std::net::TcpStream::connect(self.address).is_ok() && self.ask("/-/ready").0 == 200
+        std::net::TcpStream::connect(self.address).is_ok() && self.request("/-/ready").0 == 200
     }
 
     /// What it answers to `GET path`, of its API.
@@ -63,7 +63,7 @@ impl Prometheus {
     #[must_use]
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask(path);
+        let (status, body) = self.request(path);
         let answer: Value = serde_json::from_str(&body).expect("it answers in JSON");
         assert_eq!((status, answer["status"].as_str()), (200, Some("success")), "{path}: {answer}");
         answer["data"].clone()
@@ -83,8 +83,8 @@ impl Prometheus {
 
     /// By HTTP/1.0, in which answers are in one piece.
     #[track_caller]
-    fn ask(&self, path: &str) -> (u16, String) {
-        let answer = ask(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));
+    fn request(&self, path: &str) -> (u16, String) {
+        let answer = send_request(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));
         (answer.status, answer.body)
     }
 }

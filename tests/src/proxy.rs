@@ -31,11 +31,11 @@ impl Proxy {
         let files = TempDir::new().expect("a temporary directory");
         let (pem, key) = certificate.write(files.path());
         let address = free_address();
-        let site = Recipe::read("nginx.conf")
-            .with("server 127.0.0.1:8000;", &format!("server {};", server.public))
-            .with("listen 443 ssl;", &format!("listen {address} ssl;"))
-            .with("/etc/nginx/encke.pem", &pem.display().to_string())
-            .with("/etc/nginx/encke.key", &key.display().to_string());
+        let site = ConfigTemplate::read("nginx.conf")
+            .replace("server 127.0.0.1:8000;", &format!("server {};", server.public))
+            .replace("listen 443 ssl;", &format!("listen {address} ssl;"))
+            .replace("/etc/nginx/encke.pem", &pem.display().to_string())
+            .replace("/etc/nginx/encke.key", &key.display().to_string());
         Self::start_nginx(&site.0, files, address)
     }
 
@@ -83,12 +83,12 @@ impl Proxy {
         let text = |path: &Path| fs::read_to_string(path).expect("it was written");
         fs::write(&both, text(&pem) + &text(&key)).expect("there is room for a file");
         let address = free_address();
-        let recipe = Recipe::read("haproxy.cfg")
-            .with("server encke 127.0.0.1:8000", &format!("server encke {}", server.public))
-            .with("check port 8001", &format!("check port {}", server.admin.address().port()))
-            .with("bind :443", &format!("bind {address}"))
-            .with("/etc/haproxy/encke.pem", &both.display().to_string())
-            .with("maxconn 100000", "maxconn 100");
+        let recipe = ConfigTemplate::read("haproxy.cfg")
+            .replace("server encke 127.0.0.1:8000", &format!("server encke {}", server.public))
+            .replace("check port 8001", &format!("check port {}", server.admin.address().port()))
+            .replace("bind :443", &format!("bind {address}"))
+            .replace("/etc/haproxy/encke.pem", &both.display().to_string())
+            .replace("maxconn 100000", "maxconn 100");
         let path = files.path().join("haproxy.cfg");
         fs::write(&path, recipe.0).expect("there is room for a file");
         let mut command = Command::new("haproxy");
@@ -105,7 +105,7 @@ impl Proxy {
         let mut process = Process::new(child);
         until(format!("{command:?} listens"), || {
             let said = || fs::read_to_string(&output).unwrap_or_default();
-            assert!(process.exited().is_none(), "{command:?} has ended: {}", said());
+            assert!(process.try_wait().is_none(), "{command:?} has ended: {}", said());
             TcpStream::connect(address).is_ok()
         });
         Self { _process: process, _files: files, address }
@@ -113,15 +113,15 @@ impl Proxy {
 }
 
 /// A recipe, whose addresses and files are exchanged for those of a test.
-struct Recipe(String);
+struct ConfigTemplate(String);
 
-impl Recipe {
+impl ConfigTemplate {
     fn read(name: &str) -> Self {
         let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../deploy/proxies", name].iter().collect();
         Self(fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
-    fn with(self, from: &str, to: &str) -> Self {
+    fn replace(self, from: &str, to: &str) -> Self {
         assert_eq!(self.0.matches(from).count(), 1, "the recipe has `{from}` once");
         Self(self.0.replace(from, to))
     }

@@ -29,11 +29,11 @@ pub const PING: u8 = 0x89;
 pub const PONG: u8 = 0x8a;
 
 /// How long one read blocks.
-const READ: Duration = Duration::from_millis(5);
+const READ_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// A frame from the server.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct ReceivedFrame {
     /// The first byte: FIN, reserved bits, opcode.
     pub first: u8,
     /// The payload.
@@ -42,7 +42,7 @@ pub struct Frame {
     /// arrival.
     pub not_before: Instant,
     /// It was there at this instant.
-    pub by: Instant,
+    pub not_after: Instant,
 }
 
 /// A connection with nothing between the test and the bytes.
@@ -51,9 +51,9 @@ pub struct RawClient {
     stream: TcpStream,
     received: Vec<u8>,
     /// The last instant at which nothing was there to read.
-    nothing_at: Instant,
+    last_empty_read: Instant,
     /// Just before the upgrade was asked for.
-    pub began: Instant,
+    pub started_at: Instant,
 }
 
 /// How a socket is made.
@@ -133,10 +133,10 @@ impl RawClient {
     #[must_use]
     pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a socket takes an option");
-        stream.set_read_timeout(Some(READ)).expect("a socket takes a timeout");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket takes a timeout");
         stream.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
         let now = Instant::now();
-        Self { stream, received: Vec::new(), nothing_at: now, began: now }
+        Self { stream, received: Vec::new(), last_empty_read: now, started_at: now }
     }
 
     /// Connects and upgrades with a query.
@@ -181,7 +181,7 @@ impl RawClient {
     pub fn ask_upgrade_by(&mut self, connection: &[&str], path: &str, headers: &str) {
         let connection: String =
             connection.iter().map(|options| format!("Connection: {options}\r\n")).collect();
-        self.began = Instant::now();
+        self.started_at = Instant::now();
         self.send(
             format!(
                 "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{connection}Upgrade: websocket\r\n\
@@ -287,13 +287,13 @@ impl RawClient {
     ///
     /// # Errors
     /// The end of the connection, as an [`ErrorKind::UnexpectedEof`] or what the kernel says.
-    pub fn frame_within(&mut self, limit: Duration) -> io::Result<Option<Frame>> {
+    pub fn frame_within(&mut self, limit: Duration) -> io::Result<Option<ReceivedFrame>> {
         let until = Instant::now() + limit;
         loop {
             if let Some((first, payload)) = take_frame(&mut self.received) {
                 // Nothing is read while a whole frame waits, so this was before its bytes came.
-                let not_before = self.nothing_at;
-                return Ok(Some(Frame { first, payload, not_before, by: Instant::now() }));
+                let not_before = self.last_empty_read;
+                return Ok(Some(ReceivedFrame { first, payload, not_before, not_after: Instant::now() }));
             }
             match self.read_some(until)? {
                 None => return Ok(None),
@@ -308,7 +308,7 @@ impl RawClient {
     /// # Panics
     /// When none comes.
     #[track_caller]
-    pub fn frame(&mut self) -> Frame {
+    pub fn frame(&mut self) -> ReceivedFrame {
         match self.frame_within(TIMEOUT) {
             Ok(Some(frame)) => frame,
             other => panic!("expected a frame, got {other:?}"),
@@ -317,7 +317,7 @@ impl RawClient {
 
     /// The next frame, which is of this kind.
     #[track_caller]
-    pub fn frame_of(&mut self, first: u8) -> Frame {
+    pub fn frame_of(&mut self, first: u8) -> ReceivedFrame {
         let frame = self.frame();
         assert_eq!(frame.first, first, "{}", String::from_utf8_lossy(&frame.payload));
         frame
@@ -361,7 +361,7 @@ impl RawClient {
     /// # Panics
     /// When the connection ends without one.
     #[track_caller]
-    pub fn close_frame(&mut self) -> (u16, String, Frame) {
+    pub fn close_frame(&mut self) -> (u16, String, ReceivedFrame) {
         let frame = self.skip_to(CLOSE);
         let (code, reason) = frame.payload.split_first_chunk().expect("the server gives a code");
         let reason = String::from_utf8(reason.to_vec()).expect("reasons are text");
@@ -373,14 +373,14 @@ impl RawClient {
     /// # Panics
     /// When none is among what comes.
     #[track_caller]
-    pub fn skip_to(&mut self, first: u8) -> Frame {
+    pub fn skip_to(&mut self, first: u8) -> ReceivedFrame {
         let until = Instant::now() + TIMEOUT;
         loop {
             let frame = self.frame();
             if frame.first == first {
                 return frame;
             }
-            assert!(frame.by < until, "no frame {first:#04x} among all that comes");
+            assert!(frame.not_after < until, "no frame {first:#04x} among all that comes");
         }
     }
 
@@ -411,7 +411,7 @@ impl RawClient {
                     return Ok(Some(read));
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    self.nothing_at = now;
+                    self.last_empty_read = now;
                 }
                 Err(error) => return Err(error),
             }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 
-use crate::network::Link;
+use crate::network::NetworkLink;
 use crate::process::{Process, Signal};
 use crate::proxy::free_address;
 use crate::waiting::{TIMEOUT, eventually};
@@ -50,8 +50,8 @@ impl Redis {
     /// When it does not come up, or is not installed.
     #[must_use]
     #[track_caller]
-    pub fn behind(link: &Link) -> Self {
-        let address = SocketAddr::new(link.address_there(), 6379);
+    pub fn behind(link: &NetworkLink) -> Self {
+        let address = SocketAddr::new(link.far_address(), 6379);
         Self::at(address, &link.wrapper(), &["--protected-mode", "no"])
     }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::Logs;
-use crate::network::Link;
+use crate::network::NetworkLink;
 use crate::process::{Process, Signal};
 use crate::waiting::{eventually, look_for};
 
@@ -60,7 +60,7 @@ impl Script {
     /// Runs it at the far end of a link.
     #[must_use]
     #[track_caller]
-    pub fn start_beyond(link: &Link, name: &str, arguments: &[&str]) -> Self {
+    pub fn start_beyond(link: &NetworkLink, name: &str, arguments: &[&str]) -> Self {
         Self::run(link.command("node"), name, arguments)
     }
 
@@ -166,6 +166,6 @@ impl Drop for Script {
     fn drop(&mut self) {
         drop(self.stdin.take());
         // It leaves nothing behind if it ends by itself.
-        let _ = look_for(GOODBYE, || self.process.exited());
+        let _ = look_for(GOODBYE, || self.process.try_wait());
     }
 }

@@ -162,10 +162,10 @@ impl Launch {
             self = self.set("engine.kind=redis").set(&format!("engine.url={}", redis.url()));
             self.redis = Some(redis);
         }
-        if let Some(after) = std::env::var_os("ENCKE_TESTS_REST")
-            && !self.arguments.iter().any(|argument| argument.contains("rest.after"))
+        if let Some(after) = std::env::var_os("ENCKE_TESTS_PARK")
+            && !self.arguments.iter().any(|argument| argument.contains("parking.after"))
         {
-            self = self.set(&format!("rest.after={}", after.display()));
+            self = self.set(&format!("parking.after={}", after.display()));
         }
         let mut command = match self.wrapper.split_first() {
             Some((shell, arguments)) => {
@@ -229,7 +229,7 @@ pub fn tests_are_on_redis() -> bool {
     std::env::var_os("ENCKE_TESTS_ENGINE").is_some_and(|engine| engine == "redis")
 }
 
-/// What is set around the test, but for `ENCKE_TESTS_REST`, `rest.after` for all servers that do not set it, must not reach the server.
+/// What is set around the test, but for `ENCKE_TESTS_PARK`, `parking.after` for all servers that do not set it, must not reach the server.
 fn forget_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ENCKE_")

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::network::Link;
+use crate::network::NetworkLink;
 use crate::waiting::{eventually, until};
 use crate::{Script, binaries};
 
@@ -88,7 +88,7 @@ impl StockClient {
     #[must_use]
     #[track_caller]
     pub fn start_beyond(
-        link: &Link,
+        link: &NetworkLink,
         stock: Stock,
         transport: Transport,
         server: SocketAddr,

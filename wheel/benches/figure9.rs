@@ -1,12 +1,13 @@
-//! Figure 9 of Varghese & Lauck (1997) on the machine at hand.
+//! Figure 9 of Varghese & Lauck (1997), reproduced on the current machine.
 //!
-//! Their test had a number of outstanding callouts, at random times far in the future, then set and cancelled one more
-//! 10,000 times, each time at a random time later than all others. BSD's sorted list was searched from the front and took
-//! time in proportion to the callouts; their Scheme 6 did not. [`OrderedList`](encke_wheel::schemes::OrderedList) is
-//! searched from the rear, where a latest timer is found at once, so there is a second operation: set and cancel at a
-//! random time among the others.
+//! Their test had a number of outstanding callouts at random times far in the future, then set and cancelled
+//! one more callout 10,000 times, each time at a random time later than all others. BSD's sorted list was
+//! searched from the front and took time in proportion to the number of callouts; their Scheme 6 did not.
+//! [`OrderedList`](encke_wheel::schemes::OrderedList) is searched from the rear, where the position of the
+//! latest timer is found immediately, so there is a second operation: set and cancel at a random time among
+//! the others.
 //!
-//! A structure is left out of larger sizes once setting up one took too long, or one point did.
+//! A structure is excluded from larger sizes once a data point, including its setup, takes too long.
 
 mod support;
 
@@ -18,34 +19,34 @@ use clap::Parser;
 use support::args::Common;
 use support::plot::Axes;
 use support::random::Random;
-use support::report::{Plot, Report};
+use support::report::{BenchReport, Plot};
 use support::statistics::short;
-use support::structures::{Structure, Visitor, structures};
+use support::structures::{Structure, StructureVisitor, structures};
 use support::verify::verify;
-use support::{Failure, table};
+use support::{BenchError, table};
 
-/// The others lie between so many ticks ahead and twice as many.
+/// The other timers are between this many ticks and twice as many ahead.
 const FAR: u32 = 1 << 20;
 
-/// Time for 10,000 pairs of set and cancel, with so many timers outstanding
+/// Time for 10,000 pairs of set and cancel, by number of outstanding timers
 #[derive(Debug, Parser)]
-struct Args {
+struct Figure9Args {
     #[command(flatten)]
     common: Common,
 
-    /// How many pairs
+    /// Number of pairs
     #[arg(long, default_value_t = 10_000)]
     pairs: u32,
 
-    /// Leave a structure out of larger sizes once a point takes longer, in milliseconds
+    /// Exclude a structure from larger sizes once a point takes longer than this, in milliseconds
     #[arg(long, default_value_t = 5_000)]
     limit: u64,
 }
 
-fn main() -> Result<(), Failure> {
-    let args = Args::parse();
-    let mut report = Report::new("figure9", "timers");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+fn main() -> Result<(), BenchError> {
+    let args = Figure9Args::parse();
+    let mut report = BenchReport::new("figure9", "timers");
+    let mut subjects = Figure9Subjects { common: &args.common, all: Vec::new() };
     structures(&mut subjects);
     let mut subjects = subjects.all;
 
@@ -89,28 +90,28 @@ fn main() -> Result<(), Failure> {
         Plot { file: "figure9-last.svg", op: LAST, axes: axes("later than all others") },
         Plot { file: "figure9-among.svg", op: AMONG, axes: axes("among the others") },
     ];
-    report.tell(&args.common, &plots)
+    report.finish(&args.common, &plots)
 }
 
 const LAST: &str = "last";
 const AMONG: &str = "among";
 
-/// A structure, with its type in the function.
-struct Subject {
+/// A structure, as a monomorphised function.
+struct Figure9Subject {
     name: &'static str,
     measure: fn(u32, u32) -> [(&'static str, Duration); 2],
 }
 
-struct Subjects<'a> {
+struct Figure9Subjects<'a> {
     common: &'a Common,
-    all: Vec<Subject>,
+    all: Vec<Figure9Subject>,
 }
 
-impl Visitor for Subjects<'_> {
+impl StructureVisitor for Figure9Subjects<'_> {
     fn visit<S: Structure>(&mut self) {
         if self.common.wants(S::NAME) {
             verify::<S>();
-            self.all.push(Subject { name: S::NAME, measure: measure::<S> });
+            self.all.push(Figure9Subject { name: S::NAME, measure: measure::<S> });
         }
     }
 }
@@ -119,7 +120,7 @@ fn measure<S: Structure>(outstanding: u32, pairs: u32) -> [(&'static str, Durati
     let mut random = Random(outstanding.into());
     let mut structure = S::new(u64::from(FAR) * 3);
     let mut deadlines: Vec<u32> = (0..outstanding).map(|_| FAR + random.below(FAR)).collect();
-    // So that a sorted list takes them without a search.
+    // Sorted, so that an ordered list accepts them without a search.
     deadlines.sort_unstable();
     for (id, &deadline) in (0..).zip(&deadlines) {
         structure.schedule(deadline.into(), id);
@@ -134,7 +135,7 @@ fn measure<S: Structure>(outstanding: u32, pairs: u32) -> [(&'static str, Durati
             known &= structure.cancel(black_box(key));
         }
         let time = clock.elapsed();
-        assert!(known, "{}: a timer to cancel was not there", S::NAME);
+        assert!(known, "{}: the timer to cancel does not exist", S::NAME);
         (op, time)
     })
 }

@@ -1,14 +1,14 @@
-//! How many bytes a timer takes, and how many are kept after a peak.
+//! Bytes per timer, and memory retained after a peak.
 //!
-//! An allocator counts what is asked of it and not given back: the sizes asked for, without what the allocator adds. It is
-//! why this is not measured along with times. From bytes per timer the value is taken off, 8 bytes, which every structure
-//! has to keep somewhere.
+//! A global allocator counts the bytes requested and not freed, without its own overhead. Because counting
+//! takes time, the other benchmarks do not do it. The 8 bytes of the value, which every structure has to
+//! store, are subtracted from the bytes per timer.
 //!
 //! ```text
-//! set      so many timers, random deadlines, from empty
-//! moved    each was moved to another deadline since, in random order
-//! stay     so many timers that stay, armed and then armed anew, in random order
-//! peak     nine times as many came on top, nearer, and have come out: bytes by those before the peak
+//! set      timers with random deadlines, from empty
+//! moved    after moving each to another deadline, in random order
+//! stay     reusable timers, armed and then armed again, in random order
+//! peak     nine times as many, nearer timers were added and have expired: memory relative to before the peak
 //! ```
 
 mod support;
@@ -21,40 +21,38 @@ use clap::Parser;
 use support::args::Common;
 use support::deadlines::{Deadlines, SPAN};
 use support::plot::Axes;
-use support::report::{Plot, Report};
+use support::report::{BenchReport, Plot};
 use support::statistics::{ratio, short};
-use support::structures::standing::{StandingVisitor, Stays, standing};
-use support::structures::{Limits, Structure, Visitor, structures};
+use support::structures::standing::{ReusableStructure, ReusableVisitor, reusable_structures};
+use support::structures::{Limits, Structure, StructureVisitor, structures};
 use support::verify::verify;
-use support::{Failure, table};
+use support::{BenchError, table};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What a value takes.
 const VALUE: u64 = 8;
 
-/// How many times as many timers the peak has.
 const PEAK: u32 = 9;
 
-/// Bytes per timer, and what is left of a peak
+/// Bytes per timer, and memory retained after a peak
 #[derive(Debug, Parser)]
-struct Args {
+struct MemoryArgs {
     #[command(flatten)]
     common: Common,
 
-    /// The largest number of timers
+    /// Maximum number of timers
     #[arg(long)]
     max_timers: Option<u32>,
 }
 
-fn main() -> Result<(), Failure> {
-    let args = Args::parse();
-    let mut report = Report::new("memory", "timers");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new(), standing: Vec::new() };
+fn main() -> Result<(), BenchError> {
+    let args = MemoryArgs::parse();
+    let mut report = BenchReport::new("memory", "timers");
+    let mut subjects = MemorySubjects { common: &args.common, all: Vec::new(), reusable: Vec::new() };
     structures(&mut subjects);
-    standing(&mut subjects);
-    let Subjects { all: subjects, standing: stays, .. } = subjects;
+    reusable_structures(&mut subjects);
+    let MemorySubjects { all: subjects, reusable, .. } = subjects;
 
     let max = args.max_timers.unwrap_or(args.common.either(1_000_000, 10_000));
     for timers in [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|&timers| timers <= max) {
@@ -62,8 +60,8 @@ fn main() -> Result<(), Failure> {
         let each_of =
             |bytes: u64, values: u32| ratio(bytes.saturating_sub(VALUE * u64::from(values)), timers.into());
         let each = |bytes| each_of(bytes, timers);
-        for subject in stays.iter().filter(|subject| timers <= subject.limits.change) {
-            table::progress(format_args!("{} timers that stay: {}", short(timers.into()), subject.name));
+        for subject in reusable.iter().filter(|subject| timers <= subject.limits.change) {
+            table::progress(format_args!("{} reusable timers: {}", short(timers.into()), subject.name));
             let bytes = (subject.bytes)(&deadlines);
             report.add(
                 "stay",
@@ -86,37 +84,37 @@ fn main() -> Result<(), Failure> {
             }
         }
     }
-    let axes = Axes { title: "bytes per timer, besides the value".into(), x: "timers", y: "bytes" };
-    report.tell(&args.common, &[Plot { file: "memory-moved.svg", op: "moved", axes }])
+    let axes = Axes { title: "bytes per timer, without the value".into(), x: "timers", y: "bytes" };
+    report.finish(&args.common, &[Plot { file: "memory-moved.svg", op: "moved", axes }])
 }
 
-/// A structure, with its type in the functions.
-struct Subject {
+/// A structure, as monomorphised functions.
+struct MemorySubject {
     name: &'static str,
     limits: Limits,
     bytes: fn(&Deadlines) -> Bytes,
     peak: fn(&Deadlines) -> (u64, u64),
 }
 
-/// Timers that stay, with their type in the function.
-struct StandingSubject {
+/// Reusable timers, as a monomorphised function.
+struct ReusableSubject {
     name: &'static str,
     limits: Limits,
     timers_each: u32,
     bytes: fn(&Deadlines) -> u64,
 }
 
-struct Subjects<'a> {
+struct MemorySubjects<'a> {
     common: &'a Common,
-    all: Vec<Subject>,
-    standing: Vec<StandingSubject>,
+    all: Vec<MemorySubject>,
+    reusable: Vec<ReusableSubject>,
 }
 
-impl StandingVisitor for Subjects<'_> {
-    fn visit<S: Stays>(&mut self) {
+impl ReusableVisitor for MemorySubjects<'_> {
+    fn visit<S: ReusableStructure>(&mut self) {
         if self.common.wants(S::NAME) {
-            let bytes = standing_bytes::<S>;
-            self.standing.push(StandingSubject {
+            let bytes = reusable_bytes::<S>;
+            self.reusable.push(ReusableSubject {
                 name: S::NAME,
                 limits: S::LIMITS,
                 timers_each: S::TIMERS_EACH,
@@ -126,12 +124,12 @@ impl StandingVisitor for Subjects<'_> {
     }
 }
 
-impl Visitor for Subjects<'_> {
+impl StructureVisitor for MemorySubjects<'_> {
     fn visit<S: Structure>(&mut self) {
         if self.common.wants(S::NAME) {
             verify::<S>();
             let (bytes, peak) = (bytes::<S>, peak::<S>);
-            self.all.push(Subject { name: S::NAME, limits: S::LIMITS, bytes, peak });
+            self.all.push(MemorySubject { name: S::NAME, limits: S::LIMITS, bytes, peak });
         }
     }
 }
@@ -151,12 +149,12 @@ fn bytes<S: Structure>(deadlines: &Deadlines) -> Bytes {
     let set = allocated() - before;
     for &id in &deadlines.order {
         let known = structure.reschedule(keys[id as usize], deadlines.second[id as usize].into());
-        assert!(known, "{}: a timer to move was not there", S::NAME);
+        assert!(known, "{}: the timer to move does not exist", S::NAME);
     }
     Bytes { set, moved: allocated() - before }
 }
 
-fn standing_bytes<S: Stays>(deadlines: &Deadlines) -> u64 {
+fn reusable_bytes<S: ReusableStructure>(deadlines: &Deadlines) -> u64 {
     let mut keys = Vec::with_capacity(deadlines.first.len());
     let before = allocated();
     let mut timers = S::new(u64::from(SPAN));
@@ -165,18 +163,17 @@ fn standing_bytes<S: Stays>(deadlines: &Deadlines) -> u64 {
     }
     for &number in &deadlines.order {
         let known = timers.arm(keys[number as usize], deadlines.second[number as usize].into());
-        assert!(known, "{}: a timer to arm was not there", S::NAME);
+        assert!(known, "{}: the timer to arm does not exist", S::NAME);
     }
     allocated() - before
 }
 
-/// The bytes before and after the peak.
 fn peak<S: Structure>(deadlines: &Deadlines) -> (u64, u64) {
     let timers = deadlines.first.len() as u64;
     let before = allocated();
     let span = u64::from(SPAN);
     let mut structure = S::new(3 * span);
-    // A structure that is late must not give out the peak after the others.
+    // Timers of the peak must expire before the others even in a structure that is late.
     let stay = span + structure.precision(span);
     for (id, &deadline) in (0..).zip(&deadlines.first) {
         structure.schedule(stay + u64::from(deadline), id);
@@ -187,10 +184,10 @@ fn peak<S: Structure>(deadlines: &Deadlines) -> (u64, u64) {
     }
     let mut count = 0;
     while let Some(due) = structure.expire_next(stay) {
-        assert!(due.value >= timers, "{}: a timer came out early", S::NAME);
+        assert!(due.value >= timers, "{}: a timer expired early", S::NAME);
         count += 1;
     }
-    assert_eq!(count, timers * u64::from(PEAK), "{}: timers did not come out", S::NAME);
+    assert_eq!(count, timers * u64::from(PEAK), "{}: timers did not expire", S::NAME);
     (alone, allocated() - before)
 }
 

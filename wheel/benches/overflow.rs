@@ -1,198 +1,209 @@
-//! What lies beyond a wheel: the problem that A. Lev-Libfeld's *Timer Lawn* (2019) sets out from. Timing wheels are quick
-//! as long as timers fit into one turn; what becomes of the others?
+//! Timers beyond the range of a wheel: the problem that motivates A. Lev-Libfeld's *Timer Lawn* (2019).
+//! Timing wheels are fast as long as timers fit into one revolution. This measures the others.
 //!
-//! | scheme | what is too far ahead |
+//! | scheme | a timer that is too far ahead |
 //! |---|---|
-//! | `SimpleWheel`, 65,536 slots | is refused; the caller takes the last tick it can have, and sets the timer again then |
-//! | `LogicSimulationWheel`, 4,096 slots | waits in a list that is searched once a turn |
-//! | `HashedUnsortedWheel`, 4,096 slots | is looked at once a turn |
-//! | `HashedSortedWheel`, 4,096 slots | is searched for its place among the others of its slot |
-//! | `HierarchicalWheel`, `TimingWheel` | moves down once a level |
-//! | `NonCascadingWheel`, `OneMigrationWheel` | comes out late |
-//! | `Lawn` | is as any other, if there are few lengths of time |
+//! | `SimpleWheel`, 65,536 slots | is refused; the caller uses the last tick within the horizon, and sets the timer again then |
+//! | `LogicSimulationWheel`, 4,096 slots | waits in a list that is searched once per revolution |
+//! | `HashedUnsortedWheel`, 4,096 slots | is examined once per revolution |
+//! | `HashedSortedWheel`, 4,096 slots | is inserted in order among the others of its slot |
+//! | `HierarchicalWheel`, `TimingWheel` | moves down once per level |
+//! | `NonCascadingWheel`, `OneMigrationWheel` | expires late |
+//! | `Lawn` | is like any other, if there are few durations |
 //!
-//! A tick is a millisecond. Within a second, so many timers are set, with lengths of time up to the one across the table:
-//! at random, or one of eight that are evenly spaced, as Lawn wants them. Then time is driven in steps of 10 ms for ten
-//! minutes or half a million expiries, whichever comes first, and each timer that expires is set again for as long as
-//! before. Both are timed. Touched are the timers that expired, moved, or were looked at in vain; clamped those that
-//! the caller had to set again. No timer is early, and none later than its scheme admits.
+//! A tick is a millisecond. All timers are set within one second, with durations up to the value in the
+//! column header: either random, or one of eight evenly spaced ones, as Lawn prefers. Time is then driven in
+//! steps of 10 ms for ten minutes or half a million expiries, whichever comes first, and each timer that
+//! expires is set again with the same duration. Both parts are timed. A timer is "touched" if it expires,
+//! moves, or is examined in vain, and "clamped" if the caller has to set it again. The benchmark checks that
+//! no timer is early, and that none is later than its scheme allows.
 
 mod support;
 
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use encke_wheel::{Expire, Tick, Work};
+use encke_wheel::{Expiry, Tick, WorkBudget};
 
 use support::args::Common;
 use support::plot::Axes;
 use support::random::Random;
-use support::report::{Plot, Report};
+use support::report::{BenchReport, Plot};
 use support::statistics::{ns_each, ratio};
-use support::structures::{Limits, Scheme, SchemeVisitor, schemes};
-use support::{Failure, table};
+use support::structures::{BenchScheme, Limits, SchemeVisitor, schemes};
+use support::{BenchError, table};
 
-/// The lengths of time, in seconds.
-const LENGTHS: [u32; 8] = [1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800];
+/// Maximum durations, in seconds.
+const MAX_DURATIONS: [u32; 8] = [1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800];
 
-/// How far a wheel without turns reaches, whatever is asked of it.
-const REACH: u64 = 65_535;
+/// Horizon requested from a wheel without revolutions.
+const HORIZON: u64 = 65_535;
 
 const STEP: u64 = 10;
-const FILL: u64 = 1_000;
-const ENOUGH: u64 = 500_000;
+const FILL_TICKS: u64 = 1_000;
+const MAX_EXPIRIES: u64 = 500_000;
 
-/// Time per operation when timers lie further and further ahead
+/// Time per operation as timers move further ahead
 #[derive(Debug, Parser)]
-struct Args {
+struct OverflowArgs {
     #[command(flatten)]
     common: Common,
 
-    /// How many timers
+    /// Number of timers
     #[arg(long)]
     timers: Option<u32>,
 
-    /// Cut a scheme short that takes longer, in milliseconds
+    /// Stop measuring a scheme after this time, in milliseconds
     #[arg(long, default_value_t = 5_000)]
     limit: u64,
 }
 
-/// What is driven through time.
 #[derive(Clone, Copy, Debug)]
-struct Load {
+struct OverflowLoad {
     timers: u32,
-    /// The longest time, in ticks.
     longest: u32,
-    /// Whether there are only a few lengths of time.
-    few: bool,
+    /// Whether there are only eight durations.
+    few_durations: bool,
     until: u64,
     limit: Duration,
 }
 
-fn main() -> Result<(), Failure> {
-    let args = Args::parse();
+fn main() -> Result<(), BenchError> {
+    let args = OverflowArgs::parse();
     let timers = args.timers.unwrap_or(args.common.either(100_000, 2_000));
     let limit = Duration::from_millis(args.common.either(args.limit, args.limit.min(50)));
     let until = args.common.either(600_000, 20_000);
-    let mut report = Report::new("overflow", "seconds");
-    let mut subjects = Subjects { common: &args.common, timers, all: Vec::new() };
+    let mut report = BenchReport::new("overflow", "seconds");
+    let mut subjects = OverflowSubjects { common: &args.common, timers, all: Vec::new() };
     schemes(&mut subjects);
-    for seconds in LENGTHS {
+    for seconds in MAX_DURATIONS {
         for run in 0..args.common.runs(3) {
-            for few in [false, true] {
-                let load = Load { timers, longest: seconds * 1_000, few, until, limit };
+            for few_durations in [false, true] {
+                let load = OverflowLoad { timers, longest: seconds * 1_000, few_durations, until, limit };
                 for subject in &subjects.all {
-                    table::progress(format_args!("{seconds} s, run {run}, few {few}: {}", subject.name));
+                    table::progress(format_args!(
+                        "{seconds} s, run {run}, few_durations {few_durations}: {}",
+                        subject.name
+                    ));
                     let outcome = (subject.measure)(load);
-                    tell(&mut report, subject.name, seconds, load, &outcome);
+                    add(&mut report, subject.name, seconds, load, &outcome);
                 }
             }
         }
     }
-    let axes = |title: &str| Axes { title: title.to_owned(), x: "longest time, s", y: "ns" };
+    let axes = |title: &str| Axes { title: title.to_owned(), x: "longest duration, s", y: "ns" };
     let plots = [
-        Plot { file: "overflow-set.svg", op: SET[0], axes: axes("setting a timer of any length") },
-        Plot { file: "overflow-drive.svg", op: STEPS[0], axes: axes("driving 10 ms, timers of any length") },
+        Plot { file: "overflow-set.svg", op: SET[0], axes: axes("setting a timer of random duration") },
         Plot {
-            file: "overflow-drive-few.svg",
+            file: "overflow-drive.svg",
+            op: STEPS[0],
+            axes: axes("driving 10 ms, timers of random durations"),
+        },
+        Plot {
+            file: "overflow-drive-few_durations.svg",
             op: STEPS[1],
-            axes: axes("driving 10 ms, timers of eight lengths"),
+            axes: axes("driving 10 ms, timers of eight durations"),
         },
     ];
-    report.tell(&args.common, &plots)
+    report.finish(&args.common, &plots)
 }
 
-const SET: [&str; 2] = ["set, any length", "set, eight lengths"];
-const DRIVE: [&str; 2] = ["drive per expiry, any length", "drive per expiry, eight lengths"];
-const STEPS: [&str; 2] = ["drive per 10 ms, any length", "drive per 10 ms, eight lengths"];
-const TOUCHED: [&str; 2] = ["touched per expiry, any length", "touched per expiry, eight lengths"];
-const CLAMPED: [&str; 2] = ["clamped per expiry, any length", "clamped per expiry, eight lengths"];
+const SET: [&str; 2] = ["set, random durations", "set, eight durations"];
+const DRIVE: [&str; 2] = ["drive per expiry, random durations", "drive per expiry, eight durations"];
+const STEPS: [&str; 2] = ["drive per 10 ms, random durations", "drive per 10 ms, eight durations"];
+const TOUCHED: [&str; 2] = ["touched per expiry, random durations", "touched per expiry, eight durations"];
+const CLAMPED: [&str; 2] = ["clamped per expiry, random durations", "clamped per expiry, eight durations"];
 
-fn tell(report: &mut Report, name: &str, seconds: u32, load: Load, outcome: &Outcome) {
-    let (few, seconds) = (usize::from(load.few), u64::from(seconds));
-    report.add(SET[few], "ns", name, seconds, ns_each(outcome.set, load.timers.into()));
-    report.add(STEPS[few], "ns", name, seconds, ns_each(outcome.drive, outcome.steps));
-    // What nothing came out of has no figure for each that did.
+fn add(report: &mut BenchReport, name: &str, seconds: u32, load: OverflowLoad, outcome: &OverflowOutcome) {
+    let (few_durations, seconds) = (usize::from(load.few_durations), u64::from(seconds));
+    report.add(SET[few_durations], "ns", name, seconds, ns_each(outcome.set, load.timers.into()));
+    report.add(STEPS[few_durations], "ns", name, seconds, ns_each(outcome.drive, outcome.steps));
+    // Without expiries there is no figure per expiry.
     if outcome.expired == 0 {
         return;
     }
-    let extra = report.add(DRIVE[few], "ns", name, seconds, ns_each(outcome.drive, outcome.expired));
+    let extra =
+        report.add(DRIVE[few_durations], "ns", name, seconds, ns_each(outcome.drive, outcome.expired));
     extra.insert("expired".into(), outcome.expired.into());
     extra.insert("touched".into(), outcome.touched.into());
     extra.insert("clamped".into(), outcome.clamped.into());
     extra.insert("latest".into(), outcome.latest.into());
     extra.insert("cut_short".into(), outcome.cut_short.into());
-    report.add(TOUCHED[few], "times", name, seconds, ratio(outcome.touched, outcome.expired));
+    report.add(TOUCHED[few_durations], "times", name, seconds, ratio(outcome.touched, outcome.expired));
     if outcome.clamped > 0 {
-        report.add(CLAMPED[few], "times", name, seconds, ratio(outcome.clamped, outcome.expired));
+        report.add(CLAMPED[few_durations], "times", name, seconds, ratio(outcome.clamped, outcome.expired));
     }
 }
 
-/// A scheme, with its type in the function.
-struct Subject {
+/// A scheme, as a monomorphised function.
+struct OverflowSubject {
     name: &'static str,
-    measure: fn(Load) -> Outcome,
+    measure: fn(OverflowLoad) -> OverflowOutcome,
 }
 
-struct Subjects<'a> {
+struct OverflowSubjects<'a> {
     common: &'a Common,
     timers: u32,
-    all: Vec<Subject>,
+    all: Vec<OverflowSubject>,
 }
 
-impl SchemeVisitor<u32> for Subjects<'_> {
-    fn visit<Q: Scheme<u32>>(&mut self) {
+impl SchemeVisitor<u32> for OverflowSubjects<'_> {
+    fn visit<Q: BenchScheme<u32>>(&mut self) {
         let Limits { change, .. } = Q::LIMITS;
         if self.common.wants(Q::NAME) && self.timers <= change {
-            self.all.push(Subject { name: Q::NAME, measure: measure::<Q> });
+            self.all.push(OverflowSubject { name: Q::NAME, measure: measure::<Q> });
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Outcome {
+struct OverflowOutcome {
     set: Duration,
     drive: Duration,
-    /// Of time, 10 ms each.
     steps: u64,
     expired: u64,
     touched: u64,
     clamped: u64,
-    /// By how many ticks a timer was late at most.
     latest: u64,
     cut_short: bool,
 }
 
-fn measure<Q: Scheme<u32>>(load: Load) -> Outcome {
+fn measure<Q: BenchScheme<u32>>(load: OverflowLoad) -> OverflowOutcome {
     let mut random = Random(u64::from(load.longest));
-    let lengths = (0..load.timers)
-        .map(|id| if load.few { load.longest / 8 * (1 + id % 8) } else { 1 + random.below(load.longest) })
+    let durations = (0..load.timers)
+        .map(|id| {
+            if load.few_durations { load.longest / 8 * (1 + id % 8) } else { 1 + random.below(load.longest) }
+        })
         .collect();
-    let mut timers =
-        Timers { queue: Q::with_reach(REACH), lengths, deadlines: vec![0; load.timers as usize], clamped: 0 };
-    let mut outcome = Outcome::default();
+    let mut timers = OverflowTimers {
+        queue: Q::with_reach(HORIZON),
+        durations,
+        deadlines: vec![0; load.timers as usize],
+        clamped: 0,
+    };
+    let mut outcome = OverflowOutcome::default();
     timers.fill(load, &mut outcome);
     timers.drive(load, &mut outcome);
     outcome.clamped = timers.clamped;
     outcome
 }
 
-struct Timers<Q> {
+struct OverflowTimers<Q> {
     queue: Q,
-    lengths: Vec<u32>,
-    /// What the caller wants, which the queue may not reach.
+    durations: Vec<u32>,
+    /// Requested deadlines, which may lie beyond the queue's horizon.
     deadlines: Vec<u64>,
     clamped: u64,
 }
 
-impl<Q: Scheme<u32>> Timers<Q> {
-    /// Sets all timers in the course of a second. What expires meanwhile is set again, and not counted.
-    fn fill(&mut self, load: Load, outcome: &mut Outcome) {
+impl<Q: BenchScheme<u32>> OverflowTimers<Q> {
+    /// Sets all timers in the course of a second. Timers that expire meanwhile are set again and not counted.
+    fn fill(&mut self, load: OverflowLoad, outcome: &mut OverflowOutcome) {
         let mut next = 0;
-        for now in 1..=FILL {
-            self.expire(now, &mut Work::unlimited(), &mut Outcome::default());
-            #[expect(clippy::cast_possible_truncation, reason = "no more than the timers")]
-            let until = (u64::from(load.timers) * now / FILL) as u32;
+        for now in 1..=FILL_TICKS {
+            self.expire(now, &mut WorkBudget::unlimited(), &mut OverflowOutcome::default());
+            #[expect(clippy::cast_possible_truncation, reason = "at most the number of timers")]
+            let until = (u64::from(load.timers) * now / FILL_TICKS) as u32;
             let clock = Instant::now();
             while next < until {
                 self.set(next);
@@ -202,11 +213,11 @@ impl<Q: Scheme<u32>> Timers<Q> {
         }
     }
 
-    fn drive(&mut self, load: Load, outcome: &mut Outcome) {
-        let mut work = Work::unlimited();
+    fn drive(&mut self, load: OverflowLoad, outcome: &mut OverflowOutcome) {
+        let mut work = WorkBudget::unlimited();
         let clock = Instant::now();
-        let mut now = FILL;
-        while now < FILL + load.until && outcome.expired < ENOUGH {
+        let mut now = FILL_TICKS;
+        while now < FILL_TICKS + load.until && outcome.expired < MAX_EXPIRIES {
             now += STEP;
             outcome.steps += 1;
             self.expire(now, &mut work, outcome);
@@ -216,18 +227,18 @@ impl<Q: Scheme<u32>> Timers<Q> {
             }
         }
         outcome.drive = clock.elapsed();
-        outcome.touched = u64::MAX - work.left();
+        outcome.touched = u64::MAX - work.remaining();
     }
 
-    fn expire(&mut self, to: u64, work: &mut Work, outcome: &mut Outcome) {
-        while let Expire::Due(expired) = self.queue.expire_next(Tick(to), work) {
+    fn expire(&mut self, to: u64, work: &mut WorkBudget, outcome: &mut OverflowOutcome) {
+        while let Expiry::Due(expired) = self.queue.expire_next(Tick(to), work) {
             let (now, id) = (self.queue.now().0, expired.value as usize);
             if now < self.deadlines[id] {
                 self.arm(expired.value);
                 continue;
             }
             let late = now - self.deadlines[id];
-            assert!(late <= self.queue.precision(self.lengths[id].into()), "{}: too late", Q::NAME);
+            assert!(late <= self.queue.precision(self.durations[id].into()), "{}: too late", Q::NAME);
             outcome.expired += 1;
             outcome.latest = outcome.latest.max(late);
             self.set(expired.value);
@@ -235,15 +246,19 @@ impl<Q: Scheme<u32>> Timers<Q> {
     }
 
     fn set(&mut self, id: u32) {
-        self.deadlines[id as usize] = self.queue.now().0 + u64::from(self.lengths[id as usize]);
+        self.deadlines[id as usize] = self.queue.now().0 + u64::from(self.durations[id as usize]);
         self.arm(id);
     }
 
-    /// Sets it to its deadline, or to what comes nearest.
+    /// Schedules a timer at its deadline, or at the last tick within the horizon.
     fn arm(&mut self, id: u32) {
         if let Err(beyond) = self.queue.schedule(Tick(self.deadlines[id as usize]), id) {
             self.clamped += 1;
-            assert!(self.queue.schedule(beyond.last, id).is_ok(), "{}: the last tick can be had", Q::NAME);
+            assert!(
+                self.queue.schedule(beyond.last, id).is_ok(),
+                "{}: the last tick is within the horizon",
+                Q::NAME
+            );
         }
     }
 }

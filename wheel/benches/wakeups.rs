@@ -1,61 +1,59 @@
-//! How often a host is woken for a timer, if it sleeps between: the question of Varghese & Lauck's appendix A, where a
-//! chip that scans the slots interrupts the host when it finds a busy one.
+//! Number of times a sleeping host is woken per timer: the question of Varghese & Lauck's appendix A, where a
+//! chip that scans the slots interrupts the host when it finds an occupied one.
 //!
-//! They count `T / M` interrupts a timer for Scheme 6 (timers of `T` ticks, `M` slots) and at most as many as there are
-//! levels for Scheme 7; Scheme 2 needs one. Here the chip is `next_wakeup`. A tick is a millisecond. So many timers run
-//! for an hour; each has a random length between one tick and twice the mean, and is set again when it expires. With
-//! slack, a timer may come anywhere within a sixty-fourth of the mean after its deadline.
+//! They count `T / M` interrupts per timer for Scheme 6 (timers of `T` ticks, `M` slots) and at most one per
+//! level for Scheme 7; Scheme 2 needs one. Here `next_wakeup` plays the part of the chip. A tick is a
+//! millisecond. The timers run for an hour; each has a random duration between one tick and twice the mean,
+//! and is set again when it expires. With slack, a timer may expire within a sixty-fourth of the mean after
+//! its deadline.
 //!
-//! Several timers may come out at one wake-up, so there may be less than one for each. The last line of a table is the
-//! least that timers without slack allow.
+//! Several timers may expire at one wake-up, so there may be less than one wake-up per timer. The last line
+//! of a table is the minimum for timers without slack.
 
 mod support;
 
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use encke_wheel::{Expire, Tick, Work};
+use encke_wheel::{Expiry, Tick, WorkBudget};
 
 use support::args::Common;
 use support::plot::Axes;
 use support::random::{hash, mix};
-use support::report::{Plot, Report};
+use support::report::{BenchReport, Plot};
 use support::statistics::{ratio, short};
-use support::structures::{Scheme, SchemeVisitor, schemes};
-use support::{Failure, table};
+use support::structures::{BenchScheme, SchemeVisitor, schemes};
+use support::{BenchError, table};
 
 const SECOND: u32 = 1_000;
 const MINUTE: u32 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE as u64;
 
-/// Wake-ups per expired timer, if the host sleeps in between
+/// Wake-ups per expired timer if the host sleeps in between
 #[derive(Debug, Parser)]
-struct Args {
+struct WakeupsArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Cut a scheme short that takes longer, in milliseconds
+    /// Stop measuring a scheme after this time, in milliseconds
     #[arg(long, default_value_t = 10_000)]
     limit: u64,
 }
 
-/// Some timers that are set again and again.
 #[derive(Clone, Copy, Debug)]
-struct Load {
+struct WakeupsLoad {
     op: &'static str,
     timers: u32,
-    /// How long one runs on average, in ticks.
     mean: u32,
     slack: u32,
-    /// How long all of it goes on, in ticks.
     until: u64,
 }
 
-fn main() -> Result<(), Failure> {
-    let args = Args::parse();
+fn main() -> Result<(), BenchError> {
+    let args = WakeupsArgs::parse();
     let limit = Duration::from_millis(args.common.either(args.limit, args.limit.min(200)));
-    let mut report = Report::new("wakeups", "timers");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    let mut report = BenchReport::new("wakeups", "timers");
+    let mut subjects = WakeupsSubjects { common: &args.common, all: Vec::new() };
     schemes(&mut subjects);
     for load in loads(args.common.either(HOUR, HOUR / 10)) {
         let mut least = None;
@@ -72,7 +70,12 @@ fn main() -> Result<(), Failure> {
             }
             if counts.exact && !counts.cut_short && load.slack == 0 {
                 let history = (counts.expired, counts.busy, counts.digest);
-                assert_eq!(*least.get_or_insert(history), history, "{} has another history", subject.name);
+                assert_eq!(
+                    *least.get_or_insert(history),
+                    history,
+                    "{} differs from the other schemes",
+                    subject.name
+                );
             }
             let figure = ratio(counts.wakeups, counts.expired);
             let extra = report.add(load.op, "wakeups", subject.name, load.timers.into(), figure);
@@ -82,7 +85,7 @@ fn main() -> Result<(), Failure> {
             extra.insert("cut_short".into(), counts.cut_short.into());
         }
         if let Some((expired, busy, _)) = least {
-            report.add(load.op, "wakeups", "(the least)", load.timers.into(), ratio(busy, expired));
+            report.add(load.op, "wakeups", "(minimum)", load.timers.into(), ratio(busy, expired));
         }
     }
     let axes = |title: &str| Axes {
@@ -91,10 +94,10 @@ fn main() -> Result<(), Failure> {
         y: "wake-ups",
     };
     let plots = [Plot { file: "wakeups.svg", op: "one minute", axes: axes("one minute each") }];
-    report.tell(&args.common, &plots)
+    report.finish(&args.common, &plots)
 }
 
-fn loads(until: u64) -> impl Iterator<Item = Load> {
+fn loads(until: u64) -> impl Iterator<Item = WakeupsLoad> {
     let all = [
         ("one second", SECOND, 0),
         ("one minute", MINUTE, 0),
@@ -102,59 +105,59 @@ fn loads(until: u64) -> impl Iterator<Item = Load> {
         ("one minute, slack", MINUTE, MINUTE / 64),
     ];
     all.into_iter().flat_map(move |(op, mean, slack)| {
-        // The shorter they are, the more of them expire.
+        // The shorter the timers, the more of them expire.
         let sizes: &[u32] = if mean == SECOND { &[1, 100] } else { &[1, 100, 10_000] };
-        sizes.iter().map(move |&timers| Load { op, timers, mean, slack, until })
+        sizes.iter().map(move |&timers| WakeupsLoad { op, timers, mean, slack, until })
     })
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct WakeupCounts {
     wakeups: u64,
     expired: u64,
-    /// Timers that expired, moved or were looked at.
+    /// Timers that expired, moved or were examined.
     touched: u64,
     /// Ticks at which timers expired.
     busy: u64,
-    /// Depends on which timers expired when.
+    /// Checksum of which timers expired when.
     digest: u64,
-    /// Whether every timer expired at its tick.
+    /// Whether every timer expired on its tick.
     exact: bool,
     cut_short: bool,
 }
 
-/// A scheme, with its type in the function.
-struct Subject {
+/// A scheme, as a monomorphised function.
+struct WakeupsSubject {
     name: &'static str,
-    measure: fn(Load, Duration) -> Counts,
+    measure: fn(WakeupsLoad, Duration) -> WakeupCounts,
 }
 
-struct Subjects<'a> {
+struct WakeupsSubjects<'a> {
     common: &'a Common,
-    all: Vec<Subject>,
+    all: Vec<WakeupsSubject>,
 }
 
-impl SchemeVisitor<u32> for Subjects<'_> {
-    fn visit<Q: Scheme<u32>>(&mut self) {
+impl SchemeVisitor<u32> for WakeupsSubjects<'_> {
+    fn visit<Q: BenchScheme<u32>>(&mut self) {
         if self.common.wants(Q::NAME) {
-            self.all.push(Subject { name: Q::NAME, measure: measure::<Q> });
+            self.all.push(WakeupsSubject { name: Q::NAME, measure: measure::<Q> });
         }
     }
 }
 
-fn measure<Q: Scheme<u32>>(load: Load, limit: Duration) -> Counts {
+fn measure<Q: BenchScheme<u32>>(load: WakeupsLoad, limit: Duration) -> WakeupCounts {
     let reach = u64::from(2 * load.mean + load.slack);
     let mut queue = Q::with_reach(reach);
     for id in 0..load.timers {
         set(&mut queue, load, id);
     }
-    let mut counts = Counts { exact: true, ..Counts::default() };
+    let mut counts = WakeupCounts { exact: true, ..WakeupCounts::default() };
     let began = Instant::now();
-    let mut work = Work::unlimited();
+    let mut work = WorkBudget::unlimited();
     while let Some(wakeup) = queue.next_wakeup(Tick(load.until)) {
         counts.wakeups += 1;
         let before = counts.expired;
-        while let Expire::Due(expired) = queue.expire_next(wakeup, &mut work) {
+        while let Expiry::Due(expired) = queue.expire_next(wakeup, &mut work) {
             let (now, id) = (queue.now(), expired.value);
             let late = now.saturating_since(expired.deadline);
             assert!(now >= expired.deadline, "{}: a timer was early", Q::NAME);
@@ -170,12 +173,12 @@ fn measure<Q: Scheme<u32>>(load: Load, limit: Duration) -> Counts {
             break;
         }
     }
-    counts.touched = u64::MAX - work.left();
+    counts.touched = u64::MAX - work.remaining();
     counts
 }
 
-/// Sets a timer to a length that depends on the present tick and the timer alone.
-fn set<Q: Scheme<u32>>(queue: &mut Q, load: Load, id: u32) {
+/// The duration depends only on the current tick and the timer.
+fn set<Q: BenchScheme<u32>>(queue: &mut Q, load: WakeupsLoad, id: u32) {
     let now = queue.now();
     let length = 1 + hash(now.0 << 32 | u64::from(id), 2 * load.mean);
     let deadline = now.saturating_add(length.into());
@@ -184,5 +187,5 @@ fn set<Q: Scheme<u32>>(queue: &mut Q, load: Load, id: u32) {
     } else {
         queue.schedule_within(deadline..=deadline.saturating_add(load.slack.into()), id)
     };
-    assert!(set.is_ok(), "{}: the scheme reaches so far", Q::NAME);
+    assert!(set.is_ok(), "{}: within the horizon", Q::NAME);
 }

@@ -1,27 +1,27 @@
-//! What driving the wheel yields.
+//! Results of driving a queue.
 
 use crate::{Tick, TimerKey};
 
-/// What [`TimerQueue::expire_next`](crate::TimerQueue::expire_next) came to.
+/// Result of [`TimerQueue::expire_next`](crate::TimerQueue::expire_next).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Expire<T> {
-    /// This timer is due. There may be more.
+pub enum Expiry<T> {
+    /// This timer is due. More may follow.
     Due(Expired<T>),
-    /// The budget is spent, and there is more to do. Nothing is lost: the next call goes on from here.
-    OutOfWork,
-    /// Every timer that was due has come out.
+    /// The budget is exhausted and work remains. The next call continues where this one stopped.
+    OutOfBudget,
+    /// Every timer that was due has been returned.
     UpToDate,
 }
 
-/// A timer that came out of the wheel.
+/// A timer that has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// The key it had. It is stale by now, and good for comparing with a key that was kept.
+    /// Key of the timer. It is now stale and only useful for comparison with a stored key.
     pub key: TimerKey,
-    /// When it was due, as it was scheduled. The wheel stands at this tick, or later if it was scheduled
-    /// late.
+    /// Deadline that was requested. The wheel is at this tick, or at a later one if the deadline was not in
+    /// the future.
     pub deadline: Tick,
-    /// What it carried.
+    /// Value of the timer.
     pub value: T,
 }

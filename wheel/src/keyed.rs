@@ -1,4 +1,4 @@
-//! Timers under names of the caller's own.
+//! Timers identified by the caller's own ids.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -6,35 +6,36 @@ use core::hash::{BuildHasher, Hash};
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 
-use crate::{BeyondHorizon, Expire, Expired, Tick, TimerKey, TimerQueue, Work};
+use crate::{BeyondHorizon, Expired, Expiry, Tick, TimerKey, TimerQueue, WorkBudget};
 
-/// Any [`TimerQueue`] whose timers are started and stopped by an id that the caller has already, instead of a key that it
-/// would have to keep: the RequestId of Varghese & Lauck's START_TIMER, found in a hash table as by A. Costello's
-/// implementation for BSD (1995), and the timerId of Timer Lawn. Needs the feature `std`.
+/// Wraps any [`TimerQueue`] so that timers are started and stopped by an id that the caller already has,
+/// instead of by a key that it would have to store: the RequestId of Varghese & Lauck's START_TIMER, looked
+/// up in a hash table as in A. Costello's implementation for BSD (1995), and the timerId of Timer Lawn.
+/// Requires the feature `std`.
 ///
-/// An id names one timer at a time. The queue carries the id beside the value, so that what expires can be forgotten:
-/// there are always as many ids as timers.
+/// An id identifies one timer at a time. The queue stores the id beside the value, so that an expiring timer
+/// removes its id: there are always as many ids as timers.
 ///
 /// ```
-/// use encke_wheel::{Expire, Keyed, Tick, TimingWheel, Work};
+/// use encke_wheel::{Expiry, Keyed, Tick, TimingWheel, WorkBudget};
 ///
 /// let mut timers = Keyed::new(TimingWheel::new(Tick(0)));
 /// assert_eq!(timers.start("session 7", Tick(100), "ping"), Ok(None));
 /// assert_eq!(timers.restart("session 7", Tick(200)), Ok(true));
-/// assert_eq!(timers.start("session 7", Tick(300), "expire"), Ok(Some("ping")), "in its place");
+/// assert_eq!(timers.start("session 7", Tick(300), "expire"), Ok(Some("ping")), "replaced");
 ///
-/// let Expire::Due(expired) = timers.expire_next(Tick(300), &mut Work::new(10)) else { panic!("it is due") };
+/// let Expiry::Due(expired) = timers.expire_next(Tick(300), &mut WorkBudget::new(10)) else { panic!("not due") };
 /// assert_eq!(expired.value, ("session 7", "expire"));
 /// assert_eq!(timers.stop("session 7"), None);
 /// ```
 pub struct Keyed<K, Q, S = RandomState> {
     queue: Q,
-    /// The key of every timer in the queue.
+    /// Key of every timer in the queue.
     keys: HashMap<K, TimerKey, S>,
 }
 
 impl<K, Q> Keyed<K, Q> {
-    /// Names for the timers of `queue`, which has none yet.
+    /// Wraps `queue`, which must be empty.
     #[must_use]
     pub fn new(queue: Q) -> Self {
         Keyed { queue, keys: HashMap::new() }
@@ -42,25 +43,25 @@ impl<K, Q> Keyed<K, Q> {
 }
 
 impl<K, Q, S> Keyed<K, Q, S> {
-    /// Like [`new`](Keyed::new), with ids hashed by `hasher`.
+    /// Wraps `queue`, which must be empty, and hashes ids with `hasher`.
     #[must_use]
     pub fn with_hasher(queue: Q, hasher: S) -> Self {
         Keyed { queue, keys: HashMap::with_hasher(hasher) }
     }
 
-    /// The queue below.
+    /// Returns the underlying queue.
     #[must_use]
     pub fn queue(&self) -> &Q {
         &self.queue
     }
 
-    /// How many timers run.
+    /// Returns the number of running timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no timer runs.
+    /// Returns `true` if no timer is running.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -68,15 +69,17 @@ impl<K, Q, S> Keyed<K, Q, S> {
 }
 
 impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
-    /// Starts a timer. If one runs under this id, the new one takes its place, and the old value is returned.
+    /// Starts a timer. If a timer is already running under this id, replaces it and returns the old value.
     ///
     /// # Errors
     ///
-    /// [`BeyondHorizon`], with the value, as from [`TimerQueue::schedule`]. A timer that runs under this id goes on.
+    /// Returns [`BeyondHorizon`] with the value under the same conditions as [`TimerQueue::schedule`]. A
+    /// timer already running under this id is not affected.
     ///
     /// # Panics
     ///
-    /// If the queue is full: there has to be room for one timer more, even if it takes the place of another.
+    /// Panics if the queue is full. There must be room for one more timer even if an existing one is
+    /// replaced.
     pub fn start<V>(&mut self, id: K, deadline: Tick, value: V) -> Result<Option<V>, BeyondHorizon<V>>
     where
         K: Clone,
@@ -99,11 +102,12 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         }
     }
 
-    /// Gives a timer another deadline. Returns `false` if none runs under this id.
+    /// Changes the deadline of a timer. Returns `false` if no timer is running under this id.
     ///
     /// # Errors
     ///
-    /// [`BeyondHorizon`], as from [`TimerQueue::reschedule`]. The timer goes on as it was.
+    /// Returns [`BeyondHorizon`] under the same conditions as [`TimerQueue::reschedule`]. The timer keeps its
+    /// deadline.
     pub fn restart<V, I>(&mut self, id: &I, deadline: Tick) -> Result<bool, BeyondHorizon<()>>
     where
         K: Borrow<I>,
@@ -114,7 +118,7 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         self.queue.reschedule(key, deadline)
     }
 
-    /// Stops a timer. Returns `None` if none runs under this id.
+    /// Stops a timer and returns its value, or `None` if no timer is running under this id.
     pub fn stop<V, I>(&mut self, id: &I) -> Option<V>
     where
         K: Borrow<I>,
@@ -126,7 +130,7 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         Some(value)
     }
 
-    /// When a timer is due, as it was started.
+    /// Returns the deadline with which a timer was started.
     pub fn deadline<V, I>(&self, id: &I) -> Option<Tick>
     where
         K: Borrow<I>,
@@ -136,7 +140,7 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         self.queue.deadline(*self.keys.get(id)?)
     }
 
-    /// The value of a timer.
+    /// Returns a reference to the value of a timer.
     pub fn get<V, I>(&self, id: &I) -> Option<&V>
     where
         K: Borrow<I>,
@@ -146,13 +150,14 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         self.queue.get(*self.keys.get(id)?).map(|(_, value)| value)
     }
 
-    /// See [`TimerQueue::expire_next`]. What comes out has its id beside the value, and can be started anew at once.
-    pub fn expire_next<V>(&mut self, now: Tick, work: &mut Work) -> Expire<(K, V)>
+    /// Works like [`TimerQueue::expire_next`]. The expired value is accompanied by its id, which can be
+    /// reused immediately.
+    pub fn expire_next<V>(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<(K, V)>
     where
         Q: TimerQueue<(K, V)>,
     {
         let outcome = self.queue.expire_next(now, work);
-        if let Expire::Due(Expired { value: (id, _), .. }) = &outcome {
+        if let Expiry::Due(Expired { value: (id, _), .. }) = &outcome {
             self.keys.remove(id).expect("every timer has an id");
         }
         outcome

@@ -1,32 +1,33 @@
-//! A hierarchical timing wheel: very many timers, each set, moved and cancelled in constant time.
+//! A hierarchical timing wheel: sets, moves and cancels any number of timers, each in constant time.
 //!
-//! # Why another one
+//! # Motivation
 //!
-//! A server with a hundred thousand sessions has as many timeouts, of which nearly all are put off or
-//! cancelled before they pass. A sorted structure pays for an order that is never used. A timing wheel sorts
-//! a timer only as it draws near. This one keeps to what a server needs and many wheels leave out:
+//! A server with a hundred thousand sessions has at least as many timeouts, and nearly all of them are
+//! postponed or cancelled before they expire. A sorted structure pays for an order that is never used. A
+//! timing wheel sorts a timer only as its deadline approaches. This one provides what servers need and many
+//! wheels lack:
 //!
-//! - **Time comes from outside.** No clock, no thread, no callback: the caller says which tick it is and
-//!   takes what is due, one timer at a time. A test can live through a year in no time.
-//! - **Never early, in order, complete.** Driven to a tick, the wheel gives out everything due up to it, all
-//!   of one tick before any of the next.
-//! - **A budget.** [`Work`] bounds what one advance does, whether timers expire or only move within the
-//!   wheel. It may stop anywhere, and the wheel may be changed at any point between.
-//! - **The whole of `u64`.** There is no horizon, no largest delay, and no cost for time in which nothing
-//!   happens.
-//! - **Ranges.** A timer that need not be exact ([`schedule_within`](TimingWheel::schedule_within)) is put
-//!   where it costs least.
+//! - **Time is an argument.** The wheel has no clock, no thread and no callbacks. The caller passes the
+//!   current tick and receives the timers that are due, one at a time. A test can run through a year in an
+//!   instant.
+//! - **Never early, ordered, complete.** Driven to a tick, the wheel returns every timer due up to that tick,
+//!   and all timers of one tick before any of the next.
+//! - **Bounded work.** A [`WorkBudget`] limits how many timers one advance touches, whether they expire or
+//!   only move within the wheel. The wheel can stop at any point, and can be changed while it is stopped.
+//! - **All of `u64`.** There is no horizon and no maximum delay. Time without timers costs nothing.
+//! - **Ranges.** A timer that need not be exact ([`schedule_within`](TimingWheel::schedule_within)) goes to
+//!   the cheapest slot in its range.
 //!
-//! # How it works
+//! # Design
 //!
-//! It is Scheme 7 of G. Varghese and A. Lauck, *Hashed and Hierarchical Timing Wheels* (SOSP 1987; IEEE/ACM
-//! Transactions on Networking 5(6), 1997), with the range scheduling and the bounded advance of J. Snellman's
-//! Ratas (2016).
+//! The wheel is Scheme 7 of G. Varghese and A. Lauck, *Hashed and Hierarchical Timing Wheels* (SOSP 1987;
+//! IEEE/ACM Transactions on Networking 5(6), 1997), with the range scheduling and the bounded advance of J.
+//! Snellman's Ratas (2016).
 //!
-//! There are eight levels of 256 slots. A slot of the first level is one tick, a slot of each further level
-//! one turn of the level below. A timer goes to the lowest level on which its slot is less than a turn ahead.
-//! When the wheel comes to the first tick of a slot, the timers in it either are due or *cascade*: each moves
-//! to a lower level, which it can do seven times at most.
+//! There are eight levels of 256 slots. A slot of the lowest level lasts one tick; a slot of each higher
+//! level lasts one full revolution of the level below. A timer goes to the lowest level on which its slot is
+//! less than one revolution ahead. When the wheel reaches the first tick of a slot, each timer in the slot is
+//! either due or *cascades* to a lower level. A timer cascades at most seven times.
 //!
 //! ```text
 //!  now = 1000      level 0: 256 slots of 1 tick           1001 ..= 1255
@@ -35,81 +36,84 @@
 //!                  ...
 //! ```
 //!
-//! A slot is a *line*: the 14 indices of timers that fit into a cache line with their number and where there are more. A full line is
-//! copied whole into a pool, and back when the slot has been emptied that far. So a few timers need nothing but the slot, many are
-//! read in order, and what will be needed next is known in time to be fetched: there is no list of nodes, of which each tells only where
-//! the next one is.
+//! A slot is a *line*: one cache line that holds the indices of 14 timers, their number, and a link to
+//! further lines. A full line is copied as a whole into a pool, and copied back once the slot has been
+//! emptied that far. A few timers therefore need only the slot itself, many timers are read sequentially, and
+//! the wheel can prefetch what it needs next. A linked list cannot: each node reveals only the location of
+//! the next one.
 //!
-//! A timer that is put off stays where it is. When the wheel comes to it there, it moves to where it belongs by then. So
-//! putting off, which is what becomes of most timeouts, is one store, however often.
+//! A postponed timer stays in its slot. When the wheel reaches that slot, the timer moves to the slot of its
+//! new deadline. Postponing, the fate of most timeouts, is therefore a single store, however often it
+//! happens.
 //!
-//! Each level has a bitmap of the slots that are not empty, so the wheel goes from one such slot to the next
-//! and never visits the others. Eight levels rather than the usual four cost 64 KiB more, and spare the
-//! list of what lies beyond the horizon.
+//! Each level has a bitmap of its occupied slots, so the wheel skips empty slots. Eight levels instead of the
+//! usual four cost 64 KiB more and make an overflow list unnecessary.
 //!
-//! That the wheel stopped halfway needs no extra state: a slot whose first tick is the present one, and which
-//! is not empty, is what remains to be done. Nothing can be added to it, because what is scheduled now is due
-//! at the next tick at the earliest. For the same reason taking what is due at one tick comes to an end even
-//! if every expiry schedules another timer at once.
+//! Stopping halfway needs no extra state: the timers left in the slot of the current tick are the remaining
+//! work. No timer can join them, because a timer scheduled now is due at the next tick at the earliest. For
+//! the same reason, draining one tick terminates even if every expiry schedules another timer.
 //!
-//! # Timers that stay
+//! # Reusable timers
 //!
-//! [`TimingWheel`] has timers for once: each carries its value out when it expires. Most timeouts are not like that: a session sets
-//! the same few again and again, and whoever handles one has to find the session first. [`Owners`] keeps the sessions themselves, each
-//! with `K` timers of its own, and lends the whole owner when one of them expires. Nothing is put in, taken out or looked up in
-//! between. `TimingWheel` is made of owners that have one timer, and go when it expires.
+//! The timers of [`TimingWheel`] are one-shot: each carries its value out when it expires. Most timeouts are
+//! different. A session sets the same few timers again and again, and the code that handles an expiry must
+//! first find the session. [`Owners`] stores the sessions themselves, each with `K` timers of its own, and
+//! lends the session to the caller when one of its timers expires. Nothing is inserted, removed or looked up
+//! in between. `TimingWheel` is built from owners with a single timer that are removed when it expires.
 //!
-//! [`StandingTimers`] is what owners with one timer have in common with standing timers by any other scheme.
+//! [`ReusableTimers`] is the common interface of owners with one timer and of reusable timers on top of any
+//! other scheme.
 //!
 //! # Memory
 //!
 //! ```text
 //!  slot: 14 entries, len, next ──▶ spilled line: 14 entries, len, next ──▶ ...      64 bytes each
 //!            │
-//!            ▼ entry: which owner, which of its timers
+//!            ▼ entry: index of the owner, index of its timer
 //!          K deadlines, K states, generation, value        12 bytes a timer, and 4
 //! ```
 //!
-//! A timer that is cancelled or moved leaves its entry behind: what stands in a slot counts if the *state* of the timer it names says
-//! that it stands there. So a slot need neither be read nor written then. When such holes are half as many as the owners' pages have
-//! room for timers, calls look through as many lines as an owner has timers, or as there are new holes, and take out what does not
-//! count.
+//! Cancelling or moving a timer leaves its entry behind: an entry is valid only if the *state* of its timer
+//! names the slot that holds the entry. Cancelling therefore neither reads nor writes the slot. Once the
+//! invalid entries, called holes, exceed half of the timers that the allocated pages have room for, calls
+//! start to sweep: each looks through as many lines as an owner has timers, or as holes have been added, and
+//! removes the holes it finds.
 //!
-//! Owners, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
-//! back, but for a few to spare. No timer is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 136 KiB for the
-//! slots.
+//! Owners and spilled lines are stored in pages. The lowest page with room is filled first, and empty pages
+//! are freed except for a few spares. Growing never copies a timer. In total a timer takes 21 to 23 bytes and
+//! its value; the slots take 136 KiB.
 //!
-//! # How to use it
+//! # Example
 //!
 //! ```
-//! use encke_wheel::{Expire, Tick, TimingWheel, Work};
+//! use encke_wheel::{Expiry, Tick, TimingWheel, WorkBudget};
 //!
 //! let mut wheel = TimingWheel::new(Tick(1000));
 //! let ping = wheel.schedule(Tick(1025), "ping");
 //! let idle = wheel.schedule(Tick(1060), "idle");
 //! let slack = wheel.schedule_within(Tick(1270)..=Tick(1290), "statistics");
 //!
-//! // Something was heard from the peer: both are put off or dropped.
+//! // The peer sent something: postpone one timer, cancel the other.
 //! assert!(wheel.reschedule(ping, Tick(1050)));
 //! assert_eq!(wheel.cancel(idle), Some("idle"));
-//! assert_eq!(wheel.cancel(idle), None, "the key is stale by now");
+//! assert_eq!(wheel.cancel(idle), None, "the key is stale");
 //!
 //! // Sleep until the wheel has something to do, but no longer than until 2000.
-//! assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1025)), "where the ping was before it was put off");
+//! assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1025)), "the deadline before it was postponed");
 //!
-//! // Then take what is due, at most 64 timers at a time.
-//! let mut work = Work::new(64);
+//! // Take the timers that are due, touching at most 64 timers.
+//! let mut work = WorkBudget::new(64);
 //! let mut due = Vec::new();
-//! while let Expire::Due(expired) = wheel.expire_next(Tick(1050), &mut work) {
+//! while let Expiry::Due(expired) = wheel.expire_next(Tick(1050), &mut work) {
 //!     due.push((expired.deadline, expired.value));
 //! }
 //! assert_eq!(due, [(Tick(1050), "ping")]);
 //!
-//! // 1280 begins a slot of level 1, so this timer will expire without ever having moved.
+//! // 1280 is the first tick of a slot of level 1, so this timer expires without cascading.
 //! assert_eq!(wheel.deadline(slack), Some(Tick(1280)));
 //! ```
 #![no_std]
-// Says which feature an item needs. Only nightly can, which docs.rs has.
+// Shows on docs.rs which feature an item needs. Requires nightly, which docs.rs uses.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
@@ -138,13 +142,13 @@ mod tick;
 mod wheel;
 mod work;
 
-pub use expire::{Expire, Expired};
+pub use expire::{Expired, Expiry};
 pub use key::TimerKey;
 #[cfg(any(feature = "std", test))]
 pub use keyed::Keyed;
 pub use queue::{BeyondHorizon, TimerQueue};
-pub use ring::Ring;
-pub use standing::StandingTimers;
+pub use ring::SlotRing;
+pub use standing::ReusableTimers;
 pub use tick::Tick;
-pub use wheel::{Due, LEVELS, Lent, OwnerMut, Owners, TimingWheel};
-pub use work::Work;
+pub use wheel::{DueTimer, LEVELS, OwnerExpiry, OwnerMut, Owners, TimingWheel};
+pub use work::WorkBudget;

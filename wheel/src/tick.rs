@@ -1,10 +1,10 @@
-//! The wheel's unit of time.
+//! The unit of time.
 
 use core::fmt;
 
-/// A point in time, counted in ticks from an origin that the caller chooses.
+/// A point in time, counted in ticks from an origin chosen by the caller.
 ///
-/// How long one tick lasts is the caller's business as well: the wheel only compares ticks.
+/// The caller also chooses the length of a tick. The wheel only compares ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub u64);
 
@@ -12,16 +12,16 @@ impl Tick {
     /// The origin.
     pub const ZERO: Tick = Tick(0);
 
-    /// The end of time: no tick comes after it.
+    /// The last tick.
     pub const MAX: Tick = Tick(u64::MAX);
 
-    /// The tick `ticks` later, or [`Tick::MAX`] if time ends before.
+    /// Returns the tick `ticks` later, saturating at [`Tick::MAX`].
     #[must_use]
     pub const fn saturating_add(self, ticks: u64) -> Tick {
         Tick(self.0.saturating_add(ticks))
     }
 
-    /// How many ticks have passed since `earlier`; 0 if it lies ahead.
+    /// Returns the number of ticks since `earlier`, or 0 if `earlier` is later than `self`.
     #[must_use]
     pub const fn saturating_since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)

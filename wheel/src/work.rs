@@ -1,36 +1,39 @@
-//! How much one advance of the wheel may do.
+//! Budgets for advancing a wheel.
 
-/// A budget for [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), for that of
-/// [`Owners`](crate::Owners::expire_next) and [`StandingTimers`](crate::StandingTimers::expire_next), and for
-/// [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch), so that a clump of timers cannot keep its thread from everything else.
+/// Limits the work of [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), the same methods of
+/// [`Owners`](crate::Owners::expire_next) and [`ReusableTimers`](crate::ReusableTimers::expire_next), and
+/// [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch), so that a burst of timers cannot
+/// monopolise its thread.
 ///
-/// One unit pays for one timer touched: one that expires, one that moves, one that was cancelled or disarmed and is come across, or, in the
-/// schemes that have to, one that is looked at without being due. Empty slots cost nothing.
+/// One unit pays for one timer touched: a timer that expires, a timer that moves, the leftover entry of a
+/// cancelled or disarmed timer, or, in schemes that have to scan, a timer that is examined without being due.
+/// Empty slots are free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkBudget {
     left: u64,
 }
 
-impl Work {
-    /// A budget of `units` timers.
+impl WorkBudget {
+    /// Creates a budget of `units` timers.
     #[must_use]
-    pub const fn new(units: u64) -> Work {
-        Work { left: units }
+    pub const fn new(units: u64) -> WorkBudget {
+        WorkBudget { left: units }
     }
 
-    /// A budget that does not run out: `u64::MAX` timers.
+    /// Creates a budget of `u64::MAX` timers, which is practically unlimited.
     #[must_use]
-    pub const fn unlimited() -> Work {
-        Work::new(u64::MAX)
+    pub const fn unlimited() -> WorkBudget {
+        WorkBudget::new(u64::MAX)
     }
 
-    /// The units not spent yet.
+    /// Returns the number of unspent units.
     #[must_use]
-    pub const fn left(&self) -> u64 {
+    pub const fn remaining(&self) -> u64 {
         self.left
     }
 
-    /// Spends one unit, if there is one. For those who write a [`TimerQueue`](crate::TimerQueue).
+    /// Spends one unit. Returns `false` if none is left. Used by implementations of
+    /// [`TimerQueue`](crate::TimerQueue).
     pub const fn spend(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {

@@ -1,4 +1,4 @@
-//! Axes: where values lie between the ends, and which of them are marked.
+//! Axes: map values to positions, and choose the values to label.
 
 use crate::unit::{Unit, digits};
 
@@ -7,7 +7,7 @@ pub struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
-    /// Values, and what stands beside them.
+    /// Values and their labels.
     pub(crate) marks: Vec<(f64, String)>,
 }
 
@@ -15,13 +15,13 @@ pub struct Axis {
 enum Scale {
     Linear,
     Logarithmic,
-    /// Of quantiles: from one nine to the next it is equally far.
+    /// For quantiles: the distance from one nine to the next is constant.
     Nines,
 }
 
-/// About so many marks.
+/// Approximate number of marks.
 const MARKS: f64 = 5.0;
-/// In less than this from the lowest to the highest there may be no 1, 2 or 5.
+/// A range with a smaller ratio may not contain any of 1, 2 and 5 times a power of ten.
 const NARROW: f64 = 4.0;
 const SECONDS: [f64; 16] =
     [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0];
@@ -29,7 +29,7 @@ const QUANTILES: [(f64, &str); 6] =
     [(0.0, "0"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
 
 impl Axis {
-    /// From zero to at least this, in round steps.
+    /// Creates a linear axis from zero to at least `highest`, in round steps.
     pub fn from_zero(highest: f64, unit: Unit) -> Self {
         let highest = if highest.is_finite() && highest > 0.0 { highest } else { 1.0 };
         let (factor, name) = unit.step(highest);
@@ -43,7 +43,7 @@ impl Axis {
         Self { low: 0.0, high: step * count, scale: Scale::Linear, marks }
     }
 
-    /// Both ends above zero.
+    /// Creates a logarithmic axis. Both ends must be above zero.
     pub fn logarithmic(lowest: f64, highest: f64, unit: Unit) -> Self {
         let (low, high) = if lowest < highest { (lowest, highest) } else { (lowest / 1.5, lowest * 1.5) };
         if high / low < NARROW {
@@ -65,7 +65,7 @@ impl Axis {
         Self { low, high, scale: Scale::Logarithmic, marks }
     }
 
-    /// Seconds since the start.
+    /// Creates an axis of seconds since the start.
     pub fn time(end: f64) -> Self {
         let end = if end.is_finite() && end > 0.0 { end } else { 1.0 };
         let shortest = end / (MARKS + 2.0);
@@ -75,7 +75,7 @@ impl Axis {
         Self { low: 0.0, high: end, scale: Scale::Linear, marks }
     }
 
-    /// Quantiles up to this one, which is below 1.
+    /// Creates an axis of quantiles up to `highest`, which must be below 1.
     pub fn quantiles(highest: f64) -> Self {
         let high = if highest.is_finite() { highest.clamp(0.9, 0.999_999) } else { 0.9 };
         let marks = QUANTILES.into_iter().filter(|(quantile, _)| *quantile <= high);
@@ -83,7 +83,8 @@ impl Axis {
         Self { low: 0.0, high, scale: Scale::Nines, marks }
     }
 
-    /// Where a value lies, from 0 at the low end to 1 at the high end; what is beyond lies at the end.
+    /// Returns the position of a value, from 0 at the low end to 1 at the high end. Values outside the axis
+    /// are clamped.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let along = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -99,7 +100,7 @@ impl Axis {
     }
 }
 
-/// Round values between two that are not far from each other.
+/// Returns round values between two ends that are close together.
 fn even_marks(low: f64, high: f64, unit: Unit) -> Vec<(f64, String)> {
     let step = round_step((high - low) / MARKS);
     let first = (low / step * (1.0 - 1e-9)).ceil();
@@ -107,19 +108,19 @@ fn even_marks(low: f64, high: f64, unit: Unit) -> Vec<(f64, String)> {
     values.take_while(|value| *value <= high * (1.0 + 1e-9)).map(|value| (value, unit.show(value))).collect()
 }
 
-/// 0 and so many steps above it.
+/// Returns 0 and `count` multiples of `step`, at most 100 values.
 fn multiples(step: f64, count: f64) -> impl Iterator<Item = f64> {
     (0_u16..).map(f64::from).take_while(move |index| *index <= count).take(100).map(move |index| index * step)
 }
 
-/// The next of 1, 2, 5, 10, ... of any power of ten that is not below this.
+/// Returns the smallest of 1, 2 or 5 times a power of ten that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(steps[3])
 }
 
-/// Seconds as a clock shows them, as coarse as the step allows.
+/// Formats seconds like a clock, with the precision of the step.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers above zero")]
 fn clock(seconds: f64, step: f64) -> String {
     if step < 1.0 {

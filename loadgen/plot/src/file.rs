@@ -1,4 +1,4 @@
-//! A plot as a file of its own: with its title, its legend and its style sheet.
+//! A plot as a standalone SVG file, with title, legend and style sheet.
 
 use maud::{PreEscaped, html};
 
@@ -6,16 +6,16 @@ use crate::STYLE;
 use crate::labels::letters;
 use crate::plot::{LEFT, Line, Plot, WIDTH};
 
-/// Above the plot, for its title.
+/// Space above the plot, for its title.
 const HEAD: f64 = 26.0;
-/// From one row of the legend to the next.
+/// Height of a row of the legend.
 const ROW: f64 = 18.0;
-/// Of the stroke before each name, with the room after it.
+/// Width of the line sample in front of a name, including the gap.
 const STROKE: f64 = 22.0;
 const BETWEEN: f64 = 10.0;
 
 impl Plot {
-    /// An SVG document.
+    /// Returns the plot as an SVG document.
     pub fn to_svg(&self) -> String {
         let places = places(&self.lines);
         let end = places.last().map_or(self.height, |(_, y)| self.height + y + ROW);
@@ -39,7 +39,7 @@ impl Plot {
     }
 }
 
-/// Where the names of the legend begin: one after the other, in as many rows as they need.
+/// Returns the positions of the legend's entries, wrapped into as many rows as needed.
 fn places(lines: &[Line]) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (LEFT, 0.0);
     let mut places = Vec::new();
@@ -81,7 +81,7 @@ mod tests {
         };
         let svg = plot.to_svg();
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        let xml = Document::parse(&svg).expect("it is XML");
+        let xml = Document::parse(&svg).expect("it is valid XML");
         for number in 0..11 {
             let name = format!("structure <{number}>");
             assert!(
@@ -96,6 +96,6 @@ mod tests {
             assert!(end <= WIDTH, "{} ends at {end}", line.name);
             assert!(places.iter().all(|(its, row)| row != y || its <= x || *its > end), "{}", line.name);
         }
-        assert!(svg.contains("dashed"), "after eight colours they come again");
+        assert!(svg.contains("dashed"), "colours repeat after eight");
     }
 }

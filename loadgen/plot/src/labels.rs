@@ -1,12 +1,12 @@
-//! The texts of a plot's x axis: which have room, and where each begins and ends.
+//! Labels of a plot's x axis: which ones fit, and where each begins and ends.
 
 use crate::plot::{LEFT, Plot, WIDTH};
 
-/// How wide a letter of a label is, about, where letters are at their largest: on narrow screens, as the style sheet has it.
+/// Approximate width of a character at the largest font size, which the style sheet uses on narrow screens.
 const LETTER: f64 = 8.5;
 
 impl Plot {
-    /// The marks of the x axis whose texts do not touch.
+    /// Returns the marks of the x axis, without those whose labels would overlap.
     pub(crate) fn roomy_x_marks(&self) -> Vec<(f64, &str)> {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
@@ -22,7 +22,8 @@ impl Plot {
     }
 }
 
-/// At the edges texts of the x axis begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
+/// Returns the text anchor of a label. Labels at the edges begin or end at their mark, so that they do not
+/// overlap those of the other axis and are not cut off.
 pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
     let half = letters(text) / 2.0;
     match x {
@@ -32,7 +33,7 @@ pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
     }
 }
 
-/// Where a text of the x axis begins and ends.
+/// Returns where a label of the x axis begins and ends.
 fn extent(x: f64, text: &str) -> (f64, f64) {
     let width = letters(text);
     let start = match anchor(x, text) {
@@ -43,7 +44,7 @@ fn extent(x: f64, text: &str) -> (f64, f64) {
     (start, start + width)
 }
 
-/// How wide a text is, about.
+/// Returns the approximate width of a text.
 #[expect(clippy::cast_precision_loss, reason = "no text is that long")]
 pub(crate) fn letters(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
@@ -56,7 +57,7 @@ mod tests {
     use crate::plot::{Form, HEIGHT};
     use crate::unit::Unit;
 
-    /// Wherever the axis begins and ends.
+    /// Tests axes with many different ends.
     #[test]
     fn texts_of_the_x_axis_touch_no_others() {
         let ends = (0..400_u16).map(|step| 1.01_f64.powi(i32::from(step)));

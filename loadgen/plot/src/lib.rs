@@ -1,6 +1,8 @@
-//! Plots as SVG, on light and on dark ground: within a page, whose style sheet has [`STYLE`], or as files of their own.
+//! Plots as SVG, with a light and a dark theme, for embedding in a page that includes [`STYLE`], or as
+//! standalone files.
 //!
-//! A [`Plot`] has two [`Axis`] and some [`Line`]s. Its texts never touch: a mark of an axis that has no room is left out.
+//! A [`Plot`] has two [`Axis`] values and any number of [`Line`]s. Labels never overlap: a mark without room
+//! for its label is left out.
 
 mod axis;
 mod file;
@@ -12,5 +14,5 @@ pub use self::axis::Axis;
 pub use self::plot::{Form, HEIGHT, Line, Plot, colour};
 pub use self::unit::{Unit, digits, show_in_full};
 
-/// What a page needs to show plots: colours, for both grounds, and how lines and texts look.
+/// Style sheet for pages that contain plots: colours of both themes, and styles of lines and labels.
 pub const STYLE: &str = include_str!("style.css");

@@ -1,4 +1,4 @@
-//! One plot as SVG, with its legend beside it as HTML.
+//! One plot as SVG, with its legend as HTML.
 
 use std::fmt::Write;
 
@@ -12,51 +12,50 @@ pub(crate) const WIDTH: f64 = 600.0;
 pub(crate) const LEFT: f64 = 58.0;
 const RIGHT: f64 = 588.0;
 const TOP: f64 = 20.0;
-/// Below the axis, for its texts.
+/// Space below the x axis, for its labels.
 const FOOT: f64 = 28.0;
 const COLOURS: usize = 8;
-/// From so many points on a line is thinner.
+/// Number of points from which a line is drawn thinner.
 const DENSE: usize = 300;
 
 #[derive(Debug)]
 pub struct Plot {
     pub title: String,
-    /// Below the title, for what it does not say.
+    /// Addition to the title.
     pub note: String,
     pub x: Axis,
     pub y: Axis,
     pub unit: Unit,
-    /// Stretches of the x axis with names.
+    /// Named ranges of the x axis.
     pub bands: Vec<(f64, f64, String)>,
     pub lines: Vec<Line>,
-    /// What the lines are drawn as.
     pub form: Form,
-    /// Where it is 600 wide.
+    /// In units of the SVG, in which the plot is 600 wide.
     pub height: f64,
 }
 
-/// What most plots are high.
+/// Height of most plots.
 pub const HEIGHT: f64 = 250.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Lines,
-    /// Lines, with a dot at every point.
+    /// Lines with a dot at every point.
     Dots,
-    /// From each point to the next as high as the point.
+    /// A step from each point to the next, at the height of the first.
     Steps,
 }
 
 #[derive(Debug)]
 pub struct Line {
     pub name: String,
-    /// Classes of the style sheet, as [`colour`] has them.
+    /// CSS classes, as returned by [`colour`].
     pub colour: String,
-    /// By ascending x; None where nothing was measured.
+    /// By ascending x; `None` where nothing was measured.
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// How the line with this number looks beside the others. After eight colours they come again, dashed.
+/// Returns the CSS classes of the line with this number. After eight colours they repeat, dashed.
 pub fn colour(number: usize) -> String {
     format!("c{}{}", number % COLOURS, if number < COLOURS { "" } else { " dashed" })
 }
@@ -108,7 +107,7 @@ impl Plot {
         }
     }
 
-    /// A name that has no room is left out; its title is there all the same.
+    /// Draws the bands. A name without room is left out, but remains as a tooltip.
     fn draw_bands(&self) -> Markup {
         html! {
             @for (index, (start, end, name)) in self.bands.iter().enumerate() {
@@ -161,7 +160,7 @@ impl Plot {
         }
     }
 
-    /// Points that have a neighbour are joined; the others become dots.
+    /// Joins neighbouring points. A point without neighbours becomes a dot.
     fn add_lines(&self, line: &Line, path: &mut String, dots: &mut Vec<(f64, f64)>) {
         for stretch in line.points.split(|(_, y)| y.is_none()) {
             let at: Vec<_> =
@@ -175,7 +174,8 @@ impl Plot {
                     }
                     for (index, (x, y)) in points.iter().enumerate() {
                         let letter = if index == 0 { 'M' } else { 'L' };
-                        write!(path, "{letter}{} {}", short(*x), short(*y)).expect("a text takes everything");
+                        write!(path, "{letter}{} {}", short(*x), short(*y))
+                            .expect("writing to a String cannot fail");
                     }
                 }
             }
@@ -187,11 +187,11 @@ impl Plot {
         for (x, y) in &line.points {
             let (x, y) = (short(self.at_x(*x)), short(self.at_y(y.unwrap_or(self.y.low()))));
             let start = if begun { String::new() } else { format!("M{x} {bottom}") };
-            write!(path, "{start}H{x}V{y}").expect("a text takes everything");
+            write!(path, "{start}H{x}V{y}").expect("writing to a String cannot fail");
             begun = true;
         }
         if begun {
-            write!(path, "V{bottom}Z").expect("a text takes everything");
+            write!(path, "V{bottom}Z").expect("writing to a String cannot fail");
         }
     }
 
@@ -204,7 +204,7 @@ impl Plot {
     }
 }
 
-/// At most the lowest and the highest point of every half pixel: what is not seen need not be in the page.
+/// Keeps at most the lowest and the highest point of every half pixel: the others would not be visible.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let column = |point: &(f64, f64)| (point.0 * 2.0).floor();
     let mut thin: Vec<(f64, f64)> = Vec::new();
@@ -219,7 +219,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     thin
 }
 
-/// A coordinate, to the tenth.
+/// Formats a coordinate with one decimal.
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

@@ -1,6 +1,6 @@
-//! Numbers in few characters, each with the unit that fits its size.
+//! Formats numbers in a few characters, each with the unit that fits its size.
 
-/// What a number of a result counts in.
+/// Unit of a number in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Plain,
@@ -9,7 +9,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// Prefixes with what they stand for, ascending.
+/// Factors and their suffixes, in ascending order.
 type Steps = &'static [(f64, &'static str)];
 
 const COUNTS: Steps = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
@@ -18,7 +18,7 @@ const TIMES: Steps = &[(1e-3, " µs"), (1.0, " ms"), (1e3, " s")];
 const BYTES: Steps = &[(1.0, " B"), (1024.0, " KiB"), (1_048_576.0, " MiB"), (1_073_741_824.0, " GiB")];
 
 impl Unit {
-    /// By the name that a number has in the result.
+    /// Determines the unit from the name of a number in a result.
     pub fn of(name: &str) -> Self {
         match name.rsplit(['_', '.']).find(|word| ["ms", "bytes"].contains(word)) {
             Some("ms") => Self::Millis,
@@ -36,11 +36,11 @@ impl Unit {
         }
     }
 
-    /// The step in which a number of this size is told: how much it is, and what it is called.
+    /// Returns factor and suffix for a number of this size.
     pub(crate) fn step(self, size: f64) -> (f64, &'static str) {
         let steps = self.steps();
         let fitting = steps.iter().rfind(|(factor, _)| *factor <= size.abs() * (1.0 + 1e-9));
-        // What is zero, or less than a count of one, is told in the plain unit.
+        // Zero, and counts below one, have no prefix.
         let plain = if self == Self::Millis && size != 0.0 { steps[0] } else { (1.0, self.plain()) };
         fitting.copied().unwrap_or(plain)
     }
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// Counts in full as long as they are not too long.
+/// Formats counts below 100 million with all digits.
 pub fn show_in_full(unit: Unit, value: f64) -> String {
     if unit != Unit::Plain || value.fract() != 0.0 || value.abs() >= 1e8 {
         return unit.show(value);
@@ -65,7 +65,7 @@ pub fn show_in_full(unit: Unit, value: f64) -> String {
     grouped.join(",")
 }
 
-/// About three significant digits.
+/// Formats a number with about three significant digits.
 pub fn digits(value: f64) -> String {
     let decimals: usize = match value.abs() {
         size if size >= 99.95 => 0,

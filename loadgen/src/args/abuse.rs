@@ -1,4 +1,4 @@
-//! Attacks on the server, each beside one session that does nothing wrong.
+//! Options of `abuse`: attacks on the server, each beside one well-behaved session.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,34 +6,36 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use strum::{EnumIter, EnumString, IntoEnumIterator, IntoStaticStr};
 
-use super::load::{Load, Server};
+use super::load::{Load, ServerOptions};
 use super::number::{parse_interval, parse_rate};
 use crate::target::Target;
 
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Abuse {
+pub(crate) struct AbuseOptions {
     #[command(flatten)]
-    server: Server,
-    /// The attacks, one after the other, with commas between: frames, publishes, channels, suspended, headers, handshakes, resume,
-    /// history, tokens, fragments, slowread, events; all of these; or none, or burn (nothing is sent; the attacker spends CPU time)
+    server: ServerOptions,
+    /// Attacks to run one after the other, separated by commas: frames, publishes, channels, suspended,
+    /// headers, handshakes, resume, history, tokens, fragments, slowread, events; or all. Controls: none
+    /// (sends nothing), burn (sends nothing, but spends CPU time in the attacker)
     #[arg(long, value_name = "NAMES")]
-    attack: AttackNames,
-    /// How many connections the attacker has at once; by default what suits the attack
+    attack: AttackSelection,
+    /// Number of connections the attacker keeps open at once [default: depends on the attack, from 1 to 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
-    /// How long each attack takes
+    /// Duration of each attack
     #[arg(long, value_name = "D", default_value = "10s", value_parser = parse_interval)]
     pub(crate) duration: Duration,
-    /// How long the healthy session is measured before the attack, and, as long again, after it
+    /// How long the healthy session is measured before each attack, and again after it
     #[arg(long, value_name = "D", default_value = "3s", value_parser = parse_interval)]
     pub(crate) quiet_for: Duration,
-    /// How many messages the healthy session publishes a second; latencies count from the instant at which each was due
+    /// Messages per second that the healthy session publishes; latency counts from the instant at which each
+    /// message is due
     #[arg(long, value_name = "R", default_value = "20", value_parser = parse_rate)]
     rate: f64,
-    /// Which frames the attack of this name sends; without it each connection sends one kind in turn
+    /// Kind of frame that the attack `frames` sends [default: each connection sends one kind, in rotation]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<FrameKind>,
-    /// The server is not on this machine, and its owner agrees
+    /// Allow a server that is not on this machine: confirms that its owner agrees to the attack
     #[arg(long)]
     pub(crate) authorized: bool,
 }
@@ -53,33 +55,33 @@ pub(crate) enum Attack {
     Fragments,
     Slowread,
     Events,
-    /// Nothing is done: a control.
+    /// Control: does nothing.
     None,
-    /// Nothing is sent, but as much CPU time is spent as there is: another control.
+    /// Control: sends nothing, but uses as much CPU time as it can get.
     Burn,
 }
 
-/// Frames that ask a server for next to nothing.
+/// Frames that cost a client next to nothing to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, IntoStaticStr, ValueEnum)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum FrameKind {
-    /// Acknowledgements of nothing
+    /// Acknowledgements that acknowledge nothing
     Acks,
-    /// Answers to pings that never came
+    /// Pongs without a ping
     Pongs,
     /// Pings, each of which the server has to answer
     Pings,
-    /// Empty pieces of a message that never ends
+    /// Empty fragments of a message that never ends
     Fragments,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum AttackNames {
+enum AttackSelection {
     All,
     These(Vec<Attack>),
 }
 
-impl FromStr for AttackNames {
+impl FromStr for AttackSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -88,9 +90,9 @@ impl FromStr for AttackNames {
         }
         let mut attacks = Vec::new();
         for name in text.split(',') {
-            let attack = name.parse().map_err(|_| format!("there is no attack {name:?}"))?;
+            let attack = name.parse().map_err(|_| format!("unknown attack {name:?}"))?;
             if attacks.contains(&attack) {
-                return Err(format!("{name:?} is there twice"));
+                return Err(format!("{name:?} is listed twice"));
             }
             attacks.push(attack);
         }
@@ -107,7 +109,7 @@ impl Attack {
         matches!(self, Self::None | Self::Burn)
     }
 
-    /// Whether it speaks Encke's dialect. The others are for any server of WebSockets.
+    /// Returns whether the attack speaks Encke's dialect. The others work against any WebSocket server.
     pub(super) fn speaks_encke(self) -> bool {
         match self {
             Self::Frames | Self::Headers | Self::Handshakes | Self::Fragments | Self::None | Self::Burn => {
@@ -124,8 +126,8 @@ impl Attack {
         }
     }
 
-    /// How many connections it has at once, if nobody says so.
-    fn usual_connections(self) -> u32 {
+    /// Default number of connections that are open at once.
+    fn default_connections(self) -> u32 {
         match self {
             Self::None | Self::Burn => 1,
             Self::History => 10,
@@ -141,34 +143,36 @@ impl Attack {
 }
 
 impl FrameKind {
-    /// The kind that this connection of the attacker sends, where it sends one kind in turn.
-    pub(crate) fn in_turn(index: u32, target: Target) -> Self {
-        let kinds = Self::iter().filter(|kind| kind.is_for(target));
+    /// Kind of frame that connection `index` of the attacker sends when kinds rotate over the connections.
+    pub(crate) fn rotating(index: u32, target: Target) -> Self {
+        let kinds = Self::iter().filter(|kind| kind.is_supported_by(target));
         let kinds: Vec<_> = kinds.collect();
         kinds[index as usize % kinds.len()]
     }
 
-    pub(super) fn is_for(self, target: Target) -> bool {
+    pub(super) fn is_supported_by(self, target: Target) -> bool {
         target == Target::Encke || self != Self::Acks
     }
 }
 
-impl Abuse {
-    /// Those that were asked for; all are those that the target understands.
+impl AbuseOptions {
+    /// Attacks to run. `all` stands for every attack that the target understands.
     pub(crate) fn attacks(&self) -> Vec<Attack> {
         let target = self.server.target;
         let all = || Attack::iter().filter(|attack| !attack.is_control());
         match &self.attack {
-            AttackNames::All => all().filter(|it| target == Target::Encke || !it.speaks_encke()).collect(),
-            AttackNames::These(attacks) => attacks.clone(),
+            AttackSelection::All => {
+                all().filter(|it| target == Target::Encke || !it.speaks_encke()).collect()
+            }
+            AttackSelection::These(attacks) => attacks.clone(),
         }
     }
 
     pub(crate) fn connections(&self, attack: Attack) -> u32 {
-        self.connections.unwrap_or_else(|| attack.usual_connections())
+        self.connections.unwrap_or_else(|| attack.default_connections())
     }
 
-    /// The connections of the largest attack. The rate is that of the healthy session's messages.
+    /// Load of the attack with the most connections. The rate is that of the healthy session's messages.
     pub(super) fn load(&self) -> Load {
         let connections = self.attacks().into_iter().map(|attack| self.connections(attack)).max();
         Load {
@@ -180,15 +184,15 @@ impl Abuse {
         }
     }
 
-    /// What is asked for and makes no sense.
+    /// Why `--kind` does not fit the attacks or the target.
     pub(super) fn contradiction(&self) -> Option<String> {
         let (target, attacks) = (self.server.target, self.attacks());
         match self.kind {
             Some(_) if !attacks.contains(&Attack::Frames) => {
-                Some("--kind is for the attack frames".to_owned())
+                Some("--kind only applies to the attack frames".to_owned())
             }
-            Some(kind) if !kind.is_for(target) => {
-                Some(format!("--kind {}: --target {} has no such frames", <&str>::from(kind), target.name()))
+            Some(kind) if !kind.is_supported_by(target) => {
+                Some(format!("--kind {}: not available with --target {}", <&str>::from(kind), target.name()))
             }
             _ => None,
         }
@@ -200,19 +204,19 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Args, Command, Scenario};
+    use crate::args::{LoadgenArgs, LoadgenCommand, ScenarioOptions};
 
-    fn abuse(words: &str) -> Result<Abuse, clap::Error> {
+    fn abuse(words: &str) -> Result<AbuseOptions, clap::Error> {
         let words = format!("loadgen abuse ws://127.0.0.1:1/ws {words}");
-        match Args::try_parse_from(words.split(' '))?.command {
-            Command::Run(Scenario::Abuse(abuse)) => Ok(abuse),
-            _ => panic!("it is abuse"),
+        match LoadgenArgs::try_parse_from(words.split(' '))?.command {
+            LoadgenCommand::Run(ScenarioOptions::Abuse(abuse)) => Ok(abuse),
+            _ => panic!("expected the subcommand abuse"),
         }
     }
 
     #[test]
     fn attacks_have_names() {
-        let attacks = |words| abuse(words).expect("the words are good").attacks();
+        let attacks = |words| abuse(words).expect("the arguments are valid").attacks();
         assert_eq!(attacks("--attack frames,none"), [Attack::Frames, Attack::None]);
         assert_eq!(attacks("--attack all").len(), Attack::iter().len() - 2, "without controls");
         let any = [Attack::Frames, Attack::Headers, Attack::Handshakes, Attack::Fragments];
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_target_does_not_know_is_refused() {
+    fn attacks_that_a_target_does_not_support_are_refused() {
         for (words, is_refused) in [
             ("--attack history", false),
             ("--attack history --target plain", true),
@@ -235,14 +239,14 @@ mod tests {
             ("--attack frames --kind acks --target plain", true),
             ("--attack headers --kind acks", true),
         ] {
-            let scenario = Scenario::Abuse(abuse(words).expect("the words are good"));
-            assert_eq!(!scenario.unsupported().is_empty(), is_refused, "{words}");
+            let scenario = ScenarioOptions::Abuse(abuse(words).expect("the arguments are valid"));
+            assert_eq!(!scenario.problems().is_empty(), is_refused, "{words}");
         }
     }
 
     #[test]
     fn kinds_of_frames_take_turns() {
-        let kinds = |target| [0, 1, 2, 3, 4].map(|index| <&str>::from(FrameKind::in_turn(index, target)));
+        let kinds = |target| [0, 1, 2, 3, 4].map(|index| <&str>::from(FrameKind::rotating(index, target)));
         assert_eq!(kinds(Target::Encke), ["acks", "pongs", "pings", "fragments", "acks"]);
         assert_eq!(kinds(Target::Plain), ["pongs", "pings", "fragments", "pongs", "pings"]);
     }

@@ -1,53 +1,53 @@
-//! Scenarios about what is published.
+//! Options of the scenarios that publish messages.
 
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use strum::IntoStaticStr;
 
-use super::load::{Load, Server};
-use super::number::{parse_bytes_per_second, parse_interval, parse_rate, parse_share, parse_share_or_none};
+use super::load::{Load, ServerOptions};
+use super::number::{parse_bytes_per_second, parse_interval, parse_rate, parse_share, parse_share_or_zero};
 use crate::result::{Group, seconds};
 use crate::target::Target;
 
-/// Subscribers of one channel, and what is published to it.
+/// Subscribers of one channel, and the messages that are published to it.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ChannelLoad {
     #[command(flatten)]
-    pub(crate) server: Server,
-    /// How many subscribers to connect
+    pub(crate) server: ServerOptions,
+    /// Number of subscribers to connect
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
-    /// How many of them to connect a second
+    /// Subscribers to connect per second
     #[arg(long, value_name = "R", default_value = "1000", value_parser = parse_rate)]
     rate: f64,
-    /// The channel to subscribe and publish to
+    /// Channel to subscribe and publish to
     #[arg(long, value_name = "NAME", default_value = "loadgen")]
     channel: String,
-    /// How many messages to publish
+    /// Number of messages to publish
     #[arg(long, value_name = "COUNT", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) messages: u32,
-    /// How many of them to publish a second; latencies count from the instant at which each was due
+    /// Messages to publish per second; latency counts from the instant at which each message is due
     #[arg(long, value_name = "R", default_value = "2", value_parser = parse_rate)]
     pub(crate) publish_rate: f64,
-    /// How long the JSON text of a message's data is
+    /// Length of a message's data as JSON text, in bytes
     #[arg(long, value_name = "BYTES", default_value = "100",
           value_parser = clap::value_parser!(u32).range(MIN_SIZE..=MAX_SIZE))]
     pub(crate) size: u32,
-    /// How to publish: by commands of one more connection like the others, or POST /api/publish at the admin listener
+    /// How to publish: with commands on one more connection, or with POST /api/publish on the admin listener
     #[arg(long, value_enum, default_value_t = PublishBy::Ws, requires_if("admin", "admin"))]
     pub(crate) publisher: PublishBy,
-    /// Acknowledge every N-th message, beside answering pings; 0: never
+    /// Acknowledge every N-th message, in addition to answering pings; 0: never
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) ack_every: u32,
-    /// How long to wait for what is missing while nothing arrives
+    /// How long to wait for missing messages while nothing arrives
     #[arg(long, value_name = "D", default_value = "5s", value_parser = humantime::parse_duration)]
     pub(crate) grace: Duration,
 }
 
-/// A message says its number and its time, which takes up to 30 bytes.
+/// A message contains its number and its timestamp, up to 30 bytes together.
 const MIN_SIZE: i64 = 32;
-/// What fits into the longest message that a client reads, with room for the rest of it.
+/// Fits into the longest message that a client reads, with room for the rest of the message.
 const MAX_SIZE: i64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
@@ -58,56 +58,61 @@ pub(crate) enum PublishBy {
 }
 
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Fanout {
+pub(crate) struct FanoutOptions {
     #[command(flatten)]
     pub(crate) channel_load: ChannelLoad,
-    /// Cut every subscriber's connection this long after the first message was due; all come back and resume
+    /// Drop every subscriber's connection this long after the first message is due; all of them reconnect and
+    /// resume [default: never]
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) cut_after: Option<Duration>,
 }
 
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeOptions {
     #[command(flatten)]
     pub(crate) channel_load: ChannelLoad,
-    /// How often each subscriber loses its connection while messages are published
+    /// Number of times each subscriber loses its connection while messages are published
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) cuts: u32,
-    /// The longest time that a subscriber stays away within the reconnect window
+    /// Longest time that a subscriber stays disconnected if it is to resume within the reconnect window
     #[arg(long, value_name = "D", default_value = "1s", value_parser = humantime::parse_duration)]
     pub(crate) away: Duration,
-    /// The share of the subscribers that is cut once, and comes back after the window
-    #[arg(long, value_name = "S", default_value = "0", value_parser = parse_share_or_none)]
+    /// Share of the subscribers, from 0 to 1, that are disconnected once and reconnect after the window has
+    /// ended
+    #[arg(long, value_name = "S", default_value = "0", value_parser = parse_share_or_zero)]
     pub(crate) outside: f64,
-    /// How long after the window that is
+    /// How long after the end of the window those subscribers reconnect
     #[arg(long, value_name = "D", default_value = "250ms", value_parser = humantime::parse_duration)]
     pub(crate) margin: Duration,
-    /// Of the instants at which connections are cut, and of how long they stay away
+    /// Seed for the random instants of disconnects and for the random times until reconnects
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
 }
 
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Slow {
+pub(crate) struct SlowOptions {
     #[command(flatten)]
     pub(crate) channel_load: ChannelLoad,
-    /// The share of the subscribers that is slow
+    /// Share of the subscribers, above 0 and up to 1, that read slowly
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = parse_share)]
     pub(crate) share: f64,
-    /// How many bytes a second a slow subscriber reads, as through a slow link: "6KB/s", "48kbit/s", or a number; 0: none
+    /// Rate at which a slow subscriber reads, like that of a slow link: "6KB/s", "48kbit/s", or a number of
+    /// bytes per second; 0: it does not read
     #[arg(long, value_name = "RATE", default_value = "0", value_parser = parse_bytes_per_second)]
     pub(crate) read_rate: u32,
-    /// How often it reads, with pauses between: with a pause just short of the server's timeout for who does not read, it
-    /// should be left alone
+    /// Interval at which a slow subscriber reads. If the interval is just shorter than the server's timeout
+    /// for slow consumers, the server should keep the connection
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = parse_interval)]
     pub(crate) read_every: Duration,
-    /// How long slow subscribers stay slow after the last message was due; then they read what there is
+    /// How long slow subscribers stay slow after the last message is due; after that they read all that is
+    /// pending
     #[arg(long = "slow-for", value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]
     pub(crate) slow_for: Duration,
 }
 
 impl ChannelLoad {
-    /// What these scenarios have in common with the others. They end when all has arrived, not after a time.
+    /// Options shared with the other scenarios. The duration is zero: these scenarios end when all messages
+    /// have arrived.
     pub(crate) fn load(&self) -> Load {
         let mut server = self.server.clone();
         server.cost.admin_is_for_publishing = self.publisher == PublishBy::Admin;
@@ -120,13 +125,13 @@ impl ChannelLoad {
         }
     }
 
-    /// Its name. Those of Bayeux begin with a slash.
+    /// Name of the channel. In Bayeux it begins with a slash.
     pub(crate) fn channel(&self) -> String {
         let is_short = self.server.target == Target::Bayeux && !self.channel.starts_with('/');
         if is_short { format!("/{}", self.channel) } else { self.channel.clone() }
     }
 
-    /// The options, for the beginning of the result.
+    /// Options as shown at the beginning of the result.
     pub(crate) fn settings(&self) -> Group {
         Group::default()
             .with("channel", self.channel().as_str())

@@ -1,4 +1,4 @@
-//! An open population.
+//! Options of `churn`: a population of connections that come and go.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,31 +8,32 @@ use clap::Args as ClapArgs;
 use rand::Rng;
 use rand_distr::{Distribution, Exp, Pareto};
 
-use super::load::{Load, Server};
+use super::load::{Load, ServerOptions};
 use super::number::parse_rate;
 
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Churn {
+pub(crate) struct ChurnOptions {
     #[command(flatten)]
-    server: Server,
-    /// How many connections arrive a second on average, each independent of the others (a Poisson process)
+    server: ServerOptions,
+    /// Average number of connections that arrive per second, each independent of the others (a Poisson
+    /// process)
     #[arg(long, value_name = "R", value_parser = parse_rate)]
     rate: f64,
-    /// For how long connections arrive, like "60s"
+    /// Length of time during which connections arrive, like "60s"
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     duration: Duration,
-    /// How long a connection stays: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
+    /// Distribution of the time a connection stays open: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
     #[arg(long, value_name = "DIST", default_value = "exp:10s")]
     pub(crate) lifetime: Lifetime,
-    /// How many may be open at once; who arrives beyond is skipped, and counted
+    /// Maximum number of connections open at once; arrivals beyond it are skipped and counted
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_open: u32,
-    /// Of arrivals and lifetimes
+    /// Seed for the random arrivals and lifetimes
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
 }
 
-impl Churn {
+impl ChurnOptions {
     pub(super) fn load(&self) -> Load {
         Load {
             server: self.server.clone(),
@@ -44,10 +45,10 @@ impl Churn {
     }
 }
 
-/// The longest lifetime: a heavy tail may give centuries.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Upper bound on a lifetime: a heavy-tailed distribution may produce centuries.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// How long connections stay.
+/// Distribution of the time that connections stay open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lifetime {
     Fixed(Duration),
@@ -64,11 +65,11 @@ impl Lifetime {
                 Pareto::new(shortest.as_secs_f64(), shape).map(|pareto| pareto.sample(rng)).ok()
             }
         };
-        let seconds = seconds.unwrap_or_default().min(LONGEST.as_secs_f64());
-        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST)
+        let seconds = seconds.unwrap_or_default().min(MAX_LIFETIME.as_secs_f64());
+        Duration::try_from_secs_f64(seconds).unwrap_or(MAX_LIFETIME)
     }
 
-    /// In seconds, if it has one.
+    /// Mean in seconds. `None` if the distribution has no finite mean.
     pub(crate) fn mean(self) -> Option<f64> {
         match self {
             Self::Fixed(lifetime) => Some(lifetime.as_secs_f64()),
@@ -86,7 +87,7 @@ impl FromStr for Lifetime {
     fn from_str(text: &str) -> Result<Self, String> {
         let duration = |text: &str| match humantime::parse_duration(text) {
             Ok(duration) if !duration.is_zero() => Ok(duration),
-            Ok(_) => Err(format!("{text:?} is no time to stay")),
+            Ok(_) => Err(format!("{text:?}: a lifetime must not be zero")),
             Err(error) => Err(format!("{text:?}: {error}")),
         };
         match text.split(':').collect::<Vec<_>>()[..] {
@@ -124,9 +125,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lifetimes_are_read_and_told() {
+    fn lifetimes_are_parsed_and_displayed() {
         for text in ["fixed:10s", "exp:30s", "pareto:1s:1.5"] {
-            assert_eq!(text.parse::<Lifetime>().expect("it is good").to_string(), text);
+            assert_eq!(text.parse::<Lifetime>().expect("the lifetime is valid").to_string(), text);
         }
         for bad in ["", "10s", "exp", "exp:x", "exp:0s", "fixed:", "pareto:1s", "pareto:1s:0", "pareto:1s:x"]
         {
@@ -137,20 +138,20 @@ mod tests {
     #[test]
     fn lifetimes_have_their_mean() {
         for text in ["fixed:10s", "exp:10s", "pareto:5s:3"] {
-            let lifetime: Lifetime = text.parse().expect("it is good");
+            let lifetime: Lifetime = text.parse().expect("the lifetime is valid");
             let mut rng = SmallRng::seed_from_u64(1);
             let sum: f64 = (0..20_000).map(|_| lifetime.sample(&mut rng).as_secs_f64()).sum();
-            let (mean, expected) = (sum / 20_000.0, lifetime.mean().expect("it has one"));
+            let (mean, expected) = (sum / 20_000.0, lifetime.mean().expect("the mean is finite"));
             assert!((mean / expected - 1.0).abs() < 0.05, "{text}: {mean}, not {expected}");
         }
     }
 
     #[test]
-    fn a_tail_may_be_heavy_beyond_reason() {
+    fn lifetimes_are_bounded() {
         let lifetime = Lifetime::Pareto { shortest: Duration::from_secs(1), shape: 0.1 };
         let mut rng = SmallRng::seed_from_u64(1);
         for _ in 0..1000 {
-            assert!(lifetime.sample(&mut rng) <= LONGEST);
+            assert!(lifetime.sample(&mut rng) <= MAX_LIFETIME);
         }
         assert_eq!(lifetime.mean(), None);
     }

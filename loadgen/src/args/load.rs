@@ -1,4 +1,4 @@
-//! What scenarios have in common.
+//! Options that all scenarios share.
 
 use std::time::Duration;
 
@@ -6,54 +6,55 @@ use clap::Args as ClapArgs;
 
 use super::number::parse_rate;
 use super::worker::WorkerOptions;
-use crate::client::{DialOptions, Secret, TokenSource};
+use crate::client::{DialOptions, SecretText, TokenSource};
 use crate::cost;
 use crate::report::OutputOptions;
 use crate::target::{ServerUrl, Target};
 
-/// The load that every scenario works with.
+/// Load of a scenario, derived from its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    pub(crate) server: Server,
+    pub(crate) server: ServerOptions,
     pub(crate) connections: u32,
     pub(crate) rate: f64,
     pub(crate) duration: Duration,
-    /// From the start to when the first connection is due.
+    /// Time from the start of the run until the first connection is due.
     pub(crate) first_due: Duration,
 }
 
-/// The options of every scenario.
+/// Options that every scenario accepts.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Server {
-    /// Where the server is: ws://host:port/path, or http:// for --target sse and poll; either for bayeux
+pub(crate) struct ServerOptions {
+    /// URL of the server: ws://host:port/path; http:// with --target sse and poll; either with bayeux
     pub(crate) url: ServerUrl,
-    /// What the server speaks
+    /// Protocol that the server speaks
     #[arg(long, value_enum, default_value_t)]
     pub(crate) target: Target,
-    /// How long the server waits for a pong, where it does not say so itself
+    /// How long the server waits for a pong, for servers that do not announce it
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) pong_timeout: Option<Duration>,
-    /// How long a lost connection can be resumed, where the server does not say so itself
+    /// How long a lost connection can be resumed, for servers that do not announce it
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) reconnect_window: Option<Duration>,
-    /// How long the server holds a poll for which it has nothing, where it does not say so itself: then what it holds too short or
-    /// too long is told
+    /// How long the server holds a poll while it has nothing to send, for servers that do not announce it. If
+    /// it is known, polls that are held too short or too long are reported
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) poll_hold: Option<Duration>,
-    /// With --target bayeux: acknowledge messages by the extension for that (ext.ack). A server that has it not is an error
+    /// With --target bayeux: acknowledge messages with the acknowledgement extension (ext.ack). It is an
+    /// error if the server does not support it
     #[arg(long)]
     pub(crate) ext_ack: bool,
-    /// How long a connection may take to its hello, and a subscription to its reply
+    /// Time limit from the connect to the hello, and from a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
-    /// What clients show the server to be let in, as "Authorization: Bearer TOKEN". It is never printed, but other users of
-    /// this machine may see it among the processes
+    /// Token that clients present to the server, as "Authorization: Bearer TOKEN". It is never printed, but
+    /// other users of this machine may see it in the list of processes
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_command")]
-    pub(crate) token: Option<Secret>,
-    /// A command of the shell that writes such a token. It is run before the first connection is opened, in each process, and
-    /// again when one is opened, for the first time or to resume, and the token's exp is less than 10 s away
+    pub(crate) token: Option<SecretText>,
+    /// Shell command that prints such a token. It runs in each process before the first connection is opened,
+    /// and again when a connection is opened or resumed less than 10 s before the token's exp
     #[arg(long, value_name = "CMD")]
-    pub(crate) token_command: Option<Secret>,
+    pub(crate) token_command: Option<SecretText>,
     #[command(flatten)]
     pub(crate) cost: cost::Sampling,
     #[command(flatten)]
@@ -62,30 +63,30 @@ pub(crate) struct Server {
     pub(crate) output: OutputOptions,
 }
 
-/// Connections that come at a rate and are held for a time.
+/// Connections that are opened at a given rate and then held.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Held {
+pub(crate) struct ConnectionOptions {
     #[command(flatten)]
-    pub(crate) server: Server,
-    /// How many connections to open
+    pub(crate) server: ServerOptions,
+    /// Number of connections to open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) connections: u32,
-    /// How many of them to open a second; latencies count from the instant at which each was due
+    /// Connections to open per second; latency counts from the instant at which each connection is due
     #[arg(long, value_name = "R", value_parser = parse_rate)]
     pub(crate) rate: f64,
-    /// How long to hold them after the last one was due, like "30s"
+    /// How long to hold the connections after the last one is due, like "30s"
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) duration: Duration,
 }
 
-impl Held {
+impl ConnectionOptions {
     pub(super) fn load(&self) -> Load {
         let Self { server, connections, rate, duration } = self.clone();
         Load { server, connections, rate, duration, first_due: Duration::ZERO }
     }
 }
 
-impl Server {
+impl ServerOptions {
     pub(crate) fn dial_options(&self) -> DialOptions {
         let fixed = self.token.clone().map(TokenSource::Fixed);
         let command = self.token_command.clone().map(TokenSource::Command);

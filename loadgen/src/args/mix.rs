@@ -1,23 +1,23 @@
-//! Several scenarios at once.
+//! Options of `mix`: several scenarios at once.
 
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
-use super::load::{Load, Server};
-use super::plan::{Kind, Phase, Plan};
+use super::load::{Load, ServerOptions};
+use super::plan::{PhaseKind, Plan, PlannedPhase};
 
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Mix {
+pub(crate) struct MixOptions {
     #[command(flatten)]
-    pub(crate) server: Server,
-    /// The plan, a TOML file: see below
+    pub(crate) server: ServerOptions,
+    /// TOML file with the plan: see below
     #[arg(long, value_name = "FILE", value_parser = Plan::from_file)]
     pub(crate) plan: Plan,
 }
 
-impl Mix {
-    /// All connections of all phases, though not all are there at once.
+impl MixOptions {
+    /// Load with the connections of all phases added up, although they are not all open at once.
     pub(super) fn load(&self) -> Load {
         let runs = self.plan.phases.iter().flat_map(|phase| &phase.runs);
         let connections = runs.fold(0, |sum: u32, run| sum.saturating_add(run.scenario.load().connections));
@@ -25,16 +25,18 @@ impl Mix {
         Load { server: self.server.clone(), connections, rate: 0.0, duration, first_due: Duration::ZERO }
     }
 
-    /// The connections of all ramps, and the most that another phase adds.
+    /// Maximum number of sockets open at once: those of all ramps so far, plus those of the current phase.
     pub(super) fn sockets(&self) -> u32 {
-        let of = |phase: &Phase| {
+        let of = |phase: &PlannedPhase| {
             phase.runs.iter().fold(0, |sum: u32, run| sum.saturating_add(run.scenario.sockets()))
         };
         let (mut staying, mut most) = (0_u32, 0);
         for phase in &self.plan.phases {
             match phase.kind {
-                Kind::Ramp => staying = staying.saturating_add(of(phase)),
-                Kind::Hold | Kind::Spike | Kind::Soak => most = most.max(of(phase).saturating_add(staying)),
+                PhaseKind::Ramp => staying = staying.saturating_add(of(phase)),
+                PhaseKind::Hold | PhaseKind::Spike | PhaseKind::Soak => {
+                    most = most.max(of(phase).saturating_add(staying))
+                }
             }
         }
         most.max(staying)

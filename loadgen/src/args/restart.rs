@@ -1,4 +1,4 @@
-//! The server is restarted while messages are published.
+//! Options of `restart`: the server restarts while messages are published.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,58 +11,61 @@ use crate::result::{Group, seconds};
 
 #[derive(Clone, Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").args(["start", "restart"]).required(true))]
-pub(crate) struct Restart {
+pub(crate) struct RestartOptions {
     #[command(flatten)]
     pub(crate) channel_load: ChannelLoad,
-    /// The server's command, with its arguments. loadgen is its supervisor: it opens the listeners (that of the URL, and that of
-    /// --admin), which the server inherits as from systemd, and which stay open while it is restarted
+    /// Command that starts the server, with its arguments. loadgen acts as its supervisor: it opens the
+    /// listeners of the URL and of --admin. The server inherits them as from systemd, and they stay open
+    /// across the restart
     #[arg(long, value_name = "COMMAND")]
     pub(crate) start: Option<String>,
-    /// A command of the shell that has the running server restarted, like "systemctl restart encke"
+    /// Shell command that restarts a server that is already running, like "systemctl restart encke"
     #[arg(long, value_name = "COMMAND")]
     pub(crate) restart: Option<String>,
-    /// How long after the first message was due
+    /// How long after the first message is due to restart the server
     #[arg(long, value_name = "D", default_value = "3s", value_parser = humantime::parse_duration)]
     pub(crate) restart_after: Duration,
-    /// Over how many channels subscribers and messages are spread; --channel is how their names begin
+    /// Number of channels over which subscribers and messages are spread; --channel is the prefix of their
+    /// names
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) channels: u32,
-    /// How many publishers there are, each for its share of the channels. Each message has a key, and is published again until the
-    /// server confirms it
+    /// Number of publishers, each for its share of the channels. Each message has a key, and is published
+    /// again until the server confirms it
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) publishers: u32,
-    /// Where what the server says goes, with --start; what --restart says, too
+    /// File for the server's output with --start, or for the output of the --restart command [default:
+    /// discarded]
     #[arg(long, value_name = "FILE")]
     pub(crate) server_log: Option<PathBuf>,
 }
 
-impl Restart {
+impl RestartOptions {
     pub(super) fn load(&self) -> Load {
         let mut load = self.channel_load.load();
-        // A server that is started later, or restarted, says nothing of its timers at first.
+        // A server that is started later, or restarted, cannot report its timers at the beginning of the run.
         load.server.cost.admin_is_for_publishing = true;
         load
     }
 
-    /// Why it could show nothing, if so.
+    /// Why the run could show nothing: all messages are published before the restart.
     pub(super) fn contradiction(&self) -> Option<String> {
         let ChannelLoad { messages, publish_rate, .. } = self.channel_load;
         let published = Duration::from_secs_f64(f64::from(messages) / publish_rate);
         (published <= self.restart_after).then(|| {
             format!(
-                "--restart-after {}: all messages are published after {}",
+                "--restart-after {}: all messages have been published after {}",
                 humantime::format_duration(self.restart_after),
                 humantime::format_duration(published)
             )
         })
     }
 
-    /// The name of a channel.
+    /// Name of the channel with this index.
     pub(crate) fn channel(&self, index: u32) -> String {
         format!("{}-{index}", self.channel_load.channel())
     }
 
-    /// The options, for the beginning of the result.
+    /// Options as shown at the beginning of the result.
     pub(crate) fn settings(&self) -> Group {
         self.channel_load
             .settings()

@@ -1,11 +1,11 @@
-//! Runs that could show nothing, whatever the server does.
+//! Detects runs that could show nothing, regardless of what the server does.
 
 use std::time::Duration;
 
-use super::{Load, Scenario, WorkerId};
+use super::{Load, ScenarioOptions, WorkerId};
 
-impl Scenario {
-    /// Why, if it is one.
+impl ScenarioOptions {
+    /// Returns the reason if the run could show nothing.
     pub(super) fn vacuous(&self) -> Option<String> {
         match self {
             Self::Expire(expire) => {
@@ -13,39 +13,40 @@ impl Scenario {
                 let last_due = Duration::from_secs_f64(f64::from(connections - 1) / rate);
                 (last_due + duration < expire.after).then(|| {
                     format!(
-                        "--after {}: the run ends after {}, before any connection is to be closed",
+                        "--after {}: the run ends after {}, before any connection should be closed",
                         humantime::format_duration(expire.after),
                         humantime::format_duration(last_due + duration)
                     )
                 })
             }
-            Self::Mute(mute) => none_of(&self.load(), mute.share, "mute"),
+            Self::Mute(mute) => selects_nothing(&self.load(), mute.share, "mute"),
             Self::Abuse(abuse) => abuse.contradiction(),
             Self::Restart(restart) => restart.contradiction(),
-            Self::Slow(slow) => none_of(&self.load(), slow.share, "slow"),
+            Self::Slow(slow) => selects_nothing(&self.load(), slow.share, "slow"),
             _ => None,
         }
     }
 }
 
-/// Each process rounds its share down.
-fn none_of(load: &Load, share: f64, what: &str) -> Option<String> {
+/// Checks whether the share selects no connection at all. Each process rounds its own share down.
+fn selects_nothing(load: &Load, share: f64, what: &str) -> Option<String> {
     let processes = load.server.workers.processes;
     let is_none = |part: Load| f64::from(part.connections) * share < 1.0;
     let is_vacuous = WorkerId::all(processes).into_iter().all(|worker| is_none(worker.share(load)));
-    let each = if processes > 1 { " of each process" } else { "" };
-    is_vacuous
-        .then(|| format!("--share {share}: of {} connections, none{each} would be {what}", load.connections))
+    let each = if processes > 1 { " in any process" } else { "" };
+    is_vacuous.then(|| {
+        format!("--share {share}: none of the {} connections would be {what}{each}", load.connections)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
-    use crate::args::{Args, Command};
+    use crate::args::{LoadgenArgs, LoadgenCommand};
 
     #[test]
-    fn what_could_show_nothing_is_told() {
+    fn vacuous_runs_are_detected() {
         for (words, is_vacuous) in [
             ("expire ws://h/ws --connections 2 --rate 10 --duration 1s --after 60s", true),
             ("expire ws://h/ws --connections 601 --rate 10 --duration 1s --after 60s", false),
@@ -60,14 +61,10 @@ mod tests {
             ("slow ws://h/ws --connections 10", false),
         ] {
             let words = format!("loadgen {words}");
-            let command = Args::try_parse_from(words.split(' ')).expect("the words are good").command;
-            let Command::Run(scenario) = command else { panic!("it is no scenario") };
-            assert_eq!(
-                !scenario.unsupported().is_empty(),
-                is_vacuous,
-                "{words}: {:?}",
-                scenario.unsupported()
-            );
+            let command =
+                LoadgenArgs::try_parse_from(words.split(' ')).expect("the arguments are valid").command;
+            let LoadgenCommand::Run(scenario) = command else { panic!("expected a scenario") };
+            assert_eq!(!scenario.problems().is_empty(), is_vacuous, "{words}: {:?}", scenario.problems());
         }
     }
 }

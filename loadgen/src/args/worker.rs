@@ -1,4 +1,4 @@
-//! `--processes N`: which share of a load each process has.
+//! `--processes N`: the part of the load that each process takes.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::load::{Load, Server};
+use super::load::{Load, ServerOptions};
 use crate::cost;
 use crate::report::OutputOptions;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkerOptions {
-    /// Spread the connections over this many processes, each with a core of its own: counts and histograms are added up
+    /// Spread the connections over this many processes, each on a core of its own; counts and histograms are
+    /// added up
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
-    /// Which of the processes this is
+    /// Internal: part of the load that this process takes, as INDEX/COUNT
     #[arg(long, hide = true)]
     pub(crate) worker: Option<WorkerId>,
 }
 
-/// Every `count`-th connection, from number `index` on, counted from 0.
+/// Worker `index` of `count`: takes every `count`-th connection, starting with number `index`, counted from
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerId {
     index: u32,
@@ -33,7 +35,8 @@ impl WorkerId {
         (0..count).map(|index| Self { index, count }).collect()
     }
 
-    /// This worker's share. Connection i is due at the same instant as without workers, and all workers end together.
+    /// Part of the load that this worker takes. Connection i is due at the same instant as without workers,
+    /// and all workers end together.
     pub(crate) fn share(self, whole: &Load) -> Load {
         let Self { index, count } = self;
         let connections = (whole.connections.saturating_sub(index)).div_ceil(count);
@@ -46,8 +49,8 @@ impl WorkerId {
             rate: whole.rate / f64::from(count),
             first_due: Duration::from_secs_f64(due(index)),
             duration: whole.duration + rest,
-            // The parent samples the server, and writes the result.
-            server: Server {
+            // The parent samples the server and writes the result.
+            server: ServerOptions {
                 cost: cost::Sampling::default(),
                 output: OutputOptions::default(),
                 ..whole.server.clone()
@@ -55,7 +58,8 @@ impl WorkerId {
         }
     }
 
-    /// Its own of the source addresses, which are numbered from 0.
+    /// Range of the source addresses, numbered from 0, that this worker uses alone. `of` is their total
+    /// number.
     pub(crate) fn addresses(self, of: u8) -> Range<u8> {
         let bound = |index: u32| u8::try_from(index * u32::from(of) / self.count).unwrap_or(of);
         bound(self.index)..bound(self.index + 1)
@@ -76,7 +80,7 @@ impl FromStr for WorkerId {
             text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
         match numbers {
             Some((index, count)) if index < count && count <= 64 => Ok(Self { index, count }),
-            _ => Err("not one of up to 64 workers, like 0/4".to_owned()),
+            _ => Err("must be INDEX/COUNT with at most 64 workers, like 0/4".to_owned()),
         }
     }
 }
@@ -86,19 +90,19 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::args::{LoadgenArgs, LoadgenCommand};
 
     fn load(connections: u32, rate: f64) -> Load {
         let words = format!(
             "loadgen hold ws://h/ws --connections {connections} --rate {rate} --duration 10s --pid 1"
         );
-        match Args::try_parse_from(words.split(' ')).expect("the words are good").command {
-            Command::Run(scenario) => scenario.load(),
-            _ => panic!("hold is a scenario"),
+        match LoadgenArgs::try_parse_from(words.split(' ')).expect("the arguments are valid").command {
+            LoadgenCommand::Run(scenario) => scenario.load(),
+            _ => panic!("expected a scenario"),
         }
     }
 
-    /// When each connection of a load is due, and when it ends, in microseconds.
+    /// Instants at which the connections of a load are due, and the end of the load, in microseconds.
     fn schedule(load: &Load) -> (Vec<u128>, u128) {
         let due =
             |number| (load.first_due + Duration::from_secs_f64(f64::from(number) / load.rate)).as_micros();
@@ -131,7 +135,7 @@ mod tests {
     fn only_the_parent_samples_the_server() {
         let whole = load(4, 1.0);
         assert!(whole.server.cost.pid.is_some());
-        let worker: WorkerId = "1/2".parse().expect("it is a worker");
+        let worker: WorkerId = "1/2".parse().expect("the worker id is valid");
         assert!(worker.share(&whole).server.cost.pid.is_none());
         assert_eq!(worker.to_string().parse(), Ok(worker));
         for bad in ["", "1", "2/2", "0/0", "-1/2", "0/65", "a/b"] {

@@ -1,4 +1,4 @@
-//! Calls to the admin API: publishing, and figures of the server.
+//! Client of the admin API: publishes messages, and fetches metrics and statistics.
 
 use std::error::Error;
 
@@ -12,36 +12,37 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use super::Failure;
+use super::ClientFailure;
 use crate::target::AdminUrl;
 
-/// The longest answer that is read.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// Size limit for a response.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Calls over one connection, which is opened again when it was lost.
+/// Calls over one connection, which is opened again if it was lost.
 #[derive(Debug)]
-pub struct Admin {
+pub struct AdminClient {
     url: AdminUrl,
     authorization: Option<HeaderValue>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
-impl Admin {
-    pub fn new(url: AdminUrl, api_key: Option<&str>) -> Result<Self, Failure> {
+impl AdminClient {
+    pub fn new(url: AdminUrl, api_key: Option<&str>) -> Result<Self, ClientFailure> {
         let bearer = api_key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
-        let authorization = bearer.transpose().map_err(|_| Failure::Publish("bad_api_key".to_owned()))?;
+        let authorization =
+            bearer.transpose().map_err(|_| ClientFailure::Publish("bad_api_key".to_owned()))?;
         Ok(Self { url, authorization, connection: None })
     }
 
-    /// Publishes one message. The body is the call's: `{"channel":..,"data":..}`.
-    pub(crate) async fn publish(&mut self, body: String) -> Result<(), Failure> {
+    /// Publishes one message. `body` is the body of the call: `{"channel":..,"data":..}`.
+    pub(crate) async fn publish(&mut self, body: String) -> Result<(), ClientFailure> {
         let request = Request::post(self.url.path("/api/publish"));
         let request = request.header(CONTENT_TYPE, "application/json");
-        let (status, body) = self.call(request, body).await.map_err(Failure::PublisherGone)?;
-        if status.is_success() { Ok(()) } else { Err(Failure::Publish(code_of(status, &body))) }
+        let (status, body) = self.call(request, body).await.map_err(ClientFailure::PublisherGone)?;
+        if status.is_success() { Ok(()) } else { Err(ClientFailure::Publish(code_of(status, &body))) }
     }
 
-    /// The body of the response at this path.
+    /// Returns the body of the response at this path.
     pub async fn get(&mut self, path: &str) -> Result<Bytes, String> {
         let (status, body) = self.call(Request::get(self.url.path(path)), String::new()).await?;
         if status.is_success() { Ok(body) } else { Err(format!("{path}: {}", code_of(status, &body))) }
@@ -60,8 +61,8 @@ impl Admin {
         let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
         let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        // Read to its end, or the connection could not be used again.
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect();
+        // Read to the end: otherwise the connection could not be reused.
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
         let body = body.await.map_err(|error| error.to_string())?.to_bytes();
         self.connection = Some(connection);
         Ok((status, body))
@@ -71,16 +72,16 @@ impl Admin {
         let stream = TcpStream::connect(self.url.authority()).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // Its error is that of the request that it fails.
+        // Its error also fails the request, which reports it.
         tokio::task::spawn_local(async move { drop(connection.await) });
         Ok(sender)
     }
 }
 
-/// The API's own code if the body has one, otherwise the status.
+/// Returns the API's error code if the body has one, otherwise the status.
 fn code_of(status: StatusCode, body: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct ErrorResponse {
         error: Code,
     }
     #[derive(Deserialize)]
@@ -88,7 +89,7 @@ fn code_of(status: StatusCode, body: &[u8]) -> String {
         code: String,
     }
     serde_json::from_slice(body)
-        .map_or_else(|_| format!("http_{}", status.as_u16()), |Refusal { error }| error.code)
+        .map_or_else(|_| format!("http_{}", status.as_u16()), |ErrorResponse { error }| error.code)
 }
 
 #[cfg(test)]

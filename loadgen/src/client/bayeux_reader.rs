@@ -1,4 +1,4 @@
-//! Messages of Bayeux that concern channels. None of them has a number.
+//! Channel messages and replies of Bayeux. None of the messages is numbered.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use super::Received;
 #[derive(Debug)]
 pub(super) struct BayeuxReader {
     channel: String,
-    /// The text before a message's data, as a rule.
+    /// Text before a message's data in the usual form.
     before: String,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct BayeuxMessage<'a> {
     #[serde(borrow)]
     channel: Option<Cow<'a, str>>,
     successful: Option<bool>,
@@ -25,12 +25,12 @@ struct Message<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
-    gap: Option<Gap<'a>>,
+    gap: Option<GapNotice<'a>>,
 }
 
-/// What a server of Encke's says of messages that it no longer has.
+/// Encke's notice of messages that it no longer has.
 #[derive(Deserialize)]
-struct Gap<'a> {
+struct GapNotice<'a> {
     #[serde(borrow)]
     channel: Cow<'a, str>,
     from: Option<u64>,
@@ -44,39 +44,39 @@ impl BayeuxReader {
     }
 
     pub(super) fn read<'a>(&self, text: &'a str) -> Received<'a> {
-        // Every delivery passes here, so texts in their usual form are read without a parser.
+        // Every delivery passes here, so texts in their usual form are read without a JSON parser.
         let data = text.strip_prefix(&self.before).and_then(|rest| rest.strip_suffix('}'));
         if let Some(data) = data.filter(|data| is_simple_string(data)) {
-            return Received::Unnumbered { data };
+            return Received::UnnumberedMessage { data };
         }
         self.parse(text).unwrap_or(Received::Other)
     }
 
     fn parse<'a>(&self, text: &'a str) -> Option<Received<'a>> {
-        let message: Message<'a> = serde_json::from_str(text).ok()?;
-        if let Some(Gap { channel, from, to }) = message.gap {
+        let message: BayeuxMessage<'a> = serde_json::from_str(text).ok()?;
+        if let Some(GapNotice { channel, from, to }) = message.gap {
             let messages = from.zip(to).and_then(|(from, to)| (to + 1).checked_sub(from)).unwrap_or(0);
-            return (channel == self.channel).then_some(Received::Missed { messages });
+            return (channel == self.channel).then_some(Received::UnnumberedGap { messages });
         }
         match message.successful {
             Some(true) => Some(Received::Reply(None)),
             Some(false) => Some(Received::Reply(Some(code_of(&message.error.unwrap_or_default()).into()))),
             None => {
                 let data = message.data.filter(|_| message.channel.as_deref() == Some(&self.channel))?;
-                Some(Received::Unnumbered { data: data.get() })
+                Some(Received::UnnumberedMessage { data: data.get() })
             }
         }
     }
 }
 
-/// The number with which an error begins: `402:client-id:why`.
+/// Returns the number at the beginning of an error like `402:client-id:reason`.
 pub(super) fn code_of(error: &str) -> String {
     let code = error.split(':').next().unwrap_or_default();
     let is_code = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_digit());
     if is_code { code.to_owned() } else { "unsuccessful".to_owned() }
 }
 
-/// A JSON string without escapes.
+/// Returns whether the text is a JSON string without escapes.
 fn is_simple_string(text: &str) -> bool {
     let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     inner.is_some_and(|inner| !inner.contains(['"', '\\']))
@@ -90,9 +90,12 @@ mod tests {
     fn messages_are_read_in_any_form() {
         let reader = BayeuxReader::new("/news");
         for (text, expected) in [
-            (r#"{"channel":"/news","data":"a"}"#, Received::Unnumbered { data: r#""a""# }),
-            (r#"{"channel":"/news","data":"a","id":"7"}"#, Received::Unnumbered { data: r#""a""# }),
-            (r#"{"id":"7", "data":{"a":1},"channel":"/news"}"#, Received::Unnumbered { data: r#"{"a":1}"# }),
+            (r#"{"channel":"/news","data":"a"}"#, Received::UnnumberedMessage { data: r#""a""# }),
+            (r#"{"channel":"/news","data":"a","id":"7"}"#, Received::UnnumberedMessage { data: r#""a""# }),
+            (
+                r#"{"id":"7", "data":{"a":1},"channel":"/news"}"#,
+                Received::UnnumberedMessage { data: r#"{"a":1}"# },
+            ),
             (r#"{"channel":"/other","data":"a"}"#, Received::Other),
             (r#"{"channel":"/meta/subscribe","id":"1","successful":true}"#, Received::Reply(None)),
             (r#"{"channel":"/news","successful":true,"id":"1"}"#, Received::Reply(None)),
@@ -101,7 +104,10 @@ mod tests {
                 Received::Reply(Some("403".into())),
             ),
             (r#"{"channel":"/news","successful":false}"#, Received::Reply(Some("unsuccessful".into()))),
-            (r#"{"gap":{"channel":"/news","epoch":"e","from":3,"to":5}}"#, Received::Missed { messages: 3 }),
+            (
+                r#"{"gap":{"channel":"/news","epoch":"e","from":3,"to":5}}"#,
+                Received::UnnumberedGap { messages: 3 },
+            ),
             (r#"{"gap":{"channel":"/other","epoch":"e"}}"#, Received::Other),
             ("x", Received::Other),
         ] {

@@ -1,4 +1,4 @@
-//! What concerns channels, of the objects of the `json` dialect and of Bayeux.
+//! Channel messages, gaps and replies, of the `json` dialect and of Bayeux.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use crate::target::Target;
 /// One object from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// `data` is its JSON text.
+    /// A message. `data` is its JSON text.
     Message {
         seq: u64,
         offset: u64,
         data: &'a str,
     },
-    /// `messages` is how many it names, 0 if it does not say from where to where.
+    /// A gap. `messages` is the number of messages it names; 0 if it gives no range.
     Gap {
         seq: u64,
         messages: u64,
     },
-    /// The error's code if it is one.
+    /// Reply to a command, with the code if it is an error.
     Reply(Option<Cow<'a, str>>),
-    /// A message of a protocol that does not number them.
-    Unnumbered {
+    /// Message of a protocol that does not number its messages.
+    UnnumberedMessage {
         data: &'a str,
     },
-    /// A gap of such a protocol.
-    Missed {
+    /// Gap of a protocol that does not number its messages.
+    UnnumberedGap {
         messages: u64,
     },
-    /// A message or gap of another channel: its seq counts all the same.
-    Elsewhere {
+    /// Message or gap of another channel. Its seq counts as well.
+    OtherChannel {
         seq: u64,
     },
-    /// The server is about to close, and says how long to stay away.
+    /// The server is about to close, and announces how long the client should stay away.
     Goaway {
         retry: Duration,
     },
@@ -54,16 +54,16 @@ enum Protocol {
     Bayeux(BayeuxReader),
 }
 
-/// Of the `json` dialect.
+/// Reads objects of the `json` dialect.
 #[derive(Debug)]
 struct JsonReader {
     channel: String,
-    /// The text between a message's seq and its offset.
+    /// Text between a message's seq and its offset in the usual form.
     between: String,
 }
 
 impl ChannelReader {
-    /// Of the `json` dialect.
+    /// Creates a reader for the `json` dialect.
     pub fn new(channel: &str) -> Self {
         Self(Protocol::Json(JsonReader::new(channel)))
     }
@@ -75,7 +75,7 @@ impl ChannelReader {
         }
     }
 
-    /// What a text says.
+    /// Reads an object.
     pub fn read<'a>(&self, text: &'a str) -> Received<'a> {
         match &self.0 {
             Protocol::Json(reader) => reader.read(text),
@@ -90,7 +90,7 @@ impl JsonReader {
         Self { channel: channel.to_owned(), between: format!(r#","channel":{quoted},"offset":"#) }
     }
 
-    /// Every delivery passes here, so messages in their usual form are read without a parser.
+    /// Every delivery passes here, so messages in their usual form are read without a JSON parser.
     fn read<'a>(&self, text: &'a str) -> Received<'a> {
         self.read_message(text).unwrap_or_else(|| self.parse(text))
     }
@@ -105,25 +105,29 @@ impl JsonReader {
 
     fn parse<'a>(&self, text: &'a str) -> Received<'a> {
         match serde_json::from_str(text) {
-            Ok(Object::Message(message)) if message.channel != self.channel => {
-                Received::Elsewhere { seq: message.seq }
+            Ok(ServerObject::Message(message)) if message.channel != self.channel => {
+                Received::OtherChannel { seq: message.seq }
             }
-            Ok(Object::Message(Message { seq, offset, data, .. })) => {
+            Ok(ServerObject::Message(MessageFields { seq, offset, data, .. })) => {
                 Received::Message { seq, offset, data: data.get() }
             }
-            Ok(Object::Gap(gap)) if gap.channel != self.channel => Received::Elsewhere { seq: gap.seq },
-            Ok(Object::Gap(Gap { seq, from, to, .. })) => {
+            Ok(ServerObject::Gap(gap)) if gap.channel != self.channel => {
+                Received::OtherChannel { seq: gap.seq }
+            }
+            Ok(ServerObject::Gap(GapFields { seq, from, to, .. })) => {
                 let messages = from.zip(to).and_then(|(from, to)| (to + 1).checked_sub(from)).unwrap_or(0);
                 Received::Gap { seq, messages }
             }
-            Ok(Object::Reply(reply)) => Received::Reply(reply.error.map(|error| error.code)),
-            Ok(Object::Goaway(goaway)) => Received::Goaway { retry: Duration::from_millis(goaway.retry_ms) },
+            Ok(ServerObject::Reply(reply)) => Received::Reply(reply.error.map(|error| error.code)),
+            Ok(ServerObject::Goaway(goaway)) => {
+                Received::Goaway { retry: Duration::from_millis(goaway.retry_ms) }
+            }
             Err(_) => Received::Other,
         }
     }
 }
 
-/// The digits that a text begins with, as a number, and what follows them.
+/// Parses the digits at the beginning of a text, and returns the number and the text that follows.
 pub(crate) fn take_number(text: &str) -> Option<(u64, &str)> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     Some((text[..end].parse().ok()?, &text[end..]))
@@ -131,18 +135,18 @@ pub(crate) fn take_number(text: &str) -> Option<(u64, &str)> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Object<'a> {
+enum ServerObject<'a> {
     #[serde(borrow)]
-    Message(Message<'a>),
+    Message(MessageFields<'a>),
     #[serde(borrow)]
-    Gap(Gap<'a>),
+    Gap(GapFields<'a>),
     #[serde(borrow)]
-    Reply(Reply<'a>),
+    Reply(ReplyFields<'a>),
     Goaway(Goaway),
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct MessageFields<'a> {
     seq: u64,
     #[serde(default)]
     offset: u64,
@@ -153,7 +157,7 @@ struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-struct Gap<'a> {
+struct GapFields<'a> {
     seq: u64,
     #[serde(borrow)]
     channel: Cow<'a, str>,
@@ -162,7 +166,7 @@ struct Gap<'a> {
 }
 
 #[derive(Deserialize)]
-struct Reply<'a> {
+struct ReplyFields<'a> {
     #[serde(borrow)]
     error: Option<ReplyError<'a>>,
 }
@@ -200,10 +204,10 @@ mod tests {
     #[test]
     fn other_channels_have_a_seq_only() {
         let text = r#"{"message":{"seq":57,"channel":"news2","offset":42,"data":1}}"#;
-        assert_eq!(read(text), Received::Elsewhere { seq: 57 });
+        assert_eq!(read(text), Received::OtherChannel { seq: 57 });
         assert_eq!(
             read(r#"{"gap":{"seq":58,"channel":"old","epoch":"e"}}"#),
-            Received::Elsewhere { seq: 58 }
+            Received::OtherChannel { seq: 58 }
         );
         let quoted = r#"{"message":{"seq":1,"channel":"a\"b","offset":1,"data":1}}"#;
         assert_eq!(
@@ -223,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_goaway_says_when_to_come_back() {
+    fn a_goaway_says_when_to_reconnect() {
         let text = r#"{"goaway":{"reason":"moved","retry_ms":1205}}"#;
         assert_eq!(read(text), Received::Goaway { retry: Duration::from_millis(1205) });
     }
 
     #[test]
-    fn replies_say_whether_it_was_done() {
+    fn replies_report_success_or_an_error() {
         assert_eq!(read(r#"{"reply":{"id":7,"ok":{"channel":"news"}}}"#), Received::Reply(None));
         let refused = r#"{"reply":{"id":7,"error":{"code":"forbidden","message":"no"}}}"#;
         assert_eq!(read(refused), Received::Reply(Some("forbidden".into())));

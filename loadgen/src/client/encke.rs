@@ -1,28 +1,28 @@
-//! Encke's `json` dialect: the hello, which says what a session is promised.
+//! Encke's `json` dialect: the hello with the parameters of a session, and the commands.
 
 use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
 use serde_json::Value;
 
-use super::{Connection, Early, Failure, Greeting, Ticket};
+use super::{ClientConnection, ClientFailure, EarlyText, Greeting, Ticket};
 
-/// What the query says of a session to come back to.
+/// Query parameters that resume a session.
 pub(super) fn query(resume: Option<&Ticket>) -> String {
     resume.map_or_else(String::new, |ticket| format!("resume={}&seq={}", ticket.token, ticket.seq))
 }
 
-pub(super) async fn greeting(connection: &mut Connection) -> Result<Greeting, Failure> {
+pub(super) async fn greeting(connection: &mut ClientConnection) -> Result<Greeting, ClientFailure> {
     connection
         .greeting(|text| match serde_json::from_str(text) {
-            // The Close frame that follows says why.
-            Ok(ServerMessage::Goaway(_)) => Early::Other,
-            _ => Early::Greeting(read_hello(text)),
+            // The Close frame that follows gives the reason.
+            Ok(ServerMessage::Goaway(_)) => EarlyText::Other,
+            _ => EarlyText::Greeting(read_hello(text)),
         })
         .await?
 }
 
-pub(super) fn read_hello(text: &str) -> Result<Greeting, Failure> {
+pub(super) fn read_hello(text: &str) -> Result<Greeting, ClientFailure> {
     match serde_json::from_str(text) {
         Ok(ServerMessage::Hello(hello)) => Ok(Greeting {
             ticket: Ticket { token: hello.resume.into(), seq: hello.seq, last_id: None },
@@ -30,10 +30,10 @@ pub(super) fn read_hello(text: &str) -> Result<Greeting, Failure> {
             ping_interval: Duration::from_millis(hello.ping_interval_ms),
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
             reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
-            // It does not say that.
+            // The hello does not announce it.
             poll_hold: Duration::ZERO,
         }),
-        Ok(_) | Err(_) => Err(Failure::NoHello),
+        Ok(_) | Err(_) => Err(ClientFailure::NoHello),
     }
 }
 
@@ -41,18 +41,18 @@ pub(super) fn subscribe(channel: &str) -> String {
     format!(r#"{{"id":1,"subscribe":{{"channel":{}}}}}"#, Value::from(channel))
 }
 
-/// `data` is JSON.
+/// Command that publishes `data`, which is JSON.
 pub(super) fn publish(id: u64, channel: &str, data: &str) -> String {
     format!(r#"{{"id":{id},"publish":{{"channel":{},"data":{data}}}}}"#, Value::from(channel))
 }
 
-/// The same, with a key: said again, it is not published again.
+/// Like [`publish`], with a key: the server publishes a repeated command only once.
 pub(super) fn publish_once(id: u64, channel: &str, data: &str, key: &str) -> String {
     let (channel, key) = (Value::from(channel), Value::from(key));
     format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data},"key":{key}}}}}"#)
 }
 
-/// An object of the dialect has one field, whose name says what it is.
+/// Returns whether an object is a reply. An object of the dialect has one field, whose name is its type.
 pub(super) fn is_reply(text: &str) -> bool {
     let field = text.trim_start().strip_prefix('{').map(str::trim_start);
     field.is_some_and(|field| field.starts_with(r#""reply""#))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_told_from_messages() {
+    fn replies_are_distinguished_from_messages() {
         for (text, expected) in [
             (r#"{"message":{"seq":1,"channel":"news","offset":1,"data":{"reply":1}}}"#, false),
             (r#"{"reply":{"id":1,"ok":{"message":1}}}"#, true),
@@ -76,10 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_is_a_greeting_whatever_else_it_says() {
+    fn unknown_fields_of_a_hello_are_ignored() {
         let text = r#"{"hello":{"version":1,"session":"s_1","resume":"s_1.x","recovered":true,"seq":7,"new":[],
                        "ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#;
-        let greeting = read_hello(text).expect("this is a hello");
+        let greeting = read_hello(text).expect("the text is a hello");
         assert_eq!((&*greeting.ticket.token, greeting.ticket.seq), ("s_1.x", 7));
         assert!(greeting.recovered);
         assert_eq!(greeting.ping_interval, Duration::from_secs(25));

@@ -1,4 +1,4 @@
-//! Why a connection could not be opened or used, and under which name that is counted.
+//! Failures of connections and commands, and the names under which they are counted.
 
 use std::fmt;
 use std::io;
@@ -6,27 +6,27 @@ use std::io;
 use nix::errno::Errno;
 
 use crate::transport::ConnectError;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-/// Why a connection could not be opened, a session not resumed, or a command not carried out.
+/// Reason why a connection could not be opened, a session not resumed, or a command not executed.
 #[derive(Debug)]
-pub enum Failure {
-    /// There is no WebSocket, or no stream of events.
+pub enum ClientFailure {
+    /// The transport could not be opened.
     Connect(ConnectError),
-    /// The connection ended like this before it said hello.
-    ClosedBeforeHello(End),
-    /// The first message was something else.
+    /// The connection ended before the hello arrived.
+    ClosedBeforeHello(ConnectionEnd),
+    /// The first message is not a hello.
     NoHello,
-    /// The server has refused the session, and said this of it.
-    Unwelcome(String),
+    /// The server refused the session with this error.
+    SessionRefused(String),
     Timeout,
-    /// The command that writes tokens has written none.
+    /// The token command did not print a token.
     Token(String),
-    /// The hello was that of a new session.
+    /// The hello is that of a new session.
     NotRecovered,
-    /// The channel was not subscribed to: by this code.
+    /// The subscription failed with this code.
     Subscribe(String),
-    /// A message was not published: by this code.
+    /// A message was not published, because of an error with this code.
     Publish(String),
     /// The publisher's connection broke.
     PublisherGone(String),
@@ -34,8 +34,8 @@ pub enum Failure {
     Restart(String),
 }
 
-impl Failure {
-    /// The name under which it is counted.
+impl ClientFailure {
+    /// Name under which the failure is counted.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Connect(ConnectError::Io(error)) => io_kind(error).to_owned(),
@@ -45,7 +45,7 @@ impl Failure {
             Self::Connect(ConnectError::NoEventStream) => "no_event_stream".to_owned(),
             Self::ClosedBeforeHello(end) => kind_of_end(*end),
             Self::NoHello => "no_hello".to_owned(),
-            Self::Unwelcome(_) => "unwelcome".to_owned(),
+            Self::SessionRefused(_) => "unwelcome".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::Token(_) => "token_command".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
@@ -57,15 +57,17 @@ impl Failure {
     }
 }
 
-/// The name under which the end of a connection is counted, where it made something fail.
-pub(crate) fn kind_of_end(end: End) -> String {
+/// Name under which the end of a connection is counted if it made something fail.
+pub(crate) fn kind_of_end(end: ConnectionEnd) -> String {
     match end {
-        End::Fault(fault) => format!("frame_{}", fault.name()),
-        End::Closed(_) | End::Cut | End::Status(_) => format!("closed_{}", end.code()),
+        ConnectionEnd::Fault(fault) => format!("frame_{}", fault.name()),
+        ConnectionEnd::Closed(_) | ConnectionEnd::NoCloseFrame | ConnectionEnd::Status(_) => {
+            format!("closed_{}", end.code())
+        }
     }
 }
 
-impl<E: Into<ConnectError>> From<E> for Failure {
+impl<E: Into<ConnectError>> From<E> for ClientFailure {
     fn from(error: E) -> Self {
         Self::Connect(error.into())
     }
@@ -83,16 +85,16 @@ fn io_kind(error: &io::Error) -> &'static str {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ClientFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(error) => write!(f, "{error}"),
             Self::ClosedBeforeHello(end) => write!(f, "{end} before the hello"),
-            Self::Unwelcome(why) => write!(f, "the session was refused: {why}"),
-            Self::NoHello => write!(f, "the first message is no hello"),
+            Self::SessionRefused(why) => write!(f, "the session was refused: {why}"),
+            Self::NoHello => write!(f, "the first message is not a hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
-            Self::Token(why) => write!(f, "no token by --token-command: {why}"),
-            Self::NotRecovered => write!(f, "a new session in place of the resumed one"),
+            Self::Token(why) => write!(f, "--token-command: {why}"),
+            Self::NotRecovered => write!(f, "the server opened a new session instead of resuming"),
             Self::Subscribe(code) => write!(f, "the subscription failed: {code}"),
             Self::Publish(code) => write!(f, "a message was not published: {code}"),
             Self::PublisherGone(why) => write!(f, "the publisher's connection broke: {why}"),

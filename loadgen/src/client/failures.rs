@@ -1,59 +1,59 @@
-//! All failures of a run: counted by kind; the first of each kind is logged.
+//! Failures of a run, counted by kind. The first one of each kind is logged.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::Failure;
-use crate::progress::Log;
+use super::ClientFailure;
+use crate::progress::ProgressLog;
 use crate::record::Counter;
 
-/// More kinds than these are counted, but not logged.
+/// Limit on logged kinds. Further kinds are counted, but not logged.
 const MAX_LINES: usize = 20;
 
-/// All failures of a run.
+/// Failures of a run, counted by kind.
 #[derive(Debug)]
 pub(crate) struct Failures {
     by_kind: RefCell<BTreeMap<String, u64>>,
     count: Counter,
-    report_to: ReportTo,
+    report_to: FailureSink,
 }
 
-/// Where a failure goes beside the counts.
+/// Where a failure is reported, besides the counts.
 #[derive(Debug)]
-enum ReportTo {
-    Log(Log),
-    /// To those of the whole, of which these are a part.
+enum FailureSink {
+    Log(ProgressLog),
+    /// Part of a mix: failures are also counted for the whole mix.
     Whole(Rc<Failures>),
 }
 
 impl Failures {
-    pub(crate) fn new(log: Log) -> Rc<Self> {
+    pub(crate) fn new(log: ProgressLog) -> Rc<Self> {
         Rc::new(Self {
             by_kind: RefCell::default(),
             count: Counter::default(),
-            report_to: ReportTo::Log(log),
+            report_to: FailureSink::Log(log),
         })
     }
 
-    /// Failures that count by themselves, and for the whole as well.
+    /// Creates counts for a part of a run. Failures are also recorded in `whole`.
     pub(crate) fn within(whole: &Rc<Self>) -> Rc<Self> {
         Rc::new(Self {
             by_kind: RefCell::default(),
             count: Counter::default(),
-            report_to: ReportTo::Whole(Rc::clone(whole)),
+            report_to: FailureSink::Whole(Rc::clone(whole)),
         })
     }
 
-    pub(crate) fn record(&self, failure: &Failure) {
+    pub(crate) fn record(&self, failure: &ClientFailure) {
         let mut by_kind = self.by_kind.borrow_mut();
         let kind = failure.kind();
         match &self.report_to {
-            ReportTo::Whole(whole) => whole.record(failure),
-            ReportTo::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
+            FailureSink::Whole(whole) => whole.record(failure),
+            FailureSink::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
                 log.line(&format!("first error of its kind ({kind}): {failure}"));
             }
-            ReportTo::Log(_) => {}
+            FailureSink::Log(_) => {}
         }
         *by_kind.entry(kind).or_default() += 1;
         self.count.increment();
@@ -63,7 +63,7 @@ impl Failures {
         self.count.get()
     }
 
-    /// The total as a live counter.
+    /// Total as a live counter.
     pub(crate) fn count(&self) -> &Counter {
         &self.count
     }

@@ -1,4 +1,4 @@
-//! One client connection, whatever it speaks: opened by a [`Dialer`], then events until the end.
+//! A client connection in any of the protocols: opened by a [`Dialer`], it delivers events until it ends.
 
 mod admin;
 mod bayeux_reader;
@@ -18,25 +18,25 @@ use std::ops::ControlFlow;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub use self::admin::Admin;
+pub use self::admin::AdminClient;
 pub(crate) use self::channel_reader::take_number;
 pub use self::channel_reader::{ChannelReader, Received};
 pub use self::dialer::{DialOptions, Dialer};
-pub use self::failure::Failure;
+pub use self::failure::ClientFailure;
 pub(crate) use self::failure::kind_of_end;
 pub(crate) use self::failures::Failures;
 use self::polling::{BayeuxPolls, BayeuxSocket, Dialect as _, JsonPolls, LongPoll};
 pub use self::ticket::Ticket;
-pub use self::token::{Secret, TokenSource};
-use crate::record::Live;
+pub use self::token::{SecretText, TokenSource};
+use crate::record::ConnectionGuard;
 use crate::target::Target;
-use crate::transport::event_stream::{EventStream, Found};
-use crate::transport::websocket::{End, Incoming, Socket};
+use crate::transport::event_stream::{EventStream, StreamItem};
+use crate::transport::websocket::{ConnectionEnd, Incoming, WebSocket};
 
 /// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
 const NORMAL: u16 = 1000;
 
-/// What the server announced at the beginning; zero where it announced nothing.
+/// Parameters that the server announced at the beginning; zero where it announced nothing.
 #[derive(Debug, Default)]
 pub struct Greeting {
     pub(crate) ticket: Ticket,
@@ -46,44 +46,45 @@ pub struct Greeting {
     pub(crate) pong_timeout: Duration,
     /// How long a lost connection can be resumed.
     pub(crate) reconnect_window: Duration,
-    /// How long a poll is held for which there is nothing.
+    /// How long a poll is held while there is nothing to deliver.
     pub(crate) poll_hold: Duration,
 }
 
-/// What happens on a connection.
+/// Event on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// A heartbeat arrived. It was answered, if it wants an answer, unless the connection does not.
+pub enum ClientEvent<'a> {
+    /// A heartbeat arrived. If it needs an answer it has been answered, unless the connection is mute or its
+    /// answers are off.
     Ping(&'a [u8]),
-    /// The answer to a ping of ours.
+    /// Answer to one of our own pings.
     Pong(&'a [u8]),
     Text(&'a str),
-    /// A poll was answered with nothing, so long after it was sent: the heartbeat of long-polling.
-    Held(Duration),
-    /// The id of the next event, to resume from.
+    /// A poll was answered empty, this long after it was sent: the heartbeat of long-polling.
+    EmptyPoll(Duration),
+    /// Id of the next event, from which to resume.
     Id(&'a str),
 }
 
-/// A text that arrives before the greeting is complete.
-enum Early<T> {
+/// Text that arrives before the greeting is complete.
+enum EarlyText<T> {
     Greeting(T),
     Message,
     Other,
 }
 
-/// The transport and the protocol of a connection.
+/// Transport and protocol of a connection.
 #[derive(Debug)]
-enum Wire {
-    Encke(Socket),
-    Plain(Socket),
+enum ProtocolConnection {
+    Encke(WebSocket),
+    Plain(WebSocket),
     Sse(Box<EventStream>),
-    Socketio(Socket),
+    Socketio(WebSocket),
     Poll(Box<LongPoll<JsonPolls>>),
     Bayeux(Box<LongPoll<BayeuxPolls>>),
     BayeuxSocket(Box<BayeuxSocket>),
 }
 
-impl Wire {
+impl ProtocolConnection {
     fn target(&self) -> Target {
         match self {
             Self::Encke(_) => Target::Encke,
@@ -95,8 +96,8 @@ impl Wire {
         }
     }
 
-    /// Where it is a WebSocket.
-    fn socket(&mut self) -> Option<&mut Socket> {
+    /// Returns the WebSocket, if the transport is one.
+    fn socket(&mut self) -> Option<&mut WebSocket> {
         match self {
             Self::Encke(socket) | Self::Plain(socket) | Self::Socketio(socket) => Some(socket),
             Self::BayeuxSocket(bayeux) => Some(bayeux.socket()),
@@ -105,106 +106,117 @@ impl Wire {
     }
 }
 
-/// A connection that has been greeted. Dropping it drops the socket, without a Close frame.
+/// A connection that has received its greeting. Dropping it closes the socket without a Close frame.
 #[derive(Debug)]
-pub struct Connection {
-    wire: Wire,
-    live: Live,
+pub struct ClientConnection {
+    wire: ProtocolConnection,
+    live: ConnectionGuard,
 }
 
-impl Connection {
+impl ClientConnection {
     pub(crate) fn target(&self) -> Target {
         self.wire.target()
     }
 
-    /// From now on nothing is sent any more: no pongs, no answer to a Close frame.
+    /// From now on nothing is sent: no pongs, no answer to a Close frame.
     pub(crate) fn mute(&mut self) {
         if let Some(socket) = self.wire.socket() {
             socket.mute();
         }
     }
 
-    /// From now on pings wait for [`Self::pong`].
-    pub(crate) fn stop_answering(&mut self) {
+    /// From now on pings are only answered by [`Self::pong`].
+    pub(crate) fn disable_answers(&mut self) {
         if let Some(socket) = self.wire.socket() {
-            socket.stop_answering();
+            socket.disable_answers();
         }
     }
 
-    /// Answers a ping. An error shows as the end of the connection when the next event is asked for.
+    /// Answers a ping. An error is reported as the end of the connection by the next read.
     pub(crate) async fn pong(&mut self, payload: &[u8]) {
         let _ = match &mut self.wire {
-            Wire::Encke(socket) | Wire::Plain(socket) => socket.send_pong(payload).await,
-            Wire::Socketio(socket) => socket.send_text(socketio::PONG).await,
-            Wire::BayeuxSocket(bayeux) => bayeux.socket().send_pong(payload).await,
-            Wire::Sse(_) | Wire::Poll(_) | Wire::Bayeux(_) => Ok(()),
+            ProtocolConnection::Encke(socket) | ProtocolConnection::Plain(socket) => {
+                socket.send_pong(payload).await
+            }
+            ProtocolConnection::Socketio(socket) => socket.send_text(socketio::PONG).await,
+            ProtocolConnection::BayeuxSocket(bayeux) => bayeux.socket().send_pong(payload).await,
+            ProtocolConnection::Sse(_) | ProtocolConnection::Poll(_) | ProtocolConnection::Bayeux(_) => {
+                Ok(())
+            }
         };
     }
 
-    /// Sends a ping of our own. An error shows as that of a pong does.
+    /// Sends a ping of our own. An error is reported as for [`Self::pong`].
     pub(crate) async fn ping(&mut self, payload: &[u8]) {
         if let Some(socket) = self.wire.socket() {
             let _ = socket.send_ping(payload).await;
         }
     }
 
-    /// Ends the connection with a reset.
+    /// Closes the connection with a reset.
     pub(crate) fn reset(self) {
         match self.wire {
-            Wire::Encke(socket) | Wire::Plain(socket) | Wire::Socketio(socket) => socket.reset(),
-            Wire::Sse(stream) => stream.reset(),
-            Wire::Poll(polls) => polls.reset_on_drop(),
-            Wire::Bayeux(polls) => polls.reset_on_drop(),
-            Wire::BayeuxSocket(bayeux) => bayeux.into_socket().reset(),
+            ProtocolConnection::Encke(socket)
+            | ProtocolConnection::Plain(socket)
+            | ProtocolConnection::Socketio(socket) => socket.reset(),
+            ProtocolConnection::Sse(stream) => stream.reset(),
+            ProtocolConnection::Poll(polls) => polls.reset_on_drop(),
+            ProtocolConnection::Bayeux(polls) => polls.reset_on_drop(),
+            ProtocolConnection::BayeuxSocket(bayeux) => bayeux.into_socket().reset(),
         }
     }
 
-    /// From now on the connection ends with a reset whenever it is dropped, where it is a WebSocket.
+    /// If the connection is a WebSocket, it closes with a reset when it is dropped from now on.
     pub(crate) fn reset_on_drop(&mut self) {
         if let Some(socket) = self.wire.socket() {
             socket.reset_on_drop();
         }
     }
 
-    /// Ends the connection with a Close frame, where there are such, which says that all was well. Over polls this ends the session.
+    /// Closes the connection with a Close frame with code 1000, if the protocol has one. Over polls this ends
+    /// the session.
     pub(crate) async fn close(self) {
         match self.wire {
-            Wire::Encke(mut socket) | Wire::Plain(mut socket) | Wire::Socketio(mut socket) => {
+            ProtocolConnection::Encke(mut socket)
+            | ProtocolConnection::Plain(mut socket)
+            | ProtocolConnection::Socketio(mut socket) => {
                 let _ = socket.send_close(NORMAL).await;
             }
-            // Boxed, for a task is as large as what it may hold at once, for all its life.
-            Wire::Poll(polls) => Box::pin(polls.close()).await,
-            Wire::Bayeux(polls) => Box::pin(polls.close()).await,
-            Wire::BayeuxSocket(bayeux) => Box::pin(bayeux.close(NORMAL)).await,
-            Wire::Sse(_) => {}
+            // Boxed because a task is as large as its largest state, for all its life.
+            ProtocolConnection::Poll(polls) => Box::pin(polls.close()).await,
+            ProtocolConnection::Bayeux(polls) => Box::pin(polls.close()).await,
+            ProtocolConnection::BayeuxSocket(bayeux) => Box::pin(bayeux.close(NORMAL)).await,
+            ProtocolConnection::Sse(_) => {}
         }
     }
 
-    /// From now on no more than this is read in all, unless more is allowed.
+    /// Limits the total number of bytes that may be read from now on.
     pub(crate) fn allow_reading(&mut self, bytes: u32) {
         if let Some(socket) = self.wire.socket() {
             socket.allow_reading(bytes);
         }
     }
 
-    /// Sends a command. An error shows as the end of the connection when the next event is asked for.
+    /// Sends a command. An error is reported as the end of the connection by the next read.
     pub async fn send(&mut self, command: &str) {
         match &mut self.wire {
-            Wire::Encke(socket) | Wire::Plain(socket) | Wire::Socketio(socket) => {
+            ProtocolConnection::Encke(socket)
+            | ProtocolConnection::Plain(socket)
+            | ProtocolConnection::Socketio(socket) => {
                 let _ = socket.send_text(command).await;
             }
-            Wire::Poll(polls) => polls.send(command).await,
-            Wire::Bayeux(polls) => polls.send(command).await,
-            Wire::BayeuxSocket(bayeux) => bayeux.send(command).await,
-            Wire::Sse(_) => {}
+            ProtocolConnection::Poll(polls) => polls.send(command).await,
+            ProtocolConnection::Bayeux(polls) => polls.send(command).await,
+            ProtocolConnection::BayeuxSocket(bayeux) => bayeux.send(command).await,
+            ProtocolConnection::Sse(_) => {}
         }
     }
 
-    /// Asks for the messages of a channel.
+    /// Subscribes to a channel.
     pub(crate) async fn subscribe(&mut self, channel: &str) {
         let command = match &self.wire {
-            Wire::Bayeux(polls) => polls.dialect().subscribe(channel),
-            Wire::BayeuxSocket(bayeux) => bayeux.dialect().subscribe(channel),
+            ProtocolConnection::Bayeux(polls) => polls.dialect().subscribe(channel),
+            ProtocolConnection::BayeuxSocket(bayeux) => bayeux.dialect().subscribe(channel),
             _ => encke::subscribe(channel),
         };
         self.send(&command).await;
@@ -213,71 +225,73 @@ impl Connection {
     /// Publishes JSON to a channel.
     pub(crate) async fn publish(&mut self, id: u64, channel: &str, data: &str) {
         let command = match &self.wire {
-            Wire::Bayeux(polls) => polls.dialect().publish(id, channel, data),
-            Wire::BayeuxSocket(bayeux) => bayeux.dialect().publish(id, channel, data),
+            ProtocolConnection::Bayeux(polls) => polls.dialect().publish(id, channel, data),
+            ProtocolConnection::BayeuxSocket(bayeux) => bayeux.dialect().publish(id, channel, data),
             _ => encke::publish(id, channel, data),
         };
         self.send(&command).await;
     }
 
-    /// The same under a key, in Encke's dialect: said again, it is not published again.
+    /// Like [`Self::publish`], with a key, in Encke's dialect: the server publishes a repeated command only
+    /// once.
     pub(crate) async fn publish_once(&mut self, id: u64, channel: &str, data: &str, key: &str) {
         self.send(&encke::publish_once(id, channel, data, key)).await;
     }
 
-    /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
-    /// any time.
+    /// Passes every event to `on_event` until it breaks or the connection ends. Can be dropped and called
+    /// again at any time.
     pub fn each<T>(
         &mut self,
-        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<T>,
-    ) -> impl Future<Output = Result<T, End>> {
-        // One closure with one pointer, for what it holds is in the task of every idle connection.
+        mut on_event: impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
+    ) -> impl Future<Output = Result<T, ConnectionEnd>> {
+        // One closure that captures one pointer: its captures are part of the task of every idle connection.
         poll_fn(move |context| self.poll_each(context, &mut on_event))
     }
 
-    /// The same, as far as it goes now.
+    /// Like [`Self::each`], without waiting.
     fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
-        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
-    ) -> Poll<Result<T, End>> {
+        on_event: &mut impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
+    ) -> Poll<Result<T, ConnectionEnd>> {
         let Self { wire, live } = self;
         let target = wire.target();
-        let mut on_event = |event: Event<'_>| {
-            note(live, target, event);
+        let mut on_event = |event: ClientEvent<'_>| {
+            count_event(live, target, event);
             on_event(event)
         };
         let polled = match wire {
-            Wire::Encke(socket) | Wire::Plain(socket) => {
+            ProtocolConnection::Encke(socket) | ProtocolConnection::Plain(socket) => {
                 socket.poll_each(context, &mut |incoming| match incoming {
-                    Incoming::Ping(payload) => on_event(Event::Ping(&payload)),
-                    Incoming::Pong(payload) => on_event(Event::Pong(&payload)),
-                    Incoming::Text(text) => on_event(Event::Text(&text)),
+                    Incoming::Ping(payload) => on_event(ClientEvent::Ping(&payload)),
+                    Incoming::Pong(payload) => on_event(ClientEvent::Pong(&payload)),
+                    Incoming::Text(text) => on_event(ClientEvent::Text(&text)),
                     Incoming::Binary(_) | Incoming::Close(_) => ControlFlow::Continue(()),
                 })
             }
-            Wire::Sse(stream) => stream.poll_each(context, &mut |found| match found {
-                Found::Comment => on_event(Event::Ping(&[])),
-                Found::Id(id) => on_event(Event::Id(id)),
-                Found::Event(data) => on_event(Event::Text(data)),
+            ProtocolConnection::Sse(stream) => stream.poll_each(context, &mut |found| match found {
+                StreamItem::Comment => on_event(ClientEvent::Ping(&[])),
+                StreamItem::Id(id) => on_event(ClientEvent::Id(id)),
+                StreamItem::Event(data) => on_event(ClientEvent::Text(data)),
             }),
-            Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
-            Wire::Poll(polls) => polls.poll_each(context, &mut on_event),
-            Wire::Bayeux(polls) => polls.poll_each(context, &mut on_event),
-            Wire::BayeuxSocket(bayeux) => bayeux.poll_each(context, &mut on_event),
+            ProtocolConnection::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
+            ProtocolConnection::Poll(polls) => polls.poll_each(context, &mut on_event),
+            ProtocolConnection::Bayeux(polls) => polls.poll_each(context, &mut on_event),
+            ProtocolConnection::BayeuxSocket(bayeux) => bayeux.poll_each(context, &mut on_event),
         };
         if let Poll::Ready(Err(end)) = polled {
-            live.ended(end);
+            live.record_end(end);
         }
         polled
     }
 
-    /// Sends what `next` gives whenever the kernel has taken all that was sent before, and reads meanwhile, until the connection ends.
+    /// Sends the output of `next` whenever the kernel has accepted everything sent before, and reads
+    /// meanwhile, until the connection ends.
     pub(crate) fn flood(
         &mut self,
         mut next: impl FnMut(&mut Vec<u8>),
-        mut on_event: impl FnMut(Event<'_>),
-    ) -> impl Future<Output = End> {
+        mut on_event: impl FnMut(ClientEvent<'_>),
+    ) -> impl Future<Output = ConnectionEnd> {
         let mut frames = Vec::new();
         poll_fn(move |context| {
             loop {
@@ -288,7 +302,7 @@ impl Connection {
                 if let Poll::Ready(Err(end)) = polled {
                     return Poll::Ready(end);
                 }
-                // Nothing waits to be written where nothing can be.
+                // Only a WebSocket can send frames.
                 let Some(socket) = self.wire.socket().filter(|socket| socket.unwritten_bytes() == 0) else {
                     return Poll::Pending;
                 };
@@ -299,41 +313,41 @@ impl Connection {
         })
     }
 
-    /// Takes frames as they are. Asking for the next event sends them.
+    /// Buffers encoded frames. The next read sends them.
     pub(crate) fn queue(&mut self, frames: &[u8]) {
         if let Some(socket) = self.wire.socket() {
             socket.queue(frames);
         }
     }
 
-    /// Reads until `read` has found the greeting, which is no event.
-    async fn greeting<T>(&mut self, mut read: impl FnMut(&str) -> Early<T>) -> Result<T, Failure> {
+    /// Reads until `read` has found the greeting, which is not reported as an event.
+    async fn greeting<T>(&mut self, mut read: impl FnMut(&str) -> EarlyText<T>) -> Result<T, ClientFailure> {
         let Self { wire, live } = self;
-        let Some(socket) = wire.socket() else { return Err(Failure::NoHello) };
+        let Some(socket) = wire.socket() else { return Err(ClientFailure::NoHello) };
         let found = poll_fn(|context| {
             socket.poll_each(context, &mut |incoming| {
                 let Incoming::Text(text) = incoming else { return ControlFlow::Continue(()) };
                 match read(&text) {
-                    Early::Greeting(greeting) => return ControlFlow::Break(greeting),
-                    Early::Message => live.saw_message(),
-                    Early::Other => {}
+                    EarlyText::Greeting(greeting) => return ControlFlow::Break(greeting),
+                    EarlyText::Message => live.record_message(),
+                    EarlyText::Other => {}
                 }
                 ControlFlow::Continue(())
             })
         });
         found.await.map_err(|end| {
-            live.ended(end);
-            Failure::ClosedBeforeHello(end)
+            live.record_end(end);
+            ClientFailure::ClosedBeforeHello(end)
         })
     }
 }
 
-/// The reply to a command is no message.
-fn note(live: &Live, target: Target, event: Event<'_>) {
+/// Counts an event. Replies to commands do not count as messages.
+fn count_event(live: &ConnectionGuard, target: Target, event: ClientEvent<'_>) {
     match event {
-        Event::Ping(_) | Event::Held(_) => live.saw_ping(),
-        Event::Text(text) if !is_reply(target, text) => live.saw_message(),
-        Event::Text(_) | Event::Pong(_) | Event::Id(_) => {}
+        ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) => live.record_ping(),
+        ClientEvent::Text(text) if !is_reply(target, text) => live.record_message(),
+        ClientEvent::Text(_) | ClientEvent::Pong(_) | ClientEvent::Id(_) => {}
     }
 }
 

@@ -1,43 +1,43 @@
-//! What a client resumes its session with.
+//! State that a client needs to resume its session.
 
 use serde::Deserialize;
 
-use super::Event;
+use super::ClientEvent;
 
-/// The resume token, and the last message received.
+/// Resume token, and position of the last message received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) token: Box<str>,
     pub(crate) seq: u64,
-    /// Of servers with their own ids: the id of the last event.
+    /// For servers with ids of their own: id of the last event.
     pub(crate) last_id: Option<Box<str>>,
 }
 
 impl Ticket {
     /// Notes the last message received.
-    pub(crate) fn note(&mut self, event: Event<'_>) {
+    pub(crate) fn note(&mut self, event: ClientEvent<'_>) {
         match event {
-            Event::Text(text) => self.seq = seq_of(text).unwrap_or(self.seq),
-            Event::Id(id) => self.last_id = (!id.is_empty()).then(|| id.into()),
-            Event::Ping(_) | Event::Pong(_) | Event::Held(_) => {}
+            ClientEvent::Text(text) => self.seq = seq_of(text).unwrap_or(self.seq),
+            ClientEvent::Id(id) => self.last_id = (!id.is_empty()).then(|| id.into()),
+            ClientEvent::Ping(_) | ClientEvent::Pong(_) | ClientEvent::EmptyPoll(_) => {}
         }
     }
 }
 
-/// The `seq` of a message that has one. Replies and unknown objects have none.
+/// Returns the `seq` of a message or gap. `None` for replies and unknown objects.
 pub(super) fn seq_of(text: &str) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Numbered {
+    struct SeqField {
         seq: u64,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
-    enum Object {
-        Message(Numbered),
-        Gap(Numbered),
+    enum NumberedObject {
+        Message(SeqField),
+        Gap(SeqField),
     }
     match serde_json::from_str(text).ok()? {
-        Object::Message(Numbered { seq }) | Object::Gap(Numbered { seq }) => Some(seq),
+        NumberedObject::Message(SeqField { seq }) | NumberedObject::Gap(SeqField { seq }) => Some(seq),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tokens with which clients show a server who they are. Nothing here prints one.
+//! Tokens that authenticate clients. Nothing in this module prints one.
 
 use std::fmt;
 use std::process::Stdio;
@@ -11,25 +11,25 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Failure;
+use super::ClientFailure;
 
-/// A token that has less time left than this is not used any more.
-const LEAST_TIME_LEFT: Duration = Duration::from_secs(10);
-/// A command that has failed is not run again sooner.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// A token that expires sooner than this is no longer used.
+const MIN_TIME_LEFT: Duration = Duration::from_secs(10);
+/// Minimum time between a failure of the command and its next run.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Something that is not to be printed: a token, or a command that may have one in it.
+/// A string that must not be printed: a token, or a command that may contain one.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct SecretText(String);
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
 }
 
-/// Takes every text: an error of the command line would print it.
-impl FromStr for Secret {
+/// Accepts every text: a parse error on the command line would print it.
+impl FromStr for SecretText {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -37,42 +37,42 @@ impl FromStr for Secret {
     }
 }
 
-impl Secret {
-    /// RFC 6750, section 2.1: what may follow `Bearer`. Anything else could be another header.
+impl SecretText {
+    /// RFC 6750, section 2.1: characters that may follow `Bearer`. Others could inject another header.
     pub(crate) fn is_token(&self) -> bool {
         let is_token_char = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         !self.0.is_empty() && self.0.bytes().all(is_token_char)
     }
 
-    /// The header that carries it, with the end of its line.
+    /// Header line that carries the token, including the line break.
     fn header(&self) -> String {
         format!("Authorization: Bearer {}\r\n", self.0)
     }
 }
 
-/// Where tokens come from.
+/// Source of tokens.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// The same for all connections.
-    Fixed(Secret),
-    /// What this command of the shell writes: run at the start, and again when a connection is opened and the `exp` of the last
-    /// token is near.
-    Command(Secret),
+    /// The same token for all connections.
+    Fixed(SecretText),
+    /// Shell command that prints a token. It runs at the start, and again when a connection is opened and the
+    /// `exp` of the last token is near.
+    Command(SecretText),
 }
 
-/// The token of the moment.
+/// Provides the current token.
 #[derive(Debug)]
 pub(super) struct Tokens {
     source: Option<TokenSource>,
-    last: Mutex<Option<Written>>,
+    last: Mutex<Option<TokenResult>>,
 }
 
-/// What the command has written, or why it has not.
+/// Token that the command printed, or the reason why it did not.
 #[derive(Debug)]
-struct Written {
-    token: Result<Secret, String>,
+struct TokenResult {
+    token: Result<SecretText, String>,
     at: Instant,
-    /// Since 1970.
+    /// Time since 1970.
     expires_at: Option<Duration>,
 }
 
@@ -81,61 +81,62 @@ impl Tokens {
         Self { source, last: Mutex::new(None) }
     }
 
-    /// The headers to send with a request: none, or one.
-    pub(super) async fn headers(&self) -> Result<String, Failure> {
+    /// Header lines to send with a request: empty, or one line.
+    pub(super) async fn headers(&self) -> Result<String, ClientFailure> {
         match &self.source {
             None => Ok(String::new()),
             Some(TokenSource::Fixed(token)) => Ok(token.header()),
-            // Boxed, for a task is as large as what it may hold at once, for all its life.
-            Some(TokenSource::Command(command)) => Box::pin(self.headers_by(command)).await,
+            // Boxed because a task is as large as its largest state, for all its life.
+            Some(TokenSource::Command(command)) => Box::pin(self.headers_from(command)).await,
         }
     }
 
-    /// Whoever comes while the command runs waits for what it writes.
-    async fn headers_by(&self, command: &Secret) -> Result<String, Failure> {
+    /// Callers that arrive while the command runs wait for its result.
+    async fn headers_from(&self, command: &SecretText) -> Result<String, ClientFailure> {
         let mut last = self.last.lock().await;
-        let written = match last.take().filter(Written::is_good) {
+        let written = match last.take().filter(TokenResult::is_usable) {
             Some(written) => written,
-            None => Written::by(command).await,
+            None => TokenResult::from_command(command).await,
         };
-        let headers = written.token.as_ref().map(Secret::header);
-        let headers = headers.map_err(|why| Failure::Token(why.clone()));
+        let headers = written.token.as_ref().map(SecretText::header);
+        let headers = headers.map_err(|why| ClientFailure::Token(why.clone()));
         *last = Some(written);
         headers
     }
 }
 
-impl Written {
-    async fn by(command: &Secret) -> Self {
+impl TokenResult {
+    async fn from_command(command: &SecretText) -> Self {
         let token = run(command).await;
-        let expires_at = token.as_ref().ok().and_then(|Secret(token)| expiry(token));
+        let expires_at = token.as_ref().ok().and_then(|SecretText(token)| expiry(token));
         Self { token, at: Instant::now(), expires_at }
     }
 
-    fn is_good(&self) -> bool {
+    fn is_usable(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         match &self.token {
-            Ok(_) => self.expires_at.is_none_or(|expires_at| now + LEAST_TIME_LEFT < expires_at),
-            Err(_) => self.at.elapsed() < PAUSE_AFTER_FAILURE,
+            Ok(_) => self.expires_at.is_none_or(|expires_at| now + MIN_TIME_LEFT < expires_at),
+            Err(_) => self.at.elapsed() < MIN_RETRY_DELAY,
         }
     }
 }
 
-/// What it writes to stderr goes to loadgen's.
-async fn run(Secret(command): &Secret) -> Result<Secret, String> {
+/// Runs the command. Its stderr goes to loadgen's.
+async fn run(SecretText(command): &SecretText) -> Result<SecretText, String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
-    let output = shell.output().await.map_err(|error| format!("it cannot be started: {error}"))?;
+    let output = shell.output().await.map_err(|error| format!("the command cannot be started: {error}"))?;
     if !output.status.success() {
-        return Err(format!("it ended with {}", output.status));
+        return Err(format!("the command ended with {}", output.status));
     }
     let text = String::from_utf8(output.stdout).unwrap_or_default();
-    Some(Secret(text.trim().to_owned()))
-        .filter(Secret::is_token)
-        .ok_or_else(|| "it wrote something else than one token".to_owned())
+    Some(SecretText(text.trim().to_owned()))
+        .filter(SecretText::is_token)
+        .ok_or_else(|| "the command did not print exactly one token".to_owned())
 }
 
-/// The `exp` of a JSON Web Token (RFC 7519, section 4.1.4), if it is one and has one.
+/// Returns the `exp` of a JSON Web Token (RFC 7519, section 4.1.4). `None` if the token is not one or has no
+/// `exp`.
 fn expiry(token: &str) -> Option<Duration> {
     #[derive(Deserialize)]
     struct Claims {
@@ -150,26 +151,27 @@ fn expiry(token: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn secret(text: &str) -> Secret {
-        Secret(text.to_owned())
+    fn secret(text: &str) -> SecretText {
+        SecretText(text.to_owned())
     }
 
     fn expiring_in(time: i64) -> String {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
-        let exp = i64::try_from(now.as_secs()).expect("it is not the far future") + time;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is after 1970");
+        let exp = i64::try_from(now.as_secs()).expect("the time fits into an i64") + time;
         format!("e30.{}.c2ln", BASE64URL_NOPAD.encode(format!(r#"{{"sub":"a","exp":{exp}}}"#).as_bytes()))
     }
 
-    /// Each run writes one more line to a file; the token is what `token` says.
+    /// Requests headers `times` times from a command that prints `token`. Returns how often the command ran,
+    /// counted with a line in a file for each run, and the results.
     async fn runs(token: &str, times: usize) -> (usize, Vec<Result<String, String>>) {
-        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be created");
         let command = format!("echo x >> {}; {token}", file.path().display());
         let tokens = Tokens::new(Some(TokenSource::Command(secret(&command))));
         let mut all = Vec::new();
         for _ in 0..times {
             all.push(tokens.headers().await.map_err(|failure| failure.to_string()));
         }
-        (std::fs::read_to_string(file.path()).expect("it is there").lines().count(), all)
+        (std::fs::read_to_string(file.path()).expect("the file exists").lines().count(), all)
     }
 
     #[tokio::test]
@@ -180,21 +182,21 @@ mod tests {
             (count, all[2].as_deref()),
             (1, Ok(format!("Authorization: Bearer {lasting}\r\n").as_str()))
         );
-        assert_eq!(runs("echo abc", 3).await.0, 1, "what says nothing of its end has none");
+        assert_eq!(runs("echo abc", 3).await.0, 1, "a token without `exp` does not expire");
         assert_eq!(runs(&format!("echo {}", expiring_in(5)), 3).await.0, 3);
     }
 
     #[tokio::test]
-    async fn a_command_that_fails_says_so_without_its_words() {
+    async fn a_failing_command_is_reported_without_its_output() {
         for (command, why) in [
             ("echo hidden; exit 3", "exit status: 3"),
-            ("echo hidden and more", "something else than one token"),
-            ("true", "something else than one token"),
+            ("echo hidden and more", "did not print exactly one token"),
+            ("true", "did not print exactly one token"),
         ] {
             let (count, all) = runs(command, 2).await;
             let error = all[1].as_ref().expect_err("there is no token");
             assert!(error.contains(why) && !error.contains("hidden"), "{error}");
-            assert_eq!(count, 1, "it is not run again at once");
+            assert_eq!(count, 1, "the command is not run again at once");
         }
     }
 
@@ -202,13 +204,13 @@ mod tests {
     async fn no_debug_output_has_a_token() {
         for source in [TokenSource::Fixed(secret("hidden")), TokenSource::Command(secret("echo hidden"))] {
             let tokens = Tokens::new(Some(source));
-            assert!(tokens.headers().await.expect("there is one").contains("hidden"));
+            assert!(tokens.headers().await.expect("the source provides a token").contains("hidden"));
             assert!(!format!("{tokens:?}").contains("hidden"), "{tokens:?}");
         }
     }
 
     #[test]
-    fn what_is_no_token_is_known() {
+    fn only_token_characters_are_accepted() {
         for (text, is_token) in
             [("abc.d-e_f~+/=", true), ("", false), ("a b", false), ("a\r\nHost: x", false), ("ä", false)]
         {

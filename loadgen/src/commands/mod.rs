@@ -1,4 +1,4 @@
-//! The subcommands, and what their exit codes say.
+//! Subcommands and their exit codes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,33 +6,32 @@ use std::process::ExitCode;
 use clap::Parser;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::args::{self, Args, Command, Load};
+use crate::args::{self, Load, LoadgenArgs, LoadgenCommand};
 use crate::process::{Signals, reserve_descriptors};
-use crate::progress::Log;
+use crate::progress::ProgressLog;
 use crate::report::Output;
 use crate::result::{Assertion, Document, Verdict};
 use crate::run::{drive, meaningless_assertions, measure};
-use crate::scenario::{NotMeasured, Prepared, prepare};
+use crate::scenario::{MeasureError, Prepared, prepare};
 use crate::{selftest, workers};
 
 /// The scenario could not run at all.
 const COULD_NOT_RUN: u8 = 1;
-/// Bad usage. clap exits with the same.
+/// Bad usage. clap uses the same code.
 const BAD_USAGE: u8 = 2;
-/// A fault was missed, or the honest server was not found to be so.
+/// The self-test missed a fault, or reported one for the honest server.
 const SELFTEST_FAILED: u8 = 1;
 const ASSERTION_FAILED: u8 = 99;
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
-    let is_worker =
-        matches!(&args.command, Command::Run(scenario) if scenario.load().server.workers.worker.is_some());
-    let log = if is_worker { Log::to_parent(workers::send_log) } else { Log::default() };
+    let args = LoadgenArgs::parse();
+    let is_worker = matches!(&args.command, LoadgenCommand::Run(scenario) if scenario.load().server.workers.worker.is_some());
+    let log = if is_worker { ProgressLog::to_parent(workers::send_log) } else { ProgressLog::default() };
     let done = match &args.command {
-        Command::Run(scenario) => run_scenario(scenario, &log),
-        Command::Selftest => run_selftest(),
-        Command::Compare(compare) => compare.run().map(|()| 0),
+        LoadgenCommand::Run(scenario) => run_scenario(scenario, &log),
+        LoadgenCommand::Selftest => run_selftest(),
+        LoadgenCommand::Compare(compare) => compare.run().map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|message| {
         log.line(&message);
@@ -40,12 +39,12 @@ pub fn main() -> ExitCode {
     }))
 }
 
-fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
+fn run_scenario(scenario: &args::ScenarioOptions, log: &ProgressLog) -> Result<u8, String> {
     let load = scenario.load();
     if let Some(worker) = load.server.workers.worker {
         return run_worker(scenario, &worker.share(&load), log);
     }
-    let mut faults = scenario.unsupported();
+    let mut faults = scenario.problems();
     faults.extend(check_processes(scenario, &load).err());
     faults.extend(meaningless_assertions(scenario));
     if !faults.is_empty() {
@@ -59,7 +58,7 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     let output = Output::open(&load.server.output)?;
     let document = match start_runtime()?.block_on(measure(scenario, log)) {
         Ok(document) => document,
-        Err(why) => return not_measured(why, log),
+        Err(why) => return report_failure(why, log),
     };
     let verdicts: Vec<_> = load
         .server
@@ -74,37 +73,35 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     Ok(exit_code(&document, &verdicts, log))
 }
 
-fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String> {
+fn check_processes(scenario: &args::ScenarioOptions, load: &Load) -> Result<(), String> {
     let (processes, connections) = (load.server.workers.processes, load.connections);
     if processes > connections {
         return Err(format!("{connections} connections are too few for {processes} processes"));
     }
     match scenario.needs_one_process() {
-        Some(why) if processes > 1 => {
-            Err(format!("{} does not run with --processes: {why}", scenario.name()))
-        }
+        Some(why) if processes > 1 => Err(format!("{} does not support --processes: {why}", scenario.name())),
         _ => Ok(()),
     }
 }
 
-/// Runs one worker's share of a load.
-fn run_worker(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
+/// Runs one worker's part of a load.
+fn run_worker(scenario: &args::ScenarioOptions, load: &Load, log: &ProgressLog) -> Result<u8, String> {
     reserve_descriptors(load.connections)?;
     let Prepared { scenario, .. } = prepare(scenario);
     match start_runtime()?.block_on(drive(scenario, load, log)) {
         Ok(measured) => workers::send_result(measured),
-        Err(why) => return not_measured(why, log),
+        Err(why) => return report_failure(why, log),
     }
     Ok(0)
 }
 
-fn not_measured(why: NotMeasured, log: &Log) -> Result<u8, String> {
+fn report_failure(why: MeasureError, log: &ProgressLog) -> Result<u8, String> {
     match why {
-        NotMeasured::Refused(why) => {
+        MeasureError::Refused(why) => {
             log.line(&why);
             Ok(BAD_USAGE)
         }
-        NotMeasured::Failed(why) => Err(why),
+        MeasureError::Failed(why) => Err(why),
     }
 }
 
@@ -124,17 +121,17 @@ fn run_selftest() -> Result<u8, String> {
 
 fn start_runtime() -> Result<LocalRuntime, String> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    runtime.map_err(|error| format!("cannot start: {error}"))
+    runtime.map_err(|error| format!("cannot start the runtime: {error}"))
 }
 
-/// The exit code of a result. Logs what is wrong.
-fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log) -> u8 {
+/// Determines the exit code of a result, and logs failed assertions.
+fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &ProgressLog) -> u8 {
     if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
-        log.line("not one connection could be opened");
+        log.line("no connection could be opened");
         return COULD_NOT_RUN;
     }
     if document.number("subscribed") == Ok(0.0) && document.number("errors") != Ok(0.0) {
-        log.line("not one connection could subscribe");
+        log.line("no connection could subscribe");
         return COULD_NOT_RUN;
     }
     let mut code = 0;
@@ -142,11 +139,11 @@ fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log)
         match verdict {
             Verdict::Holds(_) => {}
             Verdict::Fails(number) => {
-                log.line(&format!("does not hold: {assertion} (it is {number})"));
+                log.line(&format!("assertion failed: {assertion} (the value is {number})"));
                 code = if code == BAD_USAGE { code } else { ASSERTION_FAILED };
             }
             Verdict::Meaningless(why) => {
-                log.line(&format!("means nothing: {assertion} ({why})"));
+                log.line(&format!("invalid assertion: {assertion} ({why})"));
                 code = BAD_USAGE;
             }
         }

@@ -1,40 +1,42 @@
-//! What a process took over a run: from its readings, and how many connections there were at each.
+//! CPU time and memory that a process used during a run, computed from periodic readings and the number of
+//! open connections at each.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::steady::{Load, Steady};
+use super::steady::{ServerLoad, SteadyPeriod};
 use crate::process::Reading;
 use crate::result::{Mean, Total, seconds, summed};
 
-/// A shorter time than this between two readings means nothing: CPU time is counted in ticks of 10 ms.
-const SHORTEST: Duration = Duration::from_millis(500);
-/// Where phases end, and in brief ones, which are read ten times a second: good to a tenth of a core.
-pub(super) const SHORTEST_CLOSELY: Duration = Duration::from_millis(90);
+/// Shortest interval for which CPU usage is computed: the kernel counts CPU time in ticks of 10 ms.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
+/// The same at the end of a phase and in brief phases, which are read ten times a second: accurate to a tenth
+/// of a core.
+pub(super) const MIN_FAST_INTERVAL: Duration = Duration::from_millis(90);
 
 #[derive(Debug)]
 pub(crate) struct Account {
     before: Reading,
     last: Reading,
-    /// When the last interval that was long enough has ended.
-    interval_from: Reading,
-    /// Of one core, over the last interval.
+    /// Reading at the end of the last interval that was long enough.
+    interval_start: Reading,
+    /// CPU usage during the last interval, in cores.
     cores: Option<f64>,
     cores_peak: Option<f64>,
     resident_peak: u64,
     descriptors_peak: Option<u64>,
     threads_peak: u64,
-    steady: Option<Steady>,
+    steady: Option<SteadyPeriod>,
 }
 
 impl Account {
-    /// `before` is what there was before the first connection.
+    /// `before` is the reading taken before the first connection.
     pub(crate) fn new(before: Reading) -> Self {
         Self {
             before,
             last: before,
-            interval_from: before,
+            interval_start: before,
             cores: None,
             cores_peak: None,
             resident_peak: before.resident_bytes,
@@ -44,30 +46,32 @@ impl Account {
         }
     }
 
-    pub(crate) fn add(&mut self, reading: Reading, load: Load) {
+    pub(crate) fn add(&mut self, reading: Reading, load: ServerLoad) {
         self.add_each_second(reading, load);
     }
 
-    /// Gives what [`Self::add_closely`] does.
-    pub(crate) fn add_each_second(&mut self, reading: Reading, load: Load) -> Option<f64> {
-        let ended = self.end_interval(&reading, SHORTEST);
+    /// Returns the same as [`Self::add_fast`].
+    pub(crate) fn add_each_second(&mut self, reading: Reading, load: ServerLoad) -> Option<f64> {
+        let ended = self.end_interval(&reading, MIN_INTERVAL);
         self.add_within(reading, load);
         ended
     }
 
-    /// The same of one in a brief phase, or where one ends. Gives the cores since the last interval ended, if this is one.
-    pub(crate) fn add_closely(&mut self, reading: Reading, load: Load, ends_phase: bool) -> Option<f64> {
-        let ended = self.end_interval(&reading, SHORTEST_CLOSELY);
+    /// Adds a reading taken in a brief phase, or at the end of any phase. If the reading completes an
+    /// interval, returns the CPU usage during it, in cores.
+    pub(crate) fn add_fast(&mut self, reading: Reading, load: ServerLoad, ends_phase: bool) -> Option<f64> {
+        let ended = self.end_interval(&reading, MIN_FAST_INTERVAL);
         if ends_phase {
-            self.interval_from = reading;
+            self.interval_start = reading;
         }
         self.add_within(reading, load);
         ended
     }
 
-    /// The reading after the run: what is resident then is told by itself. Gives what [`Self::add_closely`] does.
-    pub(crate) fn end(&mut self, reading: Reading, load: Load, is_close: bool) -> Option<f64> {
-        let shortest = if is_close { SHORTEST_CLOSELY } else { SHORTEST };
+    /// Adds the reading taken after the run. Its resident memory is reported separately and does not count
+    /// towards the peak. Returns the same as [`Self::add_fast`].
+    pub(crate) fn end(&mut self, reading: Reading, load: ServerLoad, is_close: bool) -> Option<f64> {
+        let shortest = if is_close { MIN_FAST_INTERVAL } else { MIN_INTERVAL };
         let (ended, peak) = (self.end_interval(&reading, shortest), self.resident_peak);
         self.add_within(reading, load);
         self.resident_peak = peak;
@@ -75,37 +79,38 @@ impl Account {
     }
 
     fn end_interval(&mut self, reading: &Reading, shortest: Duration) -> Option<f64> {
-        let time = reading.at.saturating_duration_since(self.interval_from.at);
+        let time = reading.at.saturating_duration_since(self.interval_start.at);
         if time < shortest {
             return None;
         }
-        let cores = cores(reading.cpu.saturating_sub(self.interval_from.cpu), time);
-        self.interval_from = *reading;
+        let cores = cores(reading.cpu.saturating_sub(self.interval_start.cpu), time);
+        self.interval_start = *reading;
         self.cores = Some(cores);
         self.cores_peak = self.cores_peak.max_of(self.cores);
         self.cores
     }
 
-    /// The mean of a phase that has ended: it counts the time, too, that was too short to be an interval.
+    /// Raises the peak to the mean of a phase that has ended. The mean includes time that was too short to be
+    /// an interval.
     pub(super) fn end_phase(&mut self, mean: Option<f64>) {
         if mean > self.cores_peak {
             (self.cores, self.cores_peak) = (mean, mean);
         }
     }
 
-    fn add_within(&mut self, reading: Reading, load: Load) {
+    fn add_within(&mut self, reading: Reading, load: ServerLoad) {
         self.last = reading;
         self.resident_peak = self.resident_peak.max(reading.resident_bytes);
         self.descriptors_peak = self.descriptors_peak.max(reading.descriptors);
         self.threads_peak = self.threads_peak.max(reading.threads);
-        self.steady = Steady::after(self.steady, (reading, load));
+        self.steady = SteadyPeriod::after(self.steady, (reading, load));
     }
 
     pub(crate) fn cpu_seconds(&self) -> f64 {
         seconds(self.last.cpu.saturating_sub(self.before.cpu))
     }
 
-    /// Over the last interval that was long enough.
+    /// CPU usage during the last interval that was long enough, in cores.
     pub(crate) fn cores(&self) -> Option<f64> {
         self.cores
     }
@@ -120,34 +125,33 @@ impl Account {
                 after: self.last.descriptors,
             },
             threads_peak: self.threads_peak,
-            steady_connections: steady.map(Steady::connections),
+            steady_connections: steady.map(SteadyPeriod::connections),
             steady_seconds: steady.map(|steady| seconds(steady.time())),
         }
     }
 
-    /// CPU and memory.
     pub(crate) fn summary(&self) -> CostSummary {
         let Self { before, last, .. } = self;
         let steady = self.steady.as_ref();
-        let mean = (last.at - before.at >= SHORTEST)
+        let mean = (last.at - before.at >= MIN_INTERVAL)
             .then(|| cores(last.cpu.saturating_sub(before.cpu), last.at - before.at));
         CostSummary {
             cores: Cores { mean: mean.map(Total), peak: self.cores_peak.map(Total) },
             resident_bytes: ResidentBytes {
                 before: before.resident_bytes,
-                steady: steady.map(Steady::resident_bytes),
+                steady: steady.map(SteadyPeriod::resident_bytes),
                 peak: self.resident_peak,
                 after: last.resident_bytes,
             },
             bytes_per_connection: steady
                 .and_then(|steady| steady.bytes_per_connection(before))
                 .map(Mean::from),
-            cpu_ms_per_ping: steady.and_then(Steady::cpu_ms_per_ping).map(Mean::from),
+            cpu_ms_per_ping: steady.and_then(SteadyPeriod::cpu_ms_per_ping).map(Mean::from),
         }
     }
 }
 
-/// What a server took.
+/// Resources that a server used.
 #[derive(Serialize)]
 pub(crate) struct ServerCost {
     #[serde(flatten)]
@@ -207,7 +211,7 @@ pub(super) fn cores(cpu: Duration, time: Duration) -> f64 {
     (cpu.as_secs_f64() / time.as_secs_f64().max(f64::EPSILON) * 1e4).round() / 1e4
 }
 
-/// The larger of two that may be missing.
+/// Maximum of two optional numbers.
 trait MaxOf {
     fn max_of(self, other: Self) -> Self;
 }
@@ -225,7 +229,7 @@ mod tests {
     use super::*;
     use crate::result::Group;
 
-    /// What was read at a second: CPU in milliseconds, memory in bytes, connections, pings.
+    /// Reading at a given second: second, CPU in milliseconds, memory in bytes, connections, pings.
     type Row = (u64, u64, u64, u64, u64);
 
     fn account(rows: &[Row]) -> Account {
@@ -235,7 +239,7 @@ mod tests {
             let cpu = Duration::from_millis(cpu_ms);
             let reading =
                 Reading { at, cpu, resident_bytes, descriptors: Some(10 + connections), threads: 6 };
-            (reading, Load { connections, pings })
+            (reading, ServerLoad { connections, pings })
         };
         let mut account = Account::new(reading(rows[0]).0);
         rows[1..].iter().for_each(|row| {
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_holds_is_accounted_for() {
+    fn a_hold_run_is_accounted_for() {
         let account = account(&[
             (0, 1000, 5_000, 0, 0),
             (1, 1800, 9_000, 50, 0),
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_is_where_the_most_connections_were_and_not_what_comes_after() {
+    fn the_steady_period_has_the_most_connections() {
         let account = account(&[
             (0, 0, 0, 0, 0),
             (1, 0, 1_000, 1000, 0),
@@ -290,7 +294,7 @@ mod tests {
         assert_eq!(outcome.number("steady_seconds"), Ok(1.0));
         assert_eq!(outcome.number("steady_connections"), Ok(995.0));
         assert_eq!(outcome.number("bytes_per_connection"), Ok(2.0));
-        assert!(outcome.number("cpu_ms_per_ping").is_err(), "without pings there is nothing to tell");
+        assert!(outcome.number("cpu_ms_per_ping").is_err(), "no pings, so no cost of a ping");
     }
 
     #[test]
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn little_cpu_time_is_not_divided() {
+    fn little_cpu_time_gives_no_cost_per_ping() {
         let account = account(&[(0, 0, 0, 0, 0), (1, 0, 0, 9, 0), (2, 90, 0, 9, 500)]);
         assert!(Group::of(&account.outcome()).number("cpu_ms_per_ping").is_err());
     }

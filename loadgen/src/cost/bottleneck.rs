@@ -1,15 +1,15 @@
-//! Whether loadgen itself was the bottleneck, not the server.
+//! Detects that loadgen itself, not the server, was the bottleneck.
 
 use serde::Serialize;
 
 use crate::result::Sample;
 
-/// It has one thread.
-const ALL_OF_A_CORE: f64 = 0.9;
-/// The lag of its own tasks adds to everything that it measures.
-const MUCH_LAG_MS: f64 = 50.0;
+/// CPU usage, in cores, from which loadgen counts as saturated: it has one thread.
+const SATURATED_CORES: f64 = 0.9;
+/// Lag from which a second counts as lagging. The lag of loadgen's own tasks adds to everything it measures.
+const HIGH_LAG_MS: f64 = 50.0;
 
-/// Counts the seconds in which it was.
+/// Counts the seconds in which loadgen was saturated or lagging.
 #[derive(Debug, Default)]
 pub(crate) struct Bottleneck {
     seconds: u64,
@@ -18,18 +18,18 @@ pub(crate) struct Bottleneck {
     longest_lag_ms: f64,
 }
 
-/// One second of it.
+/// loadgen's and the server's usage during one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Second {
-    /// Of the busiest process, if there are several.
+pub(crate) struct SecondUsage {
+    /// With several processes, that of the busiest one.
     pub(crate) self_cores: Option<f64>,
     pub(crate) lag_ms: Option<f64>,
-    /// If they are known.
+    /// `None` if the server is not sampled.
     pub(crate) server_cores: Option<f64>,
 }
 
-impl Second {
-    /// The figures of one sample.
+impl SecondUsage {
+    /// Takes the figures from a sample.
     pub(crate) fn of(sample: &Sample) -> Self {
         Self {
             self_cores: sample.get("loadgen.cores"),
@@ -40,16 +40,16 @@ impl Second {
 }
 
 impl Bottleneck {
-    /// True if this is the first second in which it was.
-    pub(crate) fn look(&mut self, second: Second) -> bool {
-        let Second { self_cores, lag_ms, server_cores } = second;
+    /// Adds a second. Returns true if it is the first saturated one.
+    pub(crate) fn observe(&mut self, second: SecondUsage) -> bool {
+        let SecondUsage { self_cores, lag_ms, server_cores } = second;
         self.seconds += 1;
         let self_cores = self_cores.unwrap_or(0.0);
         let is_saturated =
-            self_cores >= ALL_OF_A_CORE && server_cores.is_none_or(|server| server < self_cores);
+            self_cores >= SATURATED_CORES && server_cores.is_none_or(|server| server < self_cores);
         self.saturated += u64::from(is_saturated);
         let lag_ms = lag_ms.unwrap_or(0.0);
-        if lag_ms >= MUCH_LAG_MS {
+        if lag_ms >= HIGH_LAG_MS {
             self.lagging += 1;
             self.longest_lag_ms = self.longest_lag_ms.max(lag_ms);
         }
@@ -60,14 +60,14 @@ impl Bottleneck {
         let Self { seconds, saturated, lagging, longest_lag_ms } = self;
         let saturated = (*saturated > 0).then(|| {
             format!(
-                "loadgen itself was the bottleneck in {saturated} of {seconds} s: it used up its core while the server \
-                 did not; spread the load with --processes"
+                "loadgen itself was the bottleneck in {saturated} of {seconds} s: it used a whole core while the \
+                 server did not; spread the load with --processes"
             )
         });
         let lagging = (*lagging > 0).then(|| {
             format!(
-                "loadgen's own tasks ran up to {longest_lag_ms:.0} ms late, in {lagging} of {seconds} s: latencies may be \
-                 its own by as much"
+                "loadgen's own tasks ran up to {longest_lag_ms:.0} ms late, in {lagging} of {seconds} s: measured \
+                 latencies may be too high by as much"
             )
         });
         saturated.into_iter().chain(lagging).collect()
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_bottleneck_when_its_core_is_used_up_and_the_servers_are_not() {
+    fn saturated_only_if_the_server_uses_less() {
         for (itself, server, is_bottleneck) in [
             (Some(0.95), Some(0.4), true),
             (Some(0.95), None, true),
@@ -104,20 +104,20 @@ mod tests {
             (None, Some(0.1), false),
         ] {
             let mut bottleneck = Bottleneck::default();
-            let second = Second { self_cores: itself, server_cores: server, lag_ms: Some(1.0) };
-            assert_eq!(bottleneck.look(second), is_bottleneck, "{itself:?} {server:?}");
+            let second = SecondUsage { self_cores: itself, server_cores: server, lag_ms: Some(1.0) };
+            assert_eq!(bottleneck.observe(second), is_bottleneck, "{itself:?} {server:?}");
             assert_eq!(bottleneck.warnings().len(), usize::from(is_bottleneck));
         }
     }
 
     #[test]
-    fn lag_counts_too_and_everything_is_told_once() {
+    fn lag_counts_and_saturation_is_reported_once() {
         let mut bottleneck = Bottleneck::default();
-        let quiet = Second { self_cores: Some(0.1), lag_ms: Some(49.0), server_cores: None };
-        let late = Second { lag_ms: Some(80.0), ..quiet };
-        let both = Second { self_cores: Some(1.0), ..late };
+        let quiet = SecondUsage { self_cores: Some(0.1), lag_ms: Some(49.0), server_cores: None };
+        let late = SecondUsage { lag_ms: Some(80.0), ..quiet };
+        let both = SecondUsage { self_cores: Some(1.0), ..late };
         assert_eq!(
-            [quiet, late, both, both].map(|second| bottleneck.look(second)),
+            [quiet, late, both, both].map(|second| bottleneck.observe(second)),
             [false, false, true, false]
         );
         let warnings = bottleneck.warnings();

@@ -1,8 +1,9 @@
-//! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
-//! Encke says about its timers.
+//! CPU, memory, descriptors and threads of the server and of loadgen, sampled every second, and Encke's timer
+//! statistics.
 //!
-//! [`crate::process`] reads the kernel's figures, [`timers`] Encke's, [`account`] makes peaks and means of them,
-//! [`steady`] what a connection and a ping cost, [`bottleneck`] says whether the server was what was measured.
+//! [`crate::process`] reads the kernel's figures and [`timers`] those of Encke. [`account`] computes peaks
+//! and means, [`steady`] the cost of a connection and of a ping. [`bottleneck`] tells whether loadgen itself
+//! limited the run.
 
 mod account;
 mod bottleneck;
@@ -21,37 +22,37 @@ use tokio::time::{Instant, timeout};
 
 pub(crate) use self::account::CostSummary;
 use self::account::{Account, ServerCost};
-pub(crate) use self::bottleneck::{Bottleneck, BottleneckOutcome, Second};
+pub(crate) use self::bottleneck::{Bottleneck, BottleneckOutcome, SecondUsage};
 use self::phases::{PhaseCost, Phases};
 pub(crate) use self::sampling::Sampling;
-pub(crate) use self::steady::Load;
+pub(crate) use self::steady::ServerLoad;
 use self::timers::{TimersAccount, TimersOutcome};
-use crate::client::Admin;
-use crate::process::{NoReading, Process, Reading};
-use crate::progress::Log;
-use crate::record::{Due, Gauge, Recorder};
+use crate::client::AdminClient;
+use crate::process::{Reading, ReadingError, SampledProcess};
+use crate::progress::ProgressLog;
+use crate::record::{Gauge, Recorder, SampleReason};
 use crate::result::Group;
 
-const SAMPLE: Duration = Duration::from_secs(1);
-/// Before the sample of everything else is taken, so that it has what was read for it.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Slightly before the recorder's first sample, so that the recorder's sample contains these readings.
 const FIRST_SAMPLE: Duration = Duration::from_millis(900);
-/// The admin API must answer within this; a later answer would belong to another second.
+/// Time limit for an answer of the admin API. A later answer would belong to the next second.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// What is sampled.
+/// Samples the server and loadgen itself.
 #[derive(Debug)]
 pub(crate) struct Cost {
-    server: Option<Server>,
-    timers: Option<(Admin, TimersAccount)>,
-    /// Not where there is no /proc.
-    self_usage: Option<(Process, Account)>,
-    log: Log,
+    server: Option<ServerProcess>,
+    timers: Option<(AdminClient, TimersAccount)>,
+    /// `None` without `/proc`.
+    self_usage: Option<(SampledProcess, Account)>,
+    log: ProgressLog,
 }
 
 #[derive(Debug)]
-struct Server {
+struct ServerProcess {
     pid: u32,
-    process: Process,
+    process: SampledProcess,
     resident_from: &'static str,
     account: Account,
     phases: Phases,
@@ -63,25 +64,32 @@ struct Server {
 }
 
 impl Cost {
-    /// Takes the first sample: what cannot be sampled is an error before the run.
-    pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
-        let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
-        let self_usage = Process::own();
+    /// Takes the first sample. Returns an error, before the run, if something that was asked for cannot be
+    /// sampled.
+    pub(crate) async fn open(
+        options: &Sampling,
+        recorder: &Recorder,
+        log: &ProgressLog,
+    ) -> Result<Self, String> {
+        let server = options.pid.map(|pid| ServerProcess::open(pid, recorder)).transpose()?;
+        let self_usage = SampledProcess::own();
         let self_usage = self_usage.and_then(|self_usage| Some((self_usage.reading().ok()?, self_usage)));
         let self_usage = self_usage.map(|(before, self_usage)| (self_usage, Account::new(before)));
         Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })
     }
 
-    /// With nothing measured, to know the names of what would be: this process stands for the server.
-    pub(crate) fn unmeasured(options: &Sampling, phases: &[String]) -> Self {
-        let (recorder, log) = (Recorder::starting_now(), Log::silent());
-        let mut server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
+    /// Creates an account without measurements, to learn the names of the figures. This process stands in for
+    /// the server.
+    pub(crate) fn placeholder(options: &Sampling, phases: &[String]) -> Self {
+        let (recorder, log) = (Recorder::starting_now(), ProgressLog::silent());
+        let mut server = options.pid.and_then(|_| ServerProcess::open(std::process::id(), &recorder).ok());
         if let Some(server) = &mut server {
-            server.expect_phases(phases);
+            server.add_placeholder_phases(phases);
         }
-        let admin = options.admin.clone().and_then(|url| Admin::new(url, None).ok());
-        let timers = admin.map(|admin| (admin, TimersAccount::new(timers::Timers::default(), &recorder)));
-        let self_usage = Process::own().and_then(|process| Some((process.reading().ok()?, process)));
+        let admin = options.admin.clone().and_then(|url| AdminClient::new(url, None).ok());
+        let timers =
+            admin.map(|admin| (admin, TimersAccount::new(timers::TimerReport::default(), &recorder)));
+        let self_usage = SampledProcess::own().and_then(|process| Some((process.reading().ok()?, process)));
         let self_usage = self_usage.map(|(before, process)| (process, Account::new(before)));
         Self { server, timers, self_usage, log }
     }
@@ -89,11 +97,11 @@ impl Cost {
     async fn open_timers(
         options: &Sampling,
         recorder: &Recorder,
-    ) -> Result<Option<(Admin, TimersAccount)>, String> {
+    ) -> Result<Option<(AdminClient, TimersAccount)>, String> {
         let Some(url) = &options.admin else { return Ok(None) };
         let mut admin =
-            Admin::new(url.clone(), options.api_key.as_deref()).map_err(|error| error.to_string())?;
-        let before = match ask(&mut admin).await {
+            AdminClient::new(url.clone(), options.api_key.as_deref()).map_err(|error| error.to_string())?;
+        let before = match fetch_timers(&mut admin).await {
             Ok(before) => before,
             Err(_) if options.admin_is_for_publishing => return Ok(None),
             Err(why) => return Err(format!("cannot sample the admin API: {why}")),
@@ -101,41 +109,49 @@ impl Cost {
         Ok(Some((admin, TimersAccount::new(before, recorder))))
     }
 
-    /// Samples each second, and at the ends of phases, as long as it is awaited. `load` is the load on the server.
-    pub(crate) async fn watch(&mut self, recorder: &Recorder, load: impl Fn() -> Load) -> Infallible {
-        let mut clock = recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE);
+    /// Samples every second and at the ends of phases until it is dropped. `load` returns the current load on
+    /// the server.
+    pub(crate) async fn watch(&mut self, recorder: &Recorder, load: impl Fn() -> ServerLoad) -> Infallible {
+        let mut clock = recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE_INTERVAL);
         loop {
             let (due, _) = clock.next().await;
             let phase = recorder.current_phase();
-            let at = Look { due, phase, is_close: recorder.is_looked_at_closely(), is_after: false };
-            self.look(load(), &at).await;
+            let at = SamplePoint { due, phase, is_fast: recorder.is_sampling_fast(), is_after_run: false };
+            self.sample(load(), &at).await;
         }
     }
 
     /// Takes the last sample, after loadgen has dropped its connections.
-    pub(crate) async fn look_after(&mut self, recorder: &Recorder) {
-        let (phase, is_close) = (recorder.current_phase(), recorder.is_looked_at_closely());
+    pub(crate) async fn sample_after_run(&mut self, recorder: &Recorder) {
+        let (phase, is_close) = (recorder.current_phase(), recorder.is_sampling_fast());
         if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
-            // It was over before it could be looked at.
-            let at = Look { due: Due::Asked, phase, is_close, is_after: true };
-            self.look(Load::default(), &at).await;
+            // The phase was over before it could be sampled.
+            let at =
+                SamplePoint { due: SampleReason::Requested, phase, is_fast: is_close, is_after_run: true };
+            self.sample(ServerLoad::default(), &at).await;
         }
-        // It ends the last phase.
-        let at = Look { due: Due::Second, phase: String::new(), is_close, is_after: true };
-        self.look(Load::default(), &at).await;
+        // Ends the last phase.
+        let at = SamplePoint {
+            due: SampleReason::Second,
+            phase: String::new(),
+            is_fast: is_close,
+            is_after_run: true,
+        };
+        self.sample(ServerLoad::default(), &at).await;
     }
 
-    async fn look(&mut self, load: Load, at: &Look) {
+    async fn sample(&mut self, load: ServerLoad, at: &SamplePoint) {
         let server =
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
-        let self_usage = self.self_usage.as_ref().filter(|_| at.due == Due::Second);
+        let self_usage = self.self_usage.as_ref().filter(|_| at.due == SampleReason::Second);
         let self_usage = self_usage.map(|(self_usage, _)| self_usage.clone());
-        if server.is_none() && at.due != Due::Second {
+        if server.is_none() && at.due != SampleReason::Second {
             return;
         }
-        // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.
+        // To compute resident memory, the kernel walks all mappings of a process. Do it off the thread that
+        // measures.
         let read = spawn_blocking(move || (server.map(|it| it.reading()), self_usage.map(|it| it.reading())));
-        let (server, self_usage) = read.await.expect("reading does not panic, and is not aborted");
+        let (server, self_usage) = read.await.expect("reading does not panic and is not aborted");
         if let (Some(watched), Some(reading)) = (&mut self.server, server) {
             watched.add(reading, load, at, &self.log);
         }
@@ -143,12 +159,12 @@ impl Cost {
             account.add(reading, load);
         }
         if let Some((admin, account)) = &mut self.timers
-            && at.due == Due::Second
+            && at.due == SampleReason::Second
         {
-            match ask(admin).await {
+            match fetch_timers(admin).await {
                 Ok(timers) => account.add(timers),
                 Err(why) => {
-                    if account.miss() {
+                    if account.add_missed() {
                         self.log.line(&format!("a sample of the admin API is missing: {why}"));
                     }
                 }
@@ -156,14 +172,14 @@ impl Cost {
         }
     }
 
-    /// The `server` part of the result, if anything was asked for.
+    /// Returns the `server` part of the result, if the server was sampled.
     pub(crate) fn server(&self) -> Option<Group> {
-        let process = self.server.as_ref().map(Server::outcome);
+        let process = self.server.as_ref().map(ServerProcess::outcome);
         let timers = self.timers.as_ref().map(|(_, account)| account.outcome());
         (process.is_some() || timers.is_some()).then(|| Group::of(&ServerOutcome { process, timers }))
     }
 
-    /// CPU and memory of loadgen itself.
+    /// Returns CPU and memory of loadgen itself.
     pub(crate) fn self_usage(&self) -> Option<CostSummary> {
         self.self_usage.as_ref().map(|(_, account)| account.summary())
     }
@@ -188,26 +204,26 @@ struct ProcessOutcome {
     phases: IndexMap<String, PhaseCost>,
 }
 
-/// When the server is looked at.
-struct Look {
-    due: Due,
+/// Circumstances of a sample.
+struct SamplePoint {
+    due: SampleReason,
     phase: String,
-    is_close: bool,
-    /// After loadgen has dropped its connections.
-    is_after: bool,
+    is_fast: bool,
+    /// Taken after loadgen has dropped its connections.
+    is_after_run: bool,
 }
 
-async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
+async fn fetch_timers(admin: &mut AdminClient) -> Result<timers::TimerReport, String> {
     let answer = timeout(ANSWER_TIMEOUT, admin.get(timers::PATH)).await;
     timers::parse(&answer.map_err(|_| format!("no answer within {} ms", ANSWER_TIMEOUT.as_millis()))??)
 }
 
-impl Server {
+impl ServerProcess {
     fn open(pid: u32, recorder: &Recorder) -> Result<Self, String> {
-        let process = Process::open(pid)?;
+        let process = SampledProcess::open(pid)?;
         let before = process.reading().map_err(|why| match why {
-            NoReading::Gone => format!("process {pid} has ended"),
-            NoReading::Other(why) => format!("cannot sample process {pid}: {why}"),
+            ReadingError::Ended => format!("process {pid} has ended"),
+            ReadingError::Other(why) => format!("cannot sample process {pid}: {why}"),
         })?;
         let gauge = |name: &str| {
             let gauge = Gauge::default();
@@ -231,8 +247,8 @@ impl Server {
         Ok(server)
     }
 
-    /// These phases, with nothing measured.
-    fn expect_phases(&mut self, names: &[String]) {
+    /// Adds these phases without measurements.
+    fn add_placeholder_phases(&mut self, names: &[String]) {
         if let Ok(reading) = self.process.reading() {
             for name in names {
                 self.phases.add(name, &reading, None);
@@ -240,36 +256,42 @@ impl Server {
         }
     }
 
-    fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, at: &Look, log: &Log) {
+    fn add(
+        &mut self,
+        reading: Result<Reading, ReadingError>,
+        load: ServerLoad,
+        at: &SamplePoint,
+        log: &ProgressLog,
+    ) {
         match reading {
             Ok(reading) => {
                 let ends_phase = self.phases.current() != at.phase;
-                let cores = if at.is_after {
-                    self.account.end(reading, load, at.is_close)
-                } else if ends_phase || at.is_close {
-                    self.account.add_closely(reading, load, ends_phase)
+                let cores = if at.is_after_run {
+                    self.account.end(reading, load, at.is_fast)
+                } else if ends_phase || at.is_fast {
+                    self.account.add_fast(reading, load, ends_phase)
                 } else {
                     self.account.add_each_second(reading, load)
                 };
                 let mean = self.phases.add(&at.phase, &reading, cores);
                 self.account.end_phase(mean);
-                self.show(Some(&reading));
+                self.update_gauges(Some(&reading));
             }
             Err(why) => {
-                self.show(None);
-                if why == NoReading::Gone && !self.has_ended {
+                self.update_gauges(None);
+                if why == ReadingError::Ended && !self.has_ended {
                     self.has_ended = true;
                     self.account.end_phase(self.phases.end());
-                    log.line(&format!("process {} (--pid) has ended during the run", self.pid));
+                    log.line(&format!("process {} (--pid) ended during the run", self.pid));
                 }
             }
         }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
-    fn show(&self, reading: Option<&Reading>) {
+    fn update_gauges(&self, reading: Option<&Reading>) {
         match reading {
-            // The highest, so that the peaks are in the series, too.
+            // The series shows the highest value since its last sample, so that it contains the peaks.
             Some(reading) => {
                 self.cores.raise(self.account.cores());
                 self.resident_bytes.raise(Some(reading.resident_bytes as f64));

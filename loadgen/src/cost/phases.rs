@@ -1,27 +1,27 @@
-//! What a process took in each phase of a run.
+//! CPU and memory of a process in each phase of a run.
 
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::account::{SHORTEST_CLOSELY, cores};
+use super::account::{MIN_FAST_INTERVAL, cores};
 use crate::process::Reading;
 use crate::result::seconds;
 
-/// More phases than these are not told apart.
+/// Further phases are not recorded.
 const MAX_PHASES: usize = 256;
 
-/// In the order in which they began. A phase that comes again is the same one.
+/// Phases in the order in which they began. A phase that is entered again continues the existing one.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
-    all: IndexMap<String, Phase>,
+    all: IndexMap<String, PhaseUsage>,
     current: String,
 }
 
 #[derive(Debug)]
-struct Phase {
-    /// Since when it has been this time.
+struct PhaseUsage {
+    /// Reading at which the phase was last entered.
     from: Reading,
     last: Reading,
     time_before: Duration,
@@ -55,12 +55,13 @@ impl Phases {
         &self.current
     }
 
-    /// A reading in the phase of this name, at least at its beginning. `cores` is the mean since an earlier reading, which was
-    /// in the same phase as the one before this. Gives the mean of a phase that has ended with it.
+    /// Adds a reading taken in the named phase; there is at least one when a phase begins. `cores` is the
+    /// mean CPU usage since an earlier reading, which was in the same phase as the previous one. Returns the
+    /// mean of the phase that this reading ended, if any.
     pub(super) fn add(&mut self, name: &str, reading: &Reading, cores: Option<f64>) -> Option<f64> {
         if let Some(phase) = self.all.get_mut(&self.current) {
             phase.add(reading, cores);
-            // What is resident after the run is not of its last phase.
+            // Memory resident after the run does not belong to its last phase.
             if !name.is_empty() {
                 phase.resident_peak = phase.resident_peak.max(reading.resident_bytes);
             }
@@ -76,7 +77,7 @@ impl Phases {
         mean
     }
 
-    /// Ends the current phase, and gives its mean.
+    /// Ends the current phase and returns its mean CPU usage.
     pub(super) fn end(&mut self) -> Option<f64> {
         let phase = self.all.get_mut(&self.current)?;
         let mean = phase.mean();
@@ -89,7 +90,7 @@ impl Phases {
             (phase.time_before, phase.cpu_before) = (phase.time(), phase.cpu());
             (phase.from, phase.last) = (*reading, *reading);
         } else if self.all.len() < MAX_PHASES {
-            let phase = Phase {
+            let phase = PhaseUsage {
                 from: *reading,
                 last: *reading,
                 time_before: Duration::ZERO,
@@ -101,7 +102,7 @@ impl Phases {
         }
     }
 
-    /// By names that can be part of a path of the result.
+    /// Results by phase name, with characters that a result path does not allow replaced by `_`.
     pub(super) fn outcome(&self) -> IndexMap<String, PhaseCost> {
         let path_name = |name: &str| {
             name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
@@ -110,7 +111,7 @@ impl Phases {
     }
 }
 
-impl Phase {
+impl PhaseUsage {
     fn add(&mut self, reading: &Reading, cores: Option<f64>) {
         self.last = *reading;
         self.note_cores(cores);
@@ -121,7 +122,7 @@ impl Phase {
     }
 
     fn mean(&self) -> Option<f64> {
-        (self.time() >= SHORTEST_CLOSELY).then(|| cores(self.cpu(), self.time()))
+        (self.time() >= MIN_FAST_INTERVAL).then(|| cores(self.cpu(), self.time()))
     }
 
     fn time(&self) -> Duration {
@@ -146,12 +147,12 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::cost::Load;
+    use crate::cost::ServerLoad;
     use crate::cost::account::Account;
     use crate::result::Group;
 
     #[test]
-    fn a_storm_has_a_peak_of_its_own() {
+    fn each_phase_has_its_own_peak() {
         let start = Instant::now();
         let reading = |at_ms: u64, cpu_ms: u64, resident_bytes: u64| Reading {
             at: start + Duration::from_millis(at_ms),
@@ -173,7 +174,7 @@ mod tests {
         ] {
             let reading = reading(at_ms, cpu_ms, bytes);
             let ends_phase = phases.current() != name;
-            let cores = account.add_closely(reading, Load::default(), ends_phase);
+            let cores = account.add_fast(reading, ServerLoad::default(), ends_phase);
             account.end_phase(phases.add(name, &reading, cores));
         }
         let outcome = Group::of(&phases.outcome());
@@ -198,7 +199,7 @@ mod tests {
     fn no_phase_has_a_higher_peak_than_the_run() {
         let start = Instant::now();
         let (mut account, mut phases) = (Account::new(reading(start, 0, 0)), Phases::default());
-        // The CPU time of the last 80 ms is in the phase's mean, and in no interval.
+        // The last 80 ms count in the phase's mean, but are too short for an interval.
         for (name, at_ms, cpu_ms) in [
             ("connect", 0, 0),
             ("connect", 1000, 100),
@@ -208,13 +209,13 @@ mod tests {
         ] {
             let reading = reading(start, at_ms, cpu_ms);
             let ends_phase = phases.current() != name;
-            let cores = account.add_closely(reading, Load::default(), ends_phase);
+            let cores = account.add_fast(reading, ServerLoad::default(), ends_phase);
             account.end_phase(phases.add(name, &reading, cores));
         }
         let peak = Group::of(&phases.outcome()).number("resume.cores.peak");
         assert_eq!(peak, Ok(0.7222));
         assert_eq!(Group::of(&account.outcome()).number("cores.peak"), peak);
-        assert_eq!(account.cores(), Some(0.7222), "and so it is in the series");
+        assert_eq!(account.cores(), Some(0.7222), "the series shows the same");
     }
 
     fn reading(start: Instant, at_ms: u64, cpu_ms: u64) -> Reading {

@@ -1,4 +1,4 @@
-//! The options that say what of the server is sampled.
+//! Options that select how the server is sampled.
 
 use clap::Args;
 
@@ -6,16 +6,16 @@ use crate::target::AdminUrl;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Sampling {
-    /// Sample what this process, the server, takes each second: CPU, resident memory, descriptors, threads
+    /// Sample this process, the server, every second: CPU, resident memory, descriptors, threads
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     pub(crate) pid: Option<u32>,
-    /// Where Encke's admin listener is, http://host:port: its timers are sampled each second
+    /// Encke's admin listener, http://host:port, whose timers are sampled every second
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) admin: Option<AdminUrl>,
-    /// The key of the admin listener, if it wants one
+    /// Key of the admin listener, if it requires one
     #[arg(long, value_name = "KEY", requires = "admin", help_heading = "Server")]
     pub(crate) api_key: Option<String>,
-    /// The admin listener is there to publish, and need not say anything about timers
+    /// The admin listener is used for publishing and need not report timers.
     #[arg(skip)]
     pub(crate) admin_is_for_publishing: bool,
 }

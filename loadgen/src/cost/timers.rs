@@ -1,18 +1,18 @@
-//! The timers of Encke, from its admin API: `GET /api/timers`.
+//! Encke's timer statistics, from `GET /api/timers` of its admin API.
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Gauge, Recorder};
 
 pub(super) const PATH: &str = "/api/timers";
-/// More levels than these have no curve of their own.
+/// Further levels have no curve of their own.
 const MAX_LEVELS: usize = 16;
 
-/// One answer. Percentiles and counts are since the server's start.
+/// An answer of the admin API. Percentiles and counts cover the time since the server's start.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub(super) struct Timers {
+pub(super) struct TimerReport {
     entries: u64,
-    /// Occupancy: entries of each level, the finest first.
+    /// Entries in each level of the wheel, finest level first.
     levels: Vec<u64>,
     lateness: Lateness,
     dispatch: Dispatch,
@@ -40,11 +40,11 @@ struct Stalls {
     stolen_ms: f64,
 }
 
-/// All answers of a run.
+/// Statistics over a run.
 #[derive(Debug)]
 pub(super) struct TimersAccount {
-    before: Timers,
-    last: Timers,
+    before: TimerReport,
+    last: TimerReport,
     entries_peak: u64,
     depth_peak: u64,
     age_ms_peak: f64,
@@ -62,12 +62,12 @@ struct Gauges {
     dispatch_age_ms: Gauge,
 }
 
-pub(super) fn parse(body: &[u8]) -> Result<Timers, String> {
-    serde_json::from_slice(body).map_err(|error| format!("{PATH} says something else: {error}"))
+pub(super) fn parse(body: &[u8]) -> Result<TimerReport, String> {
+    serde_json::from_slice(body).map_err(|error| format!("unexpected answer of {PATH}: {error}"))
 }
 
 impl TimersAccount {
-    pub(super) fn new(before: Timers, recorder: &Recorder) -> Self {
+    pub(super) fn new(before: TimerReport, recorder: &Recorder) -> Self {
         let gauge = |name: &str| {
             let gauge = Gauge::default();
             recorder.gauge(&format!("server.timers.{name}"), &gauge);
@@ -94,18 +94,18 @@ impl TimersAccount {
         }
     }
 
-    pub(super) fn add(&mut self, timers: Timers) {
+    pub(super) fn add(&mut self, timers: TimerReport) {
         self.entries_peak = self.entries_peak.max(timers.entries);
         self.depth_peak = self.depth_peak.max(timers.dispatch.depth);
         self.age_ms_peak = self.age_ms_peak.max(timers.dispatch.age_ms);
-        self.gauges.show(Some(&timers));
+        self.gauges.update(Some(&timers));
         self.last = timers;
     }
 
-    /// There was no answer. True the first time.
-    pub(super) fn miss(&mut self) -> bool {
+    /// Records a sample that got no answer. Returns true the first time.
+    pub(super) fn add_missed(&mut self) -> bool {
         self.missed += 1;
-        self.gauges.show(None);
+        self.gauges.update(None);
         self.missed == 1
     }
 
@@ -128,7 +128,7 @@ impl TimersAccount {
     }
 }
 
-/// The timers of a server over a run.
+/// The `server.timers` part of the result.
 #[derive(Serialize)]
 pub(super) struct TimersOutcome {
     entries_peak: u64,
@@ -157,7 +157,7 @@ struct DispatchOutcome {
 
 impl Gauges {
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
-    fn show(&self, timers: Option<&Timers>) {
+    fn update(&self, timers: Option<&TimerReport>) {
         self.entries.set(timers.map(|timers| timers.entries as f64));
         for (level, gauge) in self.levels.iter().enumerate() {
             gauge.set(timers.and_then(|timers| timers.levels.get(level)).map(|entries| *entries as f64));
@@ -173,14 +173,14 @@ impl Gauges {
 mod tests {
     use super::*;
 
-    fn answer(entries: u64, count: u64, depth: u64) -> Timers {
+    fn answer(entries: u64, count: u64, depth: u64) -> TimerReport {
         let text = format!(
             r#"{{"scheme":"hierarchical","tick_ms":10.0,"entries":{entries},"levels":[{entries},2],
                 "lateness":{{"count":{count},"p50_ms":0.1,"p99_ms":1.5,"p999_ms":2.0,"max_ms":3.0}},
                 "dispatch":{{"depth":{depth},"capacity":64,"workers":2,"age_ms":0.5}},
                 "stalls":{{"count":1,"stolen_ms":7.5}},"since_last_turn_ms":1.0,"new":{{}}}}"#
         );
-        parse(text.as_bytes()).expect("it is an answer")
+        parse(text.as_bytes()).expect("the answer is valid")
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(recorder.last().get(&format!("server.timers.{name}")), Some(value), "{name}");
         }
         account.add(answer(800, 190, 1));
-        assert!(account.miss() && !account.miss());
+        assert!(account.add_missed() && !account.add_missed());
         recorder.sample();
         assert_eq!(recorder.last().get("server.timers.entries"), None);
         let outcome = crate::result::Group::of(&account.outcome());
@@ -211,9 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_told() {
+    fn other_answers_are_rejected() {
         for bad in ["", "{}", "[]", "<html>", r#"{"entries":-1}"#] {
-            assert!(parse(bad.as_bytes()).expect_err("it is none").starts_with("/api/timers"), "{bad}");
+            assert!(
+                parse(bad.as_bytes()).expect_err("the answer is invalid").starts_with("/api/timers"),
+                "{bad}"
+            );
         }
     }
 }

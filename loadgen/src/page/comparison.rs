@@ -4,16 +4,16 @@ use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 use maud::{Markup, html};
 
 use super::points::points;
-use super::titles::words;
+use super::titles::title;
 use super::{page, plots, section, spread};
-use crate::result::{Column, Compared, Kind, Series, rows, show_ratio};
+use crate::result::{Column, ColumnKind, Compared, Series, rows, show_ratio};
 
-/// More plots than these nobody looks at.
+/// Further plots are left out: nobody would look at them.
 const MAX_PLOTS: usize = 64;
-/// From this ratio on a difference stands out.
-const NOTABLE: f64 = 1.1;
+/// Ratio from which a difference is shown in bold.
+const NOTABLE_RATIO: f64 = 1.1;
 
-pub(crate) fn of_comparison(results: &[Compared]) -> String {
+pub(crate) fn comparison_page(results: &[Compared]) -> String {
     let names: Vec<_> = results.iter().map(|it| it.name.as_str()).collect();
     let title = format!("loadgen: {}", names.join(" and "));
     let body = html! {
@@ -38,7 +38,7 @@ pub(crate) fn of_comparison(results: &[Compared]) -> String {
 }
 
 fn table(results: &[Compared]) -> Markup {
-    let is_notable = |ratio: f64| !(1.0 / NOTABLE..=NOTABLE).contains(&ratio);
+    let is_notable = |ratio: f64| !(1.0 / NOTABLE_RATIO..=NOTABLE_RATIO).contains(&ratio);
     html! {
         (section("Numbers"))
         div.scroll { table {
@@ -65,7 +65,7 @@ fn table(results: &[Compared]) -> Markup {
     }
 }
 
-/// What several results have, in one plot each.
+/// Plots each distribution that the results have, with all results in the same plot.
 fn distributions(results: &[Compared]) -> Vec<Plot> {
     let histograms: Vec<_> = results.iter().map(|it| it.document.histograms()).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -87,32 +87,34 @@ fn distributions(results: &[Compared]) -> Vec<Plot> {
     names.into_iter().flat_map(plot).flatten().take(MAX_PLOTS).collect()
 }
 
-/// One plot a column that any of the results has, save for the many percentiles: of these the 99th.
+/// Plots each column that any of the results has. Of percentiles, only the 99th.
 fn over_time(results: &[Compared]) -> Vec<Plot> {
     let series: Vec<Series> = results.iter().map(|it| it.document.series()).collect();
     let is_told = |column: &&Column| match column.kind {
-        Kind::Gauge => true,
-        Kind::Count => !column.name.ends_with(".count") && column.values.iter().flatten().any(|it| *it > 0.0),
-        Kind::Time => column.name.ends_with(".p99"),
+        ColumnKind::Gauge => true,
+        ColumnKind::Count => {
+            !column.name.ends_with(".count") && column.values.iter().flatten().any(|it| *it > 0.0)
+        }
+        ColumnKind::Time => column.name.ends_with(".p99"),
     };
-    let mut columns: Vec<(Kind, &str)> = Vec::new();
+    let mut columns: Vec<(ColumnKind, &str)> = Vec::new();
     for column in series.iter().flat_map(|series| series.columns()).filter(is_told) {
         if !columns.contains(&(column.kind, column.name.as_str())) {
             columns.push((column.kind, &column.name));
         }
     }
     let end = series.iter().filter_map(|series| series.t().last().copied()).reduce(f64::max).unwrap_or(1.0);
-    let plot = |(kind, name): (Kind, &str)| {
+    let plot = |(kind, name): (ColumnKind, &str)| {
         let lines = results.iter().zip(&series).enumerate().filter_map(|(index, (result, series))| {
             let points = points(series, series.column(kind, name)?);
             Some(Line { name: result.name.clone(), colour: colour(index), points })
         });
         let lines: Vec<_> = lines.collect();
         let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
-        let unit = if kind == Kind::Count { Unit::PerSecond } else { Unit::of(name) };
+        let unit = if kind == ColumnKind::Count { Unit::PerSecond } else { Unit::of(name) };
         Some(Plot {
-            title: words(name),
-            note: if kind == Kind::Count { "a second".to_owned() } else { String::new() },
+            title: title(name),
+            note: if kind == ColumnKind::Count { "per second".to_owned() } else { String::new() },
             x: Axis::time(end),
             y: Axis::from_zero(highest, unit),
             unit,

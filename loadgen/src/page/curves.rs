@@ -2,22 +2,22 @@
 
 use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 
-use super::points::{note_on_rates, points};
-use super::titles::words;
-use crate::result::{Column, Document, Kind, Series};
+use super::points::{points, rate_note};
+use super::titles::title;
+use crate::result::{Column, ColumnKind, Document, Series};
 
-/// What is counted on every connection: these have plots of their own.
+/// Counts that exist for every connection. They have plots of their own.
 const TRAFFIC: [(&str, &[&str]); 3] =
     [("Connects and closes", &["connects", "closes"]), ("Messages", &["messages"]), ("Pings", &["pings"])];
-const PREFIX_OF_CODES: &str = "closes.";
-/// More lines than these in one plot nobody can tell apart.
+const CLOSE_CODE_PREFIX: &str = "closes.";
+/// More lines in one plot would be hard to tell apart.
 const MAX_LINES: usize = 6;
-/// The percentiles of a second, and `max`: columns whose names end like this share a plot.
+/// Suffixes of the percentile columns of a timing. Columns that differ only in these share a plot.
 const PERCENTILES: [&str; 5] = [".p50", ".p90", ".p99", ".p99.9", ".max"];
-/// From this ratio of the highest to the lowest value on, small ones could not be seen on a linear axis.
-const WIDE: f64 = 30.0;
+/// Ratio of the highest to the lowest value from which small values would be invisible on a linear axis.
+const WIDE_RANGE: f64 = 30.0;
 
-/// Makes plots of one run's series.
+/// Plots the series of one run.
 #[derive(Debug)]
 pub(super) struct Curves {
     series: Series,
@@ -30,27 +30,28 @@ impl Curves {
         Self { series: document.series(), bands: bands.collect() }
     }
 
-    /// Connections, and what happened on them.
+    /// Plots open connections and the traffic on them.
     pub(super) fn traffic(&self) -> Vec<Plot> {
-        let open = self.find(Kind::Gauge, |name| name == "connections");
+        let open = self.find(ColumnKind::Gauge, |name| name == "connections");
         let mut plots = Vec::from_iter(self.plot("Open connections".to_owned(), Unit::Plain, &open));
         for (title, names) in TRAFFIC {
-            let counts = self.find(Kind::Count, |name| names.contains(&name));
+            let counts = self.find(ColumnKind::Count, |name| names.contains(&name));
             plots.extend(self.plot(title.to_owned(), Unit::PerSecond, &counts));
         }
         plots.extend(self.counts("Errors", |name| name == "errors"));
-        plots.extend(self.counts("Closes by code", |name| name.starts_with(PREFIX_OF_CODES)));
+        plots.extend(self.counts("Closes by code", |name| name.starts_with(CLOSE_CODE_PREFIX)));
         plots
     }
 
-    /// What the scenario counts, or each of several, whose names come before a dot.
+    /// Plots the scenario's own counts. In a mix, a prefix before the first dot names the scenario, and each
+    /// has plots of its own.
     pub(super) fn events(&self) -> Vec<Plot> {
         let told = |name: &str| TRAFFIC.iter().any(|(_, names)| names.contains(&name)) || name == "errors";
         let is_event = |name: &str| {
-            !told(name) && !name.starts_with(PREFIX_OF_CODES) && !name.ends_with(".count") && !is_cost(name)
+            !told(name) && !name.starts_with(CLOSE_CODE_PREFIX) && !name.ends_with(".count") && !is_cost(name)
         };
         let mut scenarios: Vec<&str> = Vec::new();
-        for column in self.find(Kind::Count, is_event) {
+        for column in self.find(ColumnKind::Count, is_event) {
             let scenario = scenario_of(&column.name);
             if !scenarios.contains(&scenario) {
                 scenarios.push(scenario);
@@ -67,31 +68,34 @@ impl Curves {
         scenarios.into_iter().flat_map(of_scenario).collect()
     }
 
-    /// Of everything that is timed, the percentiles of each second.
+    /// Plots the percentiles of each second for everything that is timed.
     pub(super) fn times(&self) -> Vec<Plot> {
-        let times = self.find(Kind::Time, |name| !is_cost(name));
-        self.by_stem(&times, |stem| format!("{}, second by second", words(stem)))
+        let times = self.find(ColumnKind::Time, |name| !is_cost(name));
+        self.by_stem(&times, |stem| format!("{}, per second", title(stem)))
     }
 
-    /// What the server costs, or loadgen itself: the columns whose names begin like this.
+    /// Plots the cost of the server or of loadgen: the columns with this prefix.
     pub(super) fn cost(&self, prefix: &str) -> Vec<Plot> {
-        let measured = [Kind::Gauge, Kind::Time].map(|kind| self.find(kind, |name| name.starts_with(prefix)));
-        let mut plots = self.by_stem(&measured.concat(), words);
-        for column in self.find(Kind::Count, |name| name.starts_with(prefix) && !name.ends_with(".count")) {
-            plots.extend(self.plot(words(&column.name), Unit::PerSecond, &[column]));
+        let measured = [ColumnKind::Gauge, ColumnKind::Time]
+            .map(|kind| self.find(kind, |name| name.starts_with(prefix)));
+        let mut plots = self.by_stem(&measured.concat(), title);
+        for column in
+            self.find(ColumnKind::Count, |name| name.starts_with(prefix) && !name.ends_with(".count"))
+        {
+            plots.extend(self.plot(title(&column.name), Unit::PerSecond, &[column]));
         }
         plots
     }
 
-    /// Counts a second, without what never happened. Those of a size share a plot.
+    /// Plots counts per second, without those that stayed zero. Counts of similar size share a plot.
     fn counts(&self, title: &str, is_selected: impl Fn(&str) -> bool) -> Vec<Plot> {
-        let mut columns = self.find(Kind::Count, is_selected);
+        let mut columns = self.find(ColumnKind::Count, is_selected);
         columns.retain(|column| column.values.iter().flatten().any(|count| *count > 0.0));
         columns.sort_by(|one, other| peak(other).total_cmp(&peak(one)));
         let mut groups: Vec<Vec<&Column>> = Vec::new();
         for column in columns {
             match groups.last_mut() {
-                Some(group) if group.len() < MAX_LINES && peak(column) * WIDE > peak(group[0]) => {
+                Some(group) if group.len() < MAX_LINES && peak(column) * WIDE_RANGE > peak(group[0]) => {
                     group.push(column)
                 }
                 _ => groups.push(vec![column]),
@@ -99,8 +103,8 @@ impl Curves {
         }
         let titles = (1_u32..).map(|number| match number {
             1 => title.to_owned(),
-            2 => format!("{title}, fewer of them"),
-            number => format!("{title}, fewer of them ({number})"),
+            2 => format!("{title}, smaller counts"),
+            number => format!("{title}, smaller counts ({number})"),
         });
         let plots = groups.iter().zip(titles);
         plots.filter_map(|(group, title)| self.plot(title, Unit::PerSecond, group)).collect()
@@ -117,7 +121,7 @@ impl Curves {
         plots.collect()
     }
 
-    fn find(&self, kind: Kind, is_selected: impl Fn(&str) -> bool) -> Vec<&Column> {
+    fn find(&self, kind: ColumnKind, is_selected: impl Fn(&str) -> bool) -> Vec<&Column> {
         self.series
             .columns()
             .iter()
@@ -125,18 +129,18 @@ impl Curves {
             .collect()
     }
 
-    /// None if nothing was measured.
+    /// Returns `None` if nothing was measured.
     fn plot(&self, title: String, unit: Unit, columns: &[&Column]) -> Option<Plot> {
         let lines: Vec<_> =
             columns.iter().enumerate().map(|(index, column)| self.line(index, column)).collect();
         let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
         let values = lines.iter().flat_map(|line| &line.points).filter_map(|(_, y)| *y);
         let lowest = values.filter(|value| *value > 0.0).reduce(f64::min).unwrap_or(highest);
-        let is_wide = unit == Unit::Millis && highest / lowest > WIDE;
+        let is_wide = unit == Unit::Millis && highest / lowest > WIDE_RANGE;
         let y =
             if is_wide { Axis::logarithmic(lowest, highest, unit) } else { Axis::from_zero(highest, unit) };
         let note = match (unit, is_wide) {
-            (Unit::PerSecond, _) => note_on_rates(&self.series),
+            (Unit::PerSecond, _) => rate_note(&self.series),
             (_, true) => "logarithmic".to_owned(),
             _ => String::new(),
         };
@@ -177,13 +181,13 @@ fn is_cost(name: &str) -> bool {
     name.starts_with("server.") || name.starts_with("loadgen.")
 }
 
-/// What several columns are percentiles of, or numbered parts of.
+/// Returns a column's name without its percentile or level number.
 fn stem(name: &str) -> &str {
     let stem = PERCENTILES.iter().find_map(|end| name.strip_suffix(end));
     stem.unwrap_or_else(|| name.trim_end_matches(|char: char| char.is_ascii_digit()))
 }
 
-/// Whether this is one of several parts, as `level2`.
+/// Returns whether the name ends with a number, like `level2`.
 fn is_numbered(name: &str) -> bool {
     name.ends_with(|char: char| char.is_ascii_digit()) && !PERCENTILES.iter().any(|end| name.ends_with(end))
 }

@@ -1,5 +1,5 @@
-//! Results as HTML pages that need nothing else: no scripts, no fonts, no network. Plots are SVG within the page, and
-//! both take their colours from the style sheet, for light and for dark ground.
+//! Results as self-contained HTML pages: no scripts, no fonts, no network. Plots are inline SVG. Page and
+//! plots take their colours from the style sheet, which has a light and a dark theme.
 
 mod comparison;
 mod curves;
@@ -14,15 +14,15 @@ mod titles;
 use encke_plot::{Plot, STYLE, digits};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-pub(crate) use self::comparison::of_comparison;
+pub(crate) use self::comparison::comparison_page;
 use self::curves::Curves;
 use crate::result::{Distribution, Document};
 
-/// What the name of a latency ends with that was counted from the actual start, not from when it was due.
-const FROM_START: &str = "_from_start_ms";
+/// Suffix of latencies counted from the actual start instead of from when the operation was due.
+const FROM_START_SUFFIX: &str = "_from_start_ms";
 
-/// The page of one run.
-pub(crate) fn of_run(document: &Document) -> String {
+/// Returns the page of one run.
+pub(crate) fn run_page(document: &Document) -> String {
     let curves = Curves::of(document);
     let title = format!("loadgen {}", document.text("scenario"));
     let body = html! {
@@ -31,10 +31,10 @@ pub(crate) fn of_run(document: &Document) -> String {
         (tables::assertions(document))
         (plots("Over time", &[curves.traffic(), curves.events()].into_iter().flatten().collect::<Vec<_>>()))
         (plots("Latency over time", &curves.times()))
-        (plots("Distributions", &spreads(document)))
+        (plots("Distributions", &distributions(document)))
         (tables::percentiles(document))
-        (plots("The server's cost", &curves.cost("server.")))
-        (tables::group("The server's cost in numbers", document, "server"))
+        (plots("Server cost", &curves.cost("server.")))
+        (tables::group("Server cost in numbers", document, "server"))
         (plots("loadgen's own cost", &curves.cost("loadgen.")))
         div.grid {
             div {
@@ -56,7 +56,8 @@ fn page(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                // Whatever a server called itself or its errors: nothing in this page is fetched or run.
+                // Names and errors come from the server under test: this policy keeps them from loading or
+                // running anything.
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 title { (title) }
                 style { (PreEscaped(STYLE)) (PreEscaped(include_str!("style.css"))) }
@@ -76,20 +77,20 @@ fn heading(title: &str, document: &Document) -> Markup {
         p {
             (document.text("started_at"))
             @if let Ok(elapsed) = document.number("elapsed_seconds") { ", " (digits(elapsed)) " s" }
-            @if interrupted { ", " span.bad { "interrupted: the numbers are those until then" } }
+            @if interrupted { ", " span.bad { "interrupted: the numbers cover the time until then" } }
             @if !aborted_by.is_empty() { ", " span.bad { "ended early by " code { (aborted_by) } } }
         }
     }
 }
 
-/// A heading that links can lead to.
+/// Returns a heading with an anchor.
 fn section(title: &str) -> Markup {
     let id: String =
         title.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     html! { h2 id=(id) { (title) } }
 }
 
-/// A section of plots, if there are any.
+/// Returns a section of plots, or nothing if there are none.
 fn plots(title: &str, plots: &[Plot]) -> Markup {
     html! {
         @if !plots.is_empty() {
@@ -99,16 +100,17 @@ fn plots(title: &str, plots: &[Plot]) -> Markup {
     }
 }
 
-/// Of each latency how many took how long, and the percentiles; both views of it in one plot.
-fn spreads(document: &Document) -> Vec<Plot> {
+/// Plots a histogram and the percentiles of each latency. Both views of a latency, from when it was due and
+/// from its start, share a plot.
+fn distributions(document: &Document) -> Vec<Plot> {
     let histograms = document.histograms();
     let find = |name: &str| histograms.iter().find(|(known, _)| *known == name).map(|(_, it)| it);
     let mut plots = Vec::new();
     for (name, distribution) in &histograms {
         let base = name.strip_suffix("_ms").unwrap_or(name);
-        let from_start: Option<&Distribution> = find(&format!("{base}{FROM_START}"));
-        // It stands in the plot of the one that counts from when it was due.
-        if name.strip_suffix(FROM_START).is_some_and(|base| find(&format!("{base}_ms")).is_some()) {
+        let from_start: Option<&Distribution> = find(&format!("{base}{FROM_START_SUFFIX}"));
+        // Already in the plot of the latency that is counted from when it was due.
+        if name.strip_suffix(FROM_START_SUFFIX).is_some_and(|base| find(&format!("{base}_ms")).is_some()) {
             continue;
         }
         let first = if from_start.is_some() { "from when it was due" } else { base };

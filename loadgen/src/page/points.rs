@@ -1,16 +1,16 @@
-//! Columns of a series as points to draw.
+//! Points to draw for a column of a series.
 
-use crate::result::{Column, Kind, Series};
+use crate::result::{Column, ColumnKind, Series};
 
-/// More points of a rate than these would be noise: neighbours share one, their mean.
-const MAX_RATES: usize = 240;
+/// More points of a rate would be noise. Beyond this, neighbouring samples are averaged into one point.
+const MAX_RATE_POINTS: usize = 240;
 
-/// A column over time; what was counted as how many a second.
+/// Returns a column over time. Counts become rates per second.
 pub(super) fn points(series: &Series, column: &Column) -> Vec<(f64, Option<f64>)> {
-    if column.kind != Kind::Count {
+    if column.kind != ColumnKind::Count {
         return series.t().iter().copied().zip(column.values.iter().copied()).collect();
     }
-    let size = samples_a_point(series);
+    let size = samples_per_point(series);
     let mut start = 0.0;
     let rate = |(t, counts): (&[f64], &[Option<f64>])| {
         let end = *t.last()?;
@@ -21,16 +21,16 @@ pub(super) fn points(series: &Series, column: &Column) -> Vec<(f64, Option<f64>)
     series.t().chunks(size).zip(column.values.chunks(size)).filter_map(rate).collect()
 }
 
-fn samples_a_point(series: &Series) -> usize {
-    series.t().len().div_ceil(MAX_RATES).max(1)
+fn samples_per_point(series: &Series) -> usize {
+    series.t().len().div_ceil(MAX_RATE_POINTS).max(1)
 }
 
-/// What to say about the rates of a series.
-pub(super) fn note_on_rates(series: &Series) -> String {
-    let size = samples_a_point(series);
+/// Returns the note that a plot shows about its rates.
+pub(super) fn rate_note(series: &Series) -> String {
+    let size = samples_per_point(series);
     match series.t().get(size - 1) {
-        Some(seconds) if size > 1 => format!("a second, mean of {seconds:.0} s"),
-        _ => "a second".to_owned(),
+        Some(seconds) if size > 1 => format!("per second, mean of {seconds:.0} s"),
+        _ => "per second".to_owned(),
     }
 }
 
@@ -43,8 +43,8 @@ mod tests {
         let mut series = Series::default();
         for second in 1..=seconds {
             let values = vec![
-                (Kind::Gauge, "connections".to_owned(), Some(7.0)),
-                (Kind::Count, "errors".to_owned(), Some(f64::from(second % 2) * 4.0)),
+                (ColumnKind::Gauge, "connections".to_owned(), Some(7.0)),
+                (ColumnKind::Count, "errors".to_owned(), Some(f64::from(second % 2) * 4.0)),
             ];
             series.push(&Sample { t: f64::from(second), values });
         }
@@ -61,9 +61,9 @@ mod tests {
         assert_eq!(drawn(3, 1), [(1.0, Some(4.0)), (2.0, Some(0.0)), (3.0, Some(4.0))]);
         let means = drawn(480, 1);
         assert_eq!((means.len(), means[0], means[239]), (240, (2.0, Some(2.0)), (480.0, Some(2.0))));
-        assert_eq!(drawn(480, 0).len(), 480, "gauges are drawn as they are");
-        assert_eq!(note_on_rates(&series(0)), "a second");
-        assert_eq!(note_on_rates(&series(3)), "a second");
-        assert_eq!(note_on_rates(&series(480)), "a second, mean of 2 s");
+        assert_eq!(drawn(480, 0).len(), 480, "gauges are not averaged");
+        assert_eq!(rate_note(&series(0)), "per second");
+        assert_eq!(rate_note(&series(3)), "per second");
+        assert_eq!(rate_note(&series(480)), "per second, mean of 2 s");
     }
 }

@@ -1,20 +1,20 @@
-//! Plots of distributions: how many took how long, and how long it took at every percentile.
+//! Plots of distributions: histograms and percentile curves.
 
 use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 
-use super::titles::words;
+use super::titles::title;
 use crate::result::Distribution;
 
-/// Buckets of a histogram, from its shortest to its longest time, each longer than the one before by the same factor.
+/// Buckets of a histogram. Each is wider than the one before by the same factor.
 const BUCKETS: u16 = 60;
-/// Times are recorded in microseconds: what took less took one.
+/// Times are recorded in microseconds; shorter ones count as one.
 const SHORTEST_MS: f64 = 0.001;
 
-/// A distribution, its colour's number, and what it is called in the plot.
-pub(super) type Named<'a> = (usize, String, &'a Distribution);
+/// Colour number, name in the plot, and distribution.
+pub(super) type NamedDistribution<'a> = (usize, String, &'a Distribution);
 
-/// How many took how long.
-pub(super) fn histogram(name: &str, distributions: &[Named<'_>]) -> Option<Plot> {
+/// Returns a histogram.
+pub(super) fn histogram(name: &str, distributions: &[NamedDistribution<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let x = Axis::logarithmic(low, high, Unit::Millis);
     let edge = |index: u16| low * (high / low).powf(f64::from(index) / f64::from(BUCKETS));
@@ -26,7 +26,7 @@ pub(super) fn histogram(name: &str, distributions: &[Named<'_>]) -> Option<Plot>
     let lines: Vec<_> = lines.collect();
     let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
     Some(Plot {
-        title: format!("{}: how many took how long", words(name)),
+        title: format!("{}: histogram", title(name)),
         note: String::new(),
         x,
         y: Axis::from_zero(highest, Unit::Plain),
@@ -38,11 +38,11 @@ pub(super) fn histogram(name: &str, distributions: &[Named<'_>]) -> Option<Plot>
     })
 }
 
-/// How long it took at every percentile.
-pub(super) fn percentiles(name: &str, distributions: &[Named<'_>]) -> Option<Plot> {
+/// Returns a plot of the time at every percentile.
+pub(super) fn percentiles(name: &str, distributions: &[NamedDistribution<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let most = distributions.iter().map(|(_, _, distribution)| distribution.micros().len()).max()?;
-    // The last percentile at which two samples still differ.
+    // The highest percentile at which two samples can still differ.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     let x = Axis::quantiles(1.0 - 1.0 / (most as f64 * 2.0));
     let lines = distributions.iter().map(|(index, name, distribution)| Line {
@@ -58,7 +58,7 @@ pub(super) fn percentiles(name: &str, distributions: &[Named<'_>]) -> Option<Plo
         Axis::from_zero(high, Unit::Millis)
     };
     Some(Plot {
-        title: format!("{}: every percentile", words(name)),
+        title: format!("{}: percentiles", title(name)),
         note: String::new(),
         x,
         y,
@@ -70,8 +70,8 @@ pub(super) fn percentiles(name: &str, distributions: &[Named<'_>]) -> Option<Plo
     })
 }
 
-/// The shortest and the longest of all times, in milliseconds, if there are any.
-fn bounds(distributions: &[Named<'_>]) -> Option<(f64, f64)> {
+/// Returns the shortest and the longest time, in milliseconds. `None` without samples.
+fn bounds(distributions: &[NamedDistribution<'_>]) -> Option<(f64, f64)> {
     let filled = || distributions.iter().map(|(_, _, it)| *it).filter(|it| !it.micros().is_empty());
     let low = filled().map(|it| it.at(0.0)).reduce(f64::min)?.max(SHORTEST_MS);
     let high = filled().map(|it| it.at(1.0)).reduce(f64::max)?.max(low);
@@ -98,7 +98,7 @@ fn quantiles(distribution: &Distribution) -> Vec<(f64, Option<f64>)> {
         return Vec::new();
     }
     let mut points = vec![(0.0, Some(distribution.at(0.0).max(SHORTEST_MS)))];
-    // 24 points from one nine to the next, six nines.
+    // 24 points per nine, up to six nines.
     for step in 1..=144_u16 {
         let quantile = 1.0 - 10_f64.powf(-f64::from(step) / 24.0);
         points.push((quantile, Some(distribution.at(quantile).max(SHORTEST_MS))));
@@ -123,19 +123,21 @@ mod tests {
     fn every_sample_is_in_a_bucket() {
         for samples in [vec![7], vec![0, 0, 5], (1..=5000).collect(), vec![1, 3_600_000]] {
             let distribution = of(&samples);
-            let plot = histogram("", &[(0, String::new(), &distribution)]).expect("there are samples");
+            let plot =
+                histogram("", &[(0, String::new(), &distribution)]).expect("the distribution has samples");
             let counts = plot.lines[0].points.iter().filter_map(|(_, count)| *count).sum::<f64>();
             assert!(
-                (counts - f64::from(u32::try_from(samples.len()).expect("few"))).abs() < 1e-9,
+                (counts - f64::from(u32::try_from(samples.len()).expect("it fits into u32"))).abs() < 1e-9,
                 "{samples:?}"
             );
-            let plot = percentiles("", &[(0, String::new(), &distribution)]).expect("there are samples");
+            let plot =
+                percentiles("", &[(0, String::new(), &distribution)]).expect("the distribution has samples");
             assert!(plot.lines[0].points.is_sorted_by(|one, other| one.1 <= other.1));
         }
     }
 
     #[test]
-    fn where_nothing_was_measured_there_is_no_plot() {
+    fn an_empty_distribution_has_no_plot() {
         let distribution = of(&[]);
         assert!(histogram("", &[(0, String::new(), &distribution)]).is_none());
         assert!(percentiles("", &[(0, String::new(), &distribution)]).is_none());

@@ -11,15 +11,15 @@ pub(super) fn assertions(document: &Document) -> Markup {
         @if !list.is_empty() {
             (section("Assertions"))
             div.scroll { table {
-                tr { th { "assertion" } th { "" } th.n { "it was" } }
+                tr { th { "assertion" } th { "" } th.n { "value" } }
                 @for group in list {
                     tr {
                         td { code { (text(group, "assert")) } }
                         td {
                             @match group.get("holds") {
                                 Some(Field::Flag(true)) => span.good { "holds" },
-                                Some(Field::Flag(false)) => span.bad { "does not hold" },
-                                _ => span.bad { "means nothing" },
+                                Some(Field::Flag(false)) => span.bad { "failed" },
+                                _ => span.bad { "invalid" },
                             }
                         }
                         td.n { (text(group, "number")) }
@@ -30,7 +30,7 @@ pub(super) fn assertions(document: &Document) -> Markup {
     }
 }
 
-/// The percentiles of everything that was timed.
+/// Returns a table with the percentiles of everything that was timed.
 pub(super) fn percentiles(document: &Document) -> Markup {
     let mut rows = Vec::new();
     for (name, field) in document.numbers() {
@@ -65,19 +65,19 @@ fn find_percentiles<'a>(path: &str, field: &'a Field, rows: &mut Vec<(String, &'
     }
 }
 
-/// One group of the result, if it is there and says something.
+/// Returns a table of one group of the result, or nothing if the group is missing or empty.
 pub(super) fn group(title: &str, document: &Document, name: &str) -> Markup {
     let group = document.as_group().get(name).and_then(Field::as_group);
-    let rows: Vec<_> = group.map(|group| flat("", group.iter())).unwrap_or_default();
+    let rows: Vec<_> = group.map(|group| flatten("", group.iter())).unwrap_or_default();
     table(title, &rows)
 }
 
 pub(super) fn settings(document: &Document) -> Markup {
-    table("Asked for", &flat("", document.settings()))
+    table("Settings", &flatten("", document.settings()))
 }
 
 pub(super) fn numbers(document: &Document) -> Markup {
-    table("All numbers", &flat("", document.numbers()))
+    table("All numbers", &flatten("", document.numbers()))
 }
 
 fn table(title: &str, rows: &[(String, String)]) -> Markup {
@@ -91,12 +91,12 @@ fn table(title: &str, rows: &[(String, String)]) -> Markup {
     }
 }
 
-/// Paths and values of everything but percentiles.
-fn flat<'a>(prefix: &str, fields: impl Iterator<Item = (&'a str, &'a Field)>) -> Vec<(String, String)> {
+/// Flattens fields into paths and values, without percentiles.
+fn flatten<'a>(prefix: &str, fields: impl Iterator<Item = (&'a str, &'a Field)>) -> Vec<(String, String)> {
     let rows = fields.flat_map(|(name, field)| match field {
         Field::Group(group) if is_distribution(group) => Vec::new(),
         Field::Group(group) => {
-            flat(&format!("{prefix}{name}."), group.iter().collect::<Vec<_>>().into_iter())
+            flatten(&format!("{prefix}{name}."), group.iter().collect::<Vec<_>>().into_iter())
         }
         field => {
             let path = format!("{prefix}{name}");
@@ -108,5 +108,5 @@ fn flat<'a>(prefix: &str, fields: impl Iterator<Item = (&'a str, &'a Field)>) ->
 }
 
 fn text(group: &Group, name: &str) -> String {
-    show(group.get(name).unwrap_or(&Field::Nothing))
+    show(group.get(name).unwrap_or(&Field::Null))
 }

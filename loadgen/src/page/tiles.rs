@@ -1,22 +1,22 @@
-//! The numbers to look at first.
+//! The most important numbers, shown as tiles at the top of a page.
 
 use encke_plot::{Unit, show_in_full};
 use maud::{Markup, html};
 
 use crate::result::Document;
 
-/// Paths, what they are called, and whether more than none of it is bad. Those that a result has not are left out.
+/// Path, label, and whether any value above zero is a fault. Paths that a result does not have are left out.
 const TILES: [(&str, &str, bool); 19] = [
-    ("traffic.connections_max", "connections at most", false),
+    ("traffic.connections_max", "peak connections", false),
     ("traffic.connects", "connects", false),
     ("connect_ms.p99", "connect, p99", false),
     ("traffic.messages", "messages", false),
-    ("latency_ms.p99", "latency to the last, p99", false),
-    ("deliveries_per_second", "deliveries a second", false),
+    ("latency_ms.p99", "latency to the last delivery, p99", false),
+    ("deliveries_per_second", "deliveries per second", false),
     ("lateness_ms.p99", "lateness, p99", false),
     ("resumed", "resumed", false),
     ("resume_ms.p99", "resume, p99", false),
-    ("all_back_seconds", "seconds until the last was back", false),
+    ("all_back_seconds", "seconds until all had resumed", false),
     ("errors", "errors", true),
     ("unexpected_closes", "unexpected closes", true),
     ("early", "early", true),

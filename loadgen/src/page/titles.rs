@@ -1,21 +1,21 @@
-//! What stands above a plot: words in place of the names that numbers have in a result.
+//! Titles of plots, made from the names of numbers in a result.
 
-/// Names with words of their own; a longer name goes before one that it begins with.
-const WORDS: [(&str, &str); 30] = [
+/// Titles of known names. A name comes before any shorter name that is a prefix of it.
+const TITLES: [(&str, &str); 30] = [
     ("connect_from_start_ms", "Time to connect, from its actual start"),
     ("connect_ms", "Time to connect"),
     ("resume_from_start_ms", "Time to resume, from its actual start"),
     ("resume_ms", "Time to resume"),
-    ("delivery_latency_from_start_ms", "Delivery time, from the actual start"),
+    ("delivery_latency_from_start_ms", "Delivery time, from its actual start"),
     ("delivery_latency_ms", "Delivery time"),
-    ("latency_from_start_ms", "Delivery time to the last, from the actual start"),
-    ("latency_ms", "Delivery time to the last"),
+    ("latency_from_start_ms", "Time to the last delivery, from its actual start"),
+    ("latency_ms", "Time to the last delivery"),
     ("ping_lateness_ms", "Lateness of pings"),
-    ("hold_lateness_ms", "Lateness of answers to polls"),
+    ("hold_lateness_ms", "Lateness of poll answers"),
     ("lateness_ms", "Lateness"),
-    ("overdue_ms", "Sessions kept too long"),
+    ("overdue_ms", "Time sessions were kept too long"),
     ("pong_ms", "Time to the pong"),
-    ("replacement_ms", "Time to be replaced"),
+    ("replacement_ms", "Time to replacement"),
     ("connections", "Open connections"),
     ("server.cores", "Cores of the server"),
     ("server.resident_bytes", "Resident memory of the server"),
@@ -23,26 +23,27 @@ const WORDS: [(&str, &str); 30] = [
     ("server.threads", "Threads of the server"),
     ("server.timers.entries", "Timers"),
     ("server.timers.level", "Timers by level of the wheel"),
-    ("server.timers.lateness_max_ms", "Lateness of timers, at most"),
+    ("server.timers.lateness_max_ms", "Lateness of timers, max"),
     ("server.timers.lateness_p99_ms", "Lateness of timers, p99"),
     ("server.timers.lateness_ms", "Lateness of timers"),
     ("server.timers.dispatch_depth", "Expiries waiting for a worker"),
-    ("server.timers.dispatch_age_ms", "Age of the oldest expiry that waits"),
+    ("server.timers.dispatch_age_ms", "Age of the oldest waiting expiry"),
     ("loadgen.cores", "Cores of loadgen"),
     ("loadgen.resident_bytes", "Resident memory of loadgen"),
     ("loadgen.lag_ms", "Lag of loadgen's own tasks"),
     ("errors", "Errors"),
 ];
 
-/// The words for a name. What a plan or a part of an outcome has put before it is said after it.
-pub(super) fn words(name: &str) -> String {
+/// Returns the title for a name. A prefix, like that of a mix or of a part of an outcome, follows in
+/// parentheses.
+pub(super) fn title(name: &str) -> String {
     if let Some((known, words)) = find(name) {
-        return format!("{words}{}", rest(&name[known.len()..]));
+        return format!("{words}{}", suffix(&name[known.len()..]));
     }
     match name.split_once('.') {
-        Some((group, inner)) if find(inner).is_some() => format!("{} ({})", words(inner), plain(group)),
+        Some((group, inner)) if find(inner).is_some() => format!("{} ({})", title(inner), plain_title(group)),
         _ => {
-            let plain = plain(name);
+            let plain = plain_title(name);
             let mut letters = plain.chars();
             letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
         }
@@ -50,18 +51,18 @@ pub(super) fn words(name: &str) -> String {
 }
 
 fn find(name: &str) -> Option<(&'static str, &'static str)> {
-    WORDS.into_iter().find(|(known, _)| {
+    TITLES.into_iter().find(|(known, _)| {
         name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
 }
 
-/// `.p99` as ", p99".
-fn rest(rest: &str) -> String {
+/// Turns `.p99` into ", p99".
+fn suffix(rest: &str) -> String {
     rest.strip_prefix('.').map_or_else(String::new, |rest| format!(", {rest}"))
 }
 
-/// Without its unit, which the axis says.
-fn plain(name: &str) -> String {
+/// Returns a name as words, without its unit, which the axis shows.
+fn plain_title(name: &str) -> String {
     let percentile = ["p50", "p90", "p99", "p99.9", "max"];
     let end = percentile.into_iter().find_map(|it| Some((name.strip_suffix(it)?.strip_suffix('.')?, it)));
     let (name, end) = end.map_or((name, String::new()), |(name, it)| (name, format!(", {it}")));
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_words() {
+    fn names_become_titles() {
         for (name, expected) in [
             ("connect_ms", "Time to connect"),
             ("connect_from_start_ms", "Time to connect, from its actual start"),
@@ -85,7 +86,7 @@ mod tests {
             ("some_new_bytes.max", "Some new, max"),
             ("", ""),
         ] {
-            assert_eq!(words(name), expected, "{name}");
+            assert_eq!(title(name), expected, "{name}");
         }
     }
 }

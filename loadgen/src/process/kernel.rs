@@ -1,4 +1,4 @@
-//! What the kernel says about a process, from Linux's `/proc`.
+//! Resource usage of a process, from Linux's `/proc`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,58 +7,60 @@ use procfs::process::ProcState;
 use procfs::{ProcError, ProcResult};
 use tokio::time::Instant;
 
-/// What a process had taken at one instant.
+/// Resource usage of a process at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) at: Instant,
-    /// User and system time of all its threads since it began, to the kernel's clock tick.
+    /// User and system time of all threads since the process began, in steps of the kernel's clock tick.
     pub(crate) cpu: Duration,
     pub(crate) resident_bytes: u64,
     pub(crate) descriptors: Option<u64>,
     pub(crate) threads: u64,
 }
 
-/// Why there is no reading.
+/// Reason why there is no reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoReading {
-    /// There is no such process, or there is none any more.
-    Gone,
+pub(crate) enum ReadingError {
+    /// The process does not exist, or has ended.
+    Ended,
     Other(String),
 }
 
-/// A running process. It is held by its directory, so another one that gets its number later is not taken for it.
+/// A running process, identified by its open `/proc` directory, so a later process with the same number is
+/// not mistaken for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Process(Arc<procfs::process::Process>);
+pub(crate) struct SampledProcess(Arc<procfs::process::Process>);
 
-impl Process {
+impl SampledProcess {
     pub(crate) fn open(pid: u32) -> Result<Self, String> {
-        let process = i32::try_from(pid).map_err(|_| NoReading::Gone).and_then(|pid| {
+        let process = i32::try_from(pid).map_err(|_| ReadingError::Ended).and_then(|pid| {
             let process = procfs::process::Process::new(pid)?;
             process.stat()?;
             Ok(Self(Arc::new(process)))
         });
         process.map_err(|why| match why {
-            NoReading::Gone => format!("there is no process {pid} (that this one can see)"),
-            NoReading::Other(why) => format!("cannot sample process {pid}: {why}"),
+            ReadingError::Ended => format!("there is no process {pid}, or it is not visible"),
+            ReadingError::Other(why) => format!("cannot sample process {pid}: {why}"),
         })
     }
 
-    /// This process, where there is a `/proc`.
+    /// Opens the current process. `None` if there is no `/proc`.
     pub(crate) fn own() -> Option<Self> {
         procfs::process::Process::myself().ok().map(|process| Self(Arc::new(process)))
     }
 
-    /// Where resident memory is read from. The roll-up of the mappings is exact, but only a process that may debug the
-    /// other one can read it; `statm` is for everyone, and may be off by some hundred kilobytes.
+    /// Source of the figures for resident memory. `smaps_rollup` is exact, but only readable by a process
+    /// that may debug the other one; `statm` is readable by everyone, and may be off by some hundred
+    /// kilobytes.
     pub(crate) fn resident_from(&self) -> &'static str {
         if self.rolled_up_bytes().is_some() { "smaps_rollup" } else { "statm" }
     }
 
-    pub(crate) fn reading(&self) -> Result<Reading, NoReading> {
+    pub(crate) fn reading(&self) -> Result<Reading, ReadingError> {
         let at = Instant::now();
         let stat = self.0.stat()?;
         if matches!(stat.state()?, ProcState::Zombie | ProcState::Dead) {
-            return Err(NoReading::Gone);
+            return Err(ReadingError::Ended);
         }
         Ok(Reading {
             at,
@@ -81,7 +83,7 @@ impl Process {
         maps.into_iter().find_map(|map| map.extension.map.get("Rss").copied())
     }
 
-    /// What is resident now, and the most that has been since the program began.
+    /// Resident memory now, and its peak since the program began.
     pub(crate) fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
         let status = self.0.status().ok()?;
         // The kernel's "kB" are KiB.
@@ -95,10 +97,10 @@ fn cpu_time(ticks: u64) -> Duration {
     Duration::from_secs(ticks / per_second) + rest / u32::try_from(per_second).unwrap_or(u32::MAX)
 }
 
-impl From<ProcError> for NoReading {
+impl From<ProcError> for ReadingError {
     fn from(error: ProcError) -> Self {
         match error {
-            ProcError::NotFound(_) => Self::Gone,
+            ProcError::NotFound(_) => Self::Ended,
             other => Self::Other(other.to_string()),
         }
     }
@@ -112,17 +114,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_can_be_read_and_its_numbers_move() {
-        let process = Process::open(std::process::id()).expect("this process is here");
-        let before = process.reading().expect("it runs");
+    fn readings_of_this_process_change() {
+        let process = SampledProcess::open(std::process::id()).expect("this process exists");
+        let before = process.reading().expect("the process is running");
         assert!(before.resident_bytes > 100_000 && before.threads > 0);
-        let files: Vec<_> = (0..64).map(|_| fs::File::open("/dev/null").expect("it is there")).collect();
+        let files: Vec<_> = (0..64).map(|_| fs::File::open("/dev/null").expect("/dev/null exists")).collect();
         let mut held = vec![0_u8; 8 << 20];
         let start = std::time::Instant::now();
         while start.elapsed() < Duration::from_millis(60) {
             held.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
         }
-        let after = process.reading().expect("it runs still");
+        let after = process.reading().expect("the process is running");
         assert!(after.cpu > before.cpu);
         assert!(
             after.resident_bytes >= before.resident_bytes + (6 << 20),
@@ -139,44 +141,45 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory_is_what_the_roll_up_says() {
+    fn resident_memory_matches_smaps_rollup() {
         let mut sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
-        let process = Process::open(sleeper.id()).expect("it is there");
-        let told = || {
+        let process = SampledProcess::open(sleeper.id()).expect("the child is running");
+        let kernel_rss = || {
             let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", sleeper.id())).ok()?;
             let kibibytes =
                 text.lines().find_map(|line| line.strip_prefix("Rss:"))?.trim().strip_suffix(" kB")?;
-            Some(kibibytes.parse::<u64>().expect("a number") * 1024)
+            Some(kibibytes.parse::<u64>().expect("the value is a number") * 1024)
         };
-        // It grows until it sleeps: what was read in between counts if the kernel says the same before and after.
+        // The process still grows until it sleeps: a reading counts only if the kernel reports the same value
+        // before and after it.
         let (expected, read) = loop {
-            let (before, read, after) = (told(), process.rolled_up_bytes(), told());
+            let (before, read, after) = (kernel_rss(), process.rolled_up_bytes(), kernel_rss());
             if before == after {
                 break (before, read);
             }
         };
         assert_eq!(read, expected);
-        assert!(process.reading().expect("it runs").resident_bytes > 0);
-        // It has ended, but its number is not free yet.
-        sleeper.kill().expect("it is ours");
-        let ended = || process.reading() == Err(NoReading::Gone);
+        assert!(process.reading().expect("the process is running").resident_bytes > 0);
+        // Now the process has ended, but its number is not free yet.
+        sleeper.kill().expect("the child can be killed");
+        let ended = || process.reading() == Err(ReadingError::Ended);
         while !ended() {
             std::thread::yield_now();
         }
-        sleeper.wait().expect("it is ours");
-        assert!(ended(), "nor when nobody knows it any more");
+        sleeper.wait().expect("the child can be waited for");
+        assert!(ended(), "still reported as ended after the wait");
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_reported() {
+    fn a_missing_process_is_reported() {
         for pid in [u32::MAX, i32::MAX.unsigned_abs()] {
-            let error = Process::open(pid).expect_err("Linux numbers no process as high");
+            let error = SampledProcess::open(pid).expect_err("no Linux process has such a high number");
             assert!(error.contains(&format!("no process {pid}")), "{error}");
         }
     }
 
     #[test]
-    fn ticks_are_a_share_of_a_second() {
+    fn ticks_are_converted_to_durations() {
         let second = procfs::ticks_per_second();
         assert_eq!(cpu_time(3 * second), Duration::from_secs(3));
         assert_eq!(cpu_time(second + second / 2), Duration::from_millis(1500));

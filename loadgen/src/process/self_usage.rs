@@ -1,4 +1,4 @@
-//! What the load generator itself takes: file descriptors, CPU, memory, and its own lag.
+//! Resource usage of the load generator itself: file descriptors, CPU, memory, and scheduling lag.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -8,17 +8,17 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::kernel::Process;
+use super::kernel::SampledProcess;
 use crate::record::{Gauge, Recorder, Stalls};
 use crate::result::{Highest, Total, millis, seconds, summed};
 
-/// Descriptors for everything that is not a connection.
+/// Descriptors reserved for everything other than connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 const LAG_SAMPLE: Duration = Duration::from_millis(10);
-/// Over a shorter time than this, the kernel's count of CPU time means nothing.
-const SHORTEST_SAMPLE: Duration = Duration::from_millis(500);
+/// Over a shorter time than this, the kernel's CPU accounting is too coarse.
+const MIN_CPU_SAMPLE: Duration = Duration::from_millis(500);
 
-/// Raises the descriptor limit as far as this process may, and checks that the connections fit.
+/// Raises the descriptor limit to its hard limit, and checks that the connections fit.
 pub(crate) fn reserve_descriptors(connections: u32) -> Result<(), String> {
     let limits = getrlimit(Resource::RLIMIT_NOFILE);
     let (soft, hard) = limits.map_err(|error| format!("cannot read the descriptor limit: {error}"))?;
@@ -40,18 +40,19 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
     ))
 }
 
-/// How late this process's tasks run, and what they take. Its measurements of the server are late by up to as much.
+/// Scheduling lag and resource usage of this process. Its measurements of the server may be late by as much
+/// as the lag.
 #[derive(Debug)]
 pub(crate) struct SelfUsage {
     longest: Cell<Duration>,
     longest_of_second: Cell<Duration>,
-    /// When the CPU time was last read, and what it was.
+    /// Instant of the last reading of the CPU time, and its value.
     cpu_seen: Cell<(Instant, Option<Duration>)>,
     lag_ms: Gauge,
     cores: Gauge,
     resident_bytes: Gauge,
-    /// Not where there is no /proc.
-    process: Option<Process>,
+    /// `None` if there is no `/proc`.
+    process: Option<SampledProcess>,
 }
 
 impl Default for SelfUsage {
@@ -63,7 +64,7 @@ impl Default for SelfUsage {
             lag_ms: Gauge::highest(),
             cores: Gauge::default(),
             resident_bytes: Gauge::default(),
-            process: Process::own(),
+            process: SampledProcess::own(),
         }
     }
 }
@@ -88,12 +89,12 @@ impl SelfUsage {
         recorder.gauge("loadgen.lag_ms", &self.lag_ms);
     }
 
-    /// Sets what is recorded.
+    /// Updates the recorded gauges.
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
     pub(crate) fn sample(&self) {
         let (then, cpu_then) = self.cpu_seen.get();
         let (now, cpu_now) = (Instant::now(), cpu_time());
-        if now - then >= SHORTEST_SAMPLE {
+        if now - then >= MIN_CPU_SAMPLE {
             let used = cpu_now.zip(cpu_then).map(|(now, then)| now.saturating_sub(then));
             let cores = |used: Duration| used.as_secs_f64() / (now - then).as_secs_f64();
             self.cores.set(used.map(|used| (cores(used) * 1e3).round() / 1e3));
@@ -111,14 +112,15 @@ impl SelfUsage {
         }
     }
 
-    /// The peak is that of this program. (That of getrusage begins with what was forked to start it.)
+    /// The peak is that of this program alone. (The one of getrusage includes the process that was forked to
+    /// start it.)
     fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
         self.process.as_ref()?.resident_and_peak_bytes()
     }
 }
 
 summed! {
-    /// The beginning of the `loadgen` part of the result.
+    /// Beginning of the `loadgen` part of the result.
     pub(crate) struct UsageSummary {
         cpu_seconds: Option<Total>,
         peak_resident_bytes: Option<u64>,
@@ -162,7 +164,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_process_knows_what_it_takes() {
+    fn cpu_time_is_available() {
         assert!(cpu_time().is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! A server that this process starts, as systemd does it: with listeners that are open before the server and after it.
+//! A server that this process starts like systemd does: with listeners that are open before the server starts
+//! and after it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
-/// A server, its listeners, and where to write what it says. It is killed when this is dropped.
+/// A server, its listeners, and the file for its output. The server is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Service {
     command: String,
@@ -22,7 +23,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Opens the listeners. Who connects now waits for [`Self::start`].
+    /// Opens the listeners. Connections are queued until [`Self::start`].
     pub(crate) fn open(
         command: &str,
         public: impl ToSocketAddrs,
@@ -40,8 +41,9 @@ impl Service {
         let (public, admin) =
             (self.public.try_clone()?, self.admin.as_ref().map(TcpListener::try_clone).transpose()?);
         let (count, names) = if admin.is_some() { (2, "public:admin") } else { (1, "public") };
-        // The listeners come as standard input and output, which a child may have without unsafe code. The shell gives them the
-        // numbers at which they are expected, and the server takes its place.
+        // The listeners are passed as standard input and output, which needs no unsafe code. The shell moves
+        // them to the descriptors that the protocol prescribes, and then executes the server in its own
+        // place.
         let script = format!(
             "exec 3<&0 4<&1 </dev/null >&2; \
              export LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES={names}; \
@@ -52,17 +54,17 @@ impl Service {
             .args(["-c", &script])
             .stdin(OwnedFd::from(public))
             .stdout(admin.map_or_else(Stdio::null, |admin| OwnedFd::from(admin).into()))
-            .stderr(said_to(self.log.as_ref())?)
+            .stderr(output_to(self.log.as_ref())?)
             .kill_on_drop(true)
             .spawn()?;
         self.child = Some(child);
         Ok(())
     }
 
-    /// Sends SIGTERM, and waits for the end.
+    /// Sends SIGTERM, and waits for the server to end.
     pub(crate) async fn stop(&mut self) -> io::Result<ExitStatus> {
-        let Some(child) = &mut self.child else { return Err(io::Error::other("it was not started")) };
-        // A child that has been waited for has no id any more.
+        let Some(child) = &mut self.child else { return Err(io::Error::other("the server was not started")) };
+        // A child that has been waited for has no id.
         if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()) {
             kill(Pid::from_raw(pid), Signal::SIGTERM)?;
         }
@@ -70,13 +72,13 @@ impl Service {
     }
 }
 
-/// Runs a command of the shell to its end.
+/// Runs a shell command to its end.
 pub(crate) async fn run_shell(command: &str, log: Option<&Path>) -> Result<ExitStatus, String> {
     let log = log.map(open_log).transpose()?;
     let run = async {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).kill_on_drop(true);
-        shell.stdout(said_to(log.as_ref())?).stderr(said_to(log.as_ref())?).status().await
+        shell.stdout(output_to(log.as_ref())?).stderr(output_to(log.as_ref())?).status().await
     };
     run.await.map_err(|error| error.to_string())
 }
@@ -86,6 +88,6 @@ fn open_log(path: &Path) -> Result<File, String> {
     file.map_err(|error| format!("cannot write to {}: {error}", path.display()))
 }
 
-fn said_to(log: Option<&File>) -> io::Result<Stdio> {
+fn output_to(log: Option<&File>) -> io::Result<Stdio> {
     log.map_or_else(|| Ok(Stdio::null()), |log| log.try_clone().map(Stdio::from))
 }

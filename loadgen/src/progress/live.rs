@@ -1,4 +1,4 @@
-//! The live view: bars and rates when stderr is a terminal, or lines of JSON.
+//! The live view: progress bars and rates if stderr is a terminal, or lines of JSON.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use tokio::time::interval;
 
-use super::Log;
+use super::ProgressLog;
 use crate::record::Recorder;
 use crate::result::Group;
 
-const REDRAW: Duration = Duration::from_millis(100);
-/// More bars than these would not fit a terminal.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// More bars would not fit on a terminal.
 const MAX_BARS: usize = 16;
 
-/// How far something has come.
+/// Progress of one activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) label: &'static str,
@@ -34,16 +34,15 @@ pub(crate) fn print_sample(recorder: &Recorder) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Draws the live view until it is dropped. indicatif draws nothing when stderr is not a terminal.
-pub(crate) async fn draw(log: Log, recorder: &Recorder, read: impl Fn() -> Vec<Bar>) -> Infallible {
-    let style =
-        |template| ProgressStyle::with_template(template).expect("the template is a constant and valid");
+/// Draws the live view until dropped. indicatif draws nothing if stderr is not a terminal.
+pub(crate) async fn draw(log: ProgressLog, recorder: &Recorder, read: impl Fn() -> Vec<Bar>) -> Infallible {
+    let style = |template| ProgressStyle::with_template(template).expect("the template is valid");
     let head =
         log.bars().add(ProgressBar::new_spinner().with_style(style("{prefix:>10.bold} {elapsed} {msg}")));
     let bar_style = style("{prefix:>10} {wide_bar} {human_pos}/{human_len}");
     let new_bar = |bar: &Bar| ProgressBar::new(bar.of).with_style(bar_style.clone()).with_prefix(bar.label);
     let drawn: Vec<_> = read().iter().take(MAX_BARS).map(|bar| log.bars().add(new_bar(bar))).collect();
-    let mut redraw = interval(REDRAW);
+    let mut redraw = interval(REDRAW_INTERVAL);
     loop {
         redraw.tick().await;
         head.set_prefix(recorder.current_phase());
@@ -55,13 +54,13 @@ pub(crate) async fn draw(log: Log, recorder: &Recorder, read: impl Fn() -> Vec<B
     }
 }
 
-/// Connections, rates and errors in one line.
+/// Formats connections, rates and errors as one line.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are counts")]
 fn headline(recorder: &Recorder) -> String {
     let last = recorder.last();
     let rate = |name| HumanCount(last.get(name).unwrap_or_default() as u64);
-    let total = |name| HumanCount(recorder.growing(name).unwrap_or_default() as u64);
-    // What other processes have open is known by samples only.
+    let total = |name| HumanCount(recorder.monotonic_value(name).unwrap_or_default() as u64);
+    // Connections of worker processes are known from samples only.
     let open =
         Some(recorder.traffic().open()).filter(|open| *open > 0).map_or(rate("connections"), HumanCount);
     format!(

@@ -2,33 +2,33 @@
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
-/// Lines on stderr that do not tear the bars.
+/// Writes lines to stderr without disturbing the progress bars.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct ProgressLog {
     bars: MultiProgress,
     destination: Destination,
 }
 
-/// Where log lines go.
+/// Destination of log lines.
 #[derive(Clone, Copy, Debug, Default)]
 enum Destination {
     #[default]
     Stderr,
-    /// The process that has started this one.
+    /// The process that started this one.
     Parent(fn(&str)),
-    Nobody,
+    Discard,
 }
 
-impl Log {
-    /// Neither lines nor bars.
+impl ProgressLog {
+    /// Discards all lines and draws no bars.
     pub(crate) fn silent() -> Self {
         Self {
             bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
-            destination: Destination::Nobody,
+            destination: Destination::Discard,
         }
     }
 
-    /// No bars, and lines for the process that has started this one.
+    /// Passes lines to the process that started this one, and draws no bars.
     pub(crate) fn to_parent(tell: fn(&str)) -> Self {
         Self { destination: Destination::Parent(tell), ..Self::silent() }
     }
@@ -37,7 +37,7 @@ impl Log {
         &self.bars
     }
 
-    /// From now on no bars are drawn.
+    /// Stops drawing bars.
     pub(crate) fn hide_bars(&self) {
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
@@ -47,7 +47,7 @@ impl Log {
         match self.destination {
             Destination::Stderr => self.bars.suspend(|| eprintln!("loadgen: {text}")),
             Destination::Parent(tell) => tell(text),
-            Destination::Nobody => {}
+            Destination::Discard => {}
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Counters of a scenario. Tasks share them; all run on one thread, so plain cells do.
+//! Counters and gauges of a scenario. All tasks run on one thread, so plain cells suffice to share them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::result::{Highest, Level, Total, summed};
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-/// A number that only grows. A clone is the same one.
+/// Count that only grows. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter(Rc<Cell<u64>>);
 
@@ -25,55 +25,56 @@ impl Counter {
     }
 }
 
-/// A measured number that comes and goes. A clone is the same one.
+/// Measured value that can rise and fall. Clones share the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauge {
-    value: Rc<Cell<Value>>,
+    value: Rc<Cell<GaugeValue>>,
     is_highest: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Value {
+struct GaugeValue {
     last: Option<f64>,
     was_sampled: bool,
 }
 
 impl Gauge {
-    /// Of several processes, the highest value counts, not the sum.
+    /// Creates a gauge of which, with several processes, the highest value counts instead of the sum.
     pub(crate) fn highest() -> Self {
         Self { is_highest: true, ..Self::default() }
     }
 
-    /// `None` where it could not be measured.
+    /// Sets the value; `None` if it could not be measured.
     pub(crate) fn set(&self, value: Option<f64>) {
-        self.value.set(Value { last: value, was_sampled: false });
+        self.value.set(GaugeValue { last: value, was_sampled: false });
     }
 
-    /// Sets it to the highest value since the last sample.
+    /// Raises the value to `value`, unless it was sampled since it was last set: then sets it. So a sample
+    /// shows the highest value since the previous sample.
     pub(crate) fn raise(&self, value: Option<f64>) {
-        let Value { last, was_sampled } = self.value.get();
+        let GaugeValue { last, was_sampled } = self.value.get();
         self.set(if was_sampled { value } else { last.into_iter().chain(value).reduce(f64::max) });
     }
 
-    /// Its value in a sample that is taken now.
-    pub(super) fn level(&self) -> Level {
-        let Value { last: value, .. } = self.value.get();
-        self.value.set(Value { last: value, was_sampled: true });
+    /// Returns the value for a sample that is being taken.
+    pub(super) fn take_level(&self) -> Level {
+        let GaugeValue { last: value, .. } = self.value.get();
+        self.value.set(GaugeValue { last: value, was_sampled: true });
         if self.is_highest { Level::Highest(value.map(Highest)) } else { Level::Total(value.map(Total)) }
     }
 }
 
-/// How connections ended.
+/// Counts how connections ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct ConnectionEnds {
     by_code: RefCell<BTreeMap<u16, u64>>,
     faults: RefCell<BTreeMap<&'static str, u64>>,
 }
 
-impl Ends {
-    pub(crate) fn record(&self, end: End) {
+impl ConnectionEnds {
+    pub(crate) fn record(&self, end: ConnectionEnd) {
         *self.by_code.borrow_mut().entry(end.code()).or_default() += 1;
-        if let End::Fault(fault) = end {
+        if let ConnectionEnd::Fault(fault) = end {
             *self.faults.borrow_mut().entry(fault.name()).or_default() += 1;
         }
     }
@@ -82,7 +83,7 @@ impl Ends {
         self.by_code.borrow().clone()
     }
 
-    /// How many connections ended because the server's frames were bad.
+    /// Number of connections that ended because the server sent invalid frames.
     pub(super) fn faults(&self) -> u64 {
         self.faults.borrow().values().sum()
     }
@@ -99,7 +100,7 @@ impl Ends {
 summed! {
     pub(crate) struct EndsOutcome {
         close_codes: BTreeMap<String, u64>,
-        /// What the server did wrong, if it was to blame.
+        /// Protocol errors of the server, by kind.
         frame_faults: BTreeMap<String, u64>,
     }
 }

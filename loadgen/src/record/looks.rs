@@ -1,4 +1,4 @@
-//! Looks at everything beside those of each second: at the ends of phases, and ten times a second in a brief one.
+//! When to sample: every second, at the start of a phase, and ten times a second in brief phases.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// From one look to the next in a brief phase. The kernel counts CPU time in a tenth of it.
-const CLOSELY: Duration = Duration::from_millis(100);
+/// Time between samples in a brief phase. The kernel's ticks of CPU time are a tenth of it.
+const FAST_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct SampleTriggers {
     asked: watch::Sender<u64>,
     looked: Notify,
     is_close: Cell<bool>,
 }
 
-impl Default for Looks {
+impl Default for SampleTriggers {
     fn default() -> Self {
         let asked = watch::Sender::new(0);
         Self { asked, looked: Notify::new(), is_close: Cell::new(false) }
     }
 }
 
-impl Looks {
-    pub(super) fn is_close(&self) -> bool {
+impl SampleTriggers {
+    pub(super) fn is_fast(&self) -> bool {
         self.is_close.get()
     }
 
@@ -37,15 +37,15 @@ impl Looks {
         self.asked.send_modify(|number| *number += 1);
     }
 
-    pub(super) async fn look_now(&self) {
-        if self.is_close() {
+    pub(super) async fn sample_now(&self) {
+        if self.is_fast() {
             let looked = self.looked.notified();
             self.ask();
             looked.await;
         }
     }
 
-    pub(super) fn note_looked(&self) {
+    pub(super) fn note_sampled(&self) {
         self.looked.notify_waiters();
     }
 
@@ -54,20 +54,20 @@ impl Looks {
     }
 }
 
-/// When one who looks each second is to look.
+/// Reason for taking a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// A full second is over.
+pub(crate) enum SampleReason {
+    /// A full second has passed.
     Second,
-    /// A phase begins, or the scenario wants what there is now to be seen.
-    Asked,
-    /// It is a brief phase.
+    /// A phase has begun, or the scenario has requested a sample.
+    Requested,
+    /// An additional sample in a brief phase.
     Between,
 }
 
-/// Tells one who looks each second when to look.
+/// Schedules samples.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct SamplingClock {
     recorder: super::Recorder,
     asked: watch::Receiver<u64>,
     first: Instant,
@@ -75,7 +75,7 @@ pub(crate) struct Clock {
     period: Duration,
 }
 
-impl Clock {
+impl SamplingClock {
     pub(super) fn new(recorder: &super::Recorder, first: Instant, period: Duration) -> Self {
         let mut asked = recorder.shared.looks.asked();
         // The first phase may have begun already.
@@ -83,21 +83,21 @@ impl Clock {
         Self { recorder: recorder.clone(), asked, first, due: first, period }
     }
 
-    /// With the instant at which it was due.
-    pub(crate) async fn next(&mut self) -> (Due, Instant) {
+    /// Waits for the next sample, and returns its reason and the instant at which it was due.
+    pub(crate) async fn next(&mut self) -> (SampleReason, Instant) {
         let looks = &self.recorder.shared.looks;
-        let soon = Instant::now() + CLOSELY;
+        let soon = Instant::now() + FAST_INTERVAL;
         tokio::select! {
             biased;
-            Ok(()) = self.asked.changed() => (Due::Asked, Instant::now()),
+            Ok(()) = self.asked.changed() => (SampleReason::Requested, Instant::now()),
             () = sleep_until(self.due) => {
                 let due = self.due;
-                // What was missed is left out.
+                // Missed samples are skipped.
                 let over = Instant::now().saturating_duration_since(self.first).div_duration_f64(self.period);
                 self.due = self.first + self.period.mul_f64(over.floor() + 1.0);
-                (Due::Second, due)
+                (SampleReason::Second, due)
             }
-            () = sleep_until(soon), if looks.is_close() => (Due::Between, soon),
+            () = sleep_until(soon), if looks.is_fast() => (SampleReason::Between, soon),
         }
     }
 }

@@ -1,20 +1,22 @@
-//! What is counted and timed while a scenario runs, by name. One task samples all of it each second.
+//! Records by name what is counted and timed while a scenario runs. One task samples all of it every second.
 //!
-//! A scenario keeps its [`Counter`]s, [`Gauge`]s and [`Times`] (or [`Latency`], for both views of coordinated omission)
-//! as fields, and names those worth a curve over time once, in `Scenario::record`:
+//! A scenario keeps its [`Counter`]s, [`Gauge`]s and [`Times`] (or [`Latency`], for both views of coordinated
+//! omission) as fields. In `Scenario::record` it names those that get a curve over time:
 //!
 //! ```text
 //! fn record(&self, recorder: &Recorder) {
 //!     recorder.counter("early", &self.early);          // only grows: can also end a run, with --abort-on-fail
-//!     recorder.gauge("backlog", &self.backlog);        // comes and goes
+//!     recorder.gauge("backlog", &self.backlog);        // rises and falls
 //!     recorder.times("lateness_ms", &self.lateness);   // count, p50, p90, p99, p99.9 and max of each second
 //!     recorder.latency("connect", &self.connect);      // connect_ms, and connect_from_start_ms
 //! }
 //! ```
-//! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion
-//! finds both. What is named twice is added up, which is how several scenarios at once share a curve. Connections,
-//! connects, closes by code, messages and pings are counted in [`Traffic`], errors in `Failures`: they need no naming.
-//! [`Recorder::phase`] names the current phase of the run.
+//!
+//! Parts that several scenarios share name theirs in a `register` function. The names are those of the
+//! outcome, so that an assertion finds both. Records with the same name are added up: this is how scenarios
+//! that run at the same time share a curve. Connections, connects, closes by code, messages and pings are
+//! counted in [`Traffic`], and errors in `Failures`; they need no naming. [`Recorder::phase`] names the
+//! current phase of the run.
 
 mod counts;
 mod look;
@@ -32,62 +34,62 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use self::counts::{Counter, Ends, EndsOutcome, Gauge};
-use self::looks::Looks;
-pub(crate) use self::looks::{Clock, Due};
+pub(crate) use self::counts::{ConnectionEnds, Counter, EndsOutcome, Gauge};
+use self::looks::SampleTriggers;
+pub(crate) use self::looks::{SampleReason, SamplingClock};
 pub(crate) use self::stalls::Stalls;
 pub(crate) use self::times::{Latency, Times};
 pub use self::traffic::Traffic;
-pub(crate) use self::traffic::{Live, TrafficSummary};
-use crate::result::{Phase, Sample, Series, Values};
+pub(crate) use self::traffic::{ConnectionGuard, TrafficSummary};
+use crate::result::{RunPhase, Sample, Series, Values};
 
-/// More phases than these are not recorded.
+/// Further phases are not recorded.
 const MAX_PHASES: usize = 256;
 
-/// A clone records into the same run.
+/// Records of one run. Clones record into the same run.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
-    /// Before every name, with a dot after it.
+    /// Prefix of all names, with a trailing dot if not empty.
     prefix: String,
-    shared: Rc<Shared>,
+    shared: Rc<SharedRecords>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedRecords {
     start: Instant,
     traffic: Traffic,
-    counters: RefCell<Vec<Named<Counter>>>,
-    gauges: RefCell<Vec<Named<Gauge>>>,
-    times: RefCell<Vec<Named<Times>>>,
-    /// What the count of each close code was when it was last looked at.
-    codes_seen: RefCell<BTreeMap<u16, u64>>,
-    /// By name, and since when.
+    counters: RefCell<Vec<NamedSource<Counter>>>,
+    gauges: RefCell<Vec<NamedSource<Gauge>>>,
+    times: RefCell<Vec<NamedSource<Times>>>,
+    /// Count of each close code in the previous sample.
+    last_sampled_codes: RefCell<BTreeMap<u16, u64>>,
+    /// Names, and when each began, in seconds since the start.
     phases: RefCell<Vec<(String, f64)>>,
-    looks: Looks,
+    looks: SampleTriggers,
     stalls: Stalls,
     series: RefCell<Series>,
     last: RefCell<Sample>,
 }
 
 #[derive(Debug)]
-struct Named<T> {
+struct NamedSource<T> {
     name: String,
     source: T,
-    /// What a counter was when it was last looked at.
-    seen: u64,
+    /// Value of a counter in the previous sample.
+    last_sampled: u64,
 }
 
 impl Recorder {
     pub(crate) fn starting_now() -> Self {
-        let shared = Shared {
+        let shared = SharedRecords {
             start: Instant::now(),
             traffic: Traffic::default(),
             counters: RefCell::default(),
             gauges: RefCell::default(),
             times: RefCell::default(),
-            codes_seen: RefCell::default(),
+            last_sampled_codes: RefCell::default(),
             phases: RefCell::default(),
-            looks: Looks::default(),
+            looks: SampleTriggers::default(),
             stalls: Stalls::default(),
             series: RefCell::default(),
             last: RefCell::default(),
@@ -99,7 +101,7 @@ impl Recorder {
         recorder
     }
 
-    /// The same, with names that begin with `prefix.`: for a part of the outcome.
+    /// Returns a recorder for a part of the outcome, which puts `prefix.` before all names.
     pub(crate) fn within(&self, prefix: &str) -> Self {
         Self { prefix: format!("{}{prefix}.", self.prefix), shared: self.shared.clone() }
     }
@@ -128,8 +130,8 @@ impl Recorder {
         }
     }
 
-    fn named<T: Clone>(&self, name: &str, source: &T) -> Named<T> {
-        Named { name: format!("{}{name}", self.prefix), source: source.clone(), seen: 0 }
+    fn named<T: Clone>(&self, name: &str, source: &T) -> NamedSource<T> {
+        NamedSource { name: format!("{}{name}", self.prefix), source: source.clone(), last_sampled: 0 }
     }
 
     pub(crate) fn traffic(&self) -> &Traffic {
@@ -140,12 +142,13 @@ impl Recorder {
         &self.shared.stalls
     }
 
-    /// From now on the run is in this phase. What is within another does not say so: the other one does.
+    /// Enters a phase. Does nothing on a recorder from [`Self::within`]: the surrounding scenario sets the
+    /// phases.
     pub(crate) fn phase(&self, name: &str) {
         self.enter_phase(name, false);
     }
 
-    /// The same; and as what happens in it is over soon, everything is looked at ten times a second.
+    /// Enters a phase that will soon be over, in which samples are taken ten times a second.
     pub(crate) fn brief_phase(&self, name: &str) {
         self.enter_phase(name, true);
     }
@@ -162,48 +165,48 @@ impl Recorder {
         self.shared.phases.borrow().last().map_or_else(String::new, |(name, _)| name.clone())
     }
 
-    pub(crate) fn phases(&self) -> Vec<Phase> {
+    pub(crate) fn phases(&self) -> Vec<RunPhase> {
         let phases = self.shared.phases.borrow();
         let ends = phases.iter().skip(1).map(|(_, start)| *start).chain([self.seconds()]);
-        phases.iter().zip(ends).map(|((name, start), end)| Phase::new(name.clone(), *start, end)).collect()
+        phases.iter().zip(ends).map(|((name, start), end)| RunPhase::new(name.clone(), *start, end)).collect()
     }
 
-    /// Since the start, to the microsecond.
+    /// Seconds since the start, to the microsecond.
     pub(crate) fn seconds(&self) -> f64 {
         crate::result::seconds(self.shared.start.elapsed())
     }
 
-    /// Tells one who looks each second when to do so. The first second is over at this instant.
-    pub(crate) fn clock(&self, first: Instant, period: Duration) -> Clock {
-        Clock::new(self, first, period)
+    /// Returns a schedule of samples whose first second ends at `first`.
+    pub(crate) fn clock(&self, first: Instant, period: Duration) -> SamplingClock {
+        SamplingClock::new(self, first, period)
     }
 
-    pub(crate) fn is_looked_at_closely(&self) -> bool {
-        self.shared.looks.is_close()
+    pub(crate) fn is_sampling_fast(&self) -> bool {
+        self.shared.looks.is_fast()
     }
 
-    /// In a brief phase: returns when a sample of this instant has been taken.
-    pub(crate) async fn look_now(&self) {
+    /// In a brief phase, requests a sample and returns when it has been taken.
+    pub(crate) async fn sample_now(&self) {
         if self.prefix.is_empty() {
-            self.shared.looks.look_now().await;
+            self.shared.looks.sample_now().await;
         }
     }
 
-    /// Looks at everything now, for the series.
+    /// Samples everything, and adds the sample to the series.
     pub(crate) fn sample(&self) -> Values {
-        let values = self.shared.look(self.seconds());
+        let values = self.shared.sample(self.seconds());
         let sample = values.to_sample();
-        if self.is_looked_at_closely() {
-            self.shared.series.borrow_mut().push_apart(&sample);
+        if self.is_sampling_fast() {
+            self.shared.series.borrow_mut().push_unmerged(&sample);
         } else {
             self.shared.series.borrow_mut().push(&sample);
         }
-        self.shared.looks.note_looked();
+        self.shared.looks.note_sampled();
         self.shared.last.replace(sample);
         values
     }
 
-    /// The sample that was taken last.
+    /// Returns the last sample.
     pub(crate) fn last(&self) -> Sample {
         self.shared.last.borrow().clone()
     }
@@ -212,8 +215,8 @@ impl Recorder {
         self.shared.series.borrow().clone()
     }
 
-    /// Whether [`Self::growing`] knows the number at this path of the result.
-    pub(crate) fn grows(&self, path: &str) -> bool {
+    /// Returns whether [`Self::growing`] knows the number at this path of the result.
+    pub(crate) fn is_monotonic(&self, path: &str) -> bool {
         let is_counter = self.shared.counters.borrow().iter().any(|it| it.name == path);
         let is_of_times = path.rsplit_once('.').is_some_and(|(name, what)| {
             ["max", "count"].contains(&what) && self.shared.times.borrow().iter().any(|it| it.name == name)
@@ -221,10 +224,10 @@ impl Recorder {
         is_counter || is_of_times
     }
 
-    /// What the number at this path of the result has grown to, if it can only grow: a counter, or the count or the
-    /// maximum of times.
+    /// Returns the current value of the number at this path of the result, if it can only grow: a counter, or
+    /// the count or the maximum of times.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
-    pub(crate) fn growing(&self, path: &str) -> Option<f64> {
+    pub(crate) fn monotonic_value(&self, path: &str) -> Option<f64> {
         let counters = self.shared.counters.borrow();
         let mut counters = counters.iter().filter(|it| it.name == path).map(|it| it.source.get()).peekable();
         if counters.peek().is_some() {

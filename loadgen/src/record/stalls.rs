@@ -1,5 +1,6 @@
-//! When this process did not run: stopped by a signal, or kept from its core. What arrived meanwhile was read late, and from when to when
-//! something took can then be told only within bounds.
+//! Periods in which this process did not run, because it was stopped by a signal or another process used its
+//! core. Data that arrived in such a period was read late, so times measured from it are known only within
+//! bounds.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,26 +9,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Turns that lie further apart than this have a stall between them; when nothing is amiss they are 10 ms apart.
+/// Gap between two turns from which it counts as a stall. Normally turns are 10 ms apart.
 const STALL: Duration = Duration::from_millis(15);
-/// How long after a stall what arrived in it may still be read: there may be much of it.
+/// How long after a stall data that arrived during it may still be unread: there may be a lot of it.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// A clone is the same one.
+/// Recent stalls. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stalls(Rc<RefCell<State>>);
+pub(crate) struct Stalls(Rc<RefCell<StallState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct StallState {
     last_turn: Option<Instant>,
-    /// Those that may still matter: from when to when.
+    /// Start and end of the stalls that may still matter.
     recent: VecDeque<(Instant, Instant)>,
 }
 
 impl Stalls {
-    /// This thread runs now. To be called at least every 10 ms.
+    /// Reports that this thread is running. Call it at least every 10 ms.
     pub(crate) fn turn(&self, now: Instant) {
-        let State { last_turn, recent } = &mut *self.0.borrow_mut();
+        let StallState { last_turn, recent } = &mut *self.0.borrow_mut();
         if let Some(last) = last_turn.replace(now)
             && now.saturating_duration_since(last) > STALL
         {
@@ -38,11 +39,11 @@ impl Stalls {
         }
     }
 
-    /// When something that is read at this instant, which is about now, may have arrived at the earliest.
+    /// Returns the earliest instant at which data read at `read_at`, which is about now, may have arrived.
     pub(crate) fn earliest(&self, read_at: Instant) -> Instant {
-        let State { last_turn, recent } = &*self.0.borrow();
+        let StallState { last_turn, recent } = &*self.0.borrow();
         let first = recent.iter().find(|(_, end)| *end + SETTLE >= read_at).map(|(start, _)| *start);
-        // The turn that ends a stall may come after what is read then.
+        // Data may be read before the turn that ends the stall.
         let present = last_turn.filter(|last| read_at.saturating_duration_since(*last) > STALL);
         first.into_iter().chain(present).fold(read_at, Instant::min)
     }
@@ -53,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_after_a_stall_may_have_arrived_in_it() {
+    fn data_read_after_a_stall_may_have_arrived_during_it() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let stalls = Stalls::default();
-        assert_eq!(stalls.earliest(at(0)), at(0), "nothing is known yet");
+        assert_eq!(stalls.earliest(at(0)), at(0), "no turn yet");
         for ms in [0, 10, 20] {
             stalls.turn(at(ms));
         }
@@ -70,11 +71,11 @@ mod tests {
         for ms in (431..=691).step_by(10) {
             stalls.turn(at(ms));
         }
-        assert_eq!(stalls.earliest(at(695)), at(695), "all of it has been read by now");
+        assert_eq!(stalls.earliest(at(695)), at(695), "all data has been read");
     }
 
     #[test]
-    fn of_several_stalls_the_first_that_matters_counts() {
+    fn the_first_recent_stall_counts() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let stalls = Stalls::default();

@@ -1,12 +1,12 @@
-//! What samples have in them.
+//! Tests of samples.
 
 use std::time::Duration;
 
 use super::*;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
 #[test]
-fn a_sample_has_what_came_since_the_last_one() {
+fn a_sample_covers_the_time_since_the_last_one() {
     let recorder = Recorder::starting_now();
     let (early, lateness, backlog) = (Counter::default(), Times::default(), Gauge::default());
     recorder.counter("early", &early);
@@ -29,7 +29,7 @@ fn a_sample_has_what_came_since_the_last_one() {
 }
 
 #[test]
-fn what_is_named_twice_is_added_up_and_what_is_within_has_its_own_name() {
+fn equal_names_are_added_up_and_prefixed_names_are_separate() {
     let recorder = Recorder::starting_now();
     let (one, other, inner) = (Counter::default(), Counter::default(), Counter::default());
     recorder.counter("early", &one);
@@ -40,7 +40,10 @@ fn what_is_named_twice_is_added_up_and_what_is_within_has_its_own_name() {
     inner.add(4);
     recorder.sample();
     assert_eq!((recorder.last().get("early"), recorder.last().get("mute.early")), (Some(3.0), Some(4.0)));
-    assert_eq!((recorder.growing("early"), recorder.growing("mute.early")), (Some(3.0), Some(4.0)));
+    assert_eq!(
+        (recorder.monotonic_value("early"), recorder.monotonic_value("mute.early")),
+        (Some(3.0), Some(4.0))
+    );
 }
 
 #[test]
@@ -48,14 +51,20 @@ fn counts_and_maxima_grow_and_percentiles_do_not() {
     let recorder = Recorder::starting_now();
     let connect = Latency::default();
     recorder.latency("connect", &connect);
-    assert_eq!(recorder.growing("connect_ms.max"), None);
-    assert!(recorder.grows("connect_ms.max") && recorder.grows("pings") && !recorder.grows("connect_ms.p99"));
+    assert_eq!(recorder.monotonic_value("connect_ms.max"), None);
+    assert!(
+        recorder.is_monotonic("connect_ms.max")
+            && recorder.is_monotonic("pings")
+            && !recorder.is_monotonic("connect_ms.p99")
+    );
     let now = Instant::now();
     connect.record(now, now, now + Duration::from_millis(4));
-    assert!(recorder.growing("connect_from_start_ms.max").is_some_and(|max| (4.0..4.1).contains(&max)));
-    assert_eq!(recorder.growing("connect_ms.count"), Some(1.0));
+    assert!(
+        recorder.monotonic_value("connect_from_start_ms.max").is_some_and(|max| (4.0..4.1).contains(&max))
+    );
+    assert_eq!(recorder.monotonic_value("connect_ms.count"), Some(1.0));
     for other in ["connect_ms.p99", "connect_ms", "early", "", "errors.max"] {
-        assert_eq!(recorder.growing(other), None, "{other}");
+        assert_eq!(recorder.monotonic_value(other), None, "{other}");
     }
 }
 
@@ -63,9 +72,9 @@ fn counts_and_maxima_grow_and_percentiles_do_not() {
 fn traffic_needs_no_naming() {
     let recorder = Recorder::starting_now();
     let (one, other) = (recorder.traffic().opened(), recorder.traffic().opened());
-    one.greeted();
-    one.saw_ping();
-    one.ended(End::Closed(Some(4000)));
+    one.record_hello();
+    one.record_ping();
+    one.record_end(ConnectionEnd::Closed(Some(4000)));
     drop(one);
     recorder.sample();
     let last = recorder.last();

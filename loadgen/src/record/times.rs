@@ -1,4 +1,4 @@
-//! Durations: recorded in microseconds, reported in milliseconds.
+//! Durations, recorded in microseconds and reported in milliseconds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,13 +9,14 @@ use tokio::time::Instant;
 
 use crate::result::Distribution;
 
-/// Longer times than this are recorded as this.
-const HIGHEST: Duration = Duration::from_secs(3600);
+/// Longer times are recorded as this.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// There are many seconds, so their percentiles are exact to 1 % only.
-const DIGITS_OF_A_SECOND: u8 = 2;
+/// Precision of the percentiles of one second: 1 %. There are many seconds, so their histograms are kept
+/// small.
+const SECOND_DIGITS: u8 = 2;
 
-/// A histogram of times, over the whole run and over the present second. A clone is the same one.
+/// Histogram of times, over the whole run and over the current second. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Times(Rc<Histograms>);
 
@@ -27,15 +28,15 @@ struct Histograms {
 
 impl Default for Times {
     fn default() -> Self {
-        let whole = Histogram::new_with_bounds(1, as_micros(HIGHEST), SIGNIFICANT_DIGITS)
+        let whole = Histogram::new_with_bounds(1, as_micros(MAX_TIME), SIGNIFICANT_DIGITS)
             .expect("one microsecond to one hour with three digits is a valid range");
         Self(Rc::new(Histograms { whole: RefCell::new(whole), second: RefCell::new(new_second()) }))
     }
 }
 
-/// An empty histogram of a second's times.
+/// Creates an empty histogram for the times of one second.
 pub(super) fn new_second() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, as_micros(HIGHEST), DIGITS_OF_A_SECOND)
+    Histogram::new_with_bounds(1, as_micros(MAX_TIME), SECOND_DIGITS)
         .expect("one microsecond to one hour with two digits is a valid range")
 }
 
@@ -46,12 +47,12 @@ impl Times {
         self.0.second.borrow_mut().saturating_record(micros);
     }
 
-    /// The same samples, in histograms of its own.
+    /// Copies the histograms.
     fn snapshot(&self) -> Self {
         Self(Rc::new(Histograms::clone(&self.0)))
     }
 
-    /// All of them so far.
+    /// Returns the distribution of all times so far.
     pub(crate) fn summary(&self) -> Distribution {
         self.0.whole.borrow().clone().into()
     }
@@ -60,20 +61,20 @@ impl Times {
         self.0.whole.borrow().len()
     }
 
-    /// The longest one so far.
+    /// Returns the longest time so far.
     pub(super) fn max_micros(&self) -> Option<u64> {
         let whole = self.0.whole.borrow();
         (!whole.is_empty()).then(|| whole.max())
     }
 
-    /// Adds those of others, which are as exact as a second's.
+    /// Adds times of another process, which have the precision of a second's histogram.
     pub(crate) fn add(&self, others: &Distribution) {
         for histogram in [&self.0.whole, &self.0.second] {
             histogram.borrow_mut().add(others.micros()).expect("all histograms have the same bounds");
         }
     }
 
-    /// Adds those since the last call to others.
+    /// Adds the times since the previous call to `into`.
     pub(super) fn take_second(&self, into: &mut Histogram<u64>) {
         let mut second = self.0.second.borrow_mut();
         into.add(&*second).expect("all seconds have the same bounds");
@@ -81,9 +82,9 @@ impl Times {
     }
 }
 
-/// A latency seen both ways. From the instant at which something was due, so that waiting for a slow server (or a slow
-/// loadgen) to get round to it counts, too; and from when it was actually started, which leaves that waiting out:
-/// coordinated omission, where the difference is large.
+/// Latency measured in two ways. `from_due` counts from the instant at which an operation was due, so it
+/// includes the time spent waiting for a slow server or a slow loadgen. `from_start` counts from the actual
+/// start and leaves that wait out. A large difference is coordinated omission.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
     from_due: Times,
@@ -96,7 +97,7 @@ impl Latency {
         self.from_start.record(end.saturating_duration_since(start));
     }
 
-    /// The same samples, to which others can be added apart.
+    /// Copies the samples, so that others can be added to the copy alone.
     pub(crate) fn snapshot(&self) -> Self {
         Self { from_due: self.from_due.snapshot(), from_start: self.from_start.snapshot() }
     }
@@ -109,7 +110,7 @@ impl Latency {
         self.from_start.summary()
     }
 
-    /// Both, by name: `connect` gives `connect_ms` and `connect_from_start_ms`.
+    /// Returns both with their names: `connect` gives `connect_ms` and `connect_from_start_ms`.
     pub(super) fn named(&self, name: &str) -> [(String, &Times); 2] {
         [(format!("{name}_ms"), &self.from_due), (format!("{name}_from_start_ms"), &self.from_start)]
     }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_milliseconds_with_microseconds() {
+    fn times_are_reported_in_milliseconds() {
         let times = Times::default();
         for micros in 1..=1000 {
             times.record(Duration::from_micros(micros));
@@ -136,33 +137,33 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_there_is_no_number() {
+    fn percentiles_need_samples() {
         assert!(Times::default().summary().number("p99").is_err());
     }
 
     #[test]
-    fn what_is_too_long_is_recorded_as_the_longest() {
+    fn long_times_are_clamped() {
         let times = Times::default();
-        times.record(HIGHEST * 100);
-        let max = times.summary().number("max").expect("there is a sample");
+        times.record(MAX_TIME * 100);
+        let max = times.summary().number("max").expect("it has a sample");
         assert!((3_600_000.0..3_605_000.0).contains(&max), "{max}");
     }
 
     #[test]
-    fn what_waited_for_its_start_is_late_from_when_it_was_due() {
+    fn latency_from_due_includes_the_wait() {
         let latency = Latency::default();
         let due = Instant::now();
         let start = due + Duration::from_millis(100);
         latency.record(due, start, start + Duration::from_millis(5));
         let near = |times: Distribution, exact: f64| {
-            (times.number("max").expect("it is there") - exact).abs() < exact / 500.0
+            (times.number("max").expect("the value exists") - exact).abs() < exact / 500.0
         };
         assert!(near(latency.since_due(), 105.0));
         assert!(near(latency.since_start(), 5.0));
     }
 
     #[test]
-    fn each_second_has_its_own() {
+    fn each_second_has_its_own_times() {
         let times = Times::default();
         for count in [3, 0, 1] {
             (0..count).for_each(|_| times.record(Duration::from_millis(1)));

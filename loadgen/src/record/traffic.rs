@@ -1,37 +1,37 @@
-//! What passes over all connections of a run, whatever the scenario: counted where it passes.
+//! Traffic on all connections of a run, counted by the connections themselves, whatever the scenario.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::counts::{Counter, Ends};
+use super::counts::{ConnectionEnds, Counter};
 use crate::result::summed;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-/// A clone is the same one.
+/// Traffic of a run. Clones share the counts.
 #[derive(Clone, Debug, Default)]
-pub struct Traffic(Rc<Counts>);
+pub struct Traffic(Rc<TrafficCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct TrafficCounts {
     open: Cell<u64>,
     peak: Cell<u64>,
     connects: Counter,
     messages: Counter,
     pings: Counter,
     closes: Counter,
-    ends: Ends,
+    ends: ConnectionEnds,
 }
 
-/// One connection, as long as it is kept.
+/// Guard that counts a connection as open until dropped.
 #[derive(Debug)]
-pub(crate) struct Live(Traffic);
+pub(crate) struct ConnectionGuard(Traffic);
 
 impl Traffic {
-    /// A connection is there; it has not said hello yet.
-    pub(crate) fn opened(&self) -> Live {
+    /// Counts a new connection, which has not received its hello yet.
+    pub(crate) fn opened(&self) -> ConnectionGuard {
         self.0.open.set(self.0.open.get() + 1);
         self.0.peak.set(self.0.peak.get().max(self.0.open.get()));
-        Live(self.clone())
+        ConnectionGuard(self.clone())
     }
 
     pub(crate) fn open(&self) -> u64 {
@@ -43,16 +43,16 @@ impl Traffic {
     }
 
     pub(super) fn counters(&self) -> [(&'static str, &Counter); 4] {
-        let Counts { connects, messages, pings, closes, .. } = &*self.0;
+        let TrafficCounts { connects, messages, pings, closes, .. } = &*self.0;
         [("connects", connects), ("messages", messages), ("pings", pings), ("closes", closes)]
     }
 
-    pub(super) fn ends(&self) -> &Ends {
+    pub(super) fn ends(&self) -> &ConnectionEnds {
         &self.0.ends
     }
 
     pub(crate) fn summary(&self) -> TrafficSummary {
-        let Counts { connects, messages, pings, closes, .. } = &*self.0;
+        let TrafficCounts { connects, messages, pings, closes, .. } = &*self.0;
         TrafficSummary {
             connects: connects.get(),
             messages: messages.get(),
@@ -76,27 +76,27 @@ summed! {
     }
 }
 
-impl Live {
-    /// It has said hello, or is not expected to say any.
-    pub(crate) fn greeted(&self) {
+impl ConnectionGuard {
+    /// Records that the connection received its hello, or is not expected to receive one.
+    pub(crate) fn record_hello(&self) {
         self.0.0.connects.increment();
     }
 
-    pub(crate) fn saw_ping(&self) {
+    pub(crate) fn record_ping(&self) {
         self.0.0.pings.increment();
     }
 
-    pub(crate) fn saw_message(&self) {
+    pub(crate) fn record_message(&self) {
         self.0.0.messages.increment();
     }
 
-    pub(crate) fn ended(&self, end: End) {
+    pub(crate) fn record_end(&self, end: ConnectionEnd) {
         self.0.0.closes.increment();
         self.0.0.ends.record(end);
     }
 }
 
-impl Drop for Live {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let open = &self.0.0.open;
         open.set(open.get() - 1);

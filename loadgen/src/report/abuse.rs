@@ -1,11 +1,11 @@
-//! What attacks cost, as a table in Markdown: one row each.
+//! Cost of attacks as a Markdown table with one row per attack.
 
 use crate::result::{Document, Group};
 
-const HEAD: &str = "| attack | the attacker paid | the server paid | healthy, before: p50, p99 | beside it: p50, p99, max | lost, doubled, cut |\n\
+const HEAD: &str = "| attack | attacker's cost | server's cost | healthy before: p50, p99 | healthy during: p50, p99, max | lost, duplicated, disconnects |\n\
                     |---|---|---|---|---|---|\n";
 
-/// Nothing for other scenarios.
+/// Returns `None` for other scenarios.
 pub(super) fn to_markdown(document: &Document) -> Option<String> {
     let attacks = document.as_group().get("attacks")?.as_group()?;
     let rows = attacks.iter().filter_map(|(name, attack)| Some(row(name, attack.as_group()?, document)));
@@ -30,7 +30,7 @@ fn row(name: &str, attack: &Group, document: &Document) -> String {
     format!("| {name} | {paid} | {server} | {before} | {beside} ms | {kept} |")
 }
 
-/// Nothing without `--pid`.
+/// Returns "-" without `--pid`.
 fn server_paid(name: &str, document: &Document) -> String {
     let number = |phase: &str, path: &str| document.number(&format!("server.phases.{phase}.{path}")).ok();
     let cores = number(name, "cores.mean").zip(number(name, "duration_seconds"));
@@ -54,7 +54,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::result::{Ending, Run, Series};
+    use crate::result::{Ending, RunInfo, Series};
 
     #[test]
     fn each_attack_has_a_row() {
@@ -80,7 +80,7 @@ mod tests {
             .with("frames_after", phase(0.0, 9_000_000, 7_000_000));
         let attacks = Group::default().with("attacks", Group::default().with("frames", frames));
         let rows = |numbers| {
-            let run = Run {
+            let run = RunInfo {
                 started_at: SystemTime::UNIX_EPOCH,
                 elapsed: Duration::ZERO,
                 ending: Ending::Finished,

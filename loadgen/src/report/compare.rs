@@ -12,7 +12,7 @@ use crate::result::{Compared, Document, names, to_table};
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Compare {
-    /// Results that --json or --report has written; the first is the base
+    /// Results written by --json or --report; the first one is the base
     #[arg(required = true, num_args = 2.., value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// Also write compare.html with plots to this directory
@@ -35,9 +35,10 @@ impl Compare {
 }
 
 fn write_page(directory: &Path, results: &[Compared]) -> Result<(), String> {
-    fs::create_dir_all(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    fs::create_dir_all(directory)
+        .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
     let path = directory.join("compare.html");
     let mut file = create(&path)?;
-    file.write_all(page::of_comparison(results).as_bytes())
+    file.write_all(page::comparison_page(results).as_bytes())
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

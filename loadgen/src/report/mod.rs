@@ -1,4 +1,4 @@
-//! Where results go: tables on stdout, JSON, CSV and pages in files.
+//! Output of results: tables on stdout; JSON, CSV and pages in files.
 
 mod abuse;
 mod compare;

@@ -1,4 +1,5 @@
-//! Where the result goes. Files are opened before the run, so that a bad path costs no run.
+//! Opens and writes the outputs of a result. Files are opened before the run, so that a bad path does not
+//! waste a run.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,7 +11,7 @@ use crate::result::{Document, Group};
 #[derive(Debug)]
 pub(crate) struct Output {
     json: Option<File>,
-    report: Option<Report>,
+    report: Option<ReportFiles>,
     stdout: Stdout,
 }
 
@@ -19,13 +20,13 @@ enum Stdout {
     Nothing,
     Table,
     Json,
-    /// The last of the lines.
+    /// The last one of the JSON lines.
     JsonLine,
 }
 
-/// The files of `--report DIR`.
+/// Files of `--report DIR`.
 #[derive(Debug)]
-struct Report {
+struct ReportFiles {
     page: File,
     json: File,
     csv: File,
@@ -42,7 +43,7 @@ impl Output {
             None => Stdout::Table,
         };
         let json = json.filter(|path| !to_stdout(path)).map(create).transpose()?;
-        let report = options.report.as_deref().map(Report::open).transpose()?;
+        let report = options.report.as_deref().map(ReportFiles::open).transpose()?;
         Ok(Self { json, report, stdout })
     }
 
@@ -69,10 +70,10 @@ impl Output {
     }
 }
 
-impl Report {
+impl ReportFiles {
     fn open(directory: &Path) -> Result<Self, String> {
         fs::create_dir_all(directory)
-            .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
         let create = |name| create(&directory.join(name));
         Ok(Self { page: create("index.html")?, json: create("result.json")?, csv: create("series.csv")? })
     }
@@ -80,7 +81,7 @@ impl Report {
     fn write(mut self, document: &Document) -> io::Result<()> {
         writeln!(self.json, "{}", document.to_json())?;
         self.csv.write_all(&document.series().to_csv().map_err(io::Error::other)?)?;
-        self.page.write_all(crate::page::of_run(document).as_bytes())
+        self.page.write_all(crate::page::run_page(document).as_bytes())
     }
 }
 

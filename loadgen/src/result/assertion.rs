@@ -1,11 +1,11 @@
-//! `--assert 'connect_ms.p99<2000'`: a number of the result, compared with a bound.
+//! `--assert 'connect_ms.p99<2000'`: compares a number of the result with a bound.
 
 use std::fmt;
 use std::str::FromStr;
 
 use bytesize::ByteSize;
 
-use crate::result::{Document, Group, NoNumber, millis, seconds, shortest};
+use crate::result::{Document, Group, PathError, millis, seconds, shortest};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Assertion {
@@ -25,7 +25,7 @@ enum Operator {
     NotEqual,
 }
 
-/// Those of two characters come first: `<` is also how `<=` begins.
+/// Two-character operators come first, because `<` is a prefix of `<=`.
 const OPERATORS: [(&str, Operator); 6] = [
     ("<=", Operator::LessOrEqual),
     (">=", Operator::GreaterOrEqual),
@@ -35,13 +35,13 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-/// The verdict on an assertion, with the number that was compared.
+/// Verdict on an assertion, with the number that was compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Holds(f64),
     Fails(f64),
-    /// There is no such number.
-    Meaningless(NoNumber),
+    /// The result has no such number.
+    Meaningless(PathError),
 }
 
 impl FromStr for Assertion {
@@ -51,7 +51,7 @@ impl FromStr for Assertion {
         let (symbol, operator) = OPERATORS
             .into_iter()
             .find(|(symbol, _)| text.contains(symbol))
-            .ok_or("has none of the operators < <= > >= == !=")?;
+            .ok_or("is missing one of the operators < <= > >= == !=")?;
         let (path, bound) = text.split_once(symbol).expect("the text contains the symbol");
         let (path, bound) = (path.trim(), bound.trim());
         let is_path_char = |c: char| c.is_ascii_alphanumeric() || "_.-[]".contains(c);
@@ -63,7 +63,7 @@ impl FromStr for Assertion {
     }
 }
 
-/// A number; where the path says in which unit it counts, one with a unit, too.
+/// Parses a number. It may have a unit if the path names the unit it counts in.
 #[expect(clippy::cast_precision_loss, reason = "no bound comes near 2^53 bytes")]
 fn parse_bound(path: &str, text: &str) -> Result<f64, String> {
     if let Some(number) = text.parse().ok().filter(|number: &f64| number.is_finite()) {
@@ -92,7 +92,7 @@ impl Assertion {
         }
     }
 
-    /// For the result.
+    /// Returns the entry for the result document.
     pub(crate) fn to_result(&self, verdict: &Verdict) -> Group {
         let (holds, number) = match verdict {
             Verdict::Holds(number) => (Some(true), Some(*number)),
@@ -105,7 +105,7 @@ impl Assertion {
             .with("number", number.map(shortest))
     }
 
-    /// Whether it cannot hold any more, given that the number is this one and only grows.
+    /// Returns whether the assertion can no longer hold, given the current value of a number that only grows.
     pub(crate) fn is_past(&self, number: f64) -> bool {
         match self.operator {
             Operator::Less => number >= self.bound,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Assertion {
-        text.parse().expect("the text is an assertion")
+        text.parse().expect("it is a valid assertion")
     }
 
     fn judge(text: &str) -> Verdict {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_and_fractions_are_fine() {
+    fn blanks_and_fractions_are_accepted() {
         assert_eq!(judge(" connect_ms.p99 < 1.5001 "), Verdict::Holds(1.5));
         assert_eq!(judge("connect_ms.p99<=1.4999"), Verdict::Fails(1.5));
     }
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn a_path_must_lead_to_a_number() {
         assert_eq!(judge("list[1]==5"), Verdict::Holds(5.0));
-        assert_eq!(judge("conect_ms.p99<1"), Verdict::Meaningless(NoNumber::Unknown));
-        assert_eq!(judge("scenario==1"), Verdict::Meaningless(NoNumber::NotANumber));
+        assert_eq!(judge("conect_ms.p99<1"), Verdict::Meaningless(PathError::Unknown));
+        assert_eq!(judge("scenario==1"), Verdict::Meaningless(PathError::NotANumber));
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_can_pass_an_upper_bound_only() {
+    fn a_growing_number_can_only_pass_an_upper_bound() {
         for (text, past) in
             [("lost==0", [false, true]), ("lost<=0", [false, true]), ("lost<1", [false, true])]
         {
@@ -201,7 +201,7 @@ mod tests {
         for never in ["lost>=5", "lost>5", "lost!=0"] {
             assert!(!parse(never).is_past(0.0), "{never}");
         }
-        assert!(!parse("received==10").is_past(9.0), "it may still come true");
+        assert!(!parse("received==10").is_past(9.0), "it may still hold later");
     }
 
     #[test]

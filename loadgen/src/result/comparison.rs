@@ -4,28 +4,29 @@ use std::path::{Path, PathBuf};
 
 use super::{Document, Field, Group, align, new_table, show};
 
-/// A result, and what it is called beside the others.
+/// Result with its name in the comparison.
 #[derive(Debug)]
 pub(crate) struct Compared {
     pub(crate) name: String,
     pub(crate) document: Document,
 }
 
-/// One number, or what else stands at a path, in every result.
+/// Values at one path, one for each result.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct ComparisonRow {
     pub(crate) path: String,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<ComparisonCell>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Cell {
+pub(crate) struct ComparisonCell {
     pub(crate) text: String,
-    /// To the base; none for the base itself, and where there is nothing to divide.
+    /// Ratio to the base. `None` for the base itself, and if there is nothing to divide.
     pub(crate) ratio: Option<f64>,
 }
 
-/// The names of the files, or where these are alike, as in `a/result.json` and `b/result.json`, of their directories.
+/// Returns the names of the files. If these are equal, as in `a/result.json` and `b/result.json`, returns the
+/// names of their directories, or else the whole paths.
 pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
     let shown = |path: &Path| path.display().to_string();
     let stem = |path: &PathBuf| path.file_stem().map_or_else(|| shown(path), |it| it.display().to_string());
@@ -42,8 +43,8 @@ pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
     named.into_iter().find(all_differ).unwrap_or_else(|| paths.iter().map(whole).collect())
 }
 
-/// The settings that differ, then every number that is in at least one of the results.
-pub(crate) fn rows(results: &[Compared]) -> Vec<Row> {
+/// Returns the settings that differ, then every number that at least one of the results has.
+pub(crate) fn rows(results: &[Compared]) -> Vec<ComparisonRow> {
     let flat = |fields: &mut dyn Iterator<Item = (&str, &Field)>| {
         let mut flat = Vec::new();
         fields.for_each(|(name, field)| add_flat(name, field, &mut flat));
@@ -73,8 +74,8 @@ fn add_flat(path: &str, field: &Field, flat: &mut Flat) {
     }
 }
 
-/// One row a path, in the order in which the results have them.
-fn join(results: &[Flat]) -> Vec<Row> {
+/// Returns one row per path, in the order of the results.
+fn join(results: &[Flat]) -> Vec<ComparisonRow> {
     let mut merged = Group::default();
     for (path, field) in results.iter().flatten() {
         if merged.get(path).is_none() {
@@ -85,13 +86,13 @@ fn join(results: &[Flat]) -> Vec<Row> {
         flat.iter().find(|(known, _)| known == path).map(|(_, field)| field.clone())
     };
     let row = |path: &str| {
-        let fields: Vec<_> = results.iter().map(|flat| find(flat, path).unwrap_or(Field::Nothing)).collect();
+        let fields: Vec<_> = results.iter().map(|flat| find(flat, path).unwrap_or(Field::Null)).collect();
         let base = fields[0].as_number();
-        let cell = |(index, field): (usize, &Field)| Cell {
+        let cell = |(index, field): (usize, &Field)| ComparisonCell {
             text: show(field),
             ratio: field.as_number().zip(base).filter(|_| index > 0).and_then(|(it, base)| ratio(it, base)),
         };
-        Row { path: path.to_owned(), cells: fields.iter().enumerate().map(cell).collect() }
+        ComparisonRow { path: path.to_owned(), cells: fields.iter().enumerate().map(cell).collect() }
     };
     merged.iter().map(|(path, _)| row(path)).collect()
 }
@@ -112,9 +113,9 @@ pub(crate) fn to_table(results: &[Compared]) -> String {
         header.extend((index > 0).then(|| "ratio".to_owned()));
     }
     table.set_header(header);
-    for Row { path, cells } in rows(results) {
+    for ComparisonRow { path, cells } in rows(results) {
         let mut line = vec![path];
-        for (index, Cell { text, ratio }) in cells.into_iter().enumerate() {
+        for (index, ComparisonCell { text, ratio }) in cells.into_iter().enumerate() {
             line.push(text);
             line.extend((index > 0).then(|| show_ratio(ratio)));
         }
@@ -135,9 +136,12 @@ mod tests {
     use super::*;
 
     fn compared(name: &str, json: &str) -> Compared {
-        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
-        fs::write(file.path(), json).expect("there is room in it");
-        Compared { name: name.to_owned(), document: Document::read(file.path()).expect("it is a result") }
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be written");
+        fs::write(file.path(), json).expect("a temporary file can be written");
+        Compared {
+            name: name.to_owned(),
+            document: Document::read(file.path()).expect("it is a result message"),
+        }
     }
 
     #[test]
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_called_by_what_tells_them_apart() {
+    fn results_have_distinct_names() {
         let names = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(names(&["runs/a.json", "runs/b.json"]), ["a", "b"]);
         assert_eq!(names(&["a/result.json", "b/result.json"]), ["a", "b"]);

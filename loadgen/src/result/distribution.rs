@@ -1,4 +1,5 @@
-//! A distribution of times: shown as percentiles, written as a whole histogram that can be read back and added up exactly.
+//! Distributions of times: shown as percentiles, and written as complete histograms, which can be read back
+//! and added up exactly.
 
 use data_encoding::BASE64;
 use hdrhistogram::Histogram;
@@ -7,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::group::Group;
 #[cfg(test)]
-use super::path::NoNumber;
+use super::path::PathError;
 use super::sum::Sum;
 
-/// The percentiles that are shown.
+/// Percentiles that are shown.
 pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p50", 0.5),
     ("p75", 0.75),
@@ -21,12 +22,12 @@ pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p99.99", 0.9999),
 ];
 
-/// In microseconds; shown in milliseconds.
+/// Histogram in microseconds; shown in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Hdr", into = "Hdr")]
 pub(crate) struct Distribution(Histogram<u64>);
 
-/// A whole histogram as JSON. Other HDR tools read it, too.
+/// Complete histogram as JSON. Other HDR tools can read it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hdr {
@@ -51,7 +52,7 @@ impl Distribution {
         &self.0
     }
 
-    /// `count`, `min`, `mean`, the percentiles and `max`; null without samples.
+    /// Returns `count`, `min`, `mean`, the percentiles and `max`; null without samples.
     pub(crate) fn percentiles(&self) -> Group {
         let told = |millis: f64| (!self.0.is_empty()).then_some(millis);
         let mut group = Group::default()
@@ -64,14 +65,14 @@ impl Distribution {
         group.with("max", told(as_millis(self.0.max())))
     }
 
-    /// The time in milliseconds that this share of all is not longer than.
+    /// Returns the time at a quantile, in milliseconds.
     pub(crate) fn at(&self, quantile: f64) -> f64 {
         as_millis(self.0.value_at_quantile(quantile))
     }
 
-    /// One of the percentiles by its name.
+    /// Returns one of the percentiles by its name.
     #[cfg(test)]
-    pub(crate) fn number(&self, name: &str) -> Result<f64, NoNumber> {
+    pub(crate) fn number(&self, name: &str) -> Result<f64, PathError> {
         self.percentiles().number(name)
     }
 }
@@ -79,9 +80,7 @@ impl Distribution {
 impl From<Distribution> for Hdr {
     fn from(Distribution(histogram): Distribution) -> Self {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&histogram, &mut bytes)
-            .expect("writing into memory cannot fail");
+        V2DeflateSerializer::new().serialize(&histogram, &mut bytes).expect("writing to memory cannot fail");
         Self { unit: Unit::Micros, hdr: BASE64.encode(&bytes) }
     }
 }
@@ -90,7 +89,7 @@ impl TryFrom<Hdr> for Distribution {
     type Error = &'static str;
 
     fn try_from(Hdr { unit: Unit::Micros, hdr }: Hdr) -> Result<Self, Self::Error> {
-        let bytes = BASE64.decode(hdr.as_bytes()).map_err(|_| "not in base64")?;
+        let bytes = BASE64.decode(hdr.as_bytes()).map_err(|_| "invalid base64")?;
         let histogram = Deserializer::new().deserialize(&mut bytes.as_slice());
         histogram.map(Self).map_err(|_| "not a histogram")
     }
@@ -98,7 +97,9 @@ impl TryFrom<Hdr> for Distribution {
 
 impl Sum for Distribution {
     fn add(&mut self, other: Self) {
-        self.0.add(&other.0).expect("all processes run one program, so all histograms have the same bounds");
+        self.0
+            .add(&other.0)
+            .expect("all processes run the same program, so all histograms have the same bounds");
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     fn of(micros: impl IntoIterator<Item = u64>) -> Distribution {
-        let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are good");
+        let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are valid");
         micros.into_iter().for_each(|time| histogram.saturating_record(time));
         histogram.into()
     }
@@ -121,19 +122,19 @@ mod tests {
     fn the_percentiles_go_up_to_the_fourth_nine() {
         let told = of((1..=100_000).map(|number| number * 10));
         for (name, exact) in [("p50", 500.0), ("p99.9", 999.0), ("p99.99", 999.9), ("max", 1000.0)] {
-            let number = told.number(name).expect("there are samples");
+            let number = told.number(name).expect("the distribution has samples");
             assert!((number - exact).abs() <= exact / 1000.0, "{name} is {number}");
         }
         assert_eq!(told.number("count"), Ok(100_000.0));
         assert_eq!(of([]).number("count"), Ok(0.0));
-        assert_eq!(of([]).number("p99"), Err(NoNumber::Unmeasured));
+        assert_eq!(of([]).number("p99"), Err(PathError::Unmeasured));
     }
 
     #[test]
-    fn what_is_read_back_adds_up_exactly() {
+    fn histograms_read_back_add_up_exactly() {
         let again = |whole: &Distribution| -> Distribution {
-            let json = serde_json::to_string(whole).expect("it is written as JSON");
-            serde_json::from_str(&json).expect("it is what was written")
+            let json = serde_json::to_string(whole).expect("it can be serialised");
+            serde_json::from_str(&json).expect("it can be read back")
         };
         let (odd, even) = (of((1..9999).step_by(2)), of((0..9999).step_by(2)));
         let mut both = again(&odd);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_is_refused() {
+    fn invalid_histograms_are_refused() {
         let json = |unit: &str, hdr: &str| format!(r#"{{"unit":"{unit}","hdr":"{hdr}"}}"#);
         let hdr = Hdr::from(of([1])).hdr;
         assert!(serde_json::from_str::<Distribution>(&json("us", &hdr)).is_ok());

@@ -1,4 +1,4 @@
-//! The document of one run: settings, numbers, then histograms and series.
+//! The result document of one run: settings and numbers, then histograms and series.
 
 use std::fs;
 use std::path::Path;
@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 use super::distribution::Distribution;
 use super::group::{Field, Group, convert};
 use super::series::Series;
-use super::{NoNumber, seconds};
+use super::{PathError, seconds};
 
-/// Of the document's form.
+/// Version of the document's format.
 const FORMAT: u64 = 1;
-/// The first field after the settings.
+/// First field after the settings.
 const STARTED_AT: &str = "started_at";
 const PHASES: &str = "phases";
 const ASSERTIONS: &str = "assertions";
 const HISTOGRAMS: &str = "histograms";
 const SERIES: &str = "series";
-/// No result is nearly as large: it would have to be another file.
+/// A larger file is not a result.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Finished,
-    /// By the user.
+    /// By a signal from the user.
     Interrupted,
-    /// By this assertion, which could not hold any more.
+    /// By this assertion, which could no longer hold.
     Aborted(String),
 }
 
-/// A part of a run, in seconds since its start.
+/// Phase of a run, in seconds since the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Phase {
+pub(crate) struct RunPhase {
     pub(crate) name: String,
     #[serde(rename = "start_seconds")]
     pub(crate) start: f64,
@@ -43,27 +43,27 @@ pub(crate) struct Phase {
     duration_seconds: f64,
 }
 
-/// When and how it ran.
+/// Time, ending and phases of a run.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunInfo {
     pub(crate) started_at: SystemTime,
     pub(crate) elapsed: Duration,
     pub(crate) ending: Ending,
-    pub(crate) phases: Vec<Phase>,
+    pub(crate) phases: Vec<RunPhase>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document(Group);
 
 impl Document {
-    pub(crate) fn new(settings: Group, run: Run, numbers: Group, series: &Series) -> Self {
+    pub(crate) fn new(settings: Group, run: RunInfo, numbers: Group, series: &Series) -> Self {
         let aborted_by = match &run.ending {
             Ending::Aborted(assertion) => Some(assertion.as_str()),
             Ending::Finished | Ending::Interrupted => None,
         };
         let started_at = humantime::format_rfc3339_seconds(run.started_at).to_string();
         let mut histograms = Group::default();
-        let numbers = split_histograms(numbers, "", &mut histograms);
+        let numbers = extract_histograms(numbers, "", &mut histograms);
         let document = Group::default()
             .with("format", FORMAT)
             .and(settings)
@@ -78,7 +78,7 @@ impl Document {
         Self(document)
     }
 
-    /// Of these numbers and nothing else.
+    /// Creates a document that has only these numbers.
     #[cfg(test)]
     pub(crate) fn of_numbers(numbers: Group) -> Self {
         Self(numbers)
@@ -88,17 +88,17 @@ impl Document {
         let cannot = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
         let size = fs::metadata(path).map_err(|error| cannot(&error))?.len();
         if size > MAX_FILE_BYTES {
-            return Err(cannot(&"it is too large for a result"));
+            return Err(cannot(&"the file is too large for a result"));
         }
         let text = fs::read_to_string(path).map_err(|error| cannot(&error))?;
         let group: Group = serde_json::from_str(&text).map_err(|error| cannot(&error))?;
         if group.get("format") != Some(&FORMAT.into()) {
-            return Err(cannot(&"it is no result of this loadgen (\"format\" is not 1)"));
+            return Err(cannot(&"it is not a loadgen result (\"format\" is not 1)"));
         }
         Ok(Self(group))
     }
 
-    pub(crate) fn number(&self, path: &str) -> Result<f64, NoNumber> {
+    pub(crate) fn number(&self, path: &str) -> Result<f64, PathError> {
         self.0.number(path)
     }
 
@@ -118,18 +118,17 @@ impl Document {
         &self.0
     }
 
-    /// The settings.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, &Field)> {
         self.0.iter().skip_while(|(name, _)| *name == "format").take_while(|(name, _)| *name != STARTED_AT)
     }
 
-    /// The numbers, without phases, histograms and series.
+    /// Returns the numbers, without phases, histograms and series.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, &Field)> {
         let all = self.0.iter().skip_while(|(name, _)| *name != STARTED_AT);
         all.filter(|(name, _)| ![PHASES, ASSERTIONS, HISTOGRAMS, SERIES].contains(name))
     }
 
-    /// Adds the verdicts on the assertions.
+    /// Adds the verdicts on the assertions, before histograms and series.
     #[must_use]
     pub(crate) fn with_assertions(self, verdicts: Vec<Group>) -> Self {
         let (behind, mut fields): (Vec<_>, Vec<_>) =
@@ -143,12 +142,12 @@ impl Document {
         list.iter().filter_map(Field::as_group).collect()
     }
 
-    pub(crate) fn phases(&self) -> Vec<Phase> {
+    pub(crate) fn phases(&self) -> Vec<RunPhase> {
         let list = self.0.get(PHASES).and_then(Field::as_list).unwrap_or_default();
         list.iter().filter_map(convert).collect()
     }
 
-    /// The histograms that can be read, by the path of their percentiles.
+    /// Returns the histograms that can be read, with the paths of their percentiles.
     pub(crate) fn histograms(&self) -> Vec<(&str, Distribution)> {
         let histograms = self.0.get(HISTOGRAMS).and_then(Field::as_group).into_iter().flat_map(Group::iter);
         let whole = |field: &Field| match field {
@@ -163,12 +162,12 @@ impl Document {
     }
 }
 
-/// The numbers with percentiles in place of distributions, which go to the histograms.
-fn split_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
+/// Replaces distributions by their percentiles, and moves the distributions to `histograms`.
+fn extract_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
     let tell = |(name, field)| {
         let path = format!("{prefix}{name}");
         let field = match field {
-            Field::Group(group) => split_histograms(group, &format!("{path}."), histograms).into(),
+            Field::Group(group) => extract_histograms(group, &format!("{path}."), histograms).into(),
             Field::Distribution(distribution) => {
                 let percentiles = distribution.percentiles();
                 histograms.push(path, Field::Distribution(distribution));
@@ -181,7 +180,7 @@ fn split_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Gro
     numbers.into_iter().map(tell).collect()
 }
 
-impl Phase {
+impl RunPhase {
     pub(crate) fn new(name: String, start: f64, end: f64) -> Self {
         Self { name, start, end, duration_seconds: ((end - start) * 1e6).round() / 1e6 }
     }
@@ -193,13 +192,14 @@ mod tests {
     use crate::result::Sample;
 
     fn document() -> Document {
-        let mut times = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are fine");
+        let mut times = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are valid");
         times.saturating_record(2000);
         let mut series = Series::default();
         series.push(&Sample { t: 1.0, values: Vec::new() });
-        let phases = vec![Phase::new("hold".to_owned(), 0.0, 1.5)];
+        let phases = vec![RunPhase::new("hold".to_owned(), 0.0, 1.5)];
         let ending = Ending::Aborted("errors==0".to_owned());
-        let run = Run { started_at: SystemTime::UNIX_EPOCH, elapsed: Duration::from_secs(2), ending, phases };
+        let run =
+            RunInfo { started_at: SystemTime::UNIX_EPOCH, elapsed: Duration::from_secs(2), ending, phases };
         let numbers = Group::default()
             .with("errors", 1)
             .with("inner", Group::default().with("connect_ms", Distribution::from(times)));
@@ -207,11 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_read_back_with_all_that_it_says() {
+    fn a_document_is_read_back_completely() {
         let written = document();
-        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
-        fs::write(file.path(), written.to_json()).expect("there is room in it");
-        let document = Document::read(file.path()).expect("it was just written");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be written");
+        fs::write(file.path(), written.to_json()).expect("a temporary file can be written");
+        let document = Document::read(file.path()).expect("it was just serialised");
         assert_eq!(document.text("scenario"), "hold");
         assert_eq!(document.text("started_at"), "1970-01-01T00:00:00Z");
         assert_eq!(document.text("aborted_by"), "errors==0");
@@ -230,11 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_told() {
-        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
+    fn other_files_are_rejected() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be written");
         for (text, why) in [("{}", "no result"), ("[1]", "invalid type"), ("x", "expected value")] {
-            fs::write(file.path(), text).expect("there is room in it");
-            let error = Document::read(file.path()).expect_err("it is no result");
+            fs::write(file.path(), text).expect("a temporary file can be written");
+            let error = Document::read(file.path()).expect_err("the file is not a result");
             assert!(error.contains(why), "{error}");
         }
         assert!(Document::read(Path::new("/nowhere/result.json")).is_err());

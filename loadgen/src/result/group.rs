@@ -1,4 +1,4 @@
-//! Named fields in a fixed order: a result as it is written, read, searched and shown.
+//! Named fields in a fixed order: the form in which a result is written, read, searched and shown.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(crate) struct Group(IndexMap<String, Field>);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Field {
-    /// There was nothing to measure.
-    Nothing,
+    /// Null: there was nothing to measure.
+    Null,
     Flag(bool),
     Count(u64),
     Real(f64),
@@ -28,12 +28,12 @@ pub(crate) enum Field {
 }
 
 impl Group {
-    /// The fields of a struct, by their names.
+    /// Converts a struct to a group, with the names of its fields.
     pub(crate) fn of(fields: &impl Serialize) -> Self {
-        convert(fields).expect("structs of results are written as objects")
+        convert(fields).expect("result structs serialise as objects")
     }
 
-    /// The struct that has these fields, if it is one.
+    /// Converts the group to a struct. `None` if its fields do not match.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
         convert(self)
     }
@@ -72,12 +72,12 @@ impl Group {
     }
 }
 
-/// One line of JSON.
+/// Formats a value as one line of JSON.
 pub(crate) fn to_json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("string keys and plain values cannot fail to serialize")
 }
 
-/// Reads a value as one of another type that has the same JSON.
+/// Converts a value to a type with the same JSON.
 pub(super) fn convert<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::from_str(&to_json_line(value)).ok()
 }
@@ -164,7 +164,7 @@ impl From<BTreeMap<String, u64>> for Field {
 
 impl<T: Into<Self>> From<Option<T>> for Field {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Nothing, Into::into)
+        value.map_or(Self::Null, Into::into)
     }
 }
 
@@ -193,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written() {
+    fn a_group_is_read_as_it_was_written() {
         let text = r#"{"z":1,"a":-1.0,"n":null,"f":true,"t":"x\"","l":[1,{"b":0.5}],"e":{}}"#;
-        let group: Group = serde_json::from_str(text).expect("it is JSON");
+        let group: Group = serde_json::from_str(text).expect("it is valid JSON");
         assert_eq!(group.to_json_line(), text);
         for bad in ["", "[]", "1", r#"{"a""#] {
             assert!(serde_json::from_str::<Group>(bad).is_err(), "{bad}");

@@ -1,7 +1,8 @@
-//! The result of a run: one JSON document, the same for people, for assertions, for plots and for comparing.
+//! The result of a run: one JSON document, used for display, assertions, plots and comparisons.
 //!
-//! Numbers are fields of structs, whose types say how those of several processes are added up ([`Sum`]). [`Document`] has them as
-//! a [`Group`] of named fields, between the settings and the histograms and the series, and can be read back.
+//! Numbers are fields of structs. The type of a field determines how the values of several processes are
+//! added up ([`Sum`]). A [`Document`] holds the numbers as a [`Group`] of named fields, between the settings
+//! and the histograms and series, and can be read back.
 
 mod assertion;
 mod comparison;
@@ -20,15 +21,15 @@ use std::time::Duration;
 pub(crate) use self::assertion::{Assertion, Verdict};
 pub(crate) use self::comparison::{Compared, names, rows, show_ratio, to_table};
 pub(crate) use self::distribution::Distribution;
-pub(crate) use self::document::{Document, Ending, Phase, Run};
+pub(crate) use self::document::{Document, Ending, RunInfo, RunPhase};
 pub(crate) use self::group::{Field, Group, to_json_line};
-pub(crate) use self::path::NoNumber;
-pub(crate) use self::series::{Column, Kind, Sample, Series};
+pub(crate) use self::path::PathError;
+pub(crate) use self::series::{Column, ColumnKind, Sample, Series};
 pub(crate) use self::sum::{Highest, Mean, Sum, Total, sum, summed};
 pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show, show_at};
 pub(crate) use self::values::{Level, Values};
 
-/// Whole numbers above zero without a fraction.
+/// Returns whole numbers without a fraction.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
 pub(crate) fn shortest(value: f64) -> Field {
     if value.fract() == 0.0 && (0.0..1e15).contains(&value) {
@@ -38,17 +39,17 @@ pub(crate) fn shortest(value: f64) -> Field {
     }
 }
 
-/// Milliseconds, with microseconds as their fraction.
+/// Converts to milliseconds, with microseconds as the fraction.
 pub(crate) fn millis(time: Duration) -> f64 {
     micros(time) / 1e3
 }
 
-/// Seconds, with microseconds as their fraction.
+/// Converts to seconds, with microseconds as the fraction.
 pub(crate) fn seconds(time: Duration) -> f64 {
     micros(time) / 1e6
 }
 
-/// A whole number of microseconds; dividing it once gives the shortest decimals.
+/// Returns whole microseconds. Dividing these once gives the shortest decimals.
 fn micros(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round()
 }

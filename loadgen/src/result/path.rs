@@ -4,41 +4,42 @@ use std::fmt;
 
 use super::group::{Field, Group};
 
-/// Why a path leads to no number.
+/// Reason why a path does not lead to a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoNumber {
+pub(crate) enum PathError {
     Unknown,
-    /// There may be a number in another result.
+    /// The path may have a number in another result.
     Unmeasured,
     NotANumber,
 }
 
-impl fmt::Display for NoNumber {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "the result has no such path",
             Self::Unmeasured => "nothing was measured at this path",
-            Self::NotANumber => "there is no number at this path",
+            Self::NotANumber => "the value at this path is not a number",
         })
     }
 }
 
 impl Group {
-    /// The number at a path: names with dots between them, and indices in brackets. Names may have dots themselves.
-    pub(crate) fn number(&self, path: &str) -> Result<f64, NoNumber> {
+    /// Returns the number at a path: names separated by dots, and indices in brackets. Names may contain
+    /// dots.
+    pub(crate) fn number(&self, path: &str) -> Result<f64, PathError> {
         self.iter()
             .filter_map(|(name, field)| Some((field, path.strip_prefix(name)?)))
-            .find_map(|(field, rest)| follow(field, rest))
-            .unwrap_or(Err(NoNumber::Unknown))
+            .find_map(|(field, rest)| resolve(field, rest))
+            .unwrap_or(Err(PathError::Unknown))
     }
 }
 
-/// What is at the rest of a path, or nothing if it does not lead on from here.
-fn follow(field: &Field, rest: &str) -> Option<Result<f64, NoNumber>> {
+/// Returns the number at the rest of a path. `None` if the rest does not continue from this field.
+fn resolve(field: &Field, rest: &str) -> Option<Result<f64, PathError>> {
     if rest.is_empty() {
         return Some(match field {
-            Field::Nothing => Err(NoNumber::Unmeasured),
-            field => field.as_number().ok_or(NoNumber::NotANumber),
+            Field::Null => Err(PathError::Unmeasured),
+            field => field.as_number().ok_or(PathError::NotANumber),
         });
     }
     let result = match field {
@@ -46,11 +47,11 @@ fn follow(field: &Field, rest: &str) -> Option<Result<f64, NoNumber>> {
         Field::Distribution(distribution) => distribution.percentiles().number(rest.strip_prefix('.')?),
         Field::List(list) => {
             let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
-            return follow(list.get(index.parse::<usize>().ok()?)?, rest);
+            return resolve(list.get(index.parse::<usize>().ok()?)?, rest);
         }
         _ => return None,
     };
-    (result != Err(NoNumber::Unknown)).then_some(result)
+    (result != Err(PathError::Unknown)).then_some(result)
 }
 
 #[cfg(test)]
@@ -93,11 +94,11 @@ mod tests {
             "phases[1]seconds",
             "phases.seconds",
         ] {
-            assert_eq!(result.number(unknown), Err(NoNumber::Unknown), "{unknown}");
+            assert_eq!(result.number(unknown), Err(PathError::Unknown), "{unknown}");
         }
-        assert_eq!(result.number("connect_ms.max"), Err(NoNumber::Unmeasured));
+        assert_eq!(result.number("connect_ms.max"), Err(PathError::Unmeasured));
         for other in ["scenario", "connect_ms", "phases", "phases[0]", "phases[0].name"] {
-            assert_eq!(result.number(other), Err(NoNumber::NotANumber), "{other}");
+            assert_eq!(result.number(other), Err(PathError::NotANumber), "{other}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One sample a second of everything that is counted and timed.
+//! Time series: one sample per second of everything that is counted and timed.
 
 use std::ops::RangeInclusive;
 
@@ -8,27 +8,27 @@ use strum::EnumIter;
 use super::distribution::Distribution;
 use super::series_text::{SampleText, SeriesText};
 
-/// Two hours of seconds. Past that, neighbours are put together, as often as needed.
+/// Two hours of samples. Beyond this, neighbours are merged, repeatedly if needed.
 const MAX_SAMPLES: usize = 7200;
-/// More columns than these are left out: close codes are the server's to choose.
+/// Further columns are left out: the server chooses the close codes.
 const MAX_COLUMNS: usize = 256;
-/// A shorter sample than this is put to the one before, or its rates would be noise.
-const SHORTEST_SECONDS: f64 = 0.5;
-/// Of what ended during one sample.
+/// A shorter sample is merged with the previous one, because its rates would be noise.
+const MIN_SAMPLE_SECONDS: f64 = 0.5;
+/// Percentiles of the times recorded during one sample.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// What a column's values mean, and so how neighbours are put together.
+/// Meaning of a column's values, which determines how neighbours are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter)]
-pub(crate) enum Kind {
-    /// What it was at the end of the sample; the later one stands.
+pub(crate) enum ColumnKind {
+    /// Value at the end of the sample. Merging keeps the later one.
     Gauge,
-    /// How many there were during the sample; they add up.
+    /// Number of events during the sample. Merging adds them up.
     Count,
-    /// A percentile, in milliseconds, of what ended during the sample; the worse one stands.
+    /// Percentile, in milliseconds, of times recorded during the sample. Merging keeps the higher one.
     Time,
 }
 
-impl Kind {
+impl ColumnKind {
     fn merge(self, earlier: Option<f64>, later: Option<f64>) -> Option<f64> {
         match (self, earlier, later) {
             (Self::Gauge, earlier, later) => later.or(earlier),
@@ -39,13 +39,13 @@ impl Kind {
     }
 }
 
-/// What was sampled at one instant.
+/// Values sampled at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(into = "SampleText")]
 pub(crate) struct Sample {
-    /// When it ended, in seconds since the start.
+    /// End of the sample, in seconds since the start.
     pub(crate) t: f64,
-    pub(crate) values: Vec<(Kind, String, Option<f64>)>,
+    pub(crate) values: Vec<(ColumnKind, String, Option<f64>)>,
 }
 
 /// Samples in columns of equal length.
@@ -58,7 +58,7 @@ pub(crate) struct Series {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ColumnKind,
     pub(crate) name: String,
     pub(crate) values: Vec<Option<f64>>,
 }
@@ -70,31 +70,31 @@ impl Sample {
 }
 
 impl Sample {
-    /// How many there were, and the percentiles if there were any.
+    /// Adds the count of `times`, and their percentiles if there are any.
     #[expect(clippy::cast_precision_loss, reason = "no count and no time in microseconds comes near 2^53")]
     pub(crate) fn add_times(&mut self, name: &str, times: &Distribution) {
         let micros = times.micros();
         let told = |millis: f64| (!micros.is_empty()).then_some(millis);
-        self.values.push((Kind::Count, format!("{name}.count"), Some(micros.len() as f64)));
+        self.values.push((ColumnKind::Count, format!("{name}.count"), Some(micros.len() as f64)));
         for (percentile, quantile) in PERCENTILES {
-            self.values.push((Kind::Time, format!("{name}.{percentile}"), told(times.at(quantile))));
+            self.values.push((ColumnKind::Time, format!("{name}.{percentile}"), told(times.at(quantile))));
         }
-        self.values.push((Kind::Time, format!("{name}.max"), told(micros.max() as f64 / 1e3)));
+        self.values.push((ColumnKind::Time, format!("{name}.max"), told(micros.max() as f64 / 1e3)));
     }
 }
 
 impl Series {
     pub(crate) fn push(&mut self, sample: &Sample) {
-        self.push_apart(sample);
+        self.push_unmerged(sample);
         let count = self.t.len();
         let previous = count.checked_sub(2).map_or(f64::MIN, |index| self.t[index]);
-        if sample.t - previous < SHORTEST_SECONDS {
+        if sample.t - previous < MIN_SAMPLE_SECONDS {
             self.merge_at(count - 2);
         }
     }
 
-    /// A sample that stays apart however short it is.
-    pub(crate) fn push_apart(&mut self, sample: &Sample) {
+    /// Appends a sample without merging it, however short it is.
+    pub(crate) fn push_unmerged(&mut self, sample: &Sample) {
         let before = self.t.len();
         self.t.push(sample.t);
         for (kind, name, value) in &sample.values {
@@ -110,7 +110,7 @@ impl Series {
         }
     }
 
-    fn add_column(&mut self, kind: Kind, name: &str, samples: usize) -> Option<usize> {
+    fn add_column(&mut self, kind: ColumnKind, name: &str, samples: usize) -> Option<usize> {
         if self.columns.len() == MAX_COLUMNS {
             return None;
         }
@@ -118,7 +118,7 @@ impl Series {
         Some(self.columns.len() - 1)
     }
 
-    /// Puts the sample at this index and the next together.
+    /// Merges the sample at this index with the next one.
     fn merge_at(&mut self, index: usize) {
         self.t.remove(index);
         for Column { kind, values, .. } in &mut self.columns {
@@ -137,8 +137,9 @@ impl Series {
         }
     }
 
-    /// The same with gauges of another series, whose clock began so many seconds earlier. A sample gets the first of the other's
-    /// that was not taken before it, and the highest of those that would be left out: peaks stay.
+    /// Adds gauges of another series, whose clock began `earlier` seconds before this one's. Each sample gets
+    /// the first value that was not taken before it, or the highest of the values that would otherwise be
+    /// skipped, so that peaks are kept.
     #[must_use]
     pub(crate) fn with_gauges_of(
         mut self,
@@ -164,7 +165,7 @@ impl Series {
         self
     }
 
-    /// The ends of the samples, in seconds since the start.
+    /// Ends of the samples, in seconds since the start.
     pub(crate) fn t(&self) -> &[f64] {
         &self.t
     }
@@ -173,7 +174,7 @@ impl Series {
         &self.columns
     }
 
-    pub(crate) fn column(&self, kind: Kind, name: &str) -> Option<&Column> {
+    pub(crate) fn column(&self, kind: ColumnKind, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.kind == kind && column.name == name)
     }
 }
@@ -184,19 +185,19 @@ mod tests {
 
     fn sample(t: f64, connections: f64, errors: f64, p99: Option<f64>) -> Sample {
         let values = vec![
-            (Kind::Gauge, "connections".to_owned(), Some(connections)),
-            (Kind::Count, "errors".to_owned(), Some(errors)),
-            (Kind::Time, "connect_ms.p99".to_owned(), p99),
+            (ColumnKind::Gauge, "connections".to_owned(), Some(connections)),
+            (ColumnKind::Count, "errors".to_owned(), Some(errors)),
+            (ColumnKind::Time, "connect_ms.p99".to_owned(), p99),
         ];
         Sample { t, values }
     }
 
     fn values<'a>(series: &'a Series, name: &str) -> &'a [Option<f64>] {
-        &series.columns().iter().find(|column| column.name == name).expect("it is there").values
+        &series.columns().iter().find(|column| column.name == name).expect("the value exists").values
     }
 
     #[test]
-    fn a_short_last_sample_belongs_to_the_one_before() {
+    fn a_short_last_sample_is_merged_with_the_previous_one() {
         let mut series = Series::default();
         series.push(&sample(1.0, 5.0, 1.0, Some(7.0)));
         series.push(&sample(2.0, 6.0, 1.0, None));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_comes_late_was_nothing_before() {
+    fn a_late_column_is_null_before() {
         let mut series = Series::default();
         series.push(&Sample { t: 1.0, values: Vec::new() });
         series.push(&sample(2.0, 6.0, 1.0, None));
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_takes_no_more_room_and_loses_no_count() {
+    fn a_long_run_is_merged_without_losing_counts() {
         let mut series = Series::default();
         let seconds = 3 * MAX_SAMPLES;
         for (second, t) in (0..seconds).zip(1_u32..) {
@@ -226,17 +227,17 @@ mod tests {
             assert!(series.t().len() <= MAX_SAMPLES);
         }
         let errors: f64 = values(&series, "errors").iter().flatten().sum();
-        assert_eq!(errors, f64::from(u32::try_from(seconds).expect("it is small")));
-        assert!(values(&series, "connect_ms.p99").contains(&Some(9.0)), "the worst second still shows");
+        assert_eq!(errors, f64::from(u32::try_from(seconds).expect("it fits")));
+        assert!(values(&series, "connect_ms.p99").contains(&Some(9.0)), "the worst second is kept");
         assert_eq!(values(&series, "connections").last(), Some(&series.t().last().copied()));
     }
 
     #[test]
-    fn columns_of_another_are_as_long_as_ours() {
+    fn copied_columns_have_the_same_length() {
         let of = |seconds: u32, name: &str| {
             let mut series = Series::default();
             for second in 1..=seconds {
-                let values = vec![(Kind::Gauge, name.to_owned(), Some(7.0))];
+                let values = vec![(ColumnKind::Gauge, name.to_owned(), Some(7.0))];
                 series.push(&Sample { t: f64::from(second), values });
             }
             series
@@ -250,11 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn gauges_of_another_are_those_of_the_same_time() {
+    fn copied_gauges_are_those_of_the_same_time() {
         let of = |samples: &[(f64, Option<f64>)]| {
             let mut series = Series::default();
             for (t, value) in samples {
-                series.push_apart(&Sample { t: *t, values: vec![(Kind::Gauge, "x".to_owned(), *value)] });
+                series.push_unmerged(&Sample {
+                    t: *t,
+                    values: vec![(ColumnKind::Gauge, "x".to_owned(), *value)],
+                });
             }
             series
         };
@@ -268,16 +272,16 @@ mod tests {
             (4.6, None),
         ]);
         let both = ours.with_gauges_of(&theirs, 0.5, |_| true);
-        // What was 9 at 2.0 is so there, and 2 at 1.9 is left out.
+        // The 9.0 taken at 2.0 stays in the sample of that time; the 2.0 taken at 1.9 is left out.
         assert_eq!(both.columns[1].values, [Some(1.0), Some(9.0), Some(3.0), Some(4.0), None]);
     }
 
     #[test]
-    fn there_are_no_more_columns_than_allowed() {
+    fn the_number_of_columns_is_limited() {
         let mut series = Series::default();
         for index in 0..2 * MAX_COLUMNS {
-            let values = vec![(Kind::Count, format!("closes.{index}"), Some(1.0))];
-            series.push(&Sample { t: f64::from(u16::try_from(index).expect("it is small")), values });
+            let values = vec![(ColumnKind::Count, format!("closes.{index}"), Some(1.0))];
+            series.push(&Sample { t: f64::from(u16::try_from(index).expect("it fits")), values });
         }
         assert_eq!(series.columns().len(), MAX_COLUMNS);
     }

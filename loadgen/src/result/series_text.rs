@@ -1,13 +1,13 @@
-//! A series as JSON, in columns, and as CSV, one line a sample.
+//! Formats of a series: JSON, by column, and CSV, one line per sample.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, Serializer};
 use strum::IntoEnumIterator as _;
 
-use super::series::{Column, Kind, Sample, Series};
+use super::series::{Column, ColumnKind, Sample, Series};
 use super::shortest;
 
-/// Whole numbers are written without a fraction.
+/// Number that is written without a fraction if it is whole.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Number(f64);
@@ -26,22 +26,22 @@ struct ByKind<T> {
 }
 
 impl<T> ByKind<T> {
-    fn of(values: impl Iterator<Item = (Kind, String, T)>) -> Self {
+    fn of(values: impl Iterator<Item = (ColumnKind, String, T)>) -> Self {
         let mut all = Self { gauges: IndexMap::new(), counts: IndexMap::new(), times: IndexMap::new() };
         values.for_each(|(kind, name, value)| drop(all.of_kind(kind).insert(name, value)));
         all
     }
 
-    fn of_kind(&mut self, kind: Kind) -> &mut IndexMap<String, T> {
+    fn of_kind(&mut self, kind: ColumnKind) -> &mut IndexMap<String, T> {
         match kind {
-            Kind::Gauge => &mut self.gauges,
-            Kind::Count => &mut self.counts,
-            Kind::Time => &mut self.times,
+            ColumnKind::Gauge => &mut self.gauges,
+            ColumnKind::Count => &mut self.counts,
+            ColumnKind::Time => &mut self.times,
         }
     }
 }
 
-/// The form of a sample.
+/// JSON format of a sample.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub(super) struct SampleText(ByKind<Option<Number>>);
@@ -52,7 +52,7 @@ impl From<Sample> for SampleText {
     }
 }
 
-/// The form of a series.
+/// JSON format of a series.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SeriesText {
     t: Vec<f64>,
@@ -73,7 +73,7 @@ impl TryFrom<SeriesText> for Series {
 
     fn try_from(SeriesText { t, columns: mut by_kind }: SeriesText) -> Result<Self, Self::Error> {
         let mut series = Self { t, columns: Vec::new() };
-        for kind in Kind::iter() {
+        for kind in ColumnKind::iter() {
             for (name, values) in std::mem::take(by_kind.of_kind(kind)) {
                 if values.len() != series.t.len() {
                     return Err("the columns of the series differ in length");
@@ -87,7 +87,7 @@ impl TryFrom<SeriesText> for Series {
 }
 
 impl Series {
-    /// One line a sample.
+    /// Formats the series as CSV, one line per sample.
     pub(crate) fn to_csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut csv = csv::Writer::from_writer(Vec::new());
         csv.write_record(std::iter::once("t").chain(self.columns.iter().map(|column| column.name.as_str())))?;
@@ -96,7 +96,7 @@ impl Series {
             let cells = values.map(|value| value.map_or_else(String::new, |value| value.to_string()));
             csv.write_record(std::iter::once(t.to_string()).chain(cells))?;
         }
-        Ok(csv.into_inner().expect("writing into memory cannot fail"))
+        Ok(csv.into_inner().expect("writing to memory cannot fail"))
     }
 }
 
@@ -109,9 +109,9 @@ mod tests {
         let mut series = Series::default();
         for (t, p99) in [(1.0, None), (2.0, Some(0.25))] {
             let values = vec![
-                (Kind::Gauge, "connections".to_owned(), Some(5.0)),
-                (Kind::Count, "errors".to_owned(), Some(1.0)),
-                (Kind::Time, "connect_ms.p99".to_owned(), p99),
+                (ColumnKind::Gauge, "connections".to_owned(), Some(5.0)),
+                (ColumnKind::Count, "errors".to_owned(), Some(1.0)),
+                (ColumnKind::Time, "connect_ms.p99".to_owned(), p99),
             ];
             series.push(&Sample { t, values });
         }
@@ -119,22 +119,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written() {
-        let json = serde_json::to_string(&series()).expect("it is written as JSON");
+    fn a_series_is_read_as_it_was_written() {
+        let json = serde_json::to_string(&series()).expect("it can be serialised");
         assert_eq!(
             json,
             r#"{"t":[1.0,2.0],"gauges":{"connections":[5,5]},"counts":{"errors":[1,1]},"times":{"connect_ms.p99":[null,0.25]}}"#
         );
         assert_eq!(Group::of(&series()).number("times.connect_ms.p99[1]"), Ok(0.25));
-        assert_eq!(serde_json::from_str::<Series>(&json).expect("it was just written"), series());
+        assert_eq!(serde_json::from_str::<Series>(&json).expect("it was just serialised"), series());
         let uneven = r#"{"t":[1.0],"gauges":{"connections":[]},"counts":{},"times":{}}"#;
         assert!(serde_json::from_str::<Series>(uneven).is_err());
     }
 
     #[test]
-    fn csv_has_a_line_a_sample() {
+    fn csv_has_one_line_per_sample() {
         let csv =
-            String::from_utf8(series().to_csv().expect("columns are of one length")).expect("it is text");
+            String::from_utf8(series().to_csv().expect("columns have equal lengths")).expect("it is UTF-8");
         assert_eq!(csv, "t,connections,errors,connect_ms.p99\n1,5,1,\n2,5,1,0.25\n");
     }
 }

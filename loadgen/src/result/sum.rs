@@ -1,16 +1,16 @@
-//! Adds up what several processes counted and timed at the same time. Each field's type says how.
+//! Adds up what several processes counted and timed at the same time. The type of each field determines how.
 
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// What can be added up over processes.
+/// Value that can be added up over processes.
 pub(crate) trait Sum {
     fn add(&mut self, other: Self);
 }
 
-/// The sum of all.
+/// Returns the sum of all values. `None` if there are none.
 pub(crate) fn sum<T: Sum>(all: impl IntoIterator<Item = T>) -> Option<T> {
     all.into_iter().reduce(|mut sum, other| {
         sum.add(other);
@@ -18,7 +18,7 @@ pub(crate) fn sum<T: Sum>(all: impl IntoIterator<Item = T>) -> Option<T> {
     })
 }
 
-/// Declares a struct that is written and read as JSON, and added up field by field.
+/// Declares a struct that is serialised as JSON and added up field by field.
 macro_rules! summed {
     ($(#[$meta:meta])* $visibility:vis struct $name:ident {
         $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty,)*
@@ -38,17 +38,17 @@ macro_rules! summed {
 }
 pub(crate) use summed;
 
-/// A number of which each process has a part.
+/// Number whose values are added up over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Total(pub(crate) f64);
 
-/// A number of which the highest of all processes counts.
+/// Number of which the highest value of all processes counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Highest(pub(crate) f64);
 
-/// A number of which the mean over all processes counts.
+/// Number of which the mean over all processes counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "f64", into = "f64")]
 pub(crate) struct Mean {
@@ -69,7 +69,7 @@ impl From<Mean> for f64 {
 }
 
 impl Sum for Total {
-    /// Keeps the decimals that both have.
+    /// Rounds to six decimals, to remove errors of the floating-point addition.
     fn add(&mut self, other: Self) {
         let sum = self.0 + other.0;
         self.0 = if sum.fract() == 0.0 { sum } else { (sum * 1e6).round() / 1e6 };
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_is_added_up_as_its_type_says() {
+    fn the_type_determines_how_numbers_are_added_up() {
         let of_three = |numbers: [f64; 3]| numbers.map(Some);
         let [one, two, three] = [0.1, 0.2, 3.0];
         assert_eq!(sum(of_three([one, two, three]).map(|it| it.map(Total))), Some(Some(Total(3.3))));
@@ -143,7 +143,7 @@ mod tests {
         let codes =
             |codes: [(&str, u64); 2]| BTreeMap::from(codes.map(|(code, count)| (code.to_owned(), count)));
         let both = sum([codes([("4000", 2), ("4002", 1)]), codes([("1006", 7), ("4000", 40)])])
-            .expect("there are two");
+            .expect("there are two values");
         assert_eq!(both.into_values().collect::<Vec<_>>(), [7, 42, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! A result for people in a terminal, by the paths that assertions use.
+//! A result as a table for the terminal, by the paths that assertions use.
 
 use comfy_table::{CellAlignment, Table, presets};
 use encke_plot::Unit;
@@ -7,11 +7,11 @@ use super::distribution::PERCENTILES;
 use super::document::Document;
 use super::group::{Field, Group};
 
-/// So many are told exactly.
-const FEW_BYTES: f64 = 10_000.0;
+/// Up to here bytes are shown exactly.
+const MAX_EXACT_BYTES: f64 = 10_000.0;
 
 impl Document {
-    /// What was asked for and what came of it, and a table of the percentiles below.
+    /// Returns a table of settings and numbers, followed by a table of percentiles.
     pub(crate) fn to_table(&self) -> String {
         let (mut plain, mut times) = (new_table(), new_table());
         times.set_header(["ms", "count"].into_iter().chain(percentile_names()));
@@ -24,24 +24,24 @@ impl Document {
     }
 }
 
-/// As a table it has one column for each of these, after the count.
+/// Columns of the table of percentiles, after the count.
 pub(crate) fn percentile_names() -> impl Iterator<Item = &'static str> {
     PERCENTILES.iter().map(|(name, _)| *name).chain(["max"])
 }
 
-/// Whether these are the percentiles of something.
+/// Returns whether the group holds the percentiles of a distribution.
 pub(crate) fn is_distribution(group: &Group) -> bool {
     group.get("count").is_some() && group.get("p99.99").is_some()
 }
 
-/// A table whose numbers stand under each other.
+/// Creates a table with aligned columns.
 pub(crate) fn new_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table
 }
 
-/// Aligns all columns but the first to the right. To be called when all rows are in.
+/// Aligns all columns but the first to the right. Call this when all rows have been added.
 pub(crate) fn align(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -51,7 +51,7 @@ pub(crate) fn align(table: &mut Table) {
 fn add_rows(path: &str, field: &Field, plain: &mut Table, times: &mut Table) {
     match field {
         Field::Group(group) if is_distribution(group) => {
-            let cell = |name| show(group.get(name).unwrap_or(&Field::Nothing));
+            let cell = |name| show(group.get(name).unwrap_or(&Field::Null));
             let cells = ["count"].into_iter().chain(percentile_names()).map(cell);
             times.add_row(std::iter::once(path.to_owned()).chain(cells));
         }
@@ -64,19 +64,19 @@ fn add_rows(path: &str, field: &Field, plain: &mut Table, times: &mut Table) {
     }
 }
 
-/// The same as [`show`], with bytes in the unit in which plots have them, unless they are few.
+/// Same as [`show`], but bytes use the units of the plots, unless they are few.
 pub(crate) fn show_at(path: &str, field: &Field) -> String {
     match field.as_number() {
-        Some(bytes) if Unit::of(path) == Unit::Bytes && bytes < FEW_BYTES => format!("{bytes} B"),
+        Some(bytes) if Unit::of(path) == Unit::Bytes && bytes < MAX_EXACT_BYTES => format!("{bytes} B"),
         Some(bytes) if Unit::of(path) == Unit::Bytes => Unit::Bytes.show(bytes),
         _ => show(field),
     }
 }
 
-/// One value in a few characters.
+/// Formats one value in a few characters.
 pub(crate) fn show(field: &Field) -> String {
     match field {
-        Field::Nothing => "-".to_owned(),
+        Field::Null => "-".to_owned(),
         Field::Flag(flag) => flag.to_string(),
         Field::Count(count) => count.to_string(),
         Field::Real(number) => format!("{number:.3}"),

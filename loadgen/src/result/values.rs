@@ -1,16 +1,17 @@
-//! Everything that was sampled at one instant, whole: several processes' values can be added up exactly.
+//! Everything sampled at one instant, with complete histograms, so that the values of several processes can
+//! be added up exactly.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::sum::{Highest, Sum, Total, summed};
-use super::{Distribution, Kind, Sample};
+use super::{ColumnKind, Distribution, Sample};
 
 summed! {
-    /// By name, in the order in which they are recorded.
+    /// Values by name, in the order in which they are recorded.
     #[derive(Default)]
     pub(crate) struct Values {
-        /// When the sample ended, in seconds since the start.
+        /// End of the sample, in seconds since the start.
         pub(crate) t: Highest,
         pub(crate) gauges: IndexMap<String, Level>,
         pub(crate) counts: IndexMap<String, u64>,
@@ -18,13 +19,13 @@ summed! {
     }
 }
 
-/// The value of a gauge, if it could be measured.
+/// Value of a gauge; `None` if it could not be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
-    /// Each process has a part of it.
+    /// The values of all processes are added up.
     Total(Option<Total>),
-    /// The highest of all processes counts.
+    /// The highest value of all processes counts.
     Highest(Option<Highest>),
 }
 
@@ -43,29 +44,31 @@ impl Sum for Level {
             (Self::Total(sum), Self::Total(other)) => sum.add(other),
             (Self::Highest(sum), Self::Highest(other)) => sum.add(other),
             (Self::Total(_), Self::Highest(_)) | (Self::Highest(_), Self::Total(_)) => {
-                panic!("gauges of one name are of one kind");
+                panic!("gauges with the same name have the same kind");
             }
         }
     }
 }
 
 impl Values {
-    /// With percentiles in place of distributions.
+    /// Converts to a sample, with percentiles in place of distributions.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     pub(crate) fn to_sample(&self) -> Sample {
-        let gauges = self.gauges.iter().map(|(name, level)| (Kind::Gauge, name.clone(), level.number()));
-        let counts = self.counts.iter().map(|(name, count)| (Kind::Count, name.clone(), Some(*count as f64)));
+        let gauges =
+            self.gauges.iter().map(|(name, level)| (ColumnKind::Gauge, name.clone(), level.number()));
+        let counts =
+            self.counts.iter().map(|(name, count)| (ColumnKind::Count, name.clone(), Some(*count as f64)));
         let mut sample = Sample { t: self.t.0, values: gauges.chain(counts).collect() };
         self.times.iter().for_each(|(name, times)| sample.add_times(name, times));
         sample
     }
 
-    /// Takes the gauges out.
+    /// Moves the gauges out.
     pub(crate) fn take_gauges(&mut self) -> Self {
         Self { gauges: std::mem::take(&mut self.gauges), ..Self::default() }
     }
 
-    /// What a process still has, although it has not sampled again.
+    /// Copies the gauges alone: they stay valid until the process samples again.
     pub(crate) fn gauges_only(&self) -> Self {
         Self { gauges: self.gauges.clone(), ..Self::default() }
     }

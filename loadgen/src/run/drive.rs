@@ -1,4 +1,4 @@
-//! One run of a scenario, from resolving the target to its document.
+//! Runs a scenario, from resolving the target to the measurements.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -9,23 +9,24 @@ use tokio::time::{Instant, timeout};
 
 use crate::args::Load;
 use crate::client::{Dialer, Failures};
-use crate::cost::{self, Bottleneck, Cost, Second};
+use crate::cost::{self, Bottleneck, Cost, SecondUsage};
 use crate::process::{SelfUsage, Signals};
-use crate::progress::{self, Log};
-use crate::record::{Due, Recorder};
-use crate::result::{Ending, Run, Sample, Values};
-use crate::scenario::{self, Measured, NotMeasured, Numbers, Refusal, Scenario, Setup, Whole};
+use crate::progress::{self, ProgressLog};
+use crate::record::{Recorder, SampleReason};
+use crate::result::{Ending, RunInfo, Sample, Values};
+use crate::scenario::{self, MeasureError, Measured, Numbers, RunRefusal, Scenario, Setup, WholeRunNumbers};
 use crate::transport::{ADDRESSES, Sources};
-use crate::workers::{self, LookNumber, Parent};
+use crate::workers::{self, SampleNumber, Parent};
 
-const SAMPLE: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a scenario until it is over, a signal comes, or `--abort-on-fail` ends it; in each case there is a result.
+/// Runs a scenario until it is over, a signal arrives, or `--abort-on-fail` ends it. All three produce a
+/// result.
 pub(crate) async fn drive(
     scenario: Rc<dyn Scenario>,
     load: &Load,
-    log: &Log,
-) -> Result<Measured, NotMeasured> {
+    log: &ProgressLog,
+) -> Result<Measured, MeasureError> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let address = resolve(load).await?;
     let mut parent = load.server.workers.worker.map(|_| Parent::listen()).transpose()?;
@@ -48,11 +49,11 @@ pub(crate) async fn drive(
     let bottleneck = RefCell::new(Bottleneck::default());
     let sink = SampleSink::of(load);
     if load.server.output.abort_on_fail {
-        for assertion in load.server.output.assertions.iter().filter(|it| !recorder.grows(it.path())) {
-            log.line(&format!("{assertion} is judged in the end only: the number may still change"));
+        for assertion in load.server.output.assertions.iter().filter(|it| !recorder.is_monotonic(it.path())) {
+            log.line(&format!("{assertion} is checked only at the end: the number may still change"));
         }
     }
-    let refusal = Refusal::default();
+    let refusal = RunRefusal::default();
     let setup =
         Setup { load: load.clone(), dialer, failures, recorder: recorder.clone(), refusal: refusal.clone() };
     let setup = Rc::new(setup);
@@ -60,50 +61,50 @@ pub(crate) async fn drive(
     let start = Instant::now();
     let ending = tokio::select! {
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
-        why = refusal.reason() => return Err(NotMeasured::Refused(why)),
+        why = refusal.reason() => return Err(MeasureError::Refused(why)),
         () = signals.next() => Ending::Interrupted,
         () = has_stopped(&mut parent) => Ending::Interrupted,
         assertion = sample(start, &recorder, load, &usage, sink, || {
-            note_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
+            observe_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
         }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
         never = usage.watch(recorder.stalls()) => match never {},
-        never = cost.watch(&recorder, || cost::Load::of(recorder.traffic())) => match never {},
+        never = cost.watch(&recorder, || cost::ServerLoad::of(recorder.traffic())) => match never {},
     };
     let elapsed = start.elapsed();
     if let Ending::Aborted(assertion) = &ending {
-        log.line(&format!("ended early: {assertion} cannot hold any more"));
+        log.line(&format!("ended early: {assertion} can no longer hold"));
     }
     usage.sample();
     sink.last(elapsed, &recorder, recorder.sample());
-    // Before the result itself takes memory.
+    // Before building the result uses memory.
     let usage = usage.summary();
-    cost.look_after(&recorder).await;
+    cost.sample_after_run(&recorder).await;
     let bottleneck = bottleneck.into_inner();
-    // Only the process that sees all workers and the server knows whether a worker was a bottleneck.
+    // A worker does not know whether it was the bottleneck. Only its parent sees all workers and the server.
     if parent.is_none() {
         bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     }
     let figures = scenario.figures();
     debug_assert!(
         recorder.phases().iter().all(|phase| figures.phases.contains(&phase.name)),
-        "assertions are checked against the phases that a scenario says it has: {figures:?}"
+        "a phase is missing in `Scenario::figures`: {figures:?}"
     );
     let numbers = Numbers {
         outcome: scenario.outcome(&setup),
         error_kinds: setup.failures.by_kind(),
         traffic: recorder.traffic().summary(),
-        loadgen: scenario::SelfUsage::new(usage, cost.self_usage()),
+        loadgen: scenario::LoadgenUsage::new(usage, cost.self_usage()),
     };
-    let whole = Whole { server: cost.server(), processes: None, bottleneck: bottleneck.outcome() };
-    let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
+    let whole = WholeRunNumbers { server: cost.server(), processes: None, bottleneck: bottleneck.outcome() };
+    let run = RunInfo { started_at, elapsed, ending, phases: recorder.phases() };
     Ok(Measured { run, numbers, whole, series: recorder.series() })
 }
 
 async fn resolve(load: &Load) -> Result<SocketAddr, String> {
     let cannot = |why: String| format!("cannot resolve {}: {why}", load.server.url.as_str());
     let address = timeout(load.server.connect_timeout, load.server.url.resolve()).await;
-    address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
+    address.map_err(|_| cannot("it took too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
 }
 
 /// Returns when the parent process, if there is one, stops this one.
@@ -114,20 +115,20 @@ async fn has_stopped(parent: &mut Option<Parent>) {
     }
 }
 
-fn note_bottleneck(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, log: &Log) {
-    if bottleneck.borrow_mut().look(Second::of(second)) && is_alone {
-        log.line("loadgen itself is the bottleneck: it uses up its core, and the server does not");
+fn observe_bottleneck(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, log: &ProgressLog) {
+    if bottleneck.borrow_mut().observe(SecondUsage::of(second)) && is_alone {
+        log.line("loadgen itself is the bottleneck: it uses a whole core and the server does not");
     }
 }
 
-/// Where the samples go.
+/// Destination of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SampleSink {
-    /// The process that has started this one.
+    /// The process that started this one.
     Parent,
     /// The user, as lines of JSON.
     User,
-    Nobody,
+    Discard,
 }
 
 impl SampleSink {
@@ -135,7 +136,7 @@ impl SampleSink {
         match load.server.workers.worker {
             Some(_) => Self::Parent,
             None if load.server.output.json_lines => Self::User,
-            None => Self::Nobody,
+            None => Self::Discard,
         }
     }
 
@@ -145,25 +146,25 @@ impl SampleSink {
         }
     }
 
-    fn sample(self, look: LookNumber, recorder: &Recorder, values: Values) {
+    fn sample(self, look: SampleNumber, recorder: &Recorder, values: Values) {
         match self {
             Self::Parent => workers::send_sample(look, false, recorder, values),
             Self::User => progress::print_sample(recorder),
-            Self::Nobody => {}
+            Self::Discard => {}
         }
     }
 
-    /// The second in which the run has ended.
+    /// Sends the sample of the second in which the run ended.
     fn last(self, elapsed: Duration, recorder: &Recorder, values: Values) {
         if self == Self::Parent {
-            let look = LookNumber::Timed { second: elapsed.as_secs() + 1, nth: 0 };
+            let look = SampleNumber::Timed { second: elapsed.as_secs() + 1, nth: 0 };
             workers::send_sample(look, true, recorder, values);
         }
     }
 }
 
-/// Samples everything at each full second since the start, after which it calls `on_second`; in brief phases also between.
-/// Returns the first assertion that cannot hold any more, if that is to end the run.
+/// Samples everything at each full second since the start and then calls `on_second`. In brief phases also
+/// samples in between. Returns the first assertion that can no longer hold, if such assertions end the run.
 async fn sample(
     start: Instant,
     recorder: &Recorder,
@@ -172,32 +173,32 @@ async fn sample(
     sink: SampleSink,
     on_second: impl Fn(),
 ) -> String {
-    // Those of several processes are of the same instants.
-    let mut clock = recorder.clock(start + SAMPLE, SAMPLE);
+    // Relative to the start, so that all processes sample at the same instants.
+    let mut clock = recorder.clock(start + SAMPLE_INTERVAL, SAMPLE_INTERVAL);
     let (mut second, mut nth, mut asked) = (0, 0, 0);
     loop {
         let (due, at) = clock.next().await;
-        if due == Due::Asked {
+        if due == SampleReason::Requested {
             sink.phase(recorder);
         }
         let look = match due {
-            Due::Second => {
+            SampleReason::Second => {
                 usage.sample();
                 (second, nth) = (at.duration_since(start).as_secs(), 0);
-                LookNumber::Timed { second, nth }
+                SampleNumber::Timed { second, nth }
             }
-            Due::Asked | Due::Between if !recorder.is_looked_at_closely() => continue,
-            Due::Asked => {
+            SampleReason::Requested | SampleReason::Between if !recorder.is_sampling_fast() => continue,
+            SampleReason::Requested => {
                 asked += 1;
-                LookNumber::Asked(asked)
+                SampleNumber::Requested(asked)
             }
-            Due::Between => {
+            SampleReason::Between => {
                 nth += 1;
-                LookNumber::Timed { second, nth }
+                SampleNumber::Timed { second, nth }
             }
         };
         sink.sample(look, recorder, recorder.sample());
-        if due != Due::Second {
+        if due != SampleReason::Second {
             continue;
         }
         on_second();
@@ -205,7 +206,7 @@ async fn sample(
             continue;
         }
         for assertion in &load.server.output.assertions {
-            if recorder.growing(assertion.path()).is_some_and(|number| assertion.is_past(number)) {
+            if recorder.monotonic_value(assertion.path()).is_some_and(|number| assertion.is_past(number)) {
                 return assertion.to_string();
             }
         }

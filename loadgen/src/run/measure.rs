@@ -1,14 +1,17 @@
-//! A run from the command line to its document.
+//! Runs a scenario with its command-line options and builds the document.
 
 use super::drive;
 use crate::args;
-use crate::progress::Log;
+use crate::progress::ProgressLog;
 use crate::result::{Document, Group};
-use crate::scenario::{NotMeasured, Prepared, prepare};
+use crate::scenario::{MeasureError, Prepared, prepare};
 use crate::workers;
 
-/// Runs a scenario with its options, and returns the document of the run.
-pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, NotMeasured> {
+/// Runs a scenario, in this process or in workers, and returns the document of the run.
+pub(crate) async fn measure(
+    scenario: &args::ScenarioOptions,
+    log: &ProgressLog,
+) -> Result<Document, MeasureError> {
     let Prepared { name, load, header, scenario } = prepare(scenario);
     let server = &load.server;
     let header = Group::default()

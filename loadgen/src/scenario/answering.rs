@@ -1,22 +1,26 @@
-//! What most connections do most of the time: answer pings, until the server ends them unasked.
+//! Common behaviour of connections: answer pings, until the server closes the connection unexpectedly.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use crate::client::{Connection, Event};
-use crate::record::{Counter, Ends};
-use crate::transport::websocket::End;
+use crate::client::{ClientConnection, ClientEvent};
+use crate::record::{ConnectionEnds, Counter};
+use crate::transport::websocket::ConnectionEnd;
 
 #[derive(Debug, Default)]
 pub(super) struct Answering {
     pub(super) pings: Counter,
     pub(super) unexpected_closes: Counter,
-    pub(super) ends: Ends,
+    pub(super) ends: ConnectionEnds,
 }
 
 impl Answering {
-    /// Returns when the server has ended the connection, which is recorded as unexpected.
-    pub(super) async fn answer(&self, connection: &mut Connection, on_event: impl FnMut(Event<'_>)) {
+    /// Answers until the server ends the connection, and records the end as unexpected.
+    pub(super) async fn answer(
+        &self,
+        connection: &mut ClientConnection,
+        on_event: impl FnMut(ClientEvent<'_>),
+    ) {
         let Err(end) = self.listen(connection, on_event).await;
         self.record_close(end);
     }
@@ -24,11 +28,11 @@ impl Answering {
     /// Answers until the server ends the connection.
     pub(super) fn listen(
         &self,
-        connection: &mut Connection,
-        mut on_event: impl FnMut(Event<'_>),
-    ) -> impl Future<Output = Result<Infallible, End>> {
+        connection: &mut ClientConnection,
+        mut on_event: impl FnMut(ClientEvent<'_>),
+    ) -> impl Future<Output = Result<Infallible, ConnectionEnd>> {
         connection.each(move |event| {
-            if let Event::Ping(_) | Event::Held(_) = event {
+            if let ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) = event {
                 self.pings.increment();
             }
             on_event(event);
@@ -36,7 +40,7 @@ impl Answering {
         })
     }
 
-    pub(super) fn record_close(&self, end: End) {
+    pub(super) fn record_close(&self, end: ConnectionEnd) {
         self.unexpected_closes.increment();
         self.ends.record(end);
     }

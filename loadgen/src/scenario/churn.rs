@@ -1,4 +1,4 @@
-//! Arrive at random and leave at random: an open population.
+//! Connections that arrive at random and leave at random: an open population.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
-use super::{Attempt, Figures, Opened, Outcome, Run, Scenario, Setup, open};
+use super::{Attempt, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup, open};
 use crate::args::{self, Lifetime};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
@@ -24,16 +24,16 @@ pub(crate) struct Churn {
     lifetime: Lifetime,
     seed: u64,
     arrived: Counter,
-    /// Arrivals beyond the most that may be open.
+    /// Arrivals beyond the maximum number of open connections.
     skipped: Counter,
     connected: Counter,
-    /// Left when their time was over.
+    /// Connections that closed after their lifetime.
     left: Counter,
-    /// Begun, and neither open nor failed yet.
-    connecting: Tally,
-    open: Tally,
+    /// Connects that have begun, and have neither succeeded nor failed.
+    connecting: StageCount,
+    open: StageCount,
     peak: Cell<u64>,
-    /// Connections times how long each was open.
+    /// Total time that connections were open.
     connection_time: Cell<Duration>,
     connects: Connects,
     answering: Answering,
@@ -50,7 +50,7 @@ impl Scenario for Churn {
         self.connects.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.churn(setup).await })
     }
 
@@ -69,10 +69,10 @@ impl Scenario for Churn {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        // Little's law, where lifetimes have a mean.
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        // Little's law, if lifetimes have a mean.
         let expected = self.lifetime.mean().map(|mean| mean * setup.load.rate);
-        Outcome::Single(Group::of(&ChurnOutcome {
+        ScenarioOutcome::Single(Group::of(&ChurnOutcome {
             arrived: self.arrived.get(),
             skipped: self.skipped.get(),
             connected: self.connected.get(),
@@ -112,7 +112,7 @@ struct ChurnOutcome {
 }
 
 impl Churn {
-    pub(crate) fn new(options: &args::Churn) -> Self {
+    pub(crate) fn new(options: &args::ChurnOptions) -> Self {
         Self {
             lifetime: options.lifetime,
             seed: options.seed,
@@ -120,8 +120,8 @@ impl Churn {
             skipped: Counter::default(),
             connected: Counter::default(),
             left: Counter::default(),
-            connecting: Tally::default(),
-            open: Tally::default(),
+            connecting: StageCount::default(),
+            open: StageCount::default(),
             peak: Cell::new(0),
             connection_time: Cell::default(),
             connects: Connects::default(),
@@ -129,8 +129,8 @@ impl Churn {
         }
     }
 
-    /// Connections that are still open at the end are dropped and counted as open; what the server does to them later is not
-    /// seen.
+    /// Opens connections until the duration is over. Connections that are still open then are dropped and
+    /// counted as open; what the server does with them later is not observed.
     async fn churn(self: Rc<Self>, setup: Rc<Setup>) {
         let Ok(between) = Exp::new(setup.load.rate) else { return };
         let mut rng = SmallRng::seed_from_u64(self.seed);
@@ -150,17 +150,23 @@ impl Churn {
             if present.len() >= setup.load.connections as usize {
                 self.skipped.increment();
             } else {
-                // From here on, for the run may end before the task is run at all.
-                let connecting = Stage::enter(self.clone(), |churn| &churn.connecting);
-                present.spawn_local(self.clone().live(setup.clone(), connecting, due, lifetime));
+                // Counted from here on, because the run may end before the task first runs.
+                let connecting = StageGuard::enter(self.clone(), |churn| &churn.connecting);
+                present.spawn_local(self.clone().run_connection(setup.clone(), connecting, due, lifetime));
             }
         }
         sleep_until(start + setup.load.duration).await;
         present.shutdown().await;
     }
 
-    /// Comes, stays and leaves, with a Close frame.
-    async fn live(self: Rc<Self>, setup: Rc<Setup>, connecting: Stage, due: Instant, lifetime: Duration) {
+    /// Connects, stays for its lifetime, and closes with a Close frame.
+    async fn run_connection(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        connecting: StageGuard,
+        due: Instant,
+        lifetime: Duration,
+    ) {
         let opened = open(setup.clone(), Attempt::new(0, due, None)).await;
         connecting.leave();
         let opened = match opened {
@@ -169,10 +175,10 @@ impl Churn {
         };
         self.connected.increment();
         self.connects.record(&opened);
-        let present = Stage::enter(self.clone(), |churn| &churn.open);
+        let present = StageGuard::enter(self.clone(), |churn| &churn.open);
         self.peak.set(self.peak.get().max(self.open.now.get()));
         let _time = ConnectionTime { total: &self.connection_time, since: Instant::now() };
-        let Opened { mut connection, at, .. } = opened;
+        let OpenedConnection { mut connection, at, .. } = opened;
         let time_is_over = tokio::select! {
             biased;
             () = self.answering.answer(&mut connection, |_| {}) => false,
@@ -186,30 +192,31 @@ impl Churn {
     }
 }
 
-/// How many connections are at one stage.
+/// Number of connections in one stage.
 #[derive(Debug, Default)]
-struct Tally {
+struct StageCount {
     now: Cell<u64>,
-    /// Dropped there by the end of the run.
+    /// Connections that the end of the run dropped in this stage.
     cut: Cell<u64>,
 }
 
-impl Tally {
-    /// A run that is interrupted may have dropped all of its connections, some, or none.
+impl StageCount {
+    /// Number of connections in this stage when the run ended. An interrupted run may have dropped some or
+    /// all of them by then.
     fn at_end(&self) -> u64 {
         self.now.get() + self.cut.get()
     }
 }
 
-/// Counts a connection while it is at one stage, and as cut if it is dropped there.
-struct Stage {
+/// Counts a connection while it is in one stage, and as cut if it is dropped there.
+struct StageGuard {
     churn: Rc<Churn>,
-    tally: fn(&Churn) -> &Tally,
+    tally: fn(&Churn) -> &StageCount,
     is_left: bool,
 }
 
-impl Stage {
-    fn enter(churn: Rc<Churn>, tally: fn(&Churn) -> &Tally) -> Self {
+impl StageGuard {
+    fn enter(churn: Rc<Churn>, tally: fn(&Churn) -> &StageCount) -> Self {
         tally(&churn).now.update(|now| now + 1);
         Self { churn, tally, is_left: false }
     }
@@ -219,7 +226,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for StageGuard {
     fn drop(&mut self) {
         let tally = (self.tally)(&self.churn);
         tally.now.update(|now| now - 1);

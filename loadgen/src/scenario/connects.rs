@@ -1,10 +1,10 @@
-//! How long connects take, and resumes.
+//! Duration of connects and of resumes.
 
-use super::Opened;
+use super::OpenedConnection;
 use crate::record::{Latency, Recorder};
 use crate::result::{Distribution, summed};
 
-/// From when each was due, and from when it was begun.
+/// Duration of connects, from when each was due and from when it began.
 #[derive(Debug, Default)]
 pub(super) struct Connects(Latency);
 
@@ -13,7 +13,7 @@ impl Connects {
         recorder.latency("connect", &self.0);
     }
 
-    pub(super) fn record(&self, opened: &Opened) {
+    pub(super) fn record(&self, opened: &OpenedConnection) {
         self.0.record(opened.due, opened.began, opened.at);
     }
 
@@ -29,7 +29,7 @@ summed! {
     }
 }
 
-/// The same of connections that come back to a session.
+/// Duration of connects that resume a session, measured the same way.
 #[derive(Debug, Default)]
 pub(super) struct Resumes(Latency);
 
@@ -38,7 +38,7 @@ impl Resumes {
         recorder.latency("resume", &self.0);
     }
 
-    pub(super) fn record(&self, opened: &Opened) {
+    pub(super) fn record(&self, opened: &OpenedConnection) {
         self.0.record(opened.due, opened.began, opened.at);
     }
 

@@ -1,4 +1,4 @@
-//! Whether the server kept to a timeout: no earlier, and how much later.
+//! Checks that the server keeps a timeout: never early, and how much later.
 
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use crate::client::Greeting;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 use crate::target::Target;
-use crate::transport::websocket::{End, NO_CLOSE_FRAME};
+use crate::transport::websocket::{ConnectionEnd, NO_CLOSE_FRAME};
 
-/// The server counts from when a packet left it, loadgen from when it arrived: this much may lie between.
+/// The server counts from when a packet left it, loadgen from when it arrived. This much time may lie between
+/// the two.
 pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
 
-/// Whether a connection ended as a silent one does. Only Encke has a close code for that.
-pub(super) fn is_given_up(end: End, target: Target) -> bool {
+/// Returns whether a connection ended the way a silent one does. Only Encke has a close code for that.
+pub(super) fn ended_for_silence(end: ConnectionEnd, target: Target) -> bool {
     target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
 }
 
-/// A mute connection is first pinged after the interval, and given up when the timeout is over as well: what is shorter has nothing
-/// to show.
-pub(super) fn too_short(load: &Load, hello: &Greeting) -> Option<String> {
+/// Rejects a run that is too short. A mute connection is first pinged after the interval, and closed after
+/// the timeout as well, so a shorter run could show nothing.
+pub(super) fn objection_if_too_short(load: &Load, hello: &Greeting) -> Option<String> {
     let needed = hello.ping_interval + hello.pong_timeout;
     (load.duration < needed).then(|| {
         format!(
@@ -36,22 +37,22 @@ pub(super) fn too_short(load: &Load, hello: &Greeting) -> Option<String> {
     })
 }
 
-/// When something was read from which a server counts.
+/// Arrival of a packet from which the server counts a timeout.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begin {
+pub(super) struct TimeoutStart {
     pub(super) read_at: Instant,
-    /// When it may have arrived at the earliest, if this process did not run at times.
+    /// Earliest time at which it may have arrived, if this process was stalled.
     arrived_from: Instant,
 }
 
-/// How long a server waited.
+/// How long the server waited before it acted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waited {
     since_read: Duration,
     at_most: Duration,
 }
 
-impl Begin {
+impl TimeoutStart {
     pub(super) fn now(recorder: &Recorder) -> Self {
         let read_at = Instant::now();
         Self { read_at, arrived_from: recorder.stalls().earliest(read_at) }
@@ -62,22 +63,23 @@ impl Begin {
     }
 }
 
-/// Every expiry of one kind of timeout that was seen.
+/// Observed expiries of one kind of timeout.
 #[derive(Debug, Default)]
-pub(super) struct Deadline {
+pub(super) struct TimeoutExpiries {
     early: Counter,
-    /// Expiries that were early or not: what they count from was read after a stall of our own.
+    /// Expiries that may or may not have been early: the packet from which they count was read after a stall
+    /// of our own.
     stalled: Counter,
     lateness: Times,
 }
 
-impl Deadline {
+impl TimeoutExpiries {
     pub(super) fn register(&self, recorder: &Recorder) {
         recorder.counters([("early", &self.early), ("stalled", &self.stalled)]);
         recorder.times("lateness_ms", &self.lateness);
     }
 
-    /// `waited` is how long the server waited, if it had pinged at all.
+    /// Records an expiry. `waited` is `None` if the server had sent no ping at all.
     pub(super) fn expired(&self, waited: Option<Waited>, timeout: Duration) {
         match waited {
             Some(Waited { since_read, .. }) if since_read + EARLY_TOLERANCE >= timeout => {
@@ -86,13 +88,13 @@ impl Deadline {
             Some(Waited { at_most, .. }) if at_most + EARLY_TOLERANCE >= timeout => {
                 self.stalled.increment();
             }
-            // Too soon, or without a ping.
+            // Too early, or without a ping.
             Some(_) | None => self.early.increment(),
         }
     }
 
-    /// The server began to wait so long ago at most, and so long ago at least: early is what was so for certain, and so
-    /// is late.
+    /// Records an expiry of which only bounds are known: the server began to wait between `at_most` and
+    /// `at_least` ago. It counts as early, or as late, only if that is certain.
     pub(super) fn expired_since(&self, at_most: Duration, at_least: Duration, timeout: Duration) {
         if at_most < timeout {
             self.early.increment();
@@ -128,9 +130,9 @@ mod tests {
         stalled(waited_ms, 0)
     }
 
-    /// The ping was read after a stall of this length.
+    /// Outcome of an expiry whose ping was read after a stall of this length.
     fn stalled(waited_ms: Option<u64>, stall_ms: u64) -> DeadlineOutcome {
-        let deadline = Deadline::default();
+        let deadline = TimeoutExpiries::default();
         let waited = waited_ms
             .map(Duration::from_millis)
             .map(|since_read| Waited { since_read, at_most: since_read + Duration::from_millis(stall_ms) });
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fell_into_a_stall_of_our_own_is_not_judged() {
+    fn expiries_during_an_own_stall_are_not_judged() {
         for (waited, stall, early, undecided, late) in
             [(700, 400, 0, 1, 0), (700, 200, 1, 0, 0), (1000, 400, 0, 0, 1), (600, 380, 0, 1, 0)]
         {
@@ -158,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_certain_is_neither_early_nor_late() {
+    fn uncertain_expiries_are_neither_early_nor_late() {
         for (at_most, at_least, early, late) in
             [(999, 990, 1, None), (1000, 999, 0, Some(0.0)), (1010, 1005, 0, Some(5.0))]
         {
-            let deadline = Deadline::default();
+            let deadline = TimeoutExpiries::default();
             deadline.expired_since(Duration::from_millis(at_most), Duration::from_millis(at_least), TIMEOUT);
             let outcome = deadline.outcome();
             assert_eq!(outcome.early, early, "{at_most}");
@@ -176,6 +178,6 @@ mod tests {
         let lateness = |waited| expired(Some(waited)).lateness_ms.number("max");
         assert_eq!(lateness(990), Ok(0.0));
         assert_eq!(lateness(1001), Ok(1.0));
-        assert!(lateness(900).is_err(), "what was early was not late by nothing");
+        assert!(lateness(900).is_err(), "an early expiry has no lateness");
     }
 }

@@ -1,4 +1,5 @@
-//! Leave out what the server waits for, until a timeout of it ends the connection: idle, lifetime, handshake.
+//! Withholds what the server expects, until one of its timeouts ends the connection: idle, lifetime,
+//! handshake.
 
 use std::rc::Rc;
 
@@ -9,30 +10,32 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Deadline, DeadlineOutcome};
-use super::{Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::deadline::{DeadlineOutcome, TimeoutExpiries};
+use super::{
+    ConnectSchedule, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup, open_all,
+};
 use crate::args::{self, Omission};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::summed;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
 #[derive(Debug)]
 pub(crate) struct Expire {
-    options: args::Expire,
+    options: args::ExpireOptions,
     connected: Counter,
-    /// Connections that were ended as they should be, in time or not.
+    /// Connections that ended as expected, in time or not.
     closed: Counter,
-    /// Connections that were ended otherwise.
+    /// Connections that ended otherwise.
     other_closes: Counter,
-    deadline: Deadline,
+    deadline: TimeoutExpiries,
     connects: Connects,
     answering: Answering,
 }
 
-/// When the server began to wait: within these two.
+/// Bounds on the instant at which the server began to wait.
 #[derive(Clone, Copy)]
-struct Beginning {
+struct WaitStart {
     earliest: Instant,
     latest: Instant,
 }
@@ -44,7 +47,7 @@ impl Scenario for Expire {
         self.connects.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.wait(setup).await })
     }
 
@@ -52,7 +55,7 @@ impl Scenario for Expire {
         let figures = Figures::of_phases(["connect", "wait"]);
         match self.options.without {
             Omission::Commands => figures,
-            Omission::Upgrade => figures.with_never(vec!["connect_ms.", "connect_from_start_ms."]),
+            Omission::Upgrade => figures.with_unmeasured(vec!["connect_ms.", "connect_from_start_ms."]),
         }
     }
 
@@ -67,14 +70,14 @@ impl Scenario for Expire {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        let gone = self.closed.get() + self.other_closes.get();
-        Outcome::Expire(ExpireOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        let ended = self.closed.get() + self.other_closes.get();
+        ScenarioOutcome::Expire(ExpireOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             closed: self.closed.get(),
             deadline: self.deadline.outcome(),
-            still_open: self.connected.get() - gone,
+            still_open: self.connected.get() - ended,
             other_closes: self.other_closes.get(),
             pings: self.answering.pings.get(),
             connects: self.connects.outcome(),
@@ -101,82 +104,79 @@ summed! {
 }
 
 impl Expire {
-    pub(crate) fn new(options: args::Expire) -> Self {
+    pub(crate) fn new(options: args::ExpireOptions) -> Self {
         Self {
             options,
             connected: Counter::default(),
             closed: Counter::default(),
             other_closes: Counter::default(),
-            deadline: Deadline::default(),
+            deadline: TimeoutExpiries::default(),
             connects: Connects::default(),
             answering: Answering::default(),
         }
     }
 
     async fn wait(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
-        let mut waiting = JoinSet::new();
+        let mut tasks = JoinSet::new();
         match self.options.without {
             Omission::Commands => {
                 let attempts = pace.attempts(&setup.load);
                 open_all(&setup, attempts, |opened| {
                     self.connected.increment();
                     self.connects.record(&opened);
-                    waiting.spawn_local(self.clone().stay(opened));
+                    tasks.spawn_local(self.clone().stay(opened));
                 })
                 .await;
             }
             Omission::Upgrade => {
                 for index in 0..setup.load.connections {
                     sleep_until(pace.due(index)).await;
-                    waiting.spawn_local(self.clone().say_nothing(setup.clone()));
+                    tasks.spawn_local(self.clone().connect_only(setup.clone()));
                 }
             }
         }
         setup.recorder.phase("wait");
-        // Over when the time is, or when the last one is gone.
-        let _ = timeout_at(pace.end(&setup.load), waiting.join_all()).await;
+        // Ends when the time is up, or when the last connection has ended.
+        let _ = timeout_at(pace.end(&setup.load), tasks.join_all()).await;
     }
 
     /// Answers pings, and does nothing else.
-    async fn stay(self: Rc<Self>, opened: Opened) {
-        let Opened { mut connection, began, at, .. } = opened;
+    async fn stay(self: Rc<Self>, opened: OpenedConnection) {
+        let OpenedConnection { mut connection, began, at, .. } = opened;
         let Err(end) = self.answering.listen(&mut connection, |_| {}).await;
-        self.record_end(end, Beginning { earliest: began, latest: at });
+        self.record_end(end, WaitStart { earliest: began, latest: at });
     }
 
-    /// Connects, and that is all.
-    async fn say_nothing(self: Rc<Self>, setup: Rc<Setup>) {
+    /// Connects, and sends nothing.
+    async fn connect_only(self: Rc<Self>, setup: Rc<Setup>) {
         let earliest = Instant::now();
         let (mut stream, live) = match setup.dialer.connect().await {
             Ok(connected) => connected,
             Err(failure) => return setup.failures.record(&failure),
         };
         self.connected.increment();
-        let beginning = Beginning { earliest, latest: Instant::now() };
+        let start = WaitStart { earliest, latest: Instant::now() };
         wait_for_end(&mut stream).await;
-        live.ended(End::Cut);
-        self.record_end(End::Cut, beginning);
+        live.record_end(ConnectionEnd::NoCloseFrame);
+        self.record_end(ConnectionEnd::NoCloseFrame, start);
     }
 
-    fn record_end(&self, end: End, beginning: Beginning) {
+    fn record_end(&self, end: ConnectionEnd, start: WaitStart) {
         self.answering.ends.record(end);
         if self.options.code.is_some_and(|code| code != end.code()) {
             return self.other_closes.increment();
         }
         self.closed.increment();
-        self.deadline.expired_since(
-            beginning.earliest.elapsed(),
-            beginning.latest.elapsed(),
-            self.options.after,
-        );
+        self.deadline.expired_since(start.earliest.elapsed(), start.latest.elapsed(), self.options.after);
     }
 }
 
-/// Returns when the server ends the connection, or says that it will: some answer with an HTTP status first.
+/// Returns when the server ends the connection, or announces it: some servers answer with an HTTP status
+/// first.
 async fn wait_for_end(stream: &mut TcpStream) {
-    // However it ended.
+    // It does not matter how it ended.
     let _ = stream.read(&mut [0]).await;
 }
 
@@ -185,25 +185,26 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::args::{LoadgenArgs, LoadgenCommand};
 
     fn expire(options: &str) -> Expire {
         let words =
             format!("loadgen expire ws://h/ws --connections 1 --rate 1 --duration 1s --after 1s {options}");
-        match Args::try_parse_from(words.split_whitespace()).expect("the words are good").command {
-            Command::Run(args::Scenario::Expire(options)) => Expire::new(options),
-            _ => panic!("it is another scenario"),
+        match LoadgenArgs::try_parse_from(words.split_whitespace()).expect("the arguments are valid").command
+        {
+            LoadgenCommand::Run(args::ScenarioOptions::Expire(options)) => Expire::new(options),
+            _ => panic!("expected the subcommand expire"),
         }
     }
 
     #[test]
-    fn only_the_code_that_was_asked_for_counts() {
+    fn only_the_configured_code_counts() {
         let now = Instant::now();
-        let beginning = Beginning { earliest: now, latest: now };
+        let start = WaitStart { earliest: now, latest: now };
         let (any, idle) = (expire(""), expire("--code 4004"));
         for scenario in [&any, &idle] {
-            scenario.record_end(End::Closed(Some(4004)), beginning);
-            scenario.record_end(End::Cut, beginning);
+            scenario.record_end(ConnectionEnd::Closed(Some(4004)), start);
+            scenario.record_end(ConnectionEnd::NoCloseFrame, start);
         }
         assert_eq!((any.closed.get(), any.other_closes.get()), (2, 0));
         assert_eq!((idle.closed.get(), idle.other_closes.get()), (1, 1));

@@ -1,4 +1,5 @@
-//! Publish to a channel that all connections subscribe to, cut them all meanwhile if asked to, and count.
+//! Publishes to a channel that all connections subscribe to, disconnects them all meanwhile if requested, and
+//! counts deliveries.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,11 +10,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
-use super::{Figures, Opened, Outcome, Run, Scenario, Setup};
+use super::channel::{
+    ConcurrentWork, ConnectionsOutcome, PublishRound, Subscriber, SubscriberGroup, SubscribersOutcome,
+};
+use super::{Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup};
 use crate::args;
-use crate::client::Connection;
-use crate::client::Failure;
+use crate::client::ClientConnection;
+use crate::client::ClientFailure;
 use crate::progress::Bar;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::{Distribution, Group, seconds};
@@ -21,19 +24,19 @@ use crate::result::{Distribution, Group, seconds};
 #[derive(Debug)]
 pub(crate) struct Fanout {
     cut_after: Option<Duration>,
-    subscribers: Subscribers,
+    subscribers: SubscriberGroup,
     dropped: Counter,
     resumed: Counter,
     not_recovered: Counter,
-    /// Cut subscribers that could not connect any more.
+    /// Disconnected subscribers that could not reconnect.
     gone: Counter,
-    /// From the cut to the last hello that said `recovered`.
+    /// Time from the disconnect to the last hello with `recovered`.
     took: Cell<Option<Duration>>,
     resume: Latency,
 }
 
-/// When all connections were cut.
-type Cut = watch::Receiver<Option<Instant>>;
+/// Instant at which all connections were dropped.
+type CutSignal = watch::Receiver<Option<Instant>>;
 
 impl Scenario for Fanout {
     fn record(&self, recorder: &Recorder) {
@@ -46,14 +49,14 @@ impl Scenario for Fanout {
         recorder.latency("resume", &self.resume);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.publish(setup).await })
     }
 
     fn figures(&self) -> Figures {
         match self.cut_after {
             Some(_) => Figures::of_phases(["subscribe", "publish", "resume"]),
-            None => Figures::of_phases(["subscribe", "publish"]).with_never(vec![
+            None => Figures::of_phases(["subscribe", "publish"]).with_unmeasured(vec![
                 "all_back_seconds",
                 "resume_ms.",
                 "resume_from_start_ms.",
@@ -72,8 +75,8 @@ impl Scenario for Fanout {
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Single(Group::of(&FanoutOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Single(Group::of(&FanoutOutcome {
             subscribers: self.subscribers.outcome(setup),
             dropped: self.dropped.get(),
             resumed: self.resumed.get(),
@@ -101,10 +104,10 @@ struct FanoutOutcome {
 }
 
 impl Fanout {
-    pub(crate) fn new(options: args::Fanout) -> Self {
+    pub(crate) fn new(options: args::FanoutOptions) -> Self {
         Self {
             cut_after: options.cut_after,
-            subscribers: Subscribers::new(options.channel_load),
+            subscribers: SubscriberGroup::new(options.channel_load),
             dropped: Counter::default(),
             resumed: Counter::default(),
             not_recovered: Counter::default(),
@@ -115,12 +118,12 @@ impl Fanout {
     }
 
     async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
-        let round = Rc::<Round>::default();
+        let round = Rc::<PublishRound>::default();
         let cut = watch::Sender::new(None);
         let mut subscribers = JoinSet::new();
         self.subscribers
             .connect_all(&setup, &round, |opened| {
-                subscribers.spawn_local(self.clone().follow(
+                subscribers.spawn_local(self.clone().run_subscriber(
                     setup.clone(),
                     round.clone(),
                     opened,
@@ -131,11 +134,11 @@ impl Fanout {
         let progress = || self.returned();
         let is_done = || self.returned() == self.dropped.get();
         let (cut, recorder) = (&cut, &setup.recorder);
-        let others = |round: &Round| {
+        let others = |round: &PublishRound| {
             let start = round.start().unwrap_or_else(Instant::now);
             let cut_at = self.cut_after.map(|after| start + after);
             let others =
-                Concurrent { last_due: cut_at.unwrap_or(start), progress: &progress, is_done: &is_done };
+                ConcurrentWork { last_due: cut_at.unwrap_or(start), progress: &progress, is_done: &is_done };
             let cut = async move {
                 if let Some(at) = cut_at {
                     sleep_until(at).await;
@@ -148,14 +151,20 @@ impl Fanout {
         self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// How many of the cut ones are back, or have failed to be.
+    /// Number of disconnected subscribers that have reconnected, or have failed to.
     fn returned(&self) -> u64 {
         self.resumed.get() + self.not_recovered.get() + self.gone.get()
     }
 
-    /// The life of one subscriber.
-    async fn follow(self: Rc<Self>, setup: Rc<Setup>, round: Rc<Round>, opened: Opened, mut cut: Cut) {
-        let Opened { mut connection, greeting, .. } = opened;
+    /// Runs one subscriber.
+    async fn run_subscriber(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        round: Rc<PublishRound>,
+        opened: OpenedConnection,
+        mut cut: CutSignal,
+    ) {
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         if !self.subscribers.join(&setup, &round, &mut connection, true).await {
             return;
         }
@@ -170,8 +179,8 @@ impl Fanout {
         }
         self.dropped.increment();
         let cut_at = cut.borrow().unwrap_or_else(Instant::now);
-        // Boxed, for a task is as large as what it may hold at once, for all its life.
-        match Box::pin(self.come_back(&mut subscriber, cut_at, &setup)).await {
+        // Boxed because a task is as large as its largest state, for all its life.
+        match Box::pin(self.resume_or_subscribe(&mut subscriber, cut_at, &setup)).await {
             Some(mut connection) => {
                 let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
                 self.subscribers.answering.record_close(end);
@@ -180,13 +189,13 @@ impl Fanout {
         }
     }
 
-    /// Comes back to the session, or else subscribes in the new one.
-    async fn come_back(
+    /// Resumes the session, or subscribes in the new one if it was not recovered.
+    async fn resume_or_subscribe(
         &self,
         subscriber: &mut Subscriber,
         cut_at: Instant,
         setup: &Setup,
-    ) -> Option<Connection> {
+    ) -> Option<ClientConnection> {
         let start = Instant::now();
         let opened = setup.dialer.open(Some(&subscriber.ticket)).await;
         let (mut connection, greeting) = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
@@ -197,8 +206,8 @@ impl Fanout {
             self.took.set(self.took.get().max(Some(cut_at.elapsed())));
             return Some(connection);
         }
-        setup.failures.record(&Failure::NotRecovered);
-        subscriber.begin(greeting.ticket);
+        setup.failures.record(&ClientFailure::NotRecovered);
+        subscriber.begin_session(greeting.ticket);
         if !self.subscribers.subscribe(&mut connection, setup).await {
             return None;
         }

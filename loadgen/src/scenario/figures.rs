@@ -1,14 +1,14 @@
-//! What is known of a scenario's figures before it has run.
+//! Figures of a scenario that are known before it has run.
 
-/// Beside those that its empty outcome has.
+/// Figures in addition to those in its empty outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// The names of its phases, in their order.
+    /// Names of its phases, in order.
     pub(crate) phases: Vec<String>,
-    /// How the paths begin that its result has only if the server says something.
-    pub(crate) later: Vec<&'static str>,
-    /// How the paths begin at which nothing will be measured with the options of this run.
-    pub(crate) never: Vec<&'static str>,
+    /// Prefixes of the paths that the result has only if the server sends the respective data.
+    pub(crate) conditional: Vec<&'static str>,
+    /// Prefixes of the paths at which nothing will be measured with the options of this run.
+    pub(crate) unmeasured: Vec<&'static str>,
 }
 
 impl Figures {
@@ -16,11 +16,11 @@ impl Figures {
         Self { phases: phases.map(str::to_owned).into(), ..Self::default() }
     }
 
-    pub(super) fn with_later(self, later: Vec<&'static str>) -> Self {
-        Self { later, ..self }
+    pub(super) fn with_conditional(self, later: Vec<&'static str>) -> Self {
+        Self { conditional: later, ..self }
     }
 
-    pub(super) fn with_never(self, never: Vec<&'static str>) -> Self {
-        Self { never, ..self }
+    pub(super) fn with_unmeasured(self, never: Vec<&'static str>) -> Self {
+        Self { unmeasured: never, ..self }
     }
 }

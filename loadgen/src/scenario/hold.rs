@@ -1,4 +1,4 @@
-//! Connect at a rate, answer pings, stay.
+//! Opens connections at a given rate, answers pings, and holds them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use super::connects::{Connects, ConnectsOutcome};
 use super::hold_times::{HoldTimes, HoldTimesOutcome};
 use super::ping_times::{LastPing, PingTimes, PingTimesOutcome};
 use super::pongs::{Pings, Pongs, PongsOutcome};
-use super::{Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
-use crate::client::{Connection, Event};
+use super::{
+    ConnectSchedule, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup, open_all,
+};
+use crate::client::{ClientConnection, ClientEvent};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::summed;
@@ -20,9 +22,9 @@ use crate::target::Target;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    /// How often to ping, if at all.
+    /// Interval between pings of our own, if any are sent.
     ping_every: Option<Duration>,
-    /// Connections are polls, which are held and not pinged.
+    /// Whether connections are polls, which are held and not pinged.
     is_polling: bool,
     pongs: Pongs,
     ping_times: PingTimes,
@@ -43,7 +45,7 @@ impl Scenario for Hold {
         }
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.hold(setup).await })
     }
 
@@ -53,7 +55,7 @@ impl Scenario for Hold {
             None if self.is_polling => vec!["holds_early", "hold_lateness_ms."],
             None => vec!["pings_early", "ping_lateness_ms."],
         };
-        Figures::of_phases(["connect", "hold"]).with_later(of_pings)
+        Figures::of_phases(["connect", "hold"]).with_conditional(of_pings)
     }
 
     fn connected(&self) -> u64 {
@@ -64,14 +66,14 @@ impl Scenario for Hold {
         vec![Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() }]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Hold(HoldOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Hold(HoldOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             unexpected_closes: self.answering.unexpected_closes.get(),
             pings: self.answering.pings.get(),
             pongs: self.ping_every.map(|_| self.pongs.outcome()),
-            // Our pings would put off the server's.
+            // Pings of our own would postpone the server's.
             ping_times: self.ping_every.map_or_else(|| self.ping_times.outcome(), |_| None),
             hold_times: self.hold_times.outcome(),
             connects: self.connects.outcome(),
@@ -105,14 +107,14 @@ impl Hold {
     }
 
     async fn hold(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
             self.connects.record(&opened);
-            self.ping_times.promised(&opened);
-            self.hold_times.promised(&opened);
+            self.ping_times.note_announced(&opened);
+            self.hold_times.note_announced(&opened);
             match self.ping_every {
                 None => held.spawn_local(self.clone().stay(opened.connection)),
                 Some(every) => held.spawn_local(self.clone().stay_and_ping(opened, every)),
@@ -120,39 +122,40 @@ impl Hold {
         })
         .await;
         setup.recorder.phase("hold");
-        // Over when the time is, or when nothing is left to hold.
+        // Ends when the time is up, or when no connection is left.
         let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
     }
 
-    /// A block, for it uses the connection where it was captured. An async fn would have room for it twice.
+    /// Uses a block, which keeps the captured connection in place. An async fn would reserve space for it
+    /// twice.
     #[expect(clippy::manual_async_fn, reason = "see above")]
-    fn stay(self: Rc<Self>, mut connection: Connection) -> impl Future<Output = ()> {
+    fn stay(self: Rc<Self>, mut connection: ClientConnection) -> impl Future<Output = ()> {
         async move {
             let mut last = LastPing::default();
             let listening = self.answering.answer(&mut connection, |event| match event {
-                Event::Ping(_) => self.ping_times.came(&mut last),
-                Event::Held(time) => self.hold_times.held(time),
-                Event::Pong(_) | Event::Text(_) | Event::Id(_) => {}
+                ClientEvent::Ping(_) => self.ping_times.record_ping(&mut last),
+                ClientEvent::EmptyPoll(time) => self.hold_times.record_hold(time),
+                ClientEvent::Pong(_) | ClientEvent::Text(_) | ClientEvent::Id(_) => {}
             });
             listening.await;
         }
     }
 
     /// Sends each ping when it is due, whether or not the ones before have been answered.
-    async fn stay_and_ping(self: Rc<Self>, opened: Opened, every: Duration) {
-        let Opened { mut connection, at, .. } = opened;
+    async fn stay_and_ping(self: Rc<Self>, opened: OpenedConnection, every: Duration) {
+        let OpenedConnection { mut connection, at, .. } = opened;
         let (mut pings, mut due) = (Pings::default(), at + every);
         loop {
             let listened = self.answering.listen(&mut connection, |event| {
-                if let Event::Pong(payload) = event {
-                    self.pongs.answer(&mut pings, payload);
+                if let ClientEvent::Pong(payload) = event {
+                    self.pongs.record_pong(&mut pings, payload);
                 }
             });
             tokio::select! {
                 Err(end) = listened => return self.answering.record_close(end),
                 () = sleep_until(due) => {}
             }
-            let payload = self.pongs.ask(&mut pings, due);
+            let payload = self.pongs.next_ping(&mut pings, due);
             connection.ping(&payload).await;
             due += every;
         }
@@ -167,7 +170,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// With 100 bytes of tokio's it must fit into 320, which is what the allocator has then.
+    /// Together with tokio's 100 bytes it must fit into 320, the allocator's next size class.
     #[test]
     fn an_idle_connection_is_small() {
         let task = size_of_future(Hold::stay);

@@ -1,16 +1,16 @@
-//! Whether polls that find nothing are held for as long as they should be.
+//! Checks that the server holds empty polls for as long as it should.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::Opened;
+use super::OpenedConnection;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 
-/// Servers whose timers count whole milliseconds may be early by as much.
+/// Servers whose timers count whole milliseconds may be early by this much.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// The polls that were answered with nothing, of a server of which it is known how long it holds them.
+/// Polls that were answered empty, if the server's hold time is known.
 #[derive(Debug, Default)]
 pub(super) struct HoldTimes {
     /// Zero if it is not known.
@@ -25,13 +25,14 @@ impl HoldTimes {
         recorder.times("hold_lateness_ms", &self.lateness);
     }
 
-    /// The server holds the polls of all connections for the same time.
-    pub(super) fn promised(&self, opened: &Opened) {
+    /// Takes the hold time from the greeting. It is the same for all connections.
+    pub(super) fn note_announced(&self, opened: &OpenedConnection) {
         self.hold.set(opened.greeting.poll_hold);
     }
 
-    /// A poll was answered so long after it was sent. The server had it for no longer than that: early is what was so for certain.
-    pub(super) fn held(&self, time: Duration) {
+    /// Records a poll that was answered empty after `time`. The server held it for no longer than that, so an
+    /// early answer is certain to be early.
+    pub(super) fn record_hold(&self, time: Duration) {
         let hold = self.hold.get();
         if hold.is_zero() {
             return;
@@ -43,7 +44,7 @@ impl HoldTimes {
         }
     }
 
-    /// `None` if it is not known for how long.
+    /// `None` if the hold time is not known.
     pub(super) fn outcome(&self) -> Option<HoldTimesOutcome> {
         (!self.hold.get().is_zero()).then(|| HoldTimesOutcome {
             holds_early: self.early.get(),
@@ -64,18 +65,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_is_early_or_late_by_what_is_known_of_it() {
+    fn hold_times_are_compared_with_the_announced_one() {
         let times = HoldTimes::default();
-        times.held(Duration::from_millis(5));
-        assert_eq!(times.outcome(), None, "nothing is known");
+        times.record_hold(Duration::from_millis(5));
+        assert_eq!(times.outcome(), None, "the hold time is unknown");
         times.hold.set(Duration::from_millis(1000));
         for held in [0, 997, 999, 1000, 1030] {
-            times.held(Duration::from_millis(held));
+            times.record_hold(Duration::from_millis(held));
         }
-        let outcome = times.outcome().expect("it is known");
+        let outcome = times.outcome().expect("the hold time is known");
         assert_eq!(outcome.holds_early, 2);
         assert_eq!(outcome.hold_lateness_ms.number("count"), Ok(3.0));
-        let max = outcome.hold_lateness_ms.number("max").expect("there are three");
+        let max = outcome.hold_lateness_ms.number("max").expect("three holds were recorded");
         assert!((max - 30.0).abs() < 0.1, "{max}");
     }
 }

@@ -1,4 +1,5 @@
-//! Answers pings just before and just after the deadline: the former connections must stay open, the latter must be closed.
+//! Answers pings just before and just after the deadline: the former connections must stay open, the latter
+//! must be closed.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -8,42 +9,48 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Begin, Deadline, DeadlineOutcome, is_given_up, too_short};
-use super::{Figures, Objection, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
-use crate::client::{Connection, Event};
+use super::deadline::{
+    DeadlineOutcome, TimeoutExpiries, TimeoutStart, ended_for_silence, objection_if_too_short,
+};
+use super::{
+    ConnectSchedule, Figures, Objection, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup,
+    open_all,
+};
+use crate::client::{ClientConnection, ClientEvent};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, EndsOutcome, Recorder};
+use crate::record::{ConnectionEnds, Counter, EndsOutcome, Recorder};
 use crate::result::summed;
 use crate::target::Target;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
 #[derive(Debug)]
 pub(crate) struct Late {
-    /// How far from the deadline a pong is.
+    /// Time between a pong and the deadline.
     margin: Duration,
     connected: Counter,
     pings: Counter,
     /// Pongs that left before the deadline.
     in_time: Counter,
-    /// Pongs that should have left before the deadline and did not: loadgen's own fault, so the server's reaction means nothing.
+    /// Pongs that should have left before the deadline and did not: loadgen's own fault, so the server's
+    /// reaction means nothing.
     missed: Counter,
-    /// Connections all of whose pongs were in time, closed nevertheless.
+    /// Connections that were closed although all their pongs were in time.
     closed_in_time: Counter,
     /// Connections that answer too late.
     too_late: Counter,
-    /// Of these, the ones that were given up.
+    /// Late connections that the server closed for their silence.
     closed: Counter,
-    /// Of these, the connections that were pinged again nevertheless.
+    /// Late connections that were pinged again nevertheless.
     forgiven: Counter,
     other_closes: Counter,
-    deadline: Deadline,
+    deadline: TimeoutExpiries,
     connects: Connects,
-    ends: Ends,
+    ends: ConnectionEnds,
 }
 
 /// A ping that has not been answered yet.
-struct Asked {
-    begin: Begin,
+struct PendingPing {
+    begin: TimeoutStart,
     payload: Vec<u8>,
 }
 
@@ -62,7 +69,7 @@ impl Scenario for Late {
         self.connects.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.answer_late(setup).await })
     }
 
@@ -71,7 +78,7 @@ impl Scenario for Late {
     }
 
     fn objection(&self) -> Option<Objection> {
-        Some(too_short)
+        Some(objection_if_too_short)
     }
 
     fn connected(&self) -> u64 {
@@ -85,9 +92,9 @@ impl Scenario for Late {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        let gone = self.closed.get() + self.forgiven.get() + self.other_closes.get();
-        Outcome::Late(LateOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        let ended = self.closed.get() + self.forgiven.get() + self.other_closes.get();
+        ScenarioOutcome::Late(LateOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             pings: self.pings.get(),
@@ -97,7 +104,7 @@ impl Scenario for Late {
             too_late: self.too_late.get(),
             closed: self.closed.get(),
             forgiven: self.forgiven.get(),
-            still_open: self.too_late.get().saturating_sub(gone),
+            still_open: self.too_late.get().saturating_sub(ended),
             other_closes: self.other_closes.get(),
             deadline: self.deadline.outcome(),
             connects: self.connects.outcome(),
@@ -141,26 +148,26 @@ impl Late {
             closed: Counter::default(),
             forgiven: Counter::default(),
             other_closes: Counter::default(),
-            deadline: Deadline::default(),
+            deadline: TimeoutExpiries::default(),
             connects: Connects::default(),
-            ends: Ends::default(),
+            ends: ConnectionEnds::default(),
         }
     }
 
     async fn answer_late(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
         let mut all = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
-            setup.refuse_if(too_short(&setup.load, &opened.greeting));
+            setup.refuse_if(objection_if_too_short(&setup.load, &opened.greeting));
             self.connected.increment();
             self.connects.record(&opened);
             let is_too_late = opened.index % 2 == 1;
             if is_too_late {
                 self.too_late.increment();
-                all.spawn_local(self.clone().stay_after(setup.clone(), opened));
+                all.spawn_local(self.clone().answer_after_deadline(setup.clone(), opened));
             } else {
-                all.spawn_local(self.clone().stay_before(setup.clone(), opened));
+                all.spawn_local(self.clone().answer_before_deadline(setup.clone(), opened));
             }
         })
         .await;
@@ -169,27 +176,27 @@ impl Late {
     }
 
     /// Answers every ping just before its deadline.
-    async fn stay_before(self: Rc<Self>, setup: Rc<Setup>, opened: Opened) {
-        let Opened { mut connection, greeting, .. } = opened;
+    async fn answer_before_deadline(self: Rc<Self>, setup: Rc<Setup>, opened: OpenedConnection) {
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         let pong_timeout = greeting.pong_timeout;
-        connection.stop_answering();
+        connection.disable_answers();
         let mut missed = false;
         let end = loop {
-            let asked = match self.wait_for_ping(&mut connection, &setup).await {
-                Ok(asked) => asked,
+            let ping = match self.wait_for_ping(&mut connection, &setup).await {
+                Ok(ping) => ping,
                 Err(end) => break end,
             };
-            let due = asked.begin.read_at + pong_timeout.saturating_sub(self.margin);
-            if let Err(end) = self.hold_back(&mut connection, due).await {
+            let due = ping.begin.read_at + pong_timeout.saturating_sub(self.margin);
+            if let Err(end) = self.read_silently(&mut connection, due).await {
                 // The client itself has missed the deadline.
-                if asked.begin.read_at.elapsed() >= pong_timeout {
+                if ping.begin.read_at.elapsed() >= pong_timeout {
                     self.missed.increment();
                     missed = true;
                 }
                 break end;
             }
-            connection.pong(&asked.payload).await;
-            if asked.begin.read_at.elapsed() < pong_timeout {
+            connection.pong(&ping.payload).await;
+            if ping.begin.read_at.elapsed() < pong_timeout {
                 self.in_time.increment();
             } else {
                 self.missed.increment();
@@ -201,43 +208,51 @@ impl Late {
             return;
         }
         self.closed_in_time.increment();
-        if is_given_up(end, connection.target()) {
+        if ended_for_silence(end, connection.target()) {
             self.deadline.expired(None, pong_timeout);
         }
     }
 
     /// Answers its first ping just after the deadline.
-    async fn stay_after(self: Rc<Self>, setup: Rc<Setup>, opened: Opened) {
-        let Opened { mut connection, greeting, .. } = opened;
+    async fn answer_after_deadline(self: Rc<Self>, setup: Rc<Setup>, opened: OpenedConnection) {
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         let target = connection.target();
-        connection.stop_answering();
-        let asked = match self.wait_for_ping(&mut connection, &setup).await {
-            Ok(asked) => asked,
+        connection.disable_answers();
+        let ping = match self.wait_for_ping(&mut connection, &setup).await {
+            Ok(ping) => ping,
             Err(end) => return self.record_end(end, target, None, greeting.pong_timeout),
         };
-        let due = asked.begin.read_at + greeting.pong_timeout + self.margin;
-        if let Err(end) = self.hold_back(&mut connection, due).await {
-            return self.record_end(end, target, Some(asked.begin), greeting.pong_timeout);
+        let due = ping.begin.read_at + greeting.pong_timeout + self.margin;
+        if let Err(end) = self.read_silently(&mut connection, due).await {
+            return self.record_end(end, target, Some(ping.begin), greeting.pong_timeout);
         }
-        connection.pong(&asked.payload).await;
+        connection.pong(&ping.payload).await;
         match self.wait_for_ping(&mut connection, &setup).await {
             Ok(_) => self.forgiven.increment(),
-            Err(end) => self.record_end(end, target, Some(asked.begin), greeting.pong_timeout),
+            Err(end) => self.record_end(end, target, Some(ping.begin), greeting.pong_timeout),
         }
     }
 
-    async fn wait_for_ping(&self, connection: &mut Connection, setup: &Setup) -> Result<Asked, End> {
+    async fn wait_for_ping(
+        &self,
+        connection: &mut ClientConnection,
+        setup: &Setup,
+    ) -> Result<PendingPing, ConnectionEnd> {
         let ping = connection.each(|event| match event {
-            Event::Ping(payload) => ControlFlow::Break(payload.to_vec()),
+            ClientEvent::Ping(payload) => ControlFlow::Break(payload.to_vec()),
             _ => ControlFlow::Continue(()),
         });
         let payload = ping.await?;
         self.pings.increment();
-        Ok(Asked { begin: Begin::now(&setup.recorder), payload })
+        Ok(PendingPing { begin: TimeoutStart::now(&setup.recorder), payload })
     }
 
-    /// Reads without sending anything until then.
-    async fn hold_back(&self, connection: &mut Connection, until: Instant) -> Result<(), End> {
+    /// Reads without sending anything until this instant.
+    async fn read_silently(
+        &self,
+        connection: &mut ClientConnection,
+        until: Instant,
+    ) -> Result<(), ConnectionEnd> {
         tokio::select! {
             biased;
             end = connection.each(|_| ControlFlow::Continue(())) => end,
@@ -246,12 +261,18 @@ impl Late {
     }
 
     /// Records the end of a connection that answers too late.
-    fn record_end(&self, end: End, target: Target, asked: Option<Begin>, pong_timeout: Duration) {
+    fn record_end(
+        &self,
+        end: ConnectionEnd,
+        target: Target,
+        ping: Option<TimeoutStart>,
+        pong_timeout: Duration,
+    ) {
         self.ends.record(end);
-        if !is_given_up(end, target) {
+        if !ended_for_silence(end, target) {
             return self.other_closes.increment();
         }
         self.closed.increment();
-        self.deadline.expired(asked.map(Begin::waited), pong_timeout);
+        self.deadline.expired(ping.map(TimeoutStart::waited), pong_timeout);
     }
 }

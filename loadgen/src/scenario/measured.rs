@@ -1,31 +1,31 @@
-//! The numbers of a run, before they become a document.
+//! Numbers of a run, before they become a document.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::ScenarioOutcome;
 use crate::cost::{BottleneckOutcome, CostSummary};
 use crate::process::UsageSummary;
 use crate::record::TrafficSummary;
-use crate::result::{Document, Group, Run, Series, summed};
+use crate::result::{Document, Group, RunInfo, Series, summed};
 
-/// Why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotMeasured {
-    /// What was asked for makes no sense with this server.
+pub(crate) enum MeasureError {
+    /// The options make no sense with this server.
     Refused(String),
     Failed(String),
 }
 
-impl From<String> for NotMeasured {
+impl From<String> for MeasureError {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
 }
 
-impl fmt::Display for NotMeasured {
+impl fmt::Display for MeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Refused(why) | Self::Failed(why)) = self;
         f.write_str(why)
@@ -34,35 +34,35 @@ impl fmt::Display for NotMeasured {
 
 #[derive(Debug)]
 pub(crate) struct Measured {
-    pub(crate) run: Run,
+    pub(crate) run: RunInfo,
     pub(crate) numbers: Numbers,
-    pub(crate) whole: Whole,
+    pub(crate) whole: WholeRunNumbers,
     pub(crate) series: Series,
 }
 
 summed! {
-    /// What a process counts and timed itself.
+    /// Counts and times that each process measures itself.
     pub(crate) struct Numbers {
-        pub(crate) outcome: Outcome,
+        pub(crate) outcome: ScenarioOutcome,
         pub(crate) error_kinds: BTreeMap<String, u64>,
         pub(crate) traffic: TrafficSummary,
-        pub(crate) loadgen: SelfUsage,
+        pub(crate) loadgen: LoadgenUsage,
     }
 }
 
 summed! {
-    pub(crate) struct SelfUsage {
+    pub(crate) struct LoadgenUsage {
         #[serde(flatten)]
         usage: UsageSummary,
-        /// Nothing where there is no /proc.
+        /// `None` if there is no /proc.
         #[serde(flatten)]
         cost: Option<CostSummary>,
     }
 }
 
-impl SelfUsage {
-    /// The kernel's own peak may be below what was sampled, since it counts pages in batches, and above, since it looks always:
-    /// the higher one is told of both.
+impl LoadgenUsage {
+    /// Uses the higher of two peaks for both. The kernel's peak may be below the sampled one, since it counts
+    /// pages in batches, and above it, since it is updated continuously.
     pub(crate) fn new(usage: UsageSummary, cost: Option<CostSummary>) -> Self {
         let peak = usage.peak_resident_bytes().max(cost.as_ref().map(CostSummary::peak_resident_bytes));
         let cost = cost.map(|cost| match peak {
@@ -73,18 +73,18 @@ impl SelfUsage {
     }
 }
 
-/// What only the process that sees the whole run knows.
+/// Numbers that only the process that sees the whole run knows.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeRunNumbers {
     pub(crate) server: Option<Group>,
-    /// If there are several.
+    /// Number of processes, if there are several.
     pub(crate) processes: Option<u32>,
     pub(crate) bottleneck: BottleneckOutcome,
 }
 
-/// The rest of the document after the outcome.
+/// Part of the document after the outcome.
 #[derive(Serialize)]
-struct Rest<'a> {
+struct DocumentTail<'a> {
     error_kinds: &'a BTreeMap<String, u64>,
     traffic: &'a TrafficSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ struct Rest<'a> {
 #[derive(Serialize)]
 struct Loadgen<'a> {
     #[serde(flatten)]
-    usage: &'a SelfUsage,
+    usage: &'a LoadgenUsage,
     #[serde(skip_serializing_if = "Option::is_none")]
     processes: Option<u32>,
     #[serde(flatten)]
@@ -103,12 +103,12 @@ struct Loadgen<'a> {
 }
 
 impl Measured {
-    /// `settings` is what was asked for.
+    /// `settings` are the options of the run.
     pub(crate) fn into_document(self, settings: Group) -> Document {
         let Numbers { outcome, error_kinds, traffic, loadgen } = &self.numbers;
-        let Whole { server, processes, bottleneck } = &self.whole;
+        let WholeRunNumbers { server, processes, bottleneck } = &self.whole;
         let loadgen = Loadgen { usage: loadgen, processes: *processes, bottleneck };
-        let rest = Rest { error_kinds, traffic, server: server.as_ref(), loadgen };
+        let rest = DocumentTail { error_kinds, traffic, server: server.as_ref(), loadgen };
         let numbers = outcome.to_group().and(Group::of(&rest));
         Document::new(settings, self.run, numbers, &self.series)
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_peak_of_loadgens_memory() {
+    fn both_memory_peaks_are_the_higher_one() {
         for (of_kernel, sampled) in [(17, 18), (19, 18)] {
             let usage = json!({"cpu_seconds": 1.0, "peak_resident_bytes": of_kernel, "lag_ms_max": 1.0});
             let cost = json!({
@@ -129,9 +129,9 @@ mod tests {
                 "resident_bytes": {"before": 1, "steady": null, "peak": sampled, "after": 2},
                 "bytes_per_connection": null, "cpu_ms_per_ping": null,
             });
-            let usage = serde_json::from_value(usage).expect("it is one");
-            let cost = serde_json::from_value(cost).expect("it is one");
-            let both = Group::of(&SelfUsage::new(usage, Some(cost)));
+            let usage = serde_json::from_value(usage).expect("the value is a usage summary");
+            let cost = serde_json::from_value(cost).expect("the value is a cost summary");
+            let both = Group::of(&LoadgenUsage::new(usage, Some(cost)));
             let peak = Ok(f64::from(of_kernel.max(sampled)));
             assert_eq!(
                 (both.number("peak_resident_bytes"), both.number("resident_bytes.peak")),

@@ -1,7 +1,7 @@
-//! Scenarios: what is done to the server, and what is counted meanwhile.
+//! Scenarios: what loadgen does to the server, and what it counts.
 //!
-//! Each is a struct of its counters. It implements [`Scenario`]; [`crate::run`] drives it and may stop it at any
-//! point, after which the counters still make a result.
+//! Each scenario is a struct of counters that implements [`Scenario`]. [`crate::run`] drives it and may stop
+//! it at any point; the counters then still make a result.
 
 mod abuse;
 mod answering;
@@ -40,59 +40,60 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::Load;
-use crate::client::{Connection, Dialer, Greeting, Ticket};
-use crate::client::{Failure, Failures};
+use crate::client::{ClientConnection, Dialer, Greeting, Ticket};
+use crate::client::{ClientFailure, Failures};
 use crate::progress::Bar;
 use crate::record::Recorder;
 
 pub(crate) use self::figures::Figures;
-pub(crate) use self::measured::{Measured, NotMeasured, Numbers, SelfUsage, Whole};
-pub(crate) use self::outcome::Outcome;
+pub(crate) use self::measured::{LoadgenUsage, MeasureError, Measured, Numbers, WholeRunNumbers};
+pub(crate) use self::outcome::ScenarioOutcome;
 pub(crate) use self::prepare::{Prepared, prepare};
-pub(crate) use self::refusal::Refusal;
+pub(crate) use self::refusal::RunRefusal;
 
-/// What a scenario works with.
+/// Environment of a scenario.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) load: Load,
     pub(crate) dialer: Rc<Dialer>,
     pub(crate) failures: Rc<Failures>,
     pub(crate) recorder: Recorder,
-    pub(crate) refusal: Refusal,
+    pub(crate) refusal: RunRefusal,
 }
 
-/// Why a run with this load could show nothing of a server that says this.
+/// Returns a reason why a run with this load could show nothing about a server with this greeting.
 type Objection = fn(&Load, &Greeting) -> Option<String>;
 
-/// A scenario under way.
-pub(crate) type Run = Pin<Box<dyn Future<Output = ()>>>;
+/// A scenario in progress.
+pub(crate) type ScenarioRun = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) trait Scenario {
-    /// Names what is worth a curve over time; called once, before it runs. [`crate::record`] says how.
+    /// Registers the counters and times that are worth a curve over time; called once, before it runs. See
+    /// [`crate::record`].
     fn record(&self, recorder: &Recorder);
     /// Runs to the end. Dropping the future drops every connection.
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run;
-    /// How many connections it has opened.
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun;
+    /// Number of connections opened.
     fn connected(&self) -> u64;
-    /// The progress, always with the same bars in the same order.
+    /// Progress bars. Always the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
     fn figures(&self) -> Figures;
-    /// How to tell from the server's hello that it could show nothing, if that can be told.
+    /// Check of the server's hello for a reason why the run could show nothing, if the scenario has one.
     fn objection(&self) -> Option<Objection> {
         None
     }
     /// Everything that was counted so far.
-    fn outcome(&self, setup: &Setup) -> Outcome;
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome;
 }
 
-/// The instants at which connections are due: an open model, so a slow server does not slow them down.
+/// Instants at which connections are due: an open model, so a slow server does not slow them down.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ConnectSchedule {
     start: Instant,
     rate: f64,
 }
 
-impl Pace {
+impl ConnectSchedule {
     fn from_now(load: &Load) -> Self {
         Self { start: Instant::now() + load.first_due, rate: load.rate }
     }
@@ -101,12 +102,12 @@ impl Pace {
         self.start + Duration::from_secs_f64(f64::from(index) / self.rate)
     }
 
-    /// One new session an instant.
+    /// One new session per instant.
     fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
         (0..load.connections).map(move |index| Attempt::new(index, self.due(index), None))
     }
 
-    /// When the connections have been held for long enough.
+    /// Instant at which the connections have been held for the full duration.
     fn end(self, load: &Load) -> Instant {
         self.due(load.connections - 1) + load.duration
     }
@@ -115,11 +116,11 @@ impl Pace {
 /// A connection to open.
 #[derive(Debug)]
 struct Attempt {
-    /// Its number among all connections.
+    /// Number among all connections.
     index: u32,
     due: Instant,
     resume: Option<Ticket>,
-    /// How much the kernel takes in before it is read, if not as much as usual.
+    /// Size of the kernel's receive buffer, if not the default.
     receive_buffer_bytes: Option<u32>,
 }
 
@@ -129,20 +130,20 @@ impl Attempt {
     }
 }
 
-/// A connection that has said hello.
+/// A connection that has received its hello.
 #[derive(Debug)]
-struct Opened {
+struct OpenedConnection {
     index: u32,
-    connection: Connection,
+    connection: ClientConnection,
     greeting: Greeting,
     due: Instant,
-    /// When its connect began: later than it was due, if we were held up.
+    /// When the connect began: later than it was due, if loadgen was delayed.
     began: Instant,
     /// When the hello was read.
     at: Instant,
 }
 
-impl Opened {
+impl OpenedConnection {
     fn took(&self) -> Duration {
         self.at.saturating_duration_since(self.due)
     }
@@ -152,13 +153,14 @@ impl Opened {
 async fn open_all(
     setup: &Rc<Setup>,
     attempts: impl Iterator<Item = Attempt>,
-    mut on_open: impl FnMut(Opened),
+    mut on_open: impl FnMut(OpenedConnection),
 ) {
     let mut opening = JoinSet::new();
-    let mut settle = |result: Result<Result<Opened, Failure>, JoinError>| match finished(result) {
-        Ok(opened) => on_open(opened),
-        Err(failure) => setup.failures.record(&failure),
-    };
+    let mut settle =
+        |result: Result<Result<OpenedConnection, ClientFailure>, JoinError>| match task_result(result) {
+            Ok(opened) => on_open(opened),
+            Err(failure) => setup.failures.record(&failure),
+        };
     for attempt in attempts {
         let due = sleep_until(attempt.due);
         tokio::pin!(due);
@@ -176,15 +178,15 @@ async fn open_all(
     }
 }
 
-async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
+async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<OpenedConnection, ClientFailure> {
     let began = Instant::now();
     let (connection, greeting) =
         setup.dialer.open_with(attempt.resume.as_ref(), attempt.receive_buffer_bytes).await?;
     let Attempt { index, due, .. } = attempt;
-    Ok(Opened { index, connection, greeting, due, began, at: Instant::now() })
+    Ok(OpenedConnection { index, connection, greeting, due, began, at: Instant::now() })
 }
 
-/// The result of a task.
-fn finished<T>(result: Result<T, JoinError>) -> T {
-    result.expect("no task of ours panics, and none is aborted while it is awaited")
+/// Unwraps the result of a task.
+fn task_result<T>(result: Result<T, JoinError>) -> T {
+    result.expect("tasks do not panic, and are not aborted while they are awaited")
 }

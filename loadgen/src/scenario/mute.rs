@@ -1,4 +1,4 @@
-//! Stop answering pings on a share of the connections, and look when the server gives them up.
+//! Stops answering pings on a share of the connections, and measures when the server closes them.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -10,28 +10,33 @@ use tokio::time::timeout_at;
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Begin, Deadline, DeadlineOutcome, Waited, is_given_up, too_short};
+use super::deadline::{
+    DeadlineOutcome, TimeoutExpiries, TimeoutStart, Waited, ended_for_silence, objection_if_too_short,
+};
 use super::spread::is_chosen;
-use super::{Figures, Objection, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
-use crate::client::{Connection, Event};
+use super::{
+    ConnectSchedule, Figures, Objection, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup,
+    open_all,
+};
+use crate::client::{ClientConnection, ClientEvent};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::summed;
 use crate::target::Target;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
 #[derive(Debug)]
 pub(crate) struct Mute {
     share: f64,
     connected: Counter,
     muted: Counter,
-    /// Muted connections that the server gave up, in time or not.
+    /// Mute connections that the server closed for their silence, in time or not.
     closed: Counter,
-    /// Muted connections that ended with a code that has nothing to do with silence.
+    /// Mute connections that ended with a code unrelated to silence.
     other_closes: Counter,
     connects: Connects,
-    deadline: Deadline,
-    /// The other connections; the pings and the close codes are those of all.
+    deadline: TimeoutExpiries,
+    /// Counters of the other connections; pings and close codes are those of all connections.
     answering: Answering,
 }
 
@@ -47,8 +52,8 @@ impl Scenario for Mute {
         self.connects.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
-        Box::pin(async move { self.silence(setup).await })
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
+        Box::pin(async move { self.run_mute(setup).await })
     }
 
     fn figures(&self) -> Figures {
@@ -56,7 +61,7 @@ impl Scenario for Mute {
     }
 
     fn objection(&self) -> Option<Objection> {
-        Some(too_short)
+        Some(objection_if_too_short)
     }
 
     fn connected(&self) -> u64 {
@@ -70,15 +75,15 @@ impl Scenario for Mute {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        let gone = self.closed.get() + self.other_closes.get();
-        Outcome::Mute(MuteOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        let ended = self.closed.get() + self.other_closes.get();
+        ScenarioOutcome::Mute(MuteOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             muted: self.muted.get(),
             closed: self.closed.get(),
             deadline: self.deadline.outcome(),
-            still_open: self.muted.get() - gone,
+            still_open: self.muted.get() - ended,
             other_closes: self.other_closes.get(),
             unexpected_closes: self.answering.unexpected_closes.get(),
             pings: self.answering.pings.get(),
@@ -108,16 +113,16 @@ summed! {
 }
 
 impl Mute {
-    async fn silence(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+    async fn run_mute(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
         let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
         open_all(&setup, pace.attempts(&setup.load), |opened| {
-            setup.refuse_if(too_short(&setup.load, &opened.greeting));
+            setup.refuse_if(objection_if_too_short(&setup.load, &opened.greeting));
             self.connects.record(&opened);
             if is_chosen(opened.index, self.share) {
                 self.muted.increment();
-                muted.spawn_local(self.clone().stay_mute(setup.clone(), opened));
+                muted.spawn_local(self.clone().run_mute_connection(setup.clone(), opened));
             } else {
                 answering.spawn_local(self.clone().answer(opened.connection));
             }
@@ -125,7 +130,7 @@ impl Mute {
         })
         .await;
         setup.recorder.phase("silence");
-        // Over when the time is, or when the last of the muted ones is gone.
+        // Ends when the time is up, or when the last mute connection has ended.
         let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
     }
 
@@ -137,35 +142,46 @@ impl Mute {
             closed: Counter::default(),
             other_closes: Counter::default(),
             connects: Connects::default(),
-            deadline: Deadline::default(),
+            deadline: TimeoutExpiries::default(),
             answering: Answering::default(),
         }
     }
 
-    async fn answer(self: Rc<Self>, mut connection: Connection) {
+    async fn answer(self: Rc<Self>, mut connection: ClientConnection) {
         self.answering.answer(&mut connection, |_| {}).await;
     }
 
-    async fn stay_mute(self: Rc<Self>, setup: Rc<Setup>, opened: Opened) {
-        let Opened { mut connection, greeting, .. } = opened;
+    async fn run_mute_connection(self: Rc<Self>, setup: Rc<Setup>, opened: OpenedConnection) {
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         connection.mute();
-        let mut asked = None;
+        let mut first_ping = None;
         let listened = connection.each(|event| {
-            if let Event::Ping(_) = event {
+            if let ClientEvent::Ping(_) = event {
                 self.answering.pings.increment();
-                // Some ask again while they wait.
-                asked.get_or_insert_with(|| Begin::now(&setup.recorder));
+                // Some servers ping again while they wait.
+                first_ping.get_or_insert_with(|| TimeoutStart::now(&setup.recorder));
             }
             ControlFlow::<Infallible>::Continue(())
         });
         let Err(end) = listened.await;
-        self.record_close(end, connection.target(), asked.map(Begin::waited), greeting.pong_timeout);
+        self.record_close(
+            end,
+            connection.target(),
+            first_ping.map(TimeoutStart::waited),
+            greeting.pong_timeout,
+        );
     }
 
-    /// `waited` is since the first ping, if there was one.
-    fn record_close(&self, end: End, target: Target, waited: Option<Waited>, pong_timeout: Duration) {
+    /// `waited` is the time since the first ping, if there was one.
+    fn record_close(
+        &self,
+        end: ConnectionEnd,
+        target: Target,
+        waited: Option<Waited>,
+        pong_timeout: Duration,
+    ) {
         self.answering.ends.record(end);
-        if !is_given_up(end, target) {
+        if !ended_for_silence(end, target) {
             return self.other_closes.increment();
         }
         self.closed.increment();
@@ -180,12 +196,12 @@ mod tests {
     const PONG_TIMEOUT: Duration = Duration::from_millis(1000);
 
     #[test]
-    fn only_silence_counts_as_closed_where_that_can_be_told() {
+    fn only_silence_counts_as_closed_on_encke() {
         for (target, end, is_closed) in [
-            (Target::Encke, End::Cut, true),
-            (Target::Encke, End::Closed(Some(4000)), true),
-            (Target::Encke, End::Closed(Some(4002)), false),
-            (Target::Plain, End::Closed(Some(1001)), true),
+            (Target::Encke, ConnectionEnd::NoCloseFrame, true),
+            (Target::Encke, ConnectionEnd::Closed(Some(4000)), true),
+            (Target::Encke, ConnectionEnd::Closed(Some(4002)), false),
+            (Target::Plain, ConnectionEnd::Closed(Some(1001)), true),
         ] {
             let mute = Mute::new(1.0);
             mute.record_close(end, target, None, PONG_TIMEOUT);

@@ -1,4 +1,4 @@
-//! What each scenario has counted and timed, as part of the result.
+//! Counts and times of each scenario, as part of the result.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +16,13 @@ macro_rules! outcomes {
     ($($scenario:ident($outcome:ty),)*) => {
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub(crate) enum Outcome {
+        pub(crate) enum ScenarioOutcome {
             $($scenario($outcome),)*
-            /// That of a scenario that runs in one process.
+            /// Outcome of a scenario that runs in one process.
             Single(Group),
         }
 
-        impl Outcome {
+        impl ScenarioOutcome {
             pub(crate) fn to_group(&self) -> Group {
                 match self {
                     $(Self::$scenario(outcome) => Group::of(outcome),)*
@@ -31,11 +31,11 @@ macro_rules! outcomes {
             }
         }
 
-        impl Sum for Outcome {
+        impl Sum for ScenarioOutcome {
             fn add(&mut self, other: Self) {
                 match (self, other) {
                     $((Self::$scenario(sum), Self::$scenario(other)) => sum.add(other),)*
-                    _ => panic!("all processes run the same scenario, one that can be spread over them"),
+                    _ => panic!("all processes run the same scenario, which supports several processes"),
                 }
             }
         }

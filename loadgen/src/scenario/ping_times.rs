@@ -1,18 +1,18 @@
-//! Whether pings come when they are due.
+//! Checks that pings arrive when they are due.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Opened;
+use super::OpenedConnection;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 
-/// Servers whose timers count whole milliseconds may be early by as much.
+/// Servers whose timers count whole milliseconds may be early by this much.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// The pings of a server that announces its ping interval.
+/// Pings of a server that announces its ping interval.
 #[derive(Debug, Default)]
 pub(super) struct PingTimes {
     /// Zero if the server does not announce it.
@@ -31,20 +31,22 @@ impl PingTimes {
         recorder.times("ping_lateness_ms", &self.lateness);
     }
 
-    /// The server announces the same interval to all connections.
-    pub(super) fn promised(&self, opened: &Opened) {
+    /// Takes the interval from the greeting. It is the same for all connections.
+    pub(super) fn note_announced(&self, opened: &OpenedConnection) {
         self.interval.set(opened.greeting.ping_interval);
     }
 
-    /// A ping has come and is being answered. The first one may come at any time, for servers spread them.
-    pub(super) fn came(&self, last: &mut LastPing) {
+    /// Records a ping, which is answered now. The first one may arrive at any time, because servers spread
+    /// them.
+    pub(super) fn record_ping(&self, last: &mut LastPing) {
         let now = Instant::now();
         if let Some(before) = last.0.replace(now) {
             self.record(now.saturating_duration_since(before));
         }
     }
 
-    /// The server received the last pong after it was sent, so it began to wait no longer ago than this.
+    /// Records the time since the last pong was sent. The server received that pong later, so it has waited
+    /// no longer than this.
     fn record(&self, waited: Duration) {
         let interval = self.interval.get();
         if interval.is_zero() {
@@ -57,7 +59,7 @@ impl PingTimes {
         }
     }
 
-    /// `None` if the server did not say when it pings.
+    /// `None` if the server did not announce its ping interval.
     pub(super) fn outcome(&self) -> Option<PingTimesOutcome> {
         (!self.interval.get().is_zero()).then(|| PingTimesOutcome {
             pings_early: self.early.get(),
@@ -78,19 +80,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_promised_is_the_measure() {
+    fn intervals_are_compared_with_the_announced_one() {
         let millis = Duration::from_millis;
         let times = PingTimes::default();
         times.record(millis(5));
-        assert_eq!(times.outcome(), None, "nothing was promised");
+        assert_eq!(times.outcome(), None, "no interval was announced");
         times.interval.set(millis(1000));
         for waited in [990, 999, 1030] {
             times.record(millis(waited));
         }
-        let outcome = times.outcome().expect("an interval was promised");
+        let outcome = times.outcome().expect("an interval was announced");
         assert_eq!(outcome.pings_early, 1);
         assert_eq!(outcome.ping_lateness_ms.number("count"), Ok(2.0));
-        let max = outcome.ping_lateness_ms.number("max").expect("there are two");
+        let max = outcome.ping_lateness_ms.number("max").expect("two pings were recorded");
         assert!((max - 30.0).abs() < 0.1, "{max}");
     }
 }

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::{Distribution, summed};
 
-/// At most this many pings of a connection wait for their pongs; older ones are given up.
-const MAX_WAITING: usize = 64;
+/// Maximum number of pending pings per connection. Older ones are given up.
+const MAX_PENDING: usize = 64;
 
-/// The pings and pongs of all connections.
+/// Pings and pongs of all connections.
 #[derive(Debug, Default)]
 pub(super) struct Pongs {
     sent: Counter,
@@ -18,12 +18,12 @@ pub(super) struct Pongs {
     time: Latency,
 }
 
-/// The pings of one connection, numbered from 0.
+/// Pings of one connection, numbered from 0.
 #[derive(Debug, Default)]
 pub(super) struct Pings {
     next: u32,
-    /// The last ones, those that were not answered: when each was due, and when it was sent.
-    waiting: VecDeque<(Instant, Instant)>,
+    /// Latest pings, unanswered so far: when each was due, and when it was sent.
+    pending: VecDeque<(Instant, Instant)>,
 }
 
 impl Pongs {
@@ -32,25 +32,26 @@ impl Pongs {
         recorder.latency("pong", &self.time);
     }
 
-    /// The payload of the ping that is sent now: its number.
-    pub(super) fn ask(&self, pings: &mut Pings, due: Instant) -> [u8; 4] {
-        if pings.waiting.len() == MAX_WAITING {
-            pings.waiting.pop_front();
+    /// Returns the payload for a ping that is sent now, which is its number.
+    pub(super) fn next_ping(&self, pings: &mut Pings, due: Instant) -> [u8; 4] {
+        if pings.pending.len() == MAX_PENDING {
+            pings.pending.pop_front();
         }
-        pings.waiting.push_back((due, Instant::now()));
+        pings.pending.push_back((due, Instant::now()));
         self.sent.increment();
         let number = pings.next;
         pings.next = number.wrapping_add(1);
         number.to_be_bytes()
     }
 
-    /// A pong answers its ping and all earlier ones: RFC 6455, section 5.5.3. An unsolicited pong is ignored.
-    pub(super) fn answer(&self, pings: &mut Pings, payload: &[u8]) {
+    /// Records a pong, which answers its ping and all earlier ones (RFC 6455, section 5.5.3). An unsolicited
+    /// pong is ignored.
+    pub(super) fn record_pong(&self, pings: &mut Pings, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u32::from_be_bytes) else { return };
         let younger = pings.next.wrapping_sub(number) as usize;
-        let Some(older) = pings.waiting.len().checked_sub(younger).filter(|_| younger > 0) else { return };
+        let Some(older) = pings.pending.len().checked_sub(younger).filter(|_| younger > 0) else { return };
         let now = Instant::now();
-        for (due, sent) in pings.waiting.drain(..=older) {
+        for (due, sent) in pings.pending.drain(..=older) {
             self.answered.increment();
             self.time.record(due, sent, now);
         }
@@ -80,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pong_answers_its_ping_and_those_before() {
+    fn a_pong_answers_its_ping_and_earlier_ones() {
         let (pongs, mut pings) = (Pongs::default(), Pings::default());
-        let payloads: Vec<_> = (0..4).map(|_| pongs.ask(&mut pings, Instant::now())).collect();
+        let payloads: Vec<_> = (0..4).map(|_| pongs.next_ping(&mut pings, Instant::now())).collect();
         for (payload, answered) in [
             (&payloads[1][..], 2),
             (&payloads[0][..], 2),
@@ -91,21 +92,21 @@ mod tests {
             (&payloads[3][..], 4),
             (&payloads[3][..], 4),
         ] {
-            pongs.answer(&mut pings, payload);
+            pongs.record_pong(&mut pings, payload);
             assert_eq!(pongs.answered.get(), answered, "{payload:?}");
         }
         assert_eq!(pongs.outcome().pong_ms.number("count"), Ok(4.0));
     }
 
     #[test]
-    fn a_server_that_does_not_answer_costs_no_more_than_so_much() {
+    fn pending_pings_are_limited() {
         let (pongs, mut pings) = (Pongs::default(), Pings::default());
         let mut last = [0; 4];
-        for _ in 0..MAX_WAITING * 3 {
-            last = pongs.ask(&mut pings, Instant::now());
+        for _ in 0..MAX_PENDING * 3 {
+            last = pongs.next_ping(&mut pings, Instant::now());
         }
-        assert_eq!(pings.waiting.len(), MAX_WAITING);
-        pongs.answer(&mut pings, &last);
-        assert_eq!(pongs.answered.get(), MAX_WAITING as u64);
+        assert_eq!(pings.pending.len(), MAX_PENDING);
+        pongs.record_pong(&mut pings, &last);
+        assert_eq!(pongs.answered.get(), MAX_PENDING as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! From what was asked for to what is run.
+//! Creates scenarios from their command line options.
 
 use std::rc::Rc;
 
@@ -24,14 +24,14 @@ use crate::result::{Group, seconds};
 pub(crate) struct Prepared {
     pub(crate) name: &'static str,
     pub(crate) load: Load,
-    /// What was asked for, to begin its result with.
+    /// Options of the run, shown at the beginning of its result.
     pub(crate) header: Group,
     pub(crate) scenario: Rc<dyn Scenario>,
 }
 
-pub(crate) fn prepare(options: &args::Scenario) -> Prepared {
+pub(crate) fn prepare(options: &args::ScenarioOptions) -> Prepared {
     let load = options.load();
-    let (settings, scenario) = specific(options, &load);
+    let (settings, scenario) = settings_and_scenario(options, &load);
     let header = Group::default()
         .with("connections", u64::from(load.connections))
         .with("rate", load.rate)
@@ -39,46 +39,46 @@ pub(crate) fn prepare(options: &args::Scenario) -> Prepared {
     Prepared { name: options.name(), load, header, scenario }
 }
 
-/// What each has beside the rest.
-fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
+/// Options and scenario specific to each subcommand.
+fn settings_and_scenario(options: &args::ScenarioOptions, load: &Load) -> (Group, Rc<dyn Scenario>) {
     let held = || {
         Group::default()
             .with("duration_seconds", seconds(load.duration))
             .with("connect_timeout_seconds", seconds(load.server.connect_timeout))
     };
     match options.clone() {
-        args::Scenario::Hold(it) => (
+        args::ScenarioOptions::Hold(it) => (
             held().with("ping_every_seconds", it.ping_every.map(seconds)),
             Rc::new(Hold::new(it.ping_every, load.server.target)),
         ),
-        args::Scenario::Storm(_) => (held(), Rc::<Storm>::default()),
-        args::Scenario::Mute(it) => (held().with("share", it.share), Rc::new(Mute::new(it.share))),
-        args::Scenario::Late(it) => {
+        args::ScenarioOptions::Storm(_) => (held(), Rc::<Storm>::default()),
+        args::ScenarioOptions::Mute(it) => (held().with("share", it.share), Rc::new(Mute::new(it.share))),
+        args::ScenarioOptions::Late(it) => {
             (held().with("margin_seconds", seconds(it.margin)), Rc::new(Late::new(it.margin)))
         }
-        args::Scenario::Vanish(it) => (
+        args::ScenarioOptions::Vanish(it) => (
             held().with("kill", <&str>::from(it.kill)).with("margin_seconds", seconds(it.margin)),
             Rc::new(Vanish::new(it.kill, it.margin)),
         ),
-        args::Scenario::Takeover(it) => {
+        args::ScenarioOptions::Takeover(it) => {
             (held().with("code", u64::from(it.code())), Rc::new(Takeover::new(it.code())))
         }
-        args::Scenario::Expire(it) => (
+        args::ScenarioOptions::Expire(it) => (
             held()
                 .with("after_seconds", seconds(it.after))
                 .with("code", it.code.map(u64::from))
                 .with("without", <&str>::from(it.without)),
             Rc::new(Expire::new(it)),
         ),
-        args::Scenario::Churn(it) => (
+        args::ScenarioOptions::Churn(it) => (
             held().with("lifetime", it.lifetime.to_string().as_str()).with("seed", it.seed),
             Rc::new(Churn::new(&it)),
         ),
-        args::Scenario::Fanout(it) => (
+        args::ScenarioOptions::Fanout(it) => (
             it.channel_load.settings().with("cut_after_seconds", it.cut_after.map(seconds)),
             Rc::new(Fanout::new(it)),
         ),
-        args::Scenario::Resume(it) => (
+        args::ScenarioOptions::Resume(it) => (
             it.channel_load
                 .settings()
                 .with("cuts", u64::from(it.cuts))
@@ -88,14 +88,14 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
                 .with("seed", it.seed),
             Rc::new(Resume::new(it)),
         ),
-        args::Scenario::Restart(it) => (it.settings(), Rc::new(Restart::new(it))),
-        args::Scenario::Abuse(it) => {
+        args::ScenarioOptions::Restart(it) => (it.settings(), Rc::new(Restart::new(it))),
+        args::ScenarioOptions::Abuse(it) => {
             (held().with("quiet_for_seconds", seconds(it.quiet_for)), Rc::new(Abuse::new(it)))
         }
-        args::Scenario::Mix(it) => {
+        args::ScenarioOptions::Mix(it) => {
             (Group::default().with("duration_seconds", seconds(load.duration)), Rc::new(Mix::new(&it)))
         }
-        args::Scenario::Slow(it) => (
+        args::ScenarioOptions::Slow(it) => (
             it.channel_load
                 .settings()
                 .with("share", it.share)

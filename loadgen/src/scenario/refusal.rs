@@ -1,4 +1,4 @@
-//! What turns out to make no sense once the server has said what it promises.
+//! Refusal of a run that turns out to make no sense once the server's parameters are known.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 use super::Setup;
 
-/// Ends a run as bad usage, in place of a result. A clone is the same one.
+/// Ends a run as bad usage, in place of a result. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refusal(Rc<Inner>);
+pub(crate) struct RunRefusal(Rc<RefusalState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct RefusalState {
     why: RefCell<Option<String>>,
     refused: Notify,
 }
@@ -26,13 +26,13 @@ impl Setup {
     }
 }
 
-impl Refusal {
+impl RunRefusal {
     pub(super) fn refuse(&self, why: String) {
         self.0.why.borrow_mut().get_or_insert(why);
         self.0.refused.notify_one();
     }
 
-    /// Returns why, when there is a reason.
+    /// Returns the reason as soon as there is one.
     pub(crate) async fn reason(&self) -> String {
         loop {
             if let Some(why) = self.0.why.take() {

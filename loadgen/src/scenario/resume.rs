@@ -1,4 +1,5 @@
-//! Loses connections at random while messages are published, and resumes within the reconnect window or after it.
+//! Loses connections at random while messages are published, and resumes within the reconnect window or after
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,33 +12,35 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::channel::{
+    ConcurrentWork, ConnectionsOutcome, PublishRound, Subscriber, SubscriberGroup, SubscribersOutcome,
+};
 use super::connects::{Resumes, ResumesOutcome};
 use super::spread::is_chosen;
-use super::window::{Window, WindowOutcome};
-use super::{Attempt, Figures, Opened, Outcome, Run, Scenario, Setup, open};
+use super::window::{WindowOutcome, WindowReturns};
+use super::{Attempt, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup, open};
 use crate::args;
-use crate::client::Connection;
+use crate::client::ClientConnection;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;
 
 #[derive(Debug)]
 pub(crate) struct Resume {
-    options: args::Resume,
-    subscribers: Subscribers,
+    options: args::ResumeOptions,
+    subscribers: SubscriberGroup,
     rng: RefCell<SmallRng>,
-    /// The longest reconnect window of all hellos.
+    /// Longest reconnect window in any hello.
     longest_window: Cell<Duration>,
     cut: Counter,
-    /// Cut subscribers that could not connect or subscribe again.
+    /// Disconnected subscribers that could not connect or subscribe again.
     gone: Counter,
-    window: Window,
+    window: WindowReturns,
     resumes: Resumes,
 }
 
-/// From when the first message is due to when the last one is.
-type Span = (Instant, Instant);
+/// Instants at which the first and the last message are due.
+type PublishWindow = (Instant, Instant);
 
 impl Scenario for Resume {
     fn record(&self, recorder: &Recorder) {
@@ -48,7 +51,7 @@ impl Scenario for Resume {
         self.resumes.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.publish(setup).await })
     }
 
@@ -66,8 +69,8 @@ impl Scenario for Resume {
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Single(Group::of(&ResumeOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Single(Group::of(&ResumeOutcome {
             subscribers: self.subscribers.outcome(setup),
             cut: self.cut.get(),
             window: self.window.outcome(),
@@ -93,43 +96,44 @@ struct ResumeOutcome {
 }
 
 impl Resume {
-    pub(crate) fn new(options: args::Resume) -> Self {
+    pub(crate) fn new(options: args::ResumeOptions) -> Self {
         Self {
-            subscribers: Subscribers::new(options.channel_load.clone()),
+            subscribers: SubscriberGroup::new(options.channel_load.clone()),
             rng: RefCell::new(SmallRng::seed_from_u64(options.seed)),
             options,
             longest_window: Cell::default(),
             cut: Counter::default(),
             gone: Counter::default(),
-            window: Window::default(),
+            window: WindowReturns::default(),
             resumes: Resumes::default(),
         }
     }
 
     async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
-        let round = Rc::<Round>::default();
+        let round = Rc::<PublishRound>::default();
         let span = watch::Sender::new(None);
         let mut subscribers = JoinSet::new();
         self.subscribers
             .connect_all(&setup, &round, |opened| {
                 self.longest_window.set(self.longest_window.get().max(opened.greeting.reconnect_window));
-                let life = self.clone().live(setup.clone(), round.clone(), opened, span.subscribe());
-                subscribers.spawn_local(life);
+                let task =
+                    self.clone().run_subscriber(setup.clone(), round.clone(), opened, span.subscribe());
+                subscribers.spawn_local(task);
             })
             .await;
         let progress = || self.returned() + self.cut.get();
         let is_done = || self.returned() == self.cut.get();
-        let others = |round: &Round| {
+        let others = |round: &PublishRound| {
             let now = Instant::now();
             let (start, end) = (round.start().unwrap_or(now), round.last_due().unwrap_or(now));
             span.send_replace(Some((start, end)));
             let last_due = self.last_return(start, end);
-            (Concurrent { last_due, progress: &progress, is_done: &is_done }, std::future::ready(()))
+            (ConcurrentWork { last_due, progress: &progress, is_done: &is_done }, std::future::ready(()))
         };
         self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// When the last cut client comes back.
+    /// Instant at which the last disconnected client reconnects.
     fn last_return(&self, start: Instant, end: Instant) -> Instant {
         let inside = end + self.options.away;
         let outside = start + (end - start) / 2 + self.longest_window.get() + self.options.margin;
@@ -140,8 +144,13 @@ impl Resume {
         self.window.returned() + self.gone.get()
     }
 
-    /// When a subscriber is cut, and how long it stays away each time.
-    fn absences(&self, is_outside: bool, window: Duration, (start, end): Span) -> Vec<(Instant, Duration)> {
+    /// Instants at which a subscriber disconnects, and how long it stays disconnected each time.
+    fn disconnects(
+        &self,
+        is_outside: bool,
+        window: Duration,
+        (start, end): PublishWindow,
+    ) -> Vec<(Instant, Duration)> {
         let mut rng = self.rng.borrow_mut();
         let span = end - start;
         if is_outside {
@@ -159,14 +168,14 @@ impl Resume {
         cuts
     }
 
-    async fn live(
+    async fn run_subscriber(
         self: Rc<Self>,
         setup: Rc<Setup>,
-        round: Rc<Round>,
-        opened: Opened,
-        mut span: watch::Receiver<Option<Span>>,
+        round: Rc<PublishRound>,
+        opened: OpenedConnection,
+        mut span: watch::Receiver<Option<PublishWindow>>,
     ) {
-        let Opened { index, mut connection, greeting, .. } = opened;
+        let OpenedConnection { index, mut connection, greeting, .. } = opened;
         let is_outside = is_chosen(index, self.options.outside);
         if !self.subscribers.join(&setup, &round, &mut connection, !is_outside).await {
             return;
@@ -181,7 +190,7 @@ impl Resume {
         }
         let Some(span) = *span.borrow() else { return };
         let window = greeting.reconnect_window;
-        for (cut_at, away) in self.absences(is_outside, window, span) {
+        for (cut_at, away) in self.disconnects(is_outside, window, span) {
             tokio::select! {
                 biased;
                 () = sleep_until(cut_at) => drop(connection),
@@ -192,8 +201,9 @@ impl Resume {
             self.cut.increment();
             let lost_at = Instant::now();
             sleep_until(lost_at + away).await;
-            // Boxed, for a task is as large as what it may hold at once, for all its life.
-            let back = Box::pin(self.come_back(&setup, &mut subscriber, lost_at, away, window)).await;
+            // Boxed because a task is as large as its largest state, for all its life.
+            let back =
+                Box::pin(self.resume_or_subscribe(&setup, &mut subscriber, lost_at, away, window)).await;
             let Some(back) = back else { return self.gone.increment() };
             connection = back;
         }
@@ -201,25 +211,25 @@ impl Resume {
         self.subscribers.answering.record_close(end);
     }
 
-    /// Comes back to the session, or else subscribes in the new one.
-    async fn come_back(
+    /// Resumes the session, or subscribes in the new one if it was not recovered.
+    async fn resume_or_subscribe(
         &self,
         setup: &Rc<Setup>,
         subscriber: &mut Subscriber,
         lost_at: Instant,
         away: Duration,
         window: Duration,
-    ) -> Option<Connection> {
+    ) -> Option<ClientConnection> {
         let attempt = Attempt::new(0, lost_at + away, Some(subscriber.ticket.clone()));
         let opened = open(setup.clone(), attempt).await;
         let opened = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
         self.resumes.record(&opened);
-        self.window.came_back(lost_at, window, &opened);
-        let Opened { mut connection, greeting, .. } = opened;
+        self.window.record_return(lost_at, window, &opened);
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         if greeting.recovered {
             self.subscribers.check_greeting(subscriber, &greeting);
         } else {
-            subscriber.begin(greeting.ticket);
+            subscriber.begin_session(greeting.ticket);
             if !self.subscribers.subscribe(&mut connection, setup).await {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Read slowly or not at all on a share of the connections, while messages are published to all.
+//! Reads slowly or not at all on a share of the connections, while messages are published to all.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -10,34 +10,37 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::channel::{
+    ConcurrentWork, ConnectionsOutcome, PublishRound, Subscriber, SubscriberGroup, SubscribersOutcome,
+};
 use super::spread::is_chosen;
-use super::{Attempt, Figures, Opened, Outcome, Run, Scenario, Setup};
+use super::{Attempt, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup};
 use crate::args;
-use crate::client::{Connection, Event};
+use crate::client::{ClientConnection, ClientEvent};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, EndsOutcome, Recorder};
+use crate::record::{ConnectionEnds, Counter, EndsOutcome, Recorder};
 use crate::result::Group;
-use crate::transport::websocket::{End, NO_CLOSE_FRAME};
+use crate::transport::websocket::{ConnectionEnd, NO_CLOSE_FRAME};
 
-/// What the kernel takes in for a slow connection before it is read; it doubles this. With the usual one, a slow reader would
-/// go unnoticed for megabytes.
+/// Size of the kernel's receive buffer for a slow connection; the kernel doubles it. With the default size, a
+/// slow reader would go unnoticed for megabytes.
 const RECEIVE_BUFFER_BYTES: u32 = 8 * 1024;
-/// The longest that is read in the end, to see what became of a slow connection: its Close frame comes after all that was not read.
-const LONGEST_DRAIN: Duration = Duration::from_secs(60);
+/// Time limit for reading at the end, to see what became of a slow connection: its Close frame comes after
+/// all unread data.
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Slow {
-    options: args::Slow,
-    subscribers: Subscribers,
+    options: args::SlowOptions,
+    subscribers: SubscriberGroup,
     slow: Counter,
-    /// Slow connections that the server gave up.
+    /// Slow connections that the server closed for being slow.
     closed: Counter,
-    /// Slow connections that ended by another code.
+    /// Slow connections that ended with another code.
     other_closes: Counter,
-    /// Slow connections that the server kept.
+    /// Slow connections that the server kept open.
     still_open: Counter,
-    ends: Ends,
+    ends: ConnectionEnds,
 }
 
 impl Scenario for Slow {
@@ -51,7 +54,7 @@ impl Scenario for Slow {
         self.subscribers.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.publish(setup).await })
     }
 
@@ -69,8 +72,8 @@ impl Scenario for Slow {
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Single(Group::of(&SlowOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Single(Group::of(&SlowOutcome {
             subscribers: self.subscribers.outcome(setup),
             slow: self.slow.get(),
             closed: self.closed.get(),
@@ -95,28 +98,29 @@ struct SlowOutcome {
     connections: ConnectionsOutcome,
 }
 
-/// What is read at once, at this rate a second. Never as much as would be without a limit.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-fn sip_bytes(rate: u32, every: Duration) -> u32 {
+/// Number of bytes per read, for a rate in bytes per second. Stays below `u32::MAX`, which would mean no
+/// limit.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+fn bytes_per_read(rate: u32, every: Duration) -> u32 {
     ((f64::from(rate) * every.as_secs_f64()).round() as u32).clamp(u32::from(rate > 0), u32::MAX - 1)
 }
 
 impl Slow {
-    pub(crate) fn new(options: args::Slow) -> Self {
+    pub(crate) fn new(options: args::SlowOptions) -> Self {
         Self {
-            subscribers: Subscribers::new(options.channel_load.clone()),
+            subscribers: SubscriberGroup::new(options.channel_load.clone()),
             options,
             slow: Counter::default(),
             closed: Counter::default(),
             other_closes: Counter::default(),
             still_open: Counter::default(),
-            ends: Ends::default(),
+            ends: ConnectionEnds::default(),
         }
     }
 
     async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
-        let round = Rc::<Round>::default();
-        let (stay_slow, be_slow) = watch::channel(());
+        let round = Rc::<PublishRound>::default();
+        let (end_slow_phase, slow_phase) = watch::channel(());
         let (mut slow, mut others) = (JoinSet::new(), JoinSet::new());
         let make_slow = |mut attempt: Attempt| {
             let is_slow = is_chosen(attempt.index, self.options.share);
@@ -126,27 +130,36 @@ impl Slow {
         self.subscribers
             .connect_all_with(&setup, &round, make_slow, |opened| {
                 if is_chosen(opened.index, self.options.share) {
-                    let life =
-                        self.clone().live_slowly(setup.clone(), round.clone(), opened, be_slow.clone());
-                    slow.spawn_local(life);
+                    let task = self.clone().run_slow_subscriber(
+                        setup.clone(),
+                        round.clone(),
+                        opened,
+                        slow_phase.clone(),
+                    );
+                    slow.spawn_local(task);
                 } else {
-                    others.spawn_local(self.clone().live(setup.clone(), round.clone(), opened));
+                    others.spawn_local(self.clone().run_subscriber(setup.clone(), round.clone(), opened));
                 }
             })
             .await;
-        let beside = |round: &Round| {
+        let beside = |round: &PublishRound| {
             let end = round.last_due().unwrap_or_else(Instant::now);
             let others =
-                Concurrent { last_due: end + self.options.slow_for, progress: &|| 0, is_done: &|| true };
+                ConcurrentWork { last_due: end + self.options.slow_for, progress: &|| 0, is_done: &|| true };
             (others, std::future::ready(()))
         };
         self.subscribers.publish_and_wait(&setup, &round, beside).await;
-        drop(stay_slow);
+        drop(end_slow_phase);
         slow.join_all().await;
     }
 
-    async fn live(self: Rc<Self>, setup: Rc<Setup>, round: Rc<Round>, opened: Opened) {
-        let Opened { mut connection, greeting, .. } = opened;
+    async fn run_subscriber(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        round: Rc<PublishRound>,
+        opened: OpenedConnection,
+    ) {
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         if self.subscribers.join(&setup, &round, &mut connection, true).await {
             let mut subscriber = Subscriber::new(greeting.ticket, true);
             let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
@@ -154,23 +167,23 @@ impl Slow {
         }
     }
 
-    async fn live_slowly(
+    async fn run_slow_subscriber(
         self: Rc<Self>,
         setup: Rc<Setup>,
-        round: Rc<Round>,
-        opened: Opened,
-        mut be_slow: watch::Receiver<()>,
+        round: Rc<PublishRound>,
+        opened: OpenedConnection,
+        mut slow_phase: watch::Receiver<()>,
     ) {
-        let Opened { mut connection, .. } = opened;
+        let OpenedConnection { mut connection, .. } = opened;
         if !self.subscribers.join(&setup, &round, &mut connection, false).await {
             return;
         }
         self.slow.increment();
         let end = tokio::select! {
             biased;
-            end = self.sip(&mut connection) => Some(end),
-            // The sender says nothing, and is gone when it is time.
-            _ = be_slow.changed() => self.drain(&mut connection).await,
+            end = self.read_slowly(&mut connection) => Some(end),
+            // Nothing is sent on this channel: it changes when its sender is dropped.
+            _ = slow_phase.changed() => self.drain(&mut connection).await,
         };
         match end {
             Some(end) => self.record_end(end),
@@ -178,11 +191,11 @@ impl Slow {
         }
     }
 
-    /// Reads at the rate that was asked for, until the connection ends.
-    async fn sip(&self, connection: &mut Connection) -> End {
-        let sip = sip_bytes(self.options.read_rate, self.options.read_every);
+    /// Reads at the configured rate, until the connection ends.
+    async fn read_slowly(&self, connection: &mut ClientConnection) -> ConnectionEnd {
+        let bytes = bytes_per_read(self.options.read_rate, self.options.read_every);
         loop {
-            connection.allow_reading(sip);
+            connection.allow_reading(bytes);
             let read = connection.each(|_| ControlFlow::<()>::Continue(()));
             tokio::select! {
                 Err(end) = read => return end,
@@ -191,14 +204,14 @@ impl Slow {
         }
     }
 
-    /// Reads all that there is. `None`: and the connection is still open.
-    async fn drain(&self, connection: &mut Connection) -> Option<End> {
+    /// Reads everything that is pending. `None` if the connection is still open then.
+    async fn drain(&self, connection: &mut ClientConnection) -> Option<ConnectionEnd> {
         connection.allow_reading(u32::MAX);
         let all = async {
             loop {
-                // Pings go on for as long as it is open.
+                // Pings continue as long as the connection is open, so only messages count.
                 let message = connection.each(|event| match event {
-                    Event::Text(_) => ControlFlow::Break(()),
+                    ClientEvent::Text(_) => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 });
                 match timeout(self.subscribers.options.grace, message).await {
@@ -208,10 +221,10 @@ impl Slow {
                 }
             }
         };
-        timeout(LONGEST_DRAIN, all).await.ok().flatten()
+        timeout(MAX_DRAIN_TIME, all).await.ok().flatten()
     }
 
-    fn record_end(&self, end: End) {
+    fn record_end(&self, end: ConnectionEnd) {
         self.ends.record(end);
         if [NO_CLOSE_FRAME, CloseCode::SlowConsumer.code()].contains(&end.code()) {
             self.closed.increment();
@@ -226,11 +239,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sip_is_as_much_as_the_rate_allows() {
+    fn bytes_per_read_follow_the_rate() {
         for (rate, every_ms, bytes) in
             [(0, 100, 0), (1000, 100, 100), (300_000, 400, 120_000), (1_000_000, 1_000_000_000, u32::MAX - 1)]
         {
-            assert_eq!(sip_bytes(rate, Duration::from_millis(every_ms)), bytes, "{rate} every {every_ms} ms");
+            assert_eq!(
+                bytes_per_read(rate, Duration::from_millis(every_ms)),
+                bytes,
+                "{rate} every {every_ms} ms"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
-//! A share of the connections, spread evenly.
+//! Selects a share of the connections, spread evenly.
 
-/// Whether the connection of this index belongs to the share: of the first n, n * share do, rounded down.
+/// Returns whether the connection with this index belongs to the share. Of the first n connections, n * share
+/// do, rounded down.
 pub(super) fn is_chosen(index: u32, share: f64) -> bool {
     (f64::from(index) + 1.0) * share >= (f64::from(index) * share).floor() + 1.0
 }

@@ -1,4 +1,4 @@
-//! Drop all connections at once, and resume every session at once.
+//! Drops all connections at once, and resumes every session at once.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,9 +10,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
-use super::{Attempt, Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
-use crate::client::Failure;
-use crate::client::{Connection, Event, Greeting, Ticket};
+use super::{
+    Attempt, ConnectSchedule, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup,
+    open_all,
+};
+use crate::client::ClientFailure;
+use crate::client::{ClientConnection, ClientEvent, Greeting, Ticket};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::{Highest, seconds, summed};
@@ -24,9 +27,9 @@ pub(crate) struct Storm {
     resumed: Counter,
     connects: Connects,
     resumes: Resumes,
-    /// From the drop to the last hello that said `recovered`.
+    /// Time from the drop to the last hello with `recovered`.
     took: Cell<Option<Duration>>,
-    /// Before the drop and after the resume.
+    /// Counters for the time before the drop and after the resume.
     answering: Answering,
 }
 
@@ -41,8 +44,8 @@ impl Scenario for Storm {
         self.resumes.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
-        Box::pin(async move { self.break_out(setup).await })
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
+        Box::pin(async move { self.run_storm(setup).await })
     }
 
     fn figures(&self) -> Figures {
@@ -60,8 +63,8 @@ impl Scenario for Storm {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Storm(StormOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Storm(StormOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             dropped: self.dropped.get(),
@@ -82,7 +85,7 @@ summed! {
         errors: u64,
         dropped: u64,
         resumed: u64,
-        /// From the drop to the last hello that said `recovered`.
+        /// Time from the drop to the last hello with `recovered`.
         all_back_seconds: Option<Highest>,
         unexpected_closes: u64,
         pings: u64,
@@ -96,27 +99,27 @@ summed! {
 }
 
 impl Storm {
-    async fn break_out(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+    async fn run_storm(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
-        let (drop_now, dropping) = watch::channel(());
+        let (drop_now, drop_signal) = watch::channel(());
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
             self.connects.record(&opened);
-            held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
+            held.spawn_local(self.clone().stay_until(drop_signal.clone(), opened));
         })
         .await;
         setup.recorder.phase("hold");
         sleep_until(pace.end(&setup.load)).await;
 
         setup.recorder.brief_phase("resume");
-        // So that it can be seen how many there were, and below that none was left.
-        setup.recorder.look_now().await;
+        // Samples the number of connections before the drop, and after it, when none is left.
+        setup.recorder.sample_now().await;
         let dropped_at = Instant::now();
         drop(drop_now);
         let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
-        setup.recorder.look_now().await;
+        setup.recorder.sample_now().await;
         let attempts =
             (0..).zip(tickets).map(|(index, ticket)| Attempt::new(index, dropped_at, Some(ticket)));
         let mut resumed = JoinSet::new();
@@ -127,14 +130,18 @@ impl Storm {
         .await;
     }
 
-    /// Holds a connection until all are to be dropped (the other end of the channel is). Gives what is needed to
-    /// come back, unless the server was faster to end it.
-    async fn stay_until(self: Rc<Self>, mut dropping: watch::Receiver<()>, opened: Opened) -> Option<Ticket> {
-        let Opened { mut connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
-        let note = |event: Event<'_>| ticket.note(event);
+    /// Holds a connection until all connections are dropped, which is signalled by dropping the sender.
+    /// Returns the ticket for resuming, unless the server ended the connection first.
+    async fn stay_until(
+        self: Rc<Self>,
+        mut drop_signal: watch::Receiver<()>,
+        opened: OpenedConnection,
+    ) -> Option<Ticket> {
+        let OpenedConnection { mut connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
+        let note = |event: ClientEvent<'_>| ticket.note(event);
         tokio::select! {
             biased;
-            _ = dropping.changed() => {
+            _ = drop_signal.changed() => {
                 self.dropped.increment();
                 Some(ticket)
             }
@@ -142,18 +149,18 @@ impl Storm {
         }
     }
 
-    /// Holds a connection that has come back, while others still do.
-    async fn stay(self: Rc<Self>, mut connection: Connection) {
+    /// Holds a resumed connection until the run is over.
+    async fn stay(self: Rc<Self>, mut connection: ClientConnection) {
         self.answering.answer(&mut connection, |_| {}).await;
     }
 
-    fn record_return(&self, opened: &Opened, setup: &Setup) {
+    fn record_return(&self, opened: &OpenedConnection, setup: &Setup) {
         self.resumes.record(opened);
         if opened.greeting.recovered {
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(opened.took())));
         } else {
-            setup.failures.record(&Failure::NotRecovered);
+            setup.failures.record(&ClientFailure::NotRecovered);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Resumes sessions that are alive: the second connection must get the session, the first must be closed with a code.
+//! Resumes sessions that are alive: the second connection must get the session, the first must be closed with
+//! a code.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,34 +9,37 @@ use tokio::time::sleep_until;
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
-use super::{Attempt, Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
-use crate::client::Failure;
-use crate::client::{Connection, Ticket};
+use super::{
+    Attempt, ConnectSchedule, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup,
+    open_all,
+};
+use crate::client::ClientFailure;
+use crate::client::{ClientConnection, Ticket};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, EndsOutcome, Recorder, Times};
+use crate::record::{ConnectionEnds, Counter, EndsOutcome, Recorder, Times};
 use crate::result::{Distribution, summed};
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
 #[derive(Debug)]
 pub(crate) struct Takeover {
-    /// The close code of a connection whose session was taken over.
+    /// Close code of a connection whose session was taken over.
     code: u16,
     connected: Counter,
-    /// Sessions that a second connection got.
+    /// Sessions that a second connection took over.
     taken: Counter,
-    /// First connections that were closed with the code, when their session was taken.
+    /// First connections that were closed with the code after their session was taken over.
     replaced: Counter,
-    /// First connections that were ended otherwise.
+    /// First connections that ended otherwise.
     other_closes: Counter,
-    /// From when the take-over was due to the end of the first connection.
+    /// Time from when the take-over was due to the end of the first connection.
     replacement: Times,
     connects: Connects,
     resumes: Resumes,
     first: Answering,
-    first_ends: Ends,
+    first_ends: ConnectionEnds,
     second: Answering,
-    /// When the first take-over is due.
-    pace: Cell<Option<Pace>>,
+    /// Schedule of the take-overs, once they begin.
+    pace: Cell<Option<ConnectSchedule>>,
 }
 
 impl Scenario for Takeover {
@@ -51,7 +55,7 @@ impl Scenario for Takeover {
         self.resumes.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.take_over(setup).await })
     }
 
@@ -70,15 +74,15 @@ impl Scenario for Takeover {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        let gone = self.replaced.get() + self.other_closes.get();
-        Outcome::Takeover(TakeoverOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        let ended = self.replaced.get() + self.other_closes.get();
+        ScenarioOutcome::Takeover(TakeoverOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             taken: self.taken.get(),
             replaced: self.replaced.get(),
             other_closes: self.other_closes.get(),
-            still_open: self.connected.get() - gone,
+            still_open: self.connected.get() - ended,
             unexpected_closes: self.second.unexpected_closes.get(),
             pings: self.first.pings.get() + self.second.pings.get(),
             replacement_ms: self.replacement.summary(),
@@ -123,7 +127,7 @@ impl Takeover {
             connects: Connects::default(),
             resumes: Resumes::default(),
             first: Answering::default(),
-            first_ends: Ends::default(),
+            first_ends: ConnectionEnds::default(),
             second: Answering::default(),
             pace: Cell::new(None),
         }
@@ -131,7 +135,7 @@ impl Takeover {
 
     /// Connects, takes over at the same rate, and holds the second connections for as long as the first.
     async fn take_over(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
         let mut tickets: Vec<(u32, Ticket)> = Vec::new();
         let (mut first, mut second) = (JoinSet::new(), JoinSet::new());
@@ -145,7 +149,7 @@ impl Takeover {
         .await;
         setup.recorder.phase("hold");
         sleep_until(pace.end(&setup.load)).await;
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         self.pace.set(Some(pace));
         setup.recorder.phase("take over");
         let attempts = tickets
@@ -160,30 +164,33 @@ impl Takeover {
         sleep_until(pace.end(&setup.load)).await;
     }
 
-    fn record_second(&self, opened: &Opened, setup: &Setup) {
+    fn record_second(&self, opened: &OpenedConnection, setup: &Setup) {
         self.resumes.record(opened);
         if opened.greeting.recovered {
             self.taken.increment();
         } else {
-            setup.failures.record(&Failure::NotRecovered);
+            setup.failures.record(&ClientFailure::NotRecovered);
         }
     }
 
-    async fn stay_first(self: Rc<Self>, index: u32, mut connection: Connection) {
+    async fn stay_first(self: Rc<Self>, index: u32, mut connection: ClientConnection) {
         let Err(end) = self.first.listen(&mut connection, |_| {}).await;
         self.record_end(index, end);
     }
 
-    async fn stay_second(self: Rc<Self>, mut connection: Connection) {
+    async fn stay_second(self: Rc<Self>, mut connection: ClientConnection) {
         self.second.answer(&mut connection, |_| {}).await;
     }
 
-    /// Of a first connection.
-    fn record_end(&self, index: u32, end: End) {
+    /// Records the end of a first connection.
+    fn record_end(&self, index: u32, end: ConnectionEnd) {
         self.first_ends.record(end);
         let due = self.pace.get().map(|pace| pace.due(index));
         match due {
-            Some(due) if matches!(end, End::Closed(Some(_)) | End::Status(_)) && end.code() == self.code => {
+            Some(due)
+                if matches!(end, ConnectionEnd::Closed(Some(_)) | ConnectionEnd::Status(_))
+                    && end.code() == self.code =>
+            {
                 self.replaced.increment();
                 self.replacement.record(due.elapsed());
             }

@@ -1,4 +1,5 @@
-//! Kill every socket without a word, and come back just before the reconnect window ends, or just after.
+//! Kills every socket without a Close frame, and reconnects just before the reconnect window ends, or just
+//! after.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,10 +11,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
-use super::window::{Window, WindowOutcome};
-use super::{Attempt, Figures, Opened, Outcome, Pace, Run, Scenario, Setup, finished, open_all};
+use super::window::{WindowOutcome, WindowReturns};
+use super::{
+    Attempt, ConnectSchedule, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup,
+    open_all, task_result,
+};
 use crate::args::Kill;
-use crate::client::{Event, Greeting, Ticket};
+use crate::client::{ClientEvent, Greeting, Ticket};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::summed;
@@ -21,19 +25,19 @@ use crate::result::summed;
 #[derive(Debug)]
 pub(crate) struct Vanish {
     kill: Kill,
-    /// How far from the end of the window they come back.
+    /// Time between reconnecting and the end of the window.
     margin: Duration,
     connected: Counter,
     killed: Counter,
-    window: Window,
+    window: WindowReturns,
     connects: Connects,
     resumes: Resumes,
     answering: Answering,
 }
 
-/// A session whose connection is gone.
+/// A session that has lost its connection.
 #[derive(Clone, Debug)]
-struct Lost {
+struct LostSession {
     ticket: Ticket,
     at: Instant,
     window: Duration,
@@ -48,7 +52,7 @@ impl Scenario for Vanish {
         self.resumes.register(recorder);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.vanish(setup).await })
     }
 
@@ -67,8 +71,8 @@ impl Scenario for Vanish {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Vanish(VanishOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Vanish(VanishOutcome {
             connected: self.connected.get(),
             errors: setup.failures.total(),
             killed: self.killed.get(),
@@ -107,7 +111,7 @@ impl Vanish {
             margin,
             connected: Counter::default(),
             killed: Counter::default(),
-            window: Window::default(),
+            window: WindowReturns::default(),
             connects: Connects::default(),
             resumes: Resumes::default(),
             answering: Answering::default(),
@@ -115,14 +119,14 @@ impl Vanish {
     }
 
     async fn vanish(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");
-        let (kill_now, dying) = watch::channel(());
+        let (kill_now, kill_signal) = watch::channel(());
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
             self.connects.record(&opened);
-            held.spawn_local(self.clone().stay_until(dying.clone(), opened));
+            held.spawn_local(self.clone().stay_until(kill_signal.clone(), opened));
         })
         .await;
         setup.recorder.phase("hold");
@@ -131,44 +135,53 @@ impl Vanish {
         drop(kill_now);
         let mut lost = Vec::new();
         while let Some(result) = held.join_next().await {
-            lost.extend(finished(result));
+            lost.extend(task_result(result));
         }
-        self.come_back(lost, &setup).await;
+        self.reconnect_all(lost, &setup).await;
     }
 
-    /// One half before the end of the window, then the other after it.
-    async fn come_back(&self, lost: Vec<Lost>, setup: &Rc<Setup>) {
+    /// Reconnects one half before the end of the window, and the other half after it.
+    async fn reconnect_all(&self, lost: Vec<LostSession>, setup: &Rc<Setup>) {
         let (before, after): (Vec<_>, Vec<_>) =
-            (0..).zip(lost).partition(|(index, _): &(u32, Lost)| index % 2 == 0);
-        let before = before.into_iter().map(|(_, lost)| (lost.clone(), lost.at + self.time_before(&lost)));
+            (0..).zip(lost).partition(|(index, _): &(u32, LostSession)| index % 2 == 0);
+        let before =
+            before.into_iter().map(|(_, lost)| (lost.clone(), lost.at + self.time_before_deadline(&lost)));
         let after = after.into_iter().map(|(_, lost)| (lost.clone(), lost.at + lost.window + self.margin));
-        let returns: Vec<(Lost, Instant)> = before.chain(after).collect();
+        let returns: Vec<(LostSession, Instant)> = before.chain(after).collect();
         let attempts: Vec<Attempt> = (0..)
             .zip(&returns)
             .map(|(index, (lost, due))| Attempt::new(index, *due, Some(lost.ticket.clone())))
             .collect();
-        // Until the last client is back: closing at once would look like one more lost connection.
+        // Kept until the last client is back: closing a connection at once would look like another lost
+        // connection.
         let back = RefCell::new(Vec::new());
         open_all(setup, attempts.into_iter(), |opened| {
             self.resumes.record(&opened);
             let (lost, _) = &returns[opened.index as usize];
-            self.window.came_back(lost.at, lost.window, &opened);
+            self.window.record_return(lost.at, lost.window, &opened);
             back.borrow_mut().push(opened.connection);
         })
         .await;
     }
 
-    fn time_before(&self, lost: &Lost) -> Duration {
+    fn time_before_deadline(&self, lost: &LostSession) -> Duration {
         lost.window.saturating_sub(self.margin)
     }
 
-    /// Gives what is needed to come back, unless the server was faster to end it.
-    async fn stay_until(self: Rc<Self>, mut dying: watch::Receiver<()>, opened: Opened) -> Option<Lost> {
-        let Opened { mut connection, greeting: Greeting { mut ticket, reconnect_window, .. }, .. } = opened;
-        let note = |event: Event<'_>| ticket.note(event);
+    /// Holds a connection until it is killed. Returns the ticket for resuming, unless the server ended the
+    /// connection first.
+    async fn stay_until(
+        self: Rc<Self>,
+        mut kill_signal: watch::Receiver<()>,
+        opened: OpenedConnection,
+    ) -> Option<LostSession> {
+        let OpenedConnection {
+            mut connection, greeting: Greeting { mut ticket, reconnect_window, .. }, ..
+        } = opened;
+        let note = |event: ClientEvent<'_>| ticket.note(event);
         tokio::select! {
             biased;
-            _ = dying.changed() => {}
+            _ = kill_signal.changed() => {}
             () = self.answering.answer(&mut connection, note) => return None,
         }
         self.killed.increment();
@@ -177,6 +190,6 @@ impl Vanish {
             Kill::Rst => connection.reset(),
             Kill::Fin => drop(connection),
         }
-        Some(Lost { ticket, at, window: reconnect_window })
+        Some(LostSession { ticket, at, window: reconnect_window })
     }
 }

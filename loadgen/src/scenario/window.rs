@@ -1,31 +1,31 @@
-//! Whether a lost session could be resumed for as long as the server said, and no longer.
+//! Checks that a lost session can be resumed for as long as the server announced, and no longer.
 
 use std::time::Duration;
 
-use super::Opened;
+use super::OpenedConnection;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 use tokio::time::Instant;
 
-/// Sessions that were resumed after their connection was lost, in time or not.
+/// Sessions that a client tried to resume after their connection was lost, in time or not.
 ///
-/// The window begins when the server notices the loss, at the earliest when it happened. So a session that is gone although
-/// its hello arrived within the window certainly ended early; and a session that still exists, resumed
-/// after the window, is overdue by at least as much.
+/// The window begins when the server notices the loss, at the earliest when it happened. So a session that no
+/// longer exists although its hello arrived within the window certainly ended early. A session that is
+/// resumed after the window is overdue by at least the time since its end.
 #[derive(Debug, Default)]
-pub(super) struct Window {
-    /// Came back within the window: resumed, or not.
+pub(super) struct WindowReturns {
+    /// Clients that reconnected within the window: resumed, or not.
     resumed: Counter,
     early: Counter,
-    /// Came back after the window: a new session, or still the old one.
+    /// Clients that reconnected after the window: a new session, or still the old one.
     refused: Counter,
     overdue: Counter,
-    /// Came back within the window, and were not answered within it.
+    /// Clients that reconnected within the window, but whose hello arrived after it.
     undecided: Counter,
     overdue_by: Times,
 }
 
-impl Window {
+impl WindowReturns {
     pub(super) fn register(&self, recorder: &Recorder) {
         recorder.counters([
             ("resumed", &self.resumed),
@@ -37,8 +37,8 @@ impl Window {
         recorder.times("overdue_ms", &self.overdue_by);
     }
 
-    /// `lost_at` is when the connection was lost.
-    pub(super) fn came_back(&self, lost_at: Instant, window: Duration, opened: &Opened) {
+    /// Records a reconnect. `lost_at` is when the connection was lost.
+    pub(super) fn record_return(&self, lost_at: Instant, window: Duration, opened: &OpenedConnection) {
         let expires_at = lost_at + window;
         if opened.greeting.recovered {
             if opened.began <= expires_at {

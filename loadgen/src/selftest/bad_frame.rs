@@ -1,6 +1,6 @@
-//! What a server may not send: one thing each that RFC 6455 forbids a server, in bytes.
+//! Invalid frames: each violates one rule that RFC 6455 has for servers.
 
-/// Named like what a report counts it as.
+/// Invalid frame. Variants are named like the kinds of errors in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadFrame {
     ReservedBits,
@@ -19,7 +19,7 @@ pub(super) enum BadFrame {
     TooBig,
 }
 
-/// A Ping frame's payload of this length is one byte too long.
+/// Ping frame with a payload of 126 bytes, one more than allowed.
 const LONG_PING: [u8; 4 + 126] = {
     let mut frame = [0; 4 + 126];
     (frame[0], frame[1], frame[3]) = (0x89, 126, 126);
@@ -29,17 +29,17 @@ const LONG_PING: [u8; 4 + 126] = {
 impl BadFrame {
     pub(super) fn describe(self) -> &'static str {
         match self {
-            Self::ReservedBits => "sends a frame with a reserved bit",
-            Self::UnknownOpcode => "sends a frame of no known opcode",
+            Self::ReservedBits => "sends a frame with a reserved bit set",
+            Self::UnknownOpcode => "sends a frame with an unknown opcode",
             Self::Masked => "sends a masked frame",
-            Self::LongForm => "writes a length longer than needed",
-            Self::HighestBit => "writes a length with its highest bit set",
+            Self::LongForm => "encodes a length in more bytes than needed",
+            Self::HighestBit => "sends a length with its highest bit set",
             Self::FragmentedControl => "sends a ping in fragments",
             Self::LongControl => "sends a ping of 126 bytes",
-            Self::NothingToContinue => "continues a message that has not begun",
+            Self::NothingToContinue => "continues a message that was never begun",
             Self::MessageWithinMessage => "begins a message within another",
-            Self::HalfACloseCode => "closes with half a code",
-            Self::CloseCode => "closes with a code that may not be sent",
+            Self::HalfACloseCode => "closes with half a close code",
+            Self::CloseCode => "closes with a forbidden code",
             Self::NotUtf8 => "sends text that is not UTF-8",
             Self::NotUtf8InPieces => "sends text that is not UTF-8, in fragments",
             Self::TooBig => "announces a message of a terabyte",
@@ -58,10 +58,10 @@ impl BadFrame {
             Self::NothingToContinue => b"\x80\x02{}",
             Self::MessageWithinMessage => b"\x01\x01{\x81\x02{}",
             Self::HalfACloseCode => b"\x88\x01\x03",
-            // 1006 stands for the absence of a Close frame.
+            // 1006 means that there was no Close frame.
             Self::CloseCode => b"\x88\x02\x03\xEE",
             Self::NotUtf8 => b"\x81\x04\"\xC3\x28\"",
-            // The first byte of a character of two, and the end.
+            // The first byte of a two-byte character, then the end of the message.
             Self::NotUtf8InPieces => b"\x01\x02\"\xC3\x80\x01\"",
             Self::TooBig => b"\x81\x7F\0\0\x01\0\0\0\0\0{}",
         }
@@ -78,7 +78,7 @@ mod tests {
     use super::super::fault::Fault;
     use super::BadFrame;
 
-    /// A stream of these bytes alone.
+    /// Stream that contains only these bytes.
     struct Bytes(&'static [u8]);
 
     impl std::io::Read for Bytes {
@@ -97,10 +97,11 @@ mod tests {
         }
     }
 
-    /// What a library for all uses lets pass: lengths in any form, and a bad code, which it answers with 1002.
+    /// Frames that a general-purpose library accepts: lengths in any form, and an invalid close code, which
+    /// it answers with 1002.
     const LET_PASS: [BadFrame; 2] = [BadFrame::LongForm, BadFrame::CloseCode];
 
-    /// Another client says so, too.
+    /// Checks the frames with another WebSocket client.
     #[test]
     fn each_is_bad_for_a_library_too() {
         let frames = CASES.iter().filter_map(|case| match case.fault {
@@ -112,7 +113,7 @@ mod tests {
             let config =
                 WebSocketConfig::default().max_message_size(Some(1 << 20)).max_frame_size(Some(1 << 20));
             let mut client = WebSocket::from_raw_socket(Bytes(frame.bytes()), Role::Client, Some(config));
-            let error = (0..3).find_map(|_| client.read().err()).expect("the bytes end");
+            let error = (0..3).find_map(|_| client.read().err()).expect("the bytes run out");
             let is_told = matches!(
                 &error,
                 Error::Protocol(_) | Error::Utf8(_) | Error::Capacity(CapacityError::MessageTooLong { .. })

@@ -1,4 +1,4 @@
-//! Which run is to find which fault, and by what.
+//! The table of faults, and the run and numbers that must reveal each.
 
 use super::bad_frame::BadFrame;
 use super::fault::Fault;
@@ -7,12 +7,12 @@ use super::runs::{
     Sign, TAKEOVER, VANISH, says,
 };
 
-/// A fault that a run must report.
+/// Fault that a run must report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) fault: Fault,
     pub(super) run: &'static Run,
-    /// All of this must be reported; and not of an honest server, or it would be no sign of the fault.
+    /// All of these must hold for the faulty server, and not all of them for the honest one.
     pub(super) signs: &'static [Sign],
 }
 
@@ -20,7 +20,7 @@ const fn case(fault: Fault, run: &'static Run, signs: &'static [Sign]) -> Case {
     Case { fault, run, signs }
 }
 
-/// Frames that a server may not send end a connection, whatever the scenario.
+/// An invalid frame ends a connection in any scenario.
 const fn bad(frame: BadFrame, signs: &'static [Sign]) -> Case {
     case(Fault::SendsBadFrame(frame), &HOLD, signs)
 }

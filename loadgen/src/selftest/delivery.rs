@@ -1,12 +1,12 @@
-//! What a server can do to a message.
+//! What a faulty server does to a message.
 
-/// What becomes of one message that one session is to have.
+/// Treatment of a message for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Sent,
     Lost,
     Doubled,
-    /// Sent after the next one.
+    /// Sent after the next message.
     HeldBack,
     Changed,
     /// Sent, followed by a message that was never published.

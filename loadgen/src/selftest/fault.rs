@@ -1,4 +1,5 @@
-//! What a server can do wrong: one thing at a time. The server asks here before everything that it could spoil.
+//! Faults of the self-test's server. It has at most one at a time, and consults it before everything that it
+//! could do wrong.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use encke_core::close::CloseCode;
 use super::bad_frame::BadFrame;
 use super::delivery::Delivery;
 
-/// The message of a session's stream that is spoilt, counted from 0.
+/// Message of a session's stream that is affected, counted from 0.
 const SPOILT: usize = 5;
-/// From when an honest server's client has been silent for too long to when that is acted on: servers round up,
-/// and a client that reads a ping late must not take the close for an early one.
+/// Extra time before an honest server closes a silent client. Servers round up, and a client that reads a
+/// ping late must not count the close as early.
 const SLACK: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +49,9 @@ pub(super) enum Fault {
     NeverGivesUpUpgrades,
     GivesUpUpgradesEarly,
     GivesUpUpgradesLate,
-    /// In place of the hello.
+    /// Sent instead of the hello.
     GreetsWithBadFrame(BadFrame),
-    /// In place of the first ping.
+    /// Sent instead of the first ping.
     SendsBadFrame(BadFrame),
     NeverGivesUpReaders,
     GivesUpSlowReaders,
@@ -65,42 +66,43 @@ impl Fault {
             Self::DoublesMessage => "delivers a message twice",
             Self::MisordersMessages => "misorders two messages",
             Self::ChangesMessage => "changes a byte of a message",
-            Self::DeliversForeign => "delivers what nobody published",
-            Self::TellsGap => "drops a message and tells a gap",
-            Self::SkipsSeq => "leaves out a seq",
+            Self::DeliversForeign => "delivers a message that was never published",
+            Self::TellsGap => "drops a message and reports a gap",
+            Self::SkipsSeq => "skips a seq",
             Self::DelaysMessages => "delivers 400 ms late",
             Self::SkipsOnResume => "loses a message at each resume",
             Self::RepeatsOnResume => "repeats a message at each resume",
-            Self::MisstatesSeqOnResume => "greets a resumed session with a wrong seq",
-            Self::ForgetsSessions => "forgets sessions inside their window",
+            Self::MisstatesSeqOnResume => "sends a wrong seq in the hello of a resumed session",
+            Self::ForgetsSessions => "forgets sessions within their window",
             Self::RefusesToResume => "refuses every resume",
             Self::EndsSessionsEarly => "ends sessions half-way through their window",
-            Self::KeepsSessionsTooLong => "accepts a session outside its window",
+            Self::KeepsSessionsTooLong => "resumes a session after its window",
             Self::LeavesBothConnections => "a take-over leaves both connections alive",
             Self::ReplacesWithWrongCode => "closes a replaced connection with a wrong code",
             Self::ClosesEarly => "closes before the pong deadline",
             Self::ClosesLate => "closes 500 ms after the pong deadline",
             Self::NeverCloses => "never closes a mute peer",
             Self::ClosesWithWrongCode => "closes a mute peer with a wrong code",
-            Self::CutsWithoutClose => "cuts a mute peer without a Close frame",
-            Self::ClosesWhoAnswers => "closes peers that answer",
+            Self::CutsWithoutClose => "disconnects a mute peer without a Close frame",
+            Self::ClosesWhoAnswers => "closes clients that answer",
             Self::NeverPings => "never pings",
             Self::PingsEarly => "pings 50 ms early",
             Self::PingsLate => "pings 200 ms late",
-            Self::GreetsLate => "greets 500 ms late",
+            Self::GreetsLate => "sends the hello 500 ms late",
             Self::UpgradesWrongly => "answers the upgrade with a wrong key",
-            Self::NeverGivesUpUpgrades => "never closes who does not upgrade",
+            Self::NeverGivesUpUpgrades => "never closes clients that do not upgrade",
             Self::GivesUpUpgradesEarly => "closes before the handshake timeout",
             Self::GivesUpUpgradesLate => "closes 500 ms after the handshake timeout",
-            Self::GreetsWithBadFrame(_) => "sends a bad frame in place of the hello",
+            Self::GreetsWithBadFrame(_) => "sends an invalid frame instead of the hello",
             Self::SendsBadFrame(frame) => frame.describe(),
-            Self::NeverGivesUpReaders => "never gives up a peer that does not read",
-            Self::GivesUpSlowReaders => "gives up peers that read slowly",
-            Self::GivesUpWithWrongCode => "gives up a peer that does not read with a wrong code",
+            Self::NeverGivesUpReaders => "never closes a client that does not read",
+            Self::GivesUpSlowReaders => "closes clients that read slowly",
+            Self::GivesUpWithWrongCode => "closes a client that does not read with a wrong code",
         }
     }
 
-    /// What happens to the message at this place of this session's stream, both counted from 0.
+    /// Returns the treatment of a message. `session` and `place`, its position in the session's stream, are
+    /// counted from 0.
     pub(super) fn delivery(self, session: u64, place: usize) -> Delivery {
         if session > 0 || place != SPOILT {
             return Delivery::Sent;
@@ -116,7 +118,7 @@ impl Fault {
         }
     }
 
-    /// The seq of the message at this position of a session's stream.
+    /// Returns the seq of the message at this position of a session's stream.
     pub(super) fn seq_of(self, place: usize) -> u64 {
         place as u64 + if self == Self::SkipsSeq && place >= SPOILT { 2 } else { 1 }
     }
@@ -137,7 +139,7 @@ impl Fault {
         self != Self::RefusesToResume
     }
 
-    /// How long a session is kept whose connection is gone.
+    /// Returns how long a session is kept after its connection has closed.
     pub(super) fn window(self, reconnect_window: Duration) -> Duration {
         match self {
             Self::EndsSessionsEarly => reconnect_window / 2,
@@ -146,7 +148,7 @@ impl Fault {
         }
     }
 
-    /// With which code a connection is closed whose session another one has taken; `None`: it is not.
+    /// Returns the code for closing a connection whose session was taken over; `None`: it stays open.
     pub(super) fn code_for_replaced(self) -> Option<CloseCode> {
         match self {
             Self::LeavesBothConnections => None,
@@ -155,7 +157,8 @@ impl Fault {
         }
     }
 
-    /// Where the stream of a session goes on whose client has everything before `place`.
+    /// Returns the position from which the stream of a resumed session continues, if the client has
+    /// everything before `place`.
     pub(super) fn resume_at(self, place: usize) -> usize {
         match self {
             Self::SkipsOnResume => place + 1,
@@ -164,12 +167,12 @@ impl Fault {
         }
     }
 
-    /// The seq that the hello of a resumed session says, which is to go on after this one.
+    /// Returns the seq in the hello of a resumed session that the client has up to `seq`.
     pub(super) fn greeted_seq(self, seq: u64) -> u64 {
         if self == Self::MisstatesSeqOnResume { seq + 1 } else { seq }
     }
 
-    /// How long a client may be silent before it is pinged.
+    /// Returns how long a client may be silent before it is pinged.
     pub(super) fn ping_interval(self, told: Duration) -> Option<Duration> {
         match self {
             Self::NeverPings => None,
@@ -183,7 +186,7 @@ impl Fault {
         self != Self::ClosesWhoAnswers
     }
 
-    /// How long after a ping a client is given up that stays silent; `None`: never.
+    /// Returns how long after a ping a silent client is disconnected; `None`: never.
     pub(super) fn pong_timeout(self, pong_timeout: Duration) -> Option<Duration> {
         match self {
             Self::NeverCloses => None,
@@ -193,7 +196,7 @@ impl Fault {
         }
     }
 
-    /// With which code; `None`: without a Close frame.
+    /// Returns the code for closing a silent client; `None`: no Close frame.
     pub(super) fn code_for_silence(self) -> Option<CloseCode> {
         match self {
             Self::CutsWithoutClose => None,
@@ -202,12 +205,12 @@ impl Fault {
         }
     }
 
-    /// What is sent in place of the hello.
+    /// Returns the frame that is sent instead of the hello.
     pub(super) fn bad_greeting(self) -> Option<BadFrame> {
         if let Self::GreetsWithBadFrame(frame) = self { Some(frame) } else { None }
     }
 
-    /// What is sent in place of a ping.
+    /// Returns the frame that is sent instead of a ping.
     pub(super) fn bad_ping(self) -> Option<BadFrame> {
         if let Self::SendsBadFrame(frame) = self { Some(frame) } else { None }
     }
@@ -216,7 +219,7 @@ impl Fault {
         self != Self::UpgradesWrongly
     }
 
-    /// How long a client may take to the end of its upgrade.
+    /// Returns how long a client may take to complete its upgrade.
     pub(super) fn handshake_timeout(self, handshake_timeout: Duration) -> Duration {
         match self {
             Self::NeverGivesUpUpgrades => Duration::from_secs(3600),
@@ -226,7 +229,7 @@ impl Fault {
         }
     }
 
-    /// How long a client may take for one message; `None`: as long as it likes.
+    /// Returns how long a client may take to receive one message; `None`: without limit.
     pub(super) fn write_timeout(self, write_timeout: Duration) -> Option<Duration> {
         match self {
             Self::NeverGivesUpReaders => None,
@@ -235,7 +238,7 @@ impl Fault {
         }
     }
 
-    /// With which code it is closed then.
+    /// Returns the code for closing a client that exceeds the write timeout.
     pub(super) fn code_for_slow(self) -> CloseCode {
         if self == Self::GivesUpWithWrongCode { CloseCode::PongTimeout } else { CloseCode::SlowConsumer }
     }

@@ -1,8 +1,8 @@
-//! `loadgen selftest`: does this program report what it promises to report?
+//! `loadgen selftest`: checks that this program reports the faults that it promises to report.
 //!
-//! [`server`] is a small server with one [`fault`] at a time. Scenarios run against it with the code of any other run,
-//! command line and report included; [`runs`] says what each reports of an honest one, [`cases`] of which fault, and
-//! [`verdict`] whether it did.
+//! [`server`] is a small server with one [`fault`] at a time. Scenarios run against it with the same code as
+//! any other run, including command line and report. [`runs`] defines what each run reports about an honest
+//! server, [`cases`] which run reports which fault, and [`verdict`] checks the reports.
 
 mod bad_frame;
 mod cases;
@@ -26,12 +26,12 @@ use self::fault::Fault;
 use self::runs::{RUNS, Run};
 use self::server::Server;
 use self::verdict::Verdict;
-use crate::args::{Args, Command};
-use crate::progress::Log;
+use crate::args::{LoadgenArgs, LoadgenCommand};
+use crate::progress::ProgressLog;
 use crate::result::Document;
 use crate::run;
 
-/// One row of the result.
+/// Row of the result.
 #[derive(Debug)]
 struct Line {
     fault: &'static str,
@@ -40,7 +40,7 @@ struct Line {
     verdict: Verdict,
 }
 
-/// What was found and what not.
+/// Verdicts on all runs.
 #[derive(Debug)]
 pub(crate) struct Outcome(Vec<Line>);
 
@@ -60,20 +60,20 @@ impl Outcome {
     }
 }
 
-/// From the start of one run to that of the next, for they share a thread: connecting is what takes time.
+/// Time between the starts of two runs. They share a thread, and connecting is their most expensive part.
 const STAGGER: Duration = Duration::from_millis(40);
-/// So many runs are under way at a time. A build without optimization needs a quarter of a core for these, and half of one for all at once:
-/// too much where another program wants the core too.
+/// Maximum number of concurrent runs. In an unoptimised build these use a quarter of a core, and all runs at
+/// once would use half of one: too much if another program needs the core.
 const AT_ONCE: usize = 20;
 
-/// What was reported of every run against the honest server, and of every case.
+/// Reports of every run against the honest server, and of every case.
 struct Reports {
     honest: Vec<Document>,
     faulty: Vec<Document>,
 }
 
-/// Runs many things at once, since nearly all of it is waiting; and then what did not come out well once more, one
-/// after the other, for on a busy machine many at once may be too much.
+/// Runs everything concurrently, since most of the time is waiting. Then repeats runs that failed one by one,
+/// because a busy machine may be too slow for many at once.
 pub(crate) async fn run() -> Result<Outcome, String> {
     let mut reports = Reports::measure().await?;
     reports.measure_again().await?;
@@ -124,12 +124,12 @@ impl Reports {
     }
 }
 
-/// The place of a run in [`RUNS`].
+/// Returns the index of a run in [`RUNS`].
 fn index_of(run: &Run) -> usize {
-    RUNS.iter().position(|known| known.words == run.words).expect("each is run honestly, too")
+    RUNS.iter().position(|known| known.words == run.words).expect("each run also has an honest server")
 }
 
-/// The reports of all these runs, [`AT_ONCE`] at a time.
+/// Returns the reports of all these runs, [`AT_ONCE`] of which run at a time.
 async fn measure_all(runs: impl Iterator<Item = (&'static Run, Fault)>) -> Result<Vec<Document>, String> {
     let mut start = Instant::now();
     let measured = runs.map(|(run, fault)| {
@@ -144,15 +144,15 @@ async fn measure_at(start: Instant, run: &Run, fault: Fault) -> Result<Document,
     measure(run, fault).await
 }
 
-/// The report of one run against a server with one fault.
+/// Returns the report of one run against a server with one fault.
 async fn measure(run: &Run, fault: Fault) -> Result<Document, String> {
     let server = Server::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
     let words = format!("loadgen {}", run.words.replace("URL", &server.url()));
-    match Args::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
-        Command::Run(scenario) => {
-            run::measure(&scenario, &Log::silent()).await.map_err(|why| why.to_string())
+    match LoadgenArgs::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
+        LoadgenCommand::Run(scenario) => {
+            run::measure(&scenario, &ProgressLog::silent()).await.map_err(|why| why.to_string())
         }
-        _ => Err("only scenarios are run here".to_owned()),
+        _ => Err("only scenarios can be run here".to_owned()),
     }
 }
 
@@ -162,13 +162,14 @@ mod tests {
 
     use super::*;
 
-    /// A scenario that does not see a fault reports of the faulty server what it reports of the honest one, on a busy machine too.
+    /// A scenario that cannot detect a fault reports the same about the faulty server as about the honest
+    /// one. This must count as missed, on a busy machine too.
     #[test]
     fn faults_that_are_not_seen_are_missed() {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-        let runtime = runtime.expect("there is a thread and an epoll");
+        let runtime = runtime.expect("the runtime can be created");
         let runs = RUNS.into_iter().map(|run| (run, Fault::None));
-        let honest = runtime.block_on(measure_all(runs)).expect("everything runs");
+        let honest = runtime.block_on(measure_all(runs)).expect("every run completes");
         let faulty = CASES.iter().map(|case| honest[index_of(case.run)].clone()).collect();
         let outcome = Reports { honest, faulty }.judge();
         let (honest, faulty) = outcome.0.split_at(RUNS.len());

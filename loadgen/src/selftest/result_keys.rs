@@ -1,4 +1,5 @@
-//! The keys of the result document, which users' scripts depend on: those of one run of each scenario, as a list in the repository.
+//! Compares the keys of the result document, on which users' scripts depend, with the list in the repository,
+//! for one run of each scenario.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,12 +11,12 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::fault::Fault;
 use super::runs::{CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, Run, SLOW, STORM, TAKEOVER, VANISH};
 use super::{STAGGER, measure_at};
-use crate::args::{Args, Command};
+use crate::args::{LoadgenArgs, LoadgenCommand};
 use crate::result::{Document, Field, Group, is_distribution};
 use crate::run::meaningless_assertions;
 
 const KEYS: &str = include_str!("result_keys.txt");
-/// The groups whose keys are close codes, faults and errors that occurred.
+/// Groups whose keys are the close codes, faults and errors that occurred.
 const DYNAMIC: [&str; 3] = ["close_codes", "frame_faults", "error_kinds"];
 
 const PLAN: &str = r#"
@@ -30,14 +31,14 @@ const PLAN: &str = r#"
 
 #[test]
 fn the_keys_of_each_scenario_stay() {
-    let plan = tempfile::NamedTempFile::new().expect("there is room for a file");
-    fs::write(plan.path(), PLAN).expect("there is room in it");
+    let plan = tempfile::NamedTempFile::new().expect("a temporary file can be written");
+    fs::write(plan.path(), PLAN).expect("a temporary file can be written");
     let mix = Run { words: format!("mix URL --plan {}", plan.path().display()).leak(), clean: &[] };
     let hold_and_ping =
         Run { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", clean: &[] };
     let abuse =
         Run { words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50", clean: &[] };
-    // Nothing is restarted, so nobody comes back: it ends after the grace period.
+    // Nothing is restarted, so no client reconnects, and the run ends after the grace period.
     let restart = Run {
         words: "restart URL --restart true --connections 2 --channels 2 --publishers 1 --messages 4 \
                 --publish-rate 20 --restart-after 50ms --grace 300ms",
@@ -61,11 +62,11 @@ fn the_keys_of_each_scenario_stay() {
         &abuse,
     ];
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let documents = runtime.expect("there is a thread and an epoll").block_on(async {
+    let documents = runtime.expect("the runtime can be created").block_on(async {
         let start = tokio::time::Instant::now();
         let measured =
             runs.iter().zip(0..).map(|(run, index)| measure_at(start + STAGGER * index, run, Fault::None));
-        try_join_all(measured).await.expect("everything runs")
+        try_join_all(measured).await.expect("every run completes")
     });
     let keys: String = documents.iter().map(keys_of).collect();
     assert!(keys == KEYS, "{keys}");
@@ -74,7 +75,7 @@ fn the_keys_of_each_scenario_stay() {
     }
 }
 
-/// Which assertions on numbers that a result has would be refused before the run.
+/// Returns the messages for assertions on numbers of the result that would be refused before the run.
 fn refused(run: &Run, document: &Document) -> Vec<String> {
     let mut paths = Vec::new();
     for (name, field) in document.as_group().iter().filter(|(name, _)| *name != "series") {
@@ -83,9 +84,9 @@ fn refused(run: &Run, document: &Document) -> Vec<String> {
     assert!(paths.len() > 30, "{paths:?}");
     let words = format!("loadgen {}", run.words.replace("URL", "ws://127.0.0.1:1/ws"));
     let assertions = paths.iter().flat_map(|path| ["--assert".to_owned(), format!("{path}>=0")]);
-    let args = Args::try_parse_from(words.split(' ').map(str::to_owned).chain(assertions));
-    match args.expect("the words are good").command {
-        Command::Run(scenario) => meaningless_assertions(&scenario),
+    let args = LoadgenArgs::try_parse_from(words.split(' ').map(str::to_owned).chain(assertions));
+    match args.expect("the arguments are valid").command {
+        LoadgenCommand::Run(scenario) => meaningless_assertions(&scenario),
         _ => panic!("it is no scenario"),
     }
 }
@@ -104,7 +105,7 @@ fn add_numbers(path: &str, field: &Field, paths: &mut Vec<String>) {
     }
 }
 
-/// One line a key: its path below the scenario's name.
+/// Returns one line per key: its path below the scenario's name.
 fn keys_of(document: &Document) -> String {
     let mut paths = Vec::new();
     add_paths(document.text("scenario"), document.as_group(), &mut paths);
@@ -120,7 +121,7 @@ fn add_paths(path: &str, group: &Group, paths: &mut Vec<String>) {
     }
     for (name, field) in group.iter() {
         let is_dynamic = DYNAMIC.iter().any(|dynamic| path.ends_with(dynamic)) || name.starts_with("closes.");
-        // Each series of times has the same percentiles.
+        // All timings have the same percentiles.
         if path.ends_with("/times") && !name.ends_with(".max") {
             continue;
         }
@@ -134,7 +135,7 @@ fn add_field(path: &str, field: &Field, paths: &mut Vec<String>) {
     }
     match field {
         Field::Group(group) => add_paths(path, group, paths),
-        // Histograms as they are written.
+        // Complete histograms.
         Field::Distribution(_) => paths.extend(["unit", "hdr"].map(|name| format!("{path}/{name}"))),
         Field::List(list) => {
             list.iter().filter_map(Field::as_group).for_each(|group| add_paths(path, group, paths));

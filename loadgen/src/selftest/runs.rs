@@ -1,18 +1,18 @@
-//! The runs that look for faults, and what each reports of an honest server.
+//! The runs of the self-test, and what each reports about an honest server.
 
-/// Something that a report says: a number by its path, and how it compares, as in `--assert`.
+/// Assertion on a report: a path and a comparison, as in `--assert`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
     pub(super) path: &'static str,
     pub(super) comparison: &'static str,
 }
 
-/// A run of a scenario, the same against every server.
+/// Run of a scenario, with the same options against every server.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// The command line, with `URL` where the server's goes. Its first word is the scenario.
+    /// Command line, with `URL` as a placeholder for the server's. The first word is the scenario.
     pub(super) words: &'static str,
-    /// What it reports of an honest server.
+    /// Assertions that hold for an honest server.
     pub(super) clean: &'static [Sign],
 }
 
@@ -20,7 +20,7 @@ pub(super) const fn says(path: &'static str, comparison: &'static str) -> Sign {
     Sign { path, comparison }
 }
 
-/// Each is run once against the honest server.
+/// Each of these also runs once against the honest server.
 pub(super) const RUNS: [&Run; 14] = [
     &HOLD,
     &MUTE,
@@ -76,7 +76,7 @@ pub(super) static MUTE_HALF: Run = Run {
     ],
 };
 
-/// Every other connection answers in time, the others too late.
+/// Every other connection answers in time, the rest too late.
 pub(super) static LATE: Run = Run {
     words: "late URL --connections 5 --rate 200 --duration 2s --margin 100ms",
     clean: &[
@@ -103,7 +103,7 @@ pub(super) static EXPIRE: Run = Run {
     ],
 };
 
-/// Three come back within the window, two after it.
+/// Three clients reconnect within the window, two after it.
 pub(super) static VANISH: Run = Run {
     words: "vanish URL --connections 5 --rate 200 --duration 200ms --margin 250ms",
     clean: &[
@@ -152,7 +152,7 @@ pub(super) static STORM: Run = Run {
     ],
 };
 
-/// Nothing that was published is lost, doubled, out of order, spoilt, or delivered but not published.
+/// Every published message arrives exactly once, in order and unchanged, and nothing else arrives.
 const ALL_ARRIVED: [Sign; 12] = [
     says("errors", "==0"),
     says("subscribed", "==5"),
@@ -184,7 +184,7 @@ pub(super) static FANOUT_CUT: Run = Run {
     },
 };
 
-/// Three lose their connection twice and come back in time, two lose it once and come back too late.
+/// Three clients lose their connection twice and reconnect in time; two lose it once and reconnect too late.
 pub(super) static RESUME: Run = Run {
     words: "resume URL --connections 5 --rate 1000 --messages 20 --publish-rate 40 --cuts 2 --away 200ms \
             --outside 0.4 --margin 250ms --grace 1s",
@@ -206,7 +206,7 @@ pub(super) static RESUME: Run = Run {
     ],
 };
 
-/// Two do not read at all.
+/// Two clients do not read at all.
 pub(super) static SLOW: Run = Run {
     words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
             --slow-for 100ms --grace 1s",
@@ -216,7 +216,7 @@ pub(super) static SLOW: Run = Run {
     },
 };
 
-/// Two read, but slowly, and with pauses.
+/// Two clients read slowly, with pauses.
 pub(super) static SLOW_READS: Run = Run {
     words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
             --read-rate 300000 --read-every 400ms --slow-for 100ms --grace 1s",
@@ -226,7 +226,7 @@ pub(super) static SLOW_READS: Run = Run {
     },
 };
 
-/// Two are slow, and do not hold up the other three.
+/// Two clients are slow and do not delay the other three.
 const OTHERS_HAD_ALL: [Sign; 10] = [
     says("errors", "==0"),
     says("subscribed", "==5"),

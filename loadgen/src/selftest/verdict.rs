@@ -1,19 +1,19 @@
-//! Whether a report says what it must.
+//! Checks reports against what they must contain.
 
 use super::cases::Case;
 use super::runs::{Run, Sign};
 use crate::result::Document;
 use crate::result::{Assertion, Verdict as Judgement};
 
-/// What became of one run.
+/// Verdict on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The fault was reported.
     Found,
     Missed,
-    /// Nothing was reported of the honest server.
+    /// All assertions hold for the honest server.
     Clean,
-    /// Something was.
+    /// Some assertions do not hold for the honest server.
     Unclean,
 }
 
@@ -33,13 +33,13 @@ impl Verdict {
 }
 
 impl Case {
-    /// Found is what the report shows in full, and the report of the same run against the honest server does not.
+    /// The fault counts as found if all assertions hold for the faulty server, but not for the honest one.
     pub(super) fn judge(&self, faulty: &Document, honest: &Document) -> Verdict {
         let shown = |report| self.signs.iter().all(|sign| sign.shows(report));
         if shown(faulty) && !shown(honest) { Verdict::Found } else { Verdict::Missed }
     }
 
-    /// What the report says where the fault is to be seen.
+    /// Returns the numbers of the report that reveal the fault.
     pub(super) fn told(&self, report: &Document) -> String {
         tell(self.signs.iter(), report)
     }
@@ -50,7 +50,7 @@ impl Run {
         if self.clean.iter().all(|sign| sign.shows(honest)) { Verdict::Clean } else { Verdict::Unclean }
     }
 
-    /// What the report says that it should not.
+    /// Returns the numbers of the report that an honest server should not have.
     pub(super) fn told(&self, report: &Document) -> String {
         let told = tell(self.clean.iter().filter(|sign| !sign.shows(report)), report);
         if told.is_empty() { "nothing".to_owned() } else { told }
@@ -85,7 +85,7 @@ mod tests {
     use super::super::fault::Fault;
     use super::super::runs::RUNS;
     use super::*;
-    use crate::args::Args;
+    use crate::args::LoadgenArgs;
     use crate::result::Group;
 
     fn case(fault: Fault) -> &'static Case {
@@ -107,13 +107,13 @@ mod tests {
         assert_eq!(case.judge(&report(1), &report(0)), Verdict::Found);
         assert_eq!(case.told(&report(1)), "lost 1, duplicated 0, misordered 0");
         assert_eq!(case.judge(&report(0), &report(0)), Verdict::Missed, "not seen");
-        assert_eq!(case.judge(&report(1), &report(1)), Verdict::Missed, "seen everywhere");
-        assert_eq!(case.judge(&nothing(), &report(0)), Verdict::Missed, "not counted any more");
+        assert_eq!(case.judge(&report(1), &report(1)), Verdict::Missed, "seen with the honest server too");
+        assert_eq!(case.judge(&nothing(), &report(0)), Verdict::Missed, "no longer counted");
     }
 
     #[test]
     fn the_honest_server_is_clean_only_in_everything() {
-        let run = RUNS.iter().find(|run| run.scenario() == "storm").expect("there is such a run");
+        let run = RUNS.iter().find(|run| run.scenario() == "storm").expect("the run exists");
         let storm = |resumed: u64| {
             let counts = Group::default().with("errors", 0).with("dropped", 5).with("resumed", resumed);
             Document::of_numbers(counts.with("unexpected_closes", 0))
@@ -131,9 +131,12 @@ mod tests {
         }
         for run in RUNS {
             let words = format!("loadgen {}", run.words.replace("URL", "ws://127.0.0.1:1/ws"));
-            assert!(Args::try_parse_from(words.split(' ')).is_ok(), "{words}");
+            assert!(LoadgenArgs::try_parse_from(words.split(' ')).is_ok(), "{words}");
         }
         let known: BTreeSet<_> = RUNS.iter().map(|run| run.words).collect();
-        assert!(CASES.iter().all(|case| known.contains(case.run.words)), "each is run honestly, too");
+        assert!(
+            CASES.iter().all(|case| known.contains(case.run.words)),
+            "each run also has an honest server"
+        );
     }
 }

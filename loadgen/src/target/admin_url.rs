@@ -1,4 +1,4 @@
-//! The URL of the admin listener.
+//! URL of the admin listener.
 
 use std::str::FromStr;
 
@@ -6,11 +6,11 @@ use hyper::Uri;
 
 use super::host_port::HostPort;
 
-/// An `http://` URL.
+/// `http://` URL of the admin listener.
 #[derive(Clone, Debug)]
 pub struct AdminUrl {
     authority: String,
-    /// Before the paths of the calls.
+    /// Prefix of the paths of all calls.
     base: String,
 }
 
@@ -32,7 +32,7 @@ impl AdminUrl {
         &self.authority
     }
 
-    /// What to request for this call.
+    /// Request target of this call.
     pub(crate) fn path(&self, call: &str) -> String {
         format!("{}{call}", self.base)
     }
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_is_below_the_url() {
+    fn calls_are_relative_to_the_url() {
         for (url, authority, path) in [
             ("http://127.0.0.1:8001", "127.0.0.1:8001", "/api/publish"),
             ("http://example.test/", "example.test:80", "/api/publish"),
             ("http://[::1]:8001/encke/", "[::1]:8001", "/encke/api/publish"),
         ] {
-            let url: AdminUrl = url.parse().expect("the URL is good");
+            let url: AdminUrl = url.parse().expect("the URL is valid");
             assert_eq!((url.authority.as_str(), url.path("/api/publish").as_str()), (authority, path));
         }
         for bad in ["https://127.0.0.1:8001", "127.0.0.1:8001", "/api", "http://"] {

@@ -1,4 +1,4 @@
-//! The host and the port of a URL.
+//! Host and port of a URL.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,8 @@ use tokio::net::lookup_host;
 
 const HTTP_PORT: u16 = 80;
 
-/// A host, without the brackets of an IPv6 address, and a port. Displays as an authority: `example.test:80`, `[::1]:80`.
+/// Host, without the brackets of an IPv6 address, and port. Displayed as an authority: `example.test:80`,
+/// `[::1]:80`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostPort {
     host: String,
@@ -20,12 +21,12 @@ impl HostPort {
     pub(super) fn of(uri: &Uri) -> Result<Self, String> {
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         if host.is_empty() {
-            return Err("names no host".to_owned());
+            return Err("the URL has no host".to_owned());
         }
         Ok(Self { host: host.to_owned(), port: uri.port_u16().unwrap_or(HTTP_PORT) })
     }
 
-    /// The first address of the host.
+    /// Resolves the host to its first address.
     pub(super) async fn resolve(&self) -> io::Result<SocketAddr> {
         let mut addresses = lookup_host((self.host.as_str(), self.port)).await?;
         addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
@@ -44,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_a_port_and_an_address_has_brackets() {
+    fn default_port_and_ipv6_brackets() {
         for (url, host, port, shown) in [
             ("ws://example.test/ws", "example.test", 80, "example.test:80"),
             ("ws://[::1]:8000/ws", "::1", 8000, "[::1]:8000"),
             ("http://127.0.0.1:8001", "127.0.0.1", 8001, "127.0.0.1:8001"),
         ] {
-            let uri: Uri = url.parse().expect("the URL is good");
-            let parsed = HostPort::of(&uri).expect("it names a host");
+            let uri: Uri = url.parse().expect("the URL is valid");
+            let parsed = HostPort::of(&uri).expect("the URL has a host");
             assert_eq!(parsed, HostPort { host: host.to_owned(), port });
             assert_eq!(parsed.to_string(), shown);
         }

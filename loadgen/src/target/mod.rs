@@ -1,7 +1,8 @@
-//! What kinds of servers there are, and what each can be asked for.
+//! Kinds of servers, and what each of them supports.
 //!
-//! A new one is a variant of [`Target`] with its row of the table, one of `Wire` in [`crate::client`], and a module
-//! beside that of Socket.IO which knows its greeting, its heartbeats and its messages. No scenario has to know of it.
+//! A new kind needs a variant of [`Target`] with its row in [`Target::can`], a variant of `Wire` in
+//! [`crate::client`], and a module beside that of Socket.IO, which implements its greeting, heartbeats and
+//! messages. No scenario needs to know it.
 
 mod admin_url;
 mod host_port;
@@ -11,10 +12,10 @@ use clap::ValueEnum;
 use strum::{Display, IntoStaticStr};
 
 pub use self::admin_url::AdminUrl;
-pub(crate) use self::url::Scheme;
 pub use self::url::ServerUrl;
+pub(crate) use self::url::UrlScheme;
 
-/// What a server speaks.
+/// Protocol that a server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr, ValueEnum)]
 #[strum(serialize_all = "lowercase")]
 pub enum Target {
@@ -33,40 +34,40 @@ pub enum Target {
     Bayeux,
 }
 
-/// What a scenario may need of a server.
+/// Feature of a server that a scenario may need.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
 pub(crate) enum Ability {
-    /// It pings, and wants an answer.
-    #[strum(to_string = "pings that want an answer")]
+    /// The server sends pings and expects an answer.
+    #[strum(to_string = "pings that require an answer")]
     Heartbeat,
-    /// It says how long it waits for that answer.
-    #[strum(to_string = "a pong timeout that it tells (--pong-timeout can tell it)")]
-    TellsPongTimeout,
-    /// It answers pings.
+    /// The server announces how long it waits for that answer.
+    #[strum(to_string = "an announced pong timeout (or --pong-timeout)")]
+    AnnouncesPongTimeout,
+    /// The server answers pings.
     #[strum(to_string = "answers to pings")]
     AnswersPings,
-    /// A connection can go on where another one ended.
-    #[strum(to_string = "resuming")]
+    /// A connection can continue where an earlier one ended.
+    #[strum(to_string = "resuming sessions")]
     Resume,
-    /// It says whether one did.
-    #[strum(to_string = "telling whether a session was recovered")]
-    TellsRecovered,
-    /// So also while the other one is still there.
-    #[strum(to_string = "taking over sessions that are alive")]
+    /// The server reports whether a session was recovered.
+    #[strum(to_string = "reporting whether a session was recovered")]
+    ReportsRecovered,
+    /// A session can be resumed while its earlier connection is still open.
+    #[strum(to_string = "taking over live sessions")]
     TakeOver,
-    /// It says for how long one can.
-    #[strum(to_string = "a reconnect window that it tells (--reconnect-window can tell it)")]
-    TellsWindow,
-    /// Clients subscribe to channels, and publish to them.
+    /// The server announces how long a session can be resumed.
+    #[strum(to_string = "an announced reconnect window (or --reconnect-window)")]
+    AnnouncesWindow,
+    /// Clients subscribe to channels and publish to them.
     #[strum(to_string = "channels")]
     Channels,
-    /// Acknowledgements that are commands of their own.
-    #[strum(to_string = "acknowledgements that are commands (a poll acknowledges by itself)")]
+    /// Acknowledgements are commands of their own.
+    #[strum(to_string = "acknowledgement commands (a poll acknowledges implicitly)")]
     Acks,
-    /// What is sent does not wait until it is asked for.
-    #[strum(to_string = "messages that come unasked, whether or not a client reads")]
+    /// The server sends messages without being polled.
+    #[strum(to_string = "messages that are pushed, whether or not a client reads")]
     Pushes,
-    /// Its clients write frames.
+    /// Clients write WebSocket frames of the `json` dialect.
     #[strum(to_string = "the json dialect over WebSocket")]
     JsonFrames,
 }
@@ -76,45 +77,46 @@ impl Target {
         self.into()
     }
 
-    /// Whether its clients ask, and are answered when there is something.
+    /// Returns whether clients poll for messages.
     pub(crate) fn polls(self) -> bool {
         matches!(self, Self::Poll | Self::Bayeux)
     }
 
-    /// The schemes of its URLs. Where there are several, they say what it is spoken over.
-    pub(crate) fn schemes(self) -> &'static [Scheme] {
+    /// Schemes of its URLs. If there are several, the scheme selects the transport.
+    pub(crate) fn schemes(self) -> &'static [UrlScheme] {
         match self {
-            Self::Encke | Self::Plain | Self::Socketio => &[Scheme::Ws],
-            Self::Sse | Self::Poll => &[Scheme::Http],
-            Self::Bayeux => &[Scheme::Http, Scheme::Ws],
+            Self::Encke | Self::Plain | Self::Socketio => &[UrlScheme::Ws],
+            Self::Sse | Self::Poll => &[UrlScheme::Http],
+            Self::Bayeux => &[UrlScheme::Http, UrlScheme::Ws],
         }
     }
 
-    /// The table of what each can do.
+    /// Returns whether this kind of server supports the feature.
     pub(crate) fn can(self, ability: Ability) -> bool {
         use Ability::{
-            Acks, AnswersPings, Channels, Heartbeat, JsonFrames, Pushes, Resume, TakeOver, TellsPongTimeout,
-            TellsRecovered, TellsWindow,
+            Acks, AnnouncesPongTimeout, AnnouncesWindow, AnswersPings, Channels, Heartbeat, JsonFrames,
+            Pushes, ReportsRecovered, Resume, TakeOver,
         };
         match self {
             Self::Encke => true,
             Self::Plain => matches!(ability, Heartbeat | AnswersPings),
-            // A server that does not know an id any more may say so by 204, or begin anew without a word.
+            // A server that does not know an event id may answer 204, or start over without notice.
             Self::Sse => matches!(ability, Resume),
             Self::Socketio => match ability {
-                Heartbeat | TellsPongTimeout | AnswersPings | Resume | TellsRecovered => true,
-                TakeOver | TellsWindow | Channels | Acks | Pushes | JsonFrames => false,
+                Heartbeat | AnnouncesPongTimeout | AnswersPings | Resume | ReportsRecovered => true,
+                TakeOver | AnnouncesWindow | Channels | Acks | Pushes | JsonFrames => false,
             },
             Self::Poll => match ability {
-                Resume | TellsRecovered | TakeOver | TellsWindow | Channels => true,
-                // An empty answer is its heartbeat, and the next poll wants no other answer than that.
-                Heartbeat | TellsPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
+                Resume | ReportsRecovered | TakeOver | AnnouncesWindow | Channels => true,
+                // An empty response is the heartbeat, and the next poll is the only answer to it.
+                Heartbeat | AnnouncesPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
             },
             Self::Bayeux => match ability {
-                Resume | TellsRecovered | Channels => true,
-                // Not all servers tell `maxInterval`. What a first connect is told of a second one, each says in its own way.
-                TakeOver | TellsWindow => false,
-                Heartbeat | TellsPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
+                Resume | ReportsRecovered | Channels => true,
+                // Not all servers announce `maxInterval`. Servers differ in how they report a take-over to
+                // the first connect.
+                TakeOver | AnnouncesWindow => false,
+                Heartbeat | AnnouncesPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
             },
         }
     }

@@ -1,4 +1,4 @@
-//! The URL of the server under load, and the address that it resolves to.
+//! URL of the server under load, and the address to which it resolves.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,21 +9,21 @@ use strum::Display;
 
 use super::host_port::HostPort;
 
-/// A `ws://` or `http://` URL.
+/// `ws://` or `http://` URL of the server under load.
 #[derive(Clone, Debug)]
 pub struct ServerUrl {
     url: String,
-    scheme: Scheme,
-    /// What the Host header says.
+    scheme: UrlScheme,
+    /// Value of the Host header.
     authority: String,
-    /// And query.
+    /// Path and query.
     path: String,
     host_port: HostPort,
 }
 
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Scheme {
+pub(crate) enum UrlScheme {
     Ws,
     Http,
 }
@@ -34,8 +34,8 @@ impl FromStr for ServerUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
         let scheme = match uri.scheme_str() {
-            Some("ws") => Scheme::Ws,
-            Some("http") => Scheme::Http,
+            Some("ws") => UrlScheme::Ws,
+            Some("http") => UrlScheme::Http,
             _ => return Err("must begin with ws:// or http://".to_owned()),
         };
         let host_port = HostPort::of(&uri)?;
@@ -51,12 +51,12 @@ impl ServerUrl {
         &self.url
     }
 
-    /// The first address of the host: every connection goes there.
+    /// Resolves the host to its first address, to which all connections go.
     pub(crate) async fn resolve(&self) -> io::Result<SocketAddr> {
         self.host_port.resolve().await
     }
 
-    pub(crate) fn scheme(&self) -> Scheme {
+    pub(crate) fn scheme(&self) -> UrlScheme {
         self.scheme
     }
 
@@ -64,7 +64,8 @@ impl ServerUrl {
         &self.authority
     }
 
-    /// What to request, with this in its query as well. Whatever the server gave out to be sent here is safe in URLs.
+    /// Request target with `query` added to the URL's own. Values that the server issued for this purpose are
+    /// safe in URLs and are not escaped.
     pub(crate) fn path_with(&self, query: &str) -> String {
         let separator = match (query.is_empty(), self.path.contains('?')) {
             (true, _) => "",
@@ -76,7 +77,7 @@ impl ServerUrl {
 }
 
 impl ServerUrl {
-    /// The same without this parameter of its own query.
+    /// Request target with `query` added, but without this parameter of the URL's own query.
     pub(crate) fn path_without(&self, parameter: &str, query: &str) -> String {
         let (path, own) = self.path.split_once('?').unwrap_or((&self.path, ""));
         let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
@@ -91,18 +92,18 @@ mod tests {
     use super::*;
 
     fn target(url: &str) -> ServerUrl {
-        url.parse().expect("the URL is good")
+        url.parse().expect("the URL is valid")
     }
 
     #[test]
-    fn the_authority_is_as_it_was_written() {
+    fn the_authority_is_kept_as_written() {
         let plain = target("ws://example.test/ws");
         let six = target("ws://[::1]:8000/ws");
         assert_eq!((plain.authority(), six.authority()), ("example.test", "[::1]:8000"));
     }
 
     #[test]
-    fn refuses_what_it_cannot_speak() {
+    fn unsupported_urls_are_rejected() {
         for bad in ["https://example.test/ws", "wss://example.test/ws", "/ws", "ws://", "not a url"] {
             assert!(bad.parse::<ServerUrl>().is_err(), "{bad}");
         }

@@ -1,38 +1,38 @@
-//! Where the body of an HTTP/1.1 response ends: RFC 9112, section 6.
+//! Framing of the body of an HTTP/1.1 response: RFC 9112, section 6.
 
 use httparse::Status;
 
 use crate::transport::http_head::ResponseHead;
-use crate::transport::websocket::Fault;
+use crate::transport::websocket::ProtocolFault;
 
-/// The longest line of a chunk's head, extensions included.
+/// Length limit for the line at the head of a chunk, extensions included.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// How much of the stream belongs to the body.
+/// Determines which bytes of a stream belong to the body.
 #[derive(Debug)]
 pub(crate) enum Framing {
-    /// All of it.
+    /// Everything up to the end of the stream.
     UntilClose,
-    /// That much more.
+    /// Number of bytes that are still to come.
     Length(u64),
     Chunked(Chunked),
 }
 
-/// Where a chunked body is.
+/// State of reading a chunked body.
 #[derive(Debug)]
 pub(crate) enum Chunked {
-    /// In a chunk, which has so many bytes left.
+    /// Inside a chunk, with this many bytes left.
     Data(u64),
-    /// In the line that says how long the next one is, or that ends this one.
+    /// In the line with the length of the next chunk, or in the line break that ends a chunk.
     Head(Vec<u8>),
-    /// In the lines after the last chunk.
+    /// In the trailer lines after the last chunk.
     Trailer(Vec<u8>),
     Over,
 }
 
 impl Framing {
     pub(crate) fn of(head: &ResponseHead) -> Self {
-        if head.lists("transfer-encoding", "chunked") {
+        if head.has_token("transfer-encoding", "chunked") {
             return Self::Chunked(Chunked::Head(Vec::new()));
         }
         match head.header("content-length").and_then(|length| length.parse().ok()) {
@@ -45,14 +45,14 @@ impl Framing {
         matches!(self, Self::Length(0) | Self::Chunked(Chunked::Over))
     }
 
-    /// Whether the end of the stream is that of the body.
+    /// Returns whether the body may end where the stream ends.
     pub(crate) fn may_end(&self) -> bool {
         self.is_over() || matches!(self, Self::UntilClose)
     }
 
-    /// Takes from the beginning of `input`, and returns the next bytes of the body, which are none if all of the input was
-    /// taken or the body is over.
-    pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<&'a [u8], Fault> {
+    /// Consumes bytes from the beginning of `input`, and returns the next bytes of the body. The result is
+    /// empty if all of the input was consumed or the body is over.
+    pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<&'a [u8], ProtocolFault> {
         match self {
             Self::UntilClose => Ok(std::mem::take(input)),
             Self::Length(left) => Ok(take(left, input)),
@@ -62,7 +62,7 @@ impl Framing {
 }
 
 impl Chunked {
-    fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<&'a [u8], Fault> {
+    fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<&'a [u8], ProtocolFault> {
         loop {
             match self {
                 Self::Data(left) => {
@@ -76,7 +76,7 @@ impl Chunked {
                     if !take_line(line, input)? {
                         return Ok(&[]);
                     }
-                    // What ends a chunk is an empty line before the next one's head.
+                    // The line break after a chunk shows up as an empty line before the next head.
                     *self = match chunk_length(line)? {
                         None => Self::Head(Vec::new()),
                         Some(0) => Self::Trailer(Vec::new()),
@@ -89,14 +89,14 @@ impl Chunked {
                     }
                     *self = if line.is_empty() { Self::Over } else { Self::Trailer(Vec::new()) };
                 }
-                // What follows is not the body's.
+                // Bytes that follow do not belong to the body.
                 Self::Over => return Ok(&[]),
             }
         }
     }
 }
 
-/// Up to `left` bytes from the beginning.
+/// Splits up to `left` bytes off the beginning.
 fn take<'a>(left: &mut u64, input: &mut &'a [u8]) -> &'a [u8] {
     let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
     let (taken, rest) = input.split_at(length);
@@ -105,14 +105,14 @@ fn take<'a>(left: &mut u64, input: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
-/// Whether the line is complete; its end is not part of it.
-fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, Fault> {
+/// Returns whether the line is complete. The line break is removed.
+fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, ProtocolFault> {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (taken, rest) = input.split_at(end.map_or(input.len(), |end| end + 1));
     *input = rest;
     line.extend_from_slice(taken);
     if line.len() > MAX_LINE_BYTES {
-        return Err(Fault::Chunk);
+        return Err(ProtocolFault::Chunk);
     }
     if end.is_some() {
         line.pop();
@@ -121,14 +121,14 @@ fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, Fault> {
     Ok(end.is_some())
 }
 
-/// `None` for an empty line.
-fn chunk_length(line: &[u8]) -> Result<Option<u64>, Fault> {
+/// Length of the next chunk. `None` for an empty line.
+fn chunk_length(line: &[u8]) -> Result<Option<u64>, ProtocolFault> {
     if line.is_empty() {
         return Ok(None);
     }
     match httparse::parse_chunk_size(&[line, b"\r\n"].concat()) {
         Ok(Status::Complete((_, length))) => Ok(Some(length)),
-        Ok(Status::Partial) | Err(_) => Err(Fault::Chunk),
+        Ok(Status::Partial) | Err(_) => Err(ProtocolFault::Chunk),
     }
 }
 
@@ -136,7 +136,7 @@ fn chunk_length(line: &[u8]) -> Result<Option<u64>, Fault> {
 mod tests {
     use super::*;
 
-    fn read(mut framing: Framing, input: &[u8], piece: usize) -> Result<(Vec<u8>, bool), Fault> {
+    fn read(mut framing: Framing, input: &[u8], piece: usize) -> Result<(Vec<u8>, bool), ProtocolFault> {
         let mut body = Vec::new();
         for mut piece in input.chunks(piece) {
             while !piece.is_empty() && !framing.is_over() {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_where_they_say() {
+    fn bodies_end_where_their_framing_says() {
         let stream = b"5\r\nhello\r\nA;x=y\r\n, world: 1\r\n0\r\nTrailer: x\r\n\r\nmore";
         for piece in [1, 2, 3, 7, 100] {
             assert_eq!(read(chunked(), stream, piece), Ok((b"hello, world: 1".to_vec(), true)), "{piece}");
@@ -161,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_make_no_sense_are_faults() {
+    fn invalid_chunks_are_faults() {
         for bad in [&b"x\r\n"[..], b"-1\r\n", b"+1\r\n", b"11111111111111111\r\n", &[b'1'; 2000]] {
-            assert_eq!(read(chunked(), bad, 100), Err(Fault::Chunk), "{bad:?}");
+            assert_eq!(read(chunked(), bad, 100), Err(ProtocolFault::Chunk), "{bad:?}");
         }
     }
 }

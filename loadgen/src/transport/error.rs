@@ -1,19 +1,19 @@
-//! Why a connection was not opened.
+//! Errors of opening a connection.
 
 use std::fmt;
 use std::io;
 
-/// Why there is no WebSocket and no stream of events.
+/// Reason why no WebSocket, event stream or HTTP exchange could be opened.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// No connection, or it broke before the response was read.
+    /// The connection failed, or broke before the response was read.
     Io(io::Error),
-    /// The request was answered by this HTTP status.
+    /// The server answered with this HTTP status.
     Refused(u16),
-    NotHttp(NotHttp),
-    /// The response is no upgrade.
-    Upgrade(BadUpgrade),
-    /// The response is no stream of events.
+    NotHttp(ResponseHeadError),
+    /// The response is not a valid upgrade.
+    Upgrade(UpgradeError),
+    /// The response is not an event stream.
     NoEventStream,
 }
 
@@ -23,8 +23,8 @@ impl From<io::Error> for ConnectError {
     }
 }
 
-impl From<NotHttp> for ConnectError {
-    fn from(error: NotHttp) -> Self {
+impl From<ResponseHeadError> for ConnectError {
+    fn from(error: ResponseHeadError) -> Self {
         Self::NotHttp(error)
     }
 }
@@ -36,19 +36,19 @@ impl fmt::Display for ConnectError {
             Self::Refused(status) => write!(f, "refused with status {status}"),
             Self::NotHttp(error) => write!(f, "{error}"),
             Self::Upgrade(error) => write!(f, "the upgrade failed: {error}"),
-            Self::NoEventStream => write!(f, "the response is no text/event-stream"),
+            Self::NoEventStream => write!(f, "the response is not text/event-stream"),
         }
     }
 }
 
-/// Why a response has no head.
+/// Reason why the head of a response could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHttp {
+pub enum ResponseHeadError {
     Syntax(httparse::Error),
     TooLong,
 }
 
-impl fmt::Display for NotHttp {
+impl fmt::Display for ResponseHeadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax(error) => write!(f, "the response is not HTTP: {error}"),
@@ -57,27 +57,27 @@ impl fmt::Display for NotHttp {
     }
 }
 
-/// Why a response with the right status is no upgrade.
+/// Reason why a response with status 101 is not a valid upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadUpgrade {
-    /// No `Upgrade: websocket`.
+pub enum UpgradeError {
+    /// The header `Upgrade: websocket` is missing.
     Upgrade,
-    /// No `Connection: Upgrade`.
+    /// The header `Connection: Upgrade` is missing.
     Connection,
-    /// No `Sec-WebSocket-Accept`, or not the one for our key.
+    /// `Sec-WebSocket-Accept` is missing, or does not match the client's key.
     Accept,
-    /// An extension or a subprotocol that the client did not offer.
-    Unasked,
+    /// The response has an extension or a subprotocol that the client did not offer.
+    NotOffered,
 }
 
-impl fmt::Display for BadUpgrade {
+impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Upgrade => f.write_str("the response has no \"Upgrade: websocket\""),
             Self::Connection => f.write_str("the response has no \"Connection: Upgrade\""),
-            Self::Accept => f.write_str("Sec-WebSocket-Accept is not the one for the key"),
-            Self::Unasked => {
-                f.write_str("the response has an extension or subprotocol that was not asked for")
+            Self::Accept => f.write_str("Sec-WebSocket-Accept does not match the key"),
+            Self::NotOffered => {
+                f.write_str("the response has an extension or subprotocol that the client did not offer")
             }
         }
     }

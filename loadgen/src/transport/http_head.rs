@@ -1,4 +1,4 @@
-//! The head of an HTTP/1.1 response, read from a stream that then speaks something else.
+//! Head of an HTTP/1.1 response, read from a stream that may then switch to another protocol.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,14 +7,14 @@ use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::error::{ConnectError, NotHttp};
+use super::error::{ConnectError, ResponseHeadError};
 use super::read_buffer;
 
-/// The longest head that is read.
+/// Size limit for a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 
-/// Status and headers, and what the server sent after them.
+/// Status and headers of a response, and the bytes that followed them.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
@@ -23,7 +23,8 @@ pub(crate) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Keeps nothing while it waits, as a rule: a head that comes in one piece is parsed where it was read.
+    /// Reads a head. Usually buffers nothing while it waits: a head that arrives in one piece is parsed in
+    /// the shared read buffer.
     pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Self, ConnectError> {
         let mut before = Vec::new();
         poll_fn(|context| {
@@ -41,7 +42,7 @@ impl ResponseHead {
         .await
     }
 
-    /// The head if it is complete with these bytes, after the ones before.
+    /// Returns the head if `bytes`, together with the ones before, complete it.
     fn take(before: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<Self>, ConnectError> {
         if bytes.is_empty() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -53,19 +54,24 @@ impl ResponseHead {
         }
         before.extend_from_slice(bytes);
         let head = Self::parse(before)?;
-        if head.is_none() && before.len() >= MAX_HEAD_BYTES { Err(NotHttp::TooLong.into()) } else { Ok(head) }
+        if head.is_none() && before.len() >= MAX_HEAD_BYTES {
+            Err(ResponseHeadError::TooLong.into())
+        } else {
+            Ok(head)
+        }
     }
 
-    fn parse(bytes: &[u8]) -> Result<Option<Self>, NotHttp> {
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, ResponseHeadError> {
         let split = Self::split(bytes)?;
         Ok(split.map(|(head, length)| Self { rest: bytes[length..].to_vec(), ..head }))
     }
 
-    /// The head that the bytes begin with, and its length, if it is complete.
-    pub(super) fn split(bytes: &[u8]) -> Result<Option<(Self, usize)>, NotHttp> {
+    /// Parses the head at the beginning of the bytes and returns it with its length, if it is complete.
+    pub(super) fn split(bytes: &[u8]) -> Result<Option<(Self, usize)>, ResponseHeadError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
-        let httparse::Status::Complete(length) = response.parse(bytes).map_err(NotHttp::Syntax)? else {
+        let httparse::Status::Complete(length) = response.parse(bytes).map_err(ResponseHeadError::Syntax)?
+        else {
             return Ok(None);
         };
         let headers = response.headers.iter().map(|header| {
@@ -75,13 +81,13 @@ impl ResponseHead {
         Ok(Some((Self { status, headers, rest: Vec::new() }, length)))
     }
 
-    /// The first header of this name, which is in lower case.
+    /// Returns the first header with this name, which must be in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a header that is a list has this word in it.
-    pub(crate) fn lists(&self, name: &str, word: &str) -> bool {
+    /// Returns whether a comma-separated header contains this word.
+    pub(crate) fn has_token(&self, name: &str, word: &str) -> bool {
         let mut values =
             self.headers.iter().filter(|(known, _)| known == name).flat_map(|it| it.1.split(','));
         values.any(|value| value.trim().eq_ignore_ascii_case(word))

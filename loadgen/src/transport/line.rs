@@ -1,4 +1,4 @@
-//! A connection for requests that is opened again when the server has ended it.
+//! An HTTP connection that is opened again after the server has closed it.
 
 use std::fmt;
 use std::io;
@@ -7,86 +7,89 @@ use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
 
-use super::requests::{Answer, Requests};
-use super::source::connect_beside;
-use super::websocket::End;
+use super::requests::{CompleteResponse, HttpConnection};
+use super::source::connect_from_same_address;
+use super::websocket::ConnectionEnd;
 
 type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>;
 
-/// A connection for one request after the other. It dials from where its predecessor did.
-pub(crate) enum Line {
-    Open(Requests),
+/// Sends one request after the other. When the server closes the connection, a new one is opened from the
+/// same source address.
+pub(crate) enum HttpClient {
+    Open(HttpConnection),
     Connecting(Connecting),
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open(requests) => requests.fmt(f),
+            Self::Open(connection) => connection.fmt(f),
             Self::Connecting(_) => f.write_str("Connecting"),
         }
     }
 }
 
-impl Line {
+impl HttpClient {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self::Open(Requests::new(stream))
+        Self::Open(HttpConnection::new(stream))
     }
 
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open(_))
     }
 
-    /// Another one to the same server, from the same address. `None` while this one is not open itself.
-    pub(crate) fn beside(&self) -> Option<Self> {
-        let Self::Open(requests) = self else { return None };
-        Some(Self::Connecting(Box::pin(connect_beside(requests.stream()))))
+    /// Opens a second connection to the same server, from the same address. `None` while this one is not
+    /// open.
+    pub(crate) fn open_second(&self) -> Option<Self> {
+        let Self::Open(connection) = self else { return None };
+        Some(Self::Connecting(Box::pin(connect_from_same_address(connection.stream()))))
     }
 
-    /// Sends a request once the connection is there. `make` is called when it is.
+    /// Sends a request as soon as the connection is open. `make` is called at that time.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
         make: impl FnOnce() -> Vec<u8>,
-    ) -> Poll<Result<(), End>> {
+    ) -> Poll<Result<(), ConnectionEnd>> {
         if let Self::Connecting(connecting) = self {
-            let stream = ready!(connecting.as_mut().poll(context)).map_err(|_| End::Cut)?;
+            let stream =
+                ready!(connecting.as_mut().poll(context)).map_err(|_| ConnectionEnd::NoCloseFrame)?;
             *self = Self::new(stream);
         }
-        if let Self::Open(requests) = self {
-            requests.send(context, make());
+        if let Self::Open(connection) = self {
+            connection.send(context, make());
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Hands the answer to `read`. After the last one of a connection another is opened.
-    pub(crate) fn poll_answer<T>(
+    /// Passes the response to `read`. After the last response of a connection a new one is opened.
+    pub(crate) fn poll_response<T>(
         &mut self,
         context: &mut Context<'_>,
-        read: impl FnOnce(Answer<'_>) -> T,
-    ) -> Poll<Result<T, End>> {
-        // No request was sent where there is no connection.
-        let Self::Open(requests) = self else { return Poll::Pending };
-        let read = |answer: Answer<'_>| (answer.is_last, read(answer));
-        let (is_last, value) = ready!(requests.poll_answer(context, read))?;
-        if is_last && let Some(next) = self.beside() {
+        read: impl FnOnce(CompleteResponse<'_>) -> T,
+    ) -> Poll<Result<T, ConnectionEnd>> {
+        // Without a connection, no request was sent.
+        let Self::Open(connection) = self else { return Poll::Pending };
+        let read = |response: CompleteResponse<'_>| (response.is_last, read(response));
+        let (is_last, value) = ready!(connection.poll_response(context, read))?;
+        if is_last && let Some(next) = self.open_second() {
             *self = next;
         }
         Poll::Ready(Ok(value))
     }
 
-    /// Ready when the server has ended the connection, on which nothing was asked.
+    /// Ready when the server has closed the connection. There must be no request pending.
     pub(crate) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Open(requests) => requests.poll_end(context),
+            Self::Open(connection) => connection.poll_end(context),
             Self::Connecting(_) => Poll::Pending,
         }
     }
 
-    /// From now on the connection, if there is one, ends with a reset whenever it is dropped.
+    /// From now on the connection, if there is one, closes with a reset when it is dropped.
     pub(crate) fn reset_on_drop(&self) {
-        if let Self::Open(requests) = self {
-            requests.reset_on_drop();
+        if let Self::Open(connection) = self {
+            connection.reset_on_drop();
         }
     }
 }

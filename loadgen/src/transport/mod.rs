@@ -1,7 +1,7 @@
-//! Bytes to and from a server: TCP from a chosen source address, then a WebSocket, a stream of server-sent events, or requests and
-//! their answers.
+//! Bytes to and from a server: TCP from a chosen source address, then a WebSocket, a stream of server-sent
+//! events, or HTTP requests and their responses.
 //!
-//! What is read here has a form, but no meaning yet: that is for [`crate::client`].
+//! This module parses framing. The meaning of messages is up to [`crate::client`].
 
 mod body;
 mod error;
@@ -15,6 +15,6 @@ pub(crate) mod websocket;
 
 pub(crate) use self::error::ConnectError;
 pub(crate) use self::http_head::ResponseHead;
-pub(crate) use self::line::Line;
-pub(crate) use self::requests::Answer;
+pub(crate) use self::line::HttpClient;
+pub(crate) use self::requests::CompleteResponse;
 pub use self::source::{ADDRESSES, Sources};

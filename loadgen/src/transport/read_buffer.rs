@@ -1,4 +1,4 @@
-//! The buffer into which all tasks of a thread read in turn.
+//! Read buffer shared by all tasks of a thread.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends the thread's buffer. A nested call gets a new one.
+/// Lends the thread's buffer. A nested call gets a buffer of its own.
 pub(crate) fn lend<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
     let mut buffer = BUFFER.take();
     buffer.resize(BYTES, 0);

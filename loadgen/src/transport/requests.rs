@@ -1,4 +1,5 @@
-//! Requests over one HTTP/1.1 connection, and their answers in the same order, for which a server may take its time.
+//! HTTP/1.1 requests over one connection, and their responses in the same order. A server may delay a
+//! response, as in long-polling.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,30 +10,31 @@ use tokio::net::TcpStream;
 use super::body::Framing;
 use super::http_head::{MAX_HEAD_BYTES, ResponseHead};
 use super::read_buffer;
-use super::websocket::{End, Fault};
+use super::websocket::{ConnectionEnd, ProtocolFault};
 
-/// The longest answer that is read: what a server has gathered for a client, in one piece.
-const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// Size limit for a response, which may contain all messages that a server has gathered for a client.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
-/// An answer, once all of it has come.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct CompleteResponse<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
     /// No other request may follow on the connection.
     pub(crate) is_last: bool,
 }
 
-/// While an answer is awaited nothing is kept but the socket: bytes are read into a buffer of the whole thread.
+/// Sends requests over a stream. While a response is pending, nothing is kept but the socket: bytes are read
+/// into the buffer shared by the thread.
 #[derive(Debug)]
-pub(crate) struct Requests<S = TcpStream> {
+pub(crate) struct HttpConnection<S = TcpStream> {
     stream: S,
     unwritten: Vec<u8>,
-    /// What has come of an answer, or after one.
+    /// Incomplete response, or bytes that followed a complete one.
     received: Vec<u8>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Requests<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> HttpConnection<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self { stream, unwritten: Vec::new(), received: Vec::new() }
     }
@@ -41,18 +43,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Requests<S> {
         &self.stream
     }
 
-    /// Sends a request, as far as the kernel takes it; waiting for the answer sends the rest.
+    /// Sends a request, as far as the kernel accepts it; waiting for the response sends the rest.
     pub(crate) fn send(&mut self, context: &mut Context<'_>, request: Vec<u8>) {
         self.unwritten = request;
-        // An error shows when the answer is read.
+        // An error is reported when the response is read.
         let _ = self.poll_flush(context);
     }
 
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionEnd>> {
         while !self.unwritten.is_empty() {
             let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.unwritten));
             match written {
-                Ok(0) | Err(_) => return Poll::Ready(Err(End::Cut)),
+                Ok(0) | Err(_) => return Poll::Ready(Err(ConnectionEnd::NoCloseFrame)),
                 Ok(written) => drop(self.unwritten.drain(..written)),
             }
         }
@@ -60,16 +62,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Requests<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Hands the answer to `read`. Nothing is lost if it is not called again after `Pending`.
-    pub(crate) fn poll_answer<T>(
+    /// Passes the response to `read`. After `Pending`, nothing is lost if this is not called again.
+    pub(crate) fn poll_response<T>(
         &mut self,
         context: &mut Context<'_>,
-        read: impl FnOnce(Answer<'_>) -> T,
-    ) -> Poll<Result<T, End>> {
-        // A server may answer before it has read everything.
+        read: impl FnOnce(CompleteResponse<'_>) -> T,
+    ) -> Poll<Result<T, ConnectionEnd>> {
+        // A server may respond before it has read the whole request.
         let _ = self.poll_flush(context);
         let mut read = Some(read);
-        // It may have come with the one before.
+        // The response may have arrived together with the previous one.
         if !self.received.is_empty()
             && let Some(value) = self.take(&[], false, &mut read)?
         {
@@ -88,33 +90,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Requests<S> {
         }
     }
 
-    /// Ready when the server has ended the connection, or says something that it was not asked for.
+    /// Ready when the server has closed the connection, or has sent something without a request.
     pub(crate) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut buffer = [0];
         Pin::new(&mut self.stream).poll_read(context, &mut ReadBuf::new(&mut buffer)).map(drop)
     }
 
-    /// Takes bytes that were read. `None`: the answer is not complete.
+    /// Takes bytes that were read. Returns `None` if the response is not complete.
     fn take<T>(
         &mut self,
         bytes: &[u8],
         is_over: bool,
-        read: &mut Option<impl FnOnce(Answer<'_>) -> T>,
-    ) -> Result<Option<T>, End> {
-        // As a rule an answer comes in one piece.
+        read: &mut Option<impl FnOnce(CompleteResponse<'_>) -> T>,
+    ) -> Result<Option<T>, ConnectionEnd> {
+        // Usually a response arrives in one piece.
         let is_whole = self.received.is_empty();
         if !is_whole {
             self.received.extend_from_slice(bytes);
         }
         let mut body = Vec::new();
         let so_far = if is_whole { bytes } else { &self.received };
-        if let Some((answer, rest)) = parse(so_far, is_over, &mut body)? {
-            let value = read.take().map(|read| read(answer));
+        if let Some((response, rest)) = parse(so_far, is_over, &mut body)? {
+            let value = read.take().map(|read| read(response));
             self.received = rest.to_vec();
             return Ok(value);
         }
         if is_over {
-            return Err(End::Cut);
+            return Err(ConnectionEnd::NoCloseFrame);
         }
         if is_whole {
             self.received = bytes.to_vec();
@@ -123,44 +125,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Requests<S> {
     }
 }
 
-impl Requests<TcpStream> {
-    /// From now on the connection ends with a reset whenever it is dropped.
+impl HttpConnection<TcpStream> {
+    /// From now on the connection closes with a reset when it is dropped.
     pub(crate) fn reset_on_drop(&self) {
-        // Where that cannot be had, it ends as usual.
+        // If the option cannot be set, the connection closes normally.
         let _ = self.stream.set_zero_linger();
     }
 }
 
-/// The answer with which these bytes begin, and what follows it, once all of it is there. A body in chunks is put together in `chunks`.
+/// Parses the response at the beginning of the bytes, once it is complete, and returns it with the bytes that
+/// follow. A chunked body is assembled in `chunks`.
 fn parse<'a>(
     bytes: &'a [u8],
     is_over: bool,
     chunks: &'a mut Vec<u8>,
-) -> Result<Option<(Answer<'a>, &'a [u8])>, End> {
-    let split = ResponseHead::split(bytes).map_err(|_| End::Fault(Fault::NotHttp))?;
+) -> Result<Option<(CompleteResponse<'a>, &'a [u8])>, ConnectionEnd> {
+    let split = ResponseHead::split(bytes).map_err(|_| ConnectionEnd::Fault(ProtocolFault::NotHttp))?;
     let Some((head, length)) = split else {
         let is_too_long = bytes.len() >= MAX_HEAD_BYTES;
-        return if is_too_long { Err(End::Fault(Fault::NotHttp)) } else { Ok(None) };
+        return if is_too_long { Err(ConnectionEnd::Fault(ProtocolFault::NotHttp)) } else { Ok(None) };
     };
-    if bytes.len() > MAX_ANSWER_BYTES {
-        return Err(End::Fault(Fault::TooBig(bytes.len() as u64)));
+    if bytes.len() > MAX_RESPONSE_BYTES {
+        return Err(ConnectionEnd::Fault(ProtocolFault::TooBig(bytes.len() as u64)));
     }
     let mut rest = &bytes[length..];
-    // RFC 9112, section 6.3: these have no body.
+    // RFC 9112, section 6.3: responses with these statuses have no body.
     let mut framing =
         if head.status == 204 || head.status == 304 { Framing::Length(0) } else { Framing::of(&head) };
     let body = match framing {
-        Framing::Length(_) | Framing::UntilClose => framing.next(&mut rest).map_err(End::Fault)?,
+        Framing::Length(_) | Framing::UntilClose => framing.next(&mut rest).map_err(ConnectionEnd::Fault)?,
         Framing::Chunked(_) => {
             while !rest.is_empty() && !framing.is_over() {
-                chunks.extend_from_slice(framing.next(&mut rest).map_err(End::Fault)?);
+                chunks.extend_from_slice(framing.next(&mut rest).map_err(ConnectionEnd::Fault)?);
             }
             &*chunks
         }
     };
     let is_complete = framing.is_over() || (is_over && framing.may_end());
-    let is_last = (is_over && rest.is_empty()) || !framing.is_over() || head.lists("connection", "close");
-    Ok(is_complete.then_some((Answer { status: head.status, body, is_last }, rest)))
+    let is_last = (is_over && rest.is_empty()) || !framing.is_over() || head.has_token("connection", "close");
+    Ok(is_complete.then_some((CompleteResponse { status: head.status, body, is_last }, rest)))
 }
 
 #[cfg(test)]
@@ -171,28 +174,28 @@ mod tests {
 
     use super::*;
 
-    /// What is read of these pieces, after which the server may end the connection.
-    async fn read(pieces: &[&str], ends: bool) -> Result<(u16, String, bool), End> {
+    /// Reads the response sent in these pieces, after which the server may close the connection.
+    async fn read(pieces: &[&str], ends: bool) -> Result<(u16, String, bool), ConnectionEnd> {
         let (ours, mut theirs) = duplex(1 << 20);
-        let mut requests = Requests::new(ours);
+        let mut requests = HttpConnection::new(ours);
         let server = async {
             for piece in pieces {
-                theirs.write_all(piece.as_bytes()).await.expect("there is room");
+                theirs.write_all(piece.as_bytes()).await.expect("the buffer has room");
                 tokio::task::yield_now().await;
             }
             if ends {
-                theirs.shutdown().await.expect("it is open");
+                theirs.shutdown().await.expect("the stream is open");
             }
         };
-        let read = |Answer { status, body, is_last }: Answer<'_>| {
-            (status, String::from_utf8(body.to_vec()).expect("text"), is_last)
+        let read = |CompleteResponse { status, body, is_last }: CompleteResponse<'_>| {
+            (status, String::from_utf8(body.to_vec()).expect("the body is text"), is_last)
         };
-        let answer = poll_fn(|context| requests.poll_answer(context, read));
-        tokio::join!(server, answer).1
+        let response = poll_fn(|context| requests.poll_response(context, read));
+        tokio::join!(server, response).1
     }
 
     #[tokio::test]
-    async fn answers_end_where_they_say() {
+    async fn responses_end_where_their_framing_says() {
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]";
         assert_eq!(read(&[whole], false).await, Ok((200, "[]".to_owned(), false)));
         let pieces: Vec<_> = whole.split_inclusive(|_| true).collect();
@@ -200,8 +203,8 @@ mod tests {
         let last = "HTTP/1.1 409 Conflict\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(read(&[last], false).await, Ok((409, String::new(), true)));
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let answer = read(&[chunked, "1\r\n[\r\n1\r\n", "]\r\n0\r\n", "\r\n"], false).await;
-        assert_eq!(answer, Ok((200, "[]".to_owned(), false)));
+        let response = read(&[chunked, "1\r\n[\r\n1\r\n", "]\r\n0\r\n", "\r\n"], false).await;
+        assert_eq!(response, Ok((200, "[]".to_owned(), false)));
         assert_eq!(
             read(&["HTTP/1.1 200 OK\r\n\r\n", "[", "]"], true).await,
             Ok((200, "[]".to_owned(), true))
@@ -210,32 +213,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_may_come_together() {
+    async fn responses_may_arrive_together() {
         let (ours, mut theirs) = duplex(1000);
-        let mut requests = Requests::new(ours);
+        let mut requests = HttpConnection::new(ours);
         let first = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
         let second = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb";
-        theirs.write_all(format!("{first}{second}").as_bytes()).await.expect("there is room");
+        theirs.write_all(format!("{first}{second}").as_bytes()).await.expect("the buffer has room");
         for expected in [b"a", b"b"] {
-            let body = poll_fn(|context| requests.poll_answer(context, |answer| answer.body.to_vec())).await;
+            let body =
+                poll_fn(|context| requests.poll_response(context, |response| response.body.to_vec())).await;
             assert_eq!(body.as_deref(), Ok(&expected[..]));
         }
     }
 
     #[tokio::test]
-    async fn what_is_no_answer_is_an_end() {
-        assert_eq!(read(&[], true).await, Err(End::Cut));
-        assert_eq!(read(&["HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n["], true).await, Err(End::Cut));
-        assert_eq!(read(&["\x01\x02"], false).await, Err(End::Fault(Fault::NotHttp)));
+    async fn invalid_responses_end_the_connection() {
+        assert_eq!(read(&[], true).await, Err(ConnectionEnd::NoCloseFrame));
+        assert_eq!(
+            read(&["HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n["], true).await,
+            Err(ConnectionEnd::NoCloseFrame)
+        );
+        assert_eq!(read(&["\x01\x02"], false).await, Err(ConnectionEnd::Fault(ProtocolFault::NotHttp)));
         let endless = "x".repeat(MAX_HEAD_BYTES);
-        assert_eq!(read(&["HTTP/1.1 200 OK\r\nA: ", &endless], false).await, Err(End::Fault(Fault::NotHttp)));
+        assert_eq!(
+            read(&["HTTP/1.1 200 OK\r\nA: ", &endless], false).await,
+            Err(ConnectionEnd::Fault(ProtocolFault::NotHttp))
+        );
         let chunk = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
-        assert_eq!(read(&[chunk], false).await, Err(End::Fault(Fault::Chunk)));
+        assert_eq!(read(&[chunk], false).await, Err(ConnectionEnd::Fault(ProtocolFault::Chunk)));
         let long =
-            format!("HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n{}", "x".repeat(MAX_ANSWER_BYTES));
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n{}", "x".repeat(MAX_RESPONSE_BYTES));
         const PIECE: usize = 1 << 16;
         let pieces: Vec<_> =
             (0..long.len()).step_by(PIECE).map(|at| &long[at..long.len().min(at + PIECE)]).collect();
-        assert!(matches!(read(&pieces, false).await, Err(End::Fault(Fault::TooBig(_)))));
+        assert!(matches!(read(&pieces, false).await, Err(ConnectionEnd::Fault(ProtocolFault::TooBig(_)))));
     }
 }

@@ -1,26 +1,26 @@
-//! What a worker sends to its parent: one JSON value a line.
+//! Messages from a worker to its parent, one JSON value per line.
 
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::{Ending, Phase, Run, Values, seconds};
+use crate::result::{Ending, RunInfo, RunPhase, Values, seconds};
 use crate::scenario::{Measured, Numbers};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Message {
-    /// The worker waits for the instant to begin.
+pub(super) enum WorkerMessage {
+    /// The worker is ready and waits for the start instant.
     Ready,
-    /// A line for the user.
+    /// Log line for the user.
     Log(String),
     Phase(WorkerPhase),
     Sample(Box<WorkerSample>),
-    /// The last message.
+    /// Last message of a worker.
     Result(Box<WorkerResult>),
 }
 
-/// A phase begins.
+/// Start of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WorkerPhase {
     /// Counted from 1.
@@ -31,29 +31,29 @@ pub(super) struct WorkerPhase {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WorkerSample {
-    pub(super) look: LookNumber,
-    /// In a brief phase.
+    pub(super) look: SampleNumber,
+    /// Whether the sample was taken in a brief phase.
     pub(super) is_close: bool,
     pub(super) is_last: bool,
     pub(super) values: Values,
 }
 
-/// Which look at everything a sample is of. All workers take the same looks in the same order, at about the same instants.
+/// Identifies a sample. All workers take the same samples in the same order, at about the same instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LookNumber {
-    /// At the end of this second, counted from 1, or in a brief phase the n-th one after it.
+pub(crate) enum SampleNumber {
+    /// Taken at the end of this second, counted from 1; in a brief phase, the n-th sample after it.
     Timed { second: u64, nth: u64 },
-    /// One that the scenario has asked for, counted from 1: before a drop, for instance.
-    Asked(u64),
+    /// Requested by the scenario, counted from 1: before a drop, for instance.
+    Requested(u64),
 }
 
-/// All that a worker measured. The parent has the series already, from the samples.
+/// Everything that a worker measured, except the series, which the parent builds from the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WorkerResult {
     interrupted: bool,
     elapsed_seconds: f64,
-    phases: Vec<Phase>,
+    phases: Vec<RunPhase>,
     pub(super) numbers: Numbers,
 }
 
@@ -69,11 +69,11 @@ impl WorkerResult {
     }
 }
 
-/// The run that all workers made at the same time. `None` without a worker.
-pub(super) fn run_of(results: &[WorkerResult], started_at: SystemTime) -> Option<Run> {
+/// Combines the runs of all workers into one. `None` without workers.
+pub(super) fn merge_runs(results: &[WorkerResult], started_at: SystemTime) -> Option<RunInfo> {
     let elapsed = results.iter().map(|result| result.elapsed_seconds).fold(0.0, f64::max);
     let interrupted = results.iter().any(|result| result.interrupted);
-    Some(Run {
+    Some(RunInfo {
         started_at,
         elapsed: Duration::try_from_secs_f64(elapsed).unwrap_or_default(),
         ending: if interrupted { Ending::Interrupted } else { Ending::Finished },
@@ -114,19 +114,19 @@ mod tests {
                     "resident_bytes":{{"before":1,"steady":null,"peak":2,"after":3}},
                     "bytes_per_connection":{cpu},"cpu_ms_per_ping":null}}}}}}"#
         );
-        serde_json::from_str(&text).expect("it is a result")
+        serde_json::from_str(&text).expect("it is a result message")
     }
 
     #[test]
     fn a_result_is_read_as_it_was_sent() {
-        let sent = Message::Result(Box::new(result(&[7000], &[("4000", 2)], None, 1.5)));
+        let sent = WorkerMessage::Result(Box::new(result(&[7000], &[("4000", 2)], None, 1.5)));
         let line = to_json_line(&sent);
         assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<Message>(&line).expect("it was just written"), sent);
-        let Message::Result(result) = sent else { panic!("it is a result") };
-        let run = run_of(&[*result], SystemTime::now()).expect("there is a worker");
+        assert_eq!(serde_json::from_str::<WorkerMessage>(&line).expect("it was just serialised"), sent);
+        let WorkerMessage::Result(result) = sent else { panic!("it is a result message") };
+        let run = merge_runs(&[*result], SystemTime::now()).expect("there is a worker");
         assert_eq!((run.elapsed, run.ending), (Duration::from_millis(1500), Ending::Interrupted));
-        assert_eq!(run.phases, [Phase::new("hold".to_owned(), 0.0, 1.5)]);
+        assert_eq!(run.phases, [RunPhase::new("hold".to_owned(), 0.0, 1.5)]);
     }
 
     #[test]
@@ -138,9 +138,9 @@ mod tests {
             numbers(result(&odd, &[("4000", 2), ("4002", 1)], None, 1.5)),
             numbers(result(&even, &[("1006", 7), ("4000", 40)], Some(2.5), 4.5)),
         ])
-        .expect("there are two");
+        .expect("there are two values");
         let whole = numbers(result(&all, &[("4000", 42), ("4002", 1), ("1006", 7)], Some(2.5), 0.0));
-        assert_eq!(merged.outcome, whole.outcome, "to the last bucket");
+        assert_eq!(merged.outcome, whole.outcome, "equal to the last bucket");
         let loadgen = Group::of(&merged.loadgen);
         for (path, number) in [
             ("cpu_seconds", 6.0),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_read_with_all_that_was_timed() {
+    fn a_sample_is_read_with_its_histograms() {
         let recorder = Recorder::starting_now();
         let connect = Times::default();
         connect.record(Duration::from_millis(7));
@@ -162,21 +162,21 @@ mod tests {
         recorder.gauge("backlog", &crate::record::Gauge::default());
         let values = recorder.sample();
         assert_eq!((values.times.len(), values.gauge("backlog")), (1, None));
-        let sent = Message::Sample(Box::new(WorkerSample {
-            look: LookNumber::Timed { second: 2, nth: 0 },
+        let sent = WorkerMessage::Sample(Box::new(WorkerSample {
+            look: SampleNumber::Timed { second: 2, nth: 0 },
             is_close: false,
             is_last: true,
             values,
         }));
         let line = to_json_line(&sent);
-        assert_eq!(serde_json::from_str::<Message>(&line).expect("it was just written"), sent);
+        assert_eq!(serde_json::from_str::<WorkerMessage>(&line).expect("it was just serialised"), sent);
     }
 
     #[test]
-    fn other_lines_are_refused() {
-        assert_eq!(serde_json::from_str::<Message>(r#""ready""#).expect("it is one"), Message::Ready);
-        let log = Message::Log("x".to_owned());
-        assert_eq!(serde_json::from_str::<Message>(r#"{"log":"x"}"#).expect("it is one"), log);
+    fn invalid_lines_are_refused() {
+        assert_eq!(serde_json::from_str::<WorkerMessage>(r#""ready""#).expect("it is a message"), WorkerMessage::Ready);
+        let log = WorkerMessage::Log("x".to_owned());
+        assert_eq!(serde_json::from_str::<WorkerMessage>(r#"{"log":"x"}"#).expect("it is a message"), log);
         let good = to_json_line(&result(&[1], &[], None, 1.5));
         let other_type =
             format!(r#"{{"result":{}}}"#, good.replace(r#""connected":1"#, r#""connected":"one""#));
@@ -191,7 +191,7 @@ mod tests {
             r#"{"phase":{"name":"x"}}"#,
             &other_type,
         ] {
-            assert!(serde_json::from_str::<Message>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<WorkerMessage>(bad).is_err(), "{bad}");
         }
     }
 }

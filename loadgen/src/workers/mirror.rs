@@ -1,9 +1,10 @@
-//! The samples of all workers as counters, gauges and times of the parent, which shows and samples them like its own.
+//! Keeps counters, gauges and times in the parent that hold the sums over all workers, so that the parent
+//! displays and samples them like its own.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use crate::cost::{self, Second};
+use crate::cost::{self, SecondUsage};
 use crate::record::{Counter, Gauge, Recorder, Times};
 use crate::result::{Values, sum};
 
@@ -12,7 +13,7 @@ use super::message::WorkerSample;
 #[derive(Debug)]
 pub(super) struct Mirror {
     recorder: Recorder,
-    /// The last gauges of each worker.
+    /// Last gauges of each worker.
     last: RefCell<Vec<Values>>,
     counters: RefCell<BTreeMap<String, Counter>>,
     gauges: RefCell<BTreeMap<String, Gauge>>,
@@ -32,7 +33,7 @@ impl Mirror {
         }
     }
 
-    /// Adds one more sample of a worker.
+    /// Adds a sample of a worker.
     pub(super) fn add(&self, worker: usize, sample: &WorkerSample) {
         let Values { counts, times, .. } = &sample.values;
         for (name, count) in counts {
@@ -42,7 +43,7 @@ impl Mirror {
         for (name, times) in times {
             self.times(name).add(times);
         }
-        // A worker that has ended holds nothing any more.
+        // A worker that has ended has no connections.
         let gauges = if sample.is_last { Values::default() } else { sample.values.gauges_only() };
         self.last.borrow_mut()[worker] = gauges;
         let sum = sum(self.last.borrow().iter().cloned()).unwrap_or_default();
@@ -81,19 +82,19 @@ impl Mirror {
         times.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
-    /// The load of all workers together.
+    /// Returns the load of all workers together.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a count")]
-    pub(super) fn load(&self) -> cost::Load {
+    pub(super) fn load(&self) -> cost::ServerLoad {
         let connections =
             self.last.borrow().iter().filter_map(|values| values.gauge("connections")).sum::<f64>();
-        cost::Load { connections: connections as u64, pings: self.pings.get() }
+        cost::ServerLoad { connections: connections as u64, pings: self.pings.get() }
     }
 
-    /// The busiest and the latest of the workers.
-    pub(super) fn second(&self, server_cores: Option<f64>) -> Second {
+    /// Returns the usage of the busiest worker and the lag of the slowest.
+    pub(super) fn second(&self, server_cores: Option<f64>) -> SecondUsage {
         let last = self.last.borrow();
         let worst = |name| last.iter().filter_map(|values| values.gauge(name)).reduce(f64::max);
-        Second { self_cores: worst("loadgen.cores"), lag_ms: worst("loadgen.lag_ms"), server_cores }
+        SecondUsage { self_cores: worst("loadgen.cores"), lag_ms: worst("loadgen.lag_ms"), server_cores }
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
 
     use super::*;
     use crate::result::{Highest, Level, Total};
-    use crate::workers::LookNumber;
+    use crate::workers::SampleNumber;
 
     fn sample(connections: f64, pings: u64, cores: f64) -> WorkerSample {
         let connect = Times::default();
@@ -116,7 +117,7 @@ mod tests {
             times: [("connect_ms".to_owned(), connect.summary())].into(),
         };
         WorkerSample {
-            look: LookNumber::Timed { second: 1, nth: 0 },
+            look: SampleNumber::Timed { second: 1, nth: 0 },
             is_close: false,
             is_last: false,
             values,
@@ -133,17 +134,19 @@ mod tests {
         recorder.sample();
         let last = recorder.last();
         assert_eq!((last.get("connections"), last.get("pings")), (Some(13.0), Some(7.0)));
-        assert_eq!(recorder.growing("pings"), Some(7.0));
+        assert_eq!(recorder.monotonic_value("pings"), Some(7.0));
         assert_eq!(
-            (last.get("connect_ms.count"), recorder.growing("connect_ms.count")),
+            (last.get("connect_ms.count"), recorder.monotonic_value("connect_ms.count")),
             (Some(3.0), Some(3.0))
         );
         assert!(last.get("connect_ms.p50").is_some_and(|p50| (1980.0..2020.0).contains(&p50)), "{last:?}");
-        assert!(recorder.growing("connect_ms.max").is_some_and(|max| (3960.0..4040.0).contains(&max)));
-        assert_eq!(mirror.load(), cost::Load { connections: 13, pings: 7 });
+        assert!(
+            recorder.monotonic_value("connect_ms.max").is_some_and(|max| (3960.0..4040.0).contains(&max))
+        );
+        assert_eq!(mirror.load(), cost::ServerLoad { connections: 13, pings: 7 });
         assert_eq!(mirror.second(Some(0.5)).self_cores, Some(0.9));
         mirror.add(1, &WorkerSample { is_last: true, ..sample(0.0, 0, 0.9) });
-        assert_eq!(mirror.load(), cost::Load { connections: 6, pings: 7 });
+        assert_eq!(mirror.load(), cost::ServerLoad { connections: 6, pings: 7 });
         assert_eq!(mirror.second(Some(0.5)).self_cores, Some(0.3));
     }
 }

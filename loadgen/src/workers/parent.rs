@@ -1,28 +1,29 @@
-//! The process that the user has started: it starts the workers, which begin at the same instant, and adds up their numbers.
+//! The parent process: starts the workers, and adds up their numbers.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::message::{Message, WorkerPhase, run_of};
+use super::message::{WorkerMessage, WorkerPhase, merge_runs};
 use super::mirror::Mirror;
 use super::processes::Processes;
 use super::rows::Rows;
 use crate::args::{Load, WorkerId};
 use crate::cost::{Bottleneck, Cost};
 use crate::process::Signals;
-use crate::progress::{self, Bar, Log};
-use crate::record::{Clock, Due, Recorder};
+use crate::progress::{self, Bar, ProgressLog};
+use crate::record::{Recorder, SampleReason, SamplingClock};
 use crate::result::{Ending, seconds, sum};
-use crate::scenario::{Measured, NotMeasured, Whole};
+use crate::scenario::{MeasureError, Measured, WholeRunNumbers};
 
-/// Workers sample each full second, and more often in brief phases. This long after the start, all have sent their first sample.
+/// Time from the start to the parent's first sample. Workers sample at each full second, so by then all have
+/// sent their first sample.
 const FIRST_LOOK: Duration = Duration::from_millis(1300);
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs a load with this many workers.
-pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured, NotMeasured> {
+/// Runs a scenario in this many workers.
+pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<Measured, MeasureError> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let recorder = Recorder::starting_now();
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
@@ -42,7 +43,7 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured
         began = processes.begin() => began,
         () = signals.next() => Err("interrupted before the start".to_owned().into()),
     };
-    // The workers' clocks begin when they do.
+    // The clocks of the workers begin at the common start.
     let until_start = |start: &SystemTime| start.duration_since(SystemTime::now()).unwrap_or_default();
     let start_seconds = recorder.seconds() + began.as_ref().map_or(0.0, |start| seconds(until_start(start)));
     let ended = match &began {
@@ -55,39 +56,41 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured
     };
     let results = processes.end().await;
     let (started_at, ending) = (began?, ended?);
-    // The series is that of the run, without what is there after it.
+    // The series must not contain what remains after the run.
     recorder.sample();
-    cost.look_after(&recorder).await;
-    let mut run = run_of(&results, started_at).ok_or_else(no_result)?;
+    cost.sample_after_run(&recorder).await;
+    let mut run = merge_runs(&results, started_at).ok_or_else(no_result)?;
     run.ending = ending.unwrap_or(run.ending);
     let numbers = sum(results.into_iter().map(|result| result.numbers)).ok_or_else(no_result)?;
     let bottleneck = whole.bottleneck.into_inner();
     bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     let series = whole.rows.into_inner().into_series();
     let series = series.with_gauges_of(&recorder.series(), start_seconds, |name| name.starts_with("server."));
-    let whole = Whole { server: cost.server(), processes: Some(workers), bottleneck: bottleneck.outcome() };
+    let whole =
+        WholeRunNumbers { server: cost.server(), processes: Some(workers), bottleneck: bottleneck.outcome() };
     Ok(Measured { run, numbers, whole, series })
 }
 
-/// The run as a whole, while the workers run.
+/// State of the run as a whole while the workers run.
 struct WholeRun<'a> {
     load: &'a Load,
     recorder: &'a Recorder,
     mirror: &'a Mirror,
-    /// How many have begun.
+    /// Number of phases that have begun.
     phases: Cell<usize>,
     rows: RefCell<Rows>,
     bottleneck: RefCell<Bottleneck>,
-    log: &'a Log,
+    log: &'a ProgressLog,
 }
 
 impl WholeRun<'_> {
-    /// Returns when all workers have sent their results; how the run ended, if the workers do not know it.
+    /// Returns when all workers have sent their results. Returns how the run ended, if the workers do not
+    /// know it.
     async fn watch(
         &self,
         processes: &mut Processes,
         signals: &mut Signals,
-    ) -> Result<Option<Ending>, NotMeasured> {
+    ) -> Result<Option<Ending>, MeasureError> {
         let looking = self.look_on(self.recorder.clock(Instant::now() + FIRST_LOOK, LOOK));
         tokio::pin!(looking);
         let ending = loop {
@@ -97,7 +100,7 @@ impl WholeRun<'_> {
                     None => return Ok(None),
                 },
                 assertion = &mut looking => {
-                    self.log.line(&format!("ended early: {assertion} cannot hold any more"));
+                    self.log.line(&format!("ended early: {assertion} can no longer hold"));
                     break Ending::Aborted(assertion);
                 },
                 () = signals.next() => break Ending::Interrupted,
@@ -107,18 +110,18 @@ impl WholeRun<'_> {
         Ok(Some(ending))
     }
 
-    fn on_message(&self, worker: usize, message: Message) {
+    fn on_message(&self, worker: usize, message: WorkerMessage) {
         match message {
-            Message::Phase(phase) => self.enter_phase(&phase),
-            Message::Sample(sample) => {
+            WorkerMessage::Phase(phase) => self.enter_phase(&phase),
+            WorkerMessage::Sample(sample) => {
                 self.mirror.add(worker, &sample);
                 self.rows.borrow_mut().add(worker, *sample);
             }
-            Message::Ready | Message::Log(_) | Message::Result(_) => {}
+            WorkerMessage::Ready | WorkerMessage::Log(_) | WorkerMessage::Result(_) => {}
         }
     }
 
-    /// The run is in a phase as soon as one of its workers is.
+    /// The run enters a phase as soon as one of its workers does.
     fn enter_phase(&self, phase: &WorkerPhase) {
         if phase.number <= self.phases.replace(self.phases.get().max(phase.number)) {
             return;
@@ -130,17 +133,20 @@ impl WholeRun<'_> {
         }
     }
 
-    /// Looks when it is due. Returns an assertion that cannot hold any more, if that is to end the run.
-    async fn look_on(&self, mut clock: Clock) -> String {
+    /// Samples whenever it is due. Returns the first assertion that can no longer hold, if such assertions
+    /// end the run.
+    async fn look_on(&self, mut clock: SamplingClock) -> String {
         loop {
             match clock.next().await.0 {
-                Due::Second => {
+                SampleReason::Second => {
                     if let Some(assertion) = self.look() {
                         return assertion;
                     }
                 }
-                Due::Asked | Due::Between if self.recorder.is_looked_at_closely() => self.sample(),
-                Due::Asked | Due::Between => {}
+                SampleReason::Requested | SampleReason::Between if self.recorder.is_sampling_fast() => {
+                    self.sample()
+                }
+                SampleReason::Requested | SampleReason::Between => {}
             }
         }
     }
@@ -155,17 +161,18 @@ impl WholeRun<'_> {
     fn look(&self) -> Option<String> {
         self.sample();
         let second = self.mirror.second(self.recorder.last().get("server.cores"));
-        if self.bottleneck.borrow_mut().look(second) {
-            self.log.line("loadgen itself is the bottleneck: one of its processes uses up its core, and the server does not");
+        if self.bottleneck.borrow_mut().observe(second) {
+            self.log.line("loadgen itself is the bottleneck: one of its processes uses a whole core and the server does not");
         }
         let output = &self.load.server.output;
-        let is_past =
-            |path: &str, is_past: &dyn Fn(f64) -> bool| self.recorder.growing(path).is_some_and(is_past);
+        let is_past = |path: &str, is_past: &dyn Fn(f64) -> bool| {
+            self.recorder.monotonic_value(path).is_some_and(is_past)
+        };
         let mut assertions = output.assertions.iter().filter(|_| output.abort_on_fail);
         assertions.find(|it| is_past(it.path(), &|number| it.is_past(number))).map(ToString::to_string)
     }
 }
 
 fn no_result() -> String {
-    "no process has sent a result".to_owned()
+    "no worker process sent a result".to_owned()
 }

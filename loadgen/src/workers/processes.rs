@@ -10,19 +10,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::message::{Message, WorkerResult};
+use super::message::{WorkerMessage, WorkerResult};
 use super::worker::start_line;
 use crate::args::WorkerId;
-use crate::progress::Log;
-use crate::scenario::NotMeasured;
+use crate::progress::ProgressLog;
+use crate::scenario::MeasureError;
 
-/// From when all workers are ready to when they begin.
+/// Time from when all workers are ready to the common start.
 const LEAD: Duration = Duration::from_millis(100);
-/// How long workers may take to send their results and to exit, once they were stopped.
+/// Time that stopped workers have to send their results and exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The exit code of a worker that was refused the run, and has said why.
+/// Exit code of a worker that refused the run and has reported why.
 const REFUSED: i32 = 2;
-/// Lines that were read and not yet handled.
+/// Capacity of the queue of lines that were read but not handled yet.
 const MAX_LINES: usize = 64;
 
 struct Worker {
@@ -33,18 +33,18 @@ struct Worker {
     result: Option<WorkerResult>,
 }
 
-/// A line of a worker, or `None` at the end of its output.
+/// Worker's index and a line of its output; `None` at the end of the output.
 type Line = (usize, Option<String>);
 
 pub(super) struct Processes {
     workers: Vec<Worker>,
     lines: mpsc::Receiver<Line>,
     _readers: JoinSet<()>,
-    log: Log,
+    log: ProgressLog,
 }
 
 impl Processes {
-    pub(super) fn spawn(ids: &[WorkerId], log: &Log) -> Result<Self, String> {
+    pub(super) fn spawn(ids: &[WorkerId], log: &ProgressLog) -> Result<Self, String> {
         let program = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let (sender, lines) = mpsc::channel(MAX_LINES);
         let (mut workers, mut readers) = (Vec::with_capacity(ids.len()), JoinSet::new());
@@ -63,26 +63,26 @@ impl Processes {
         Ok(Self { workers, lines, _readers: readers, log: log.clone() })
     }
 
-    /// Waits until all workers are ready, and sends them the instant to begin.
-    pub(super) async fn begin(&mut self) -> Result<SystemTime, NotMeasured> {
+    /// Waits until all workers are ready, and sends them the start instant.
+    pub(super) async fn begin(&mut self) -> Result<SystemTime, MeasureError> {
         let mut waiting = self.workers.len();
         while waiting > 0 {
             match self.next().await? {
-                Some((_, Message::Ready)) => waiting -= 1,
+                Some((_, WorkerMessage::Ready)) => waiting -= 1,
                 Some(_) => {}
-                None => return Err("the processes have ended before the start".to_owned().into()),
+                None => return Err("the worker processes ended before the start".to_owned().into()),
             }
         }
         let start = SystemTime::now() + LEAD;
         for input in self.workers.iter_mut().filter_map(|worker| worker.input.as_mut()) {
-            // A worker that is gone already is noticed by the end of its output.
+            // If the worker has exited, this is noticed when its output ends.
             let _ = input.write_all(start_line(start).as_bytes()).await;
         }
         Ok(start)
     }
 
-    /// Stops all workers, which then send what they have measured so far. Other messages go to `on_message`.
-    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, Message)) -> Result<(), NotMeasured> {
+    /// Stops all workers and waits for their results. Passes other messages to `on_message`.
+    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, WorkerMessage)) -> Result<(), MeasureError> {
         self.workers.iter_mut().for_each(|worker| worker.input = None);
         let rest = async {
             while let Some((worker, message)) = self.next().await? {
@@ -91,7 +91,7 @@ impl Processes {
             Ok(())
         };
         let rest = timeout(EXIT_TIMEOUT, rest).await;
-        rest.unwrap_or_else(|_| Err("not all processes have ended when they were told to".to_owned().into()))
+        rest.unwrap_or_else(|_| Err("some worker processes did not exit when stopped".to_owned().into()))
     }
 
     /// Kills the workers that have not exited, and returns the results of all.
@@ -100,7 +100,7 @@ impl Processes {
         for mut worker in self.workers {
             drop(worker.input);
             if worker.result.is_none() || timeout(EXIT_TIMEOUT, worker.process.wait()).await.is_err() {
-                // It fails if the worker has just exited.
+                // Fails if the worker has just exited.
                 let _ = worker.process.kill().await;
             }
             all.extend(worker.result);
@@ -108,8 +108,8 @@ impl Processes {
         all
     }
 
-    /// The next message. `None` after all workers have sent their results.
-    pub(super) async fn next(&mut self) -> Result<Option<(usize, Message)>, NotMeasured> {
+    /// Returns the next message. `None` after all workers have sent their results.
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, WorkerMessage)>, MeasureError> {
         while self.workers.iter().any(|worker| worker.result.is_none()) {
             let Some((index, text)) = self.lines.recv().await else { break };
             let worker = &mut self.workers[index];
@@ -120,31 +120,31 @@ impl Processes {
                 continue;
             };
             match serde_json::from_str(&text) {
-                Ok(Message::Result(result)) => {
+                Ok(WorkerMessage::Result(result)) => {
                     worker.result = Some(*result);
                     worker.input = None;
                 }
-                Ok(Message::Log(text)) => self.log.line(&format!("process {}: {text}", worker.id)),
+                Ok(WorkerMessage::Log(text)) => self.log.line(&format!("process {}: {text}", worker.id)),
                 Ok(message) => return Ok(Some((index, message))),
                 Err(_) => {
-                    return Err(format!("cannot read a line of process {}: {text:.100}", worker.id).into());
+                    return Err(format!("invalid line from process {}: {text:.100}", worker.id).into());
                 }
             }
         }
         Ok(None)
     }
 
-    async fn gone(&mut self, index: usize) -> NotMeasured {
+    async fn gone(&mut self, index: usize) -> MeasureError {
         let Worker { id, process, .. } = &mut self.workers[index];
         let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let how = match timeout(EXIT_TIMEOUT, process.wait()).await {
             Ok(Ok(status)) if status.code() == Some(REFUSED) => {
-                return NotMeasured::Refused(format!("process {id} has refused the run"));
+                return MeasureError::Refused(format!("process {id} refused the run"));
             }
             Ok(Ok(status)) => status.to_string(),
-            Ok(Err(_)) | Err(_) => "it has closed its output".to_owned(),
+            Ok(Err(_)) | Err(_) => "it closed its output".to_owned(),
         };
-        format!("process {id} (pid {pid}) has ended without a result: {how}").into()
+        format!("process {id} (pid {pid}) ended without a result: {how}").into()
     }
 }
 
@@ -155,6 +155,6 @@ async fn read(index: usize, output: ChildStdout, lines: mpsc::Sender<Line>) {
             return;
         }
     }
-    // It fails if the parent reads no more.
+    // Fails if the parent has stopped reading.
     let _ = lines.send((index, None)).await;
 }

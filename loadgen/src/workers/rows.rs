@@ -1,42 +1,45 @@
-//! The series of the whole run, from the samples of its workers: look by look, as if one process had sampled all.
+//! Builds the series of a run from the samples of its workers: sample by sample, as if one process had taken
+//! them all.
 
 use std::collections::BTreeMap;
 
-use super::message::{LookNumber, WorkerSample};
+use super::message::{SampleNumber, WorkerSample};
 use crate::result::{Series, Sum as _, Values};
 
-/// Looks that not all workers have sent yet. A later sample counts for the first of these.
+/// Maximum number of incomplete rows. A sample that arrives after its row was finished counts for the first
+/// unfinished one.
 const MAX_PENDING: usize = 60;
 
-/// One look at all workers.
+/// One sample of all workers together.
 #[derive(Debug, Default)]
 struct Row {
     is_close: bool,
-    /// The last of each worker that has sent some.
+    /// Last gauges of each worker that has sent this sample.
     gauges: BTreeMap<usize, Values>,
-    /// All the rest.
+    /// Sum of everything but the gauges.
     values: Values,
 }
 
-/// What came last from a worker: the highest numbers after its last sample.
+/// State of a worker: the highest sample numbers that it has sent. All further samples have higher ones.
 #[derive(Clone, Debug, Default)]
 struct Sent {
     timed: Timed,
     asked: u64,
-    /// One that was held up may leave out a second, and still has them.
+    /// Last gauges. They also count for a second that the worker skipped because it was delayed.
     gauges: Values,
 }
 
-/// A second, and the number of the look after its end.
+/// A second, and the number of the sample after its end.
 type Timed = (u64, u64);
 
 #[derive(Debug)]
 pub(super) struct Rows {
     sent: Vec<Sent>,
     timed: BTreeMap<Timed, Row>,
-    /// Those that the scenario has asked for, which may be before the end of a second in one worker and after it in another.
+    /// Samples requested by the scenario. In one worker such a sample may come before the end of a second and
+    /// in another after it.
     asked: BTreeMap<u64, Row>,
-    /// The first looks that are not in the series yet.
+    /// First samples that are not in the series yet.
     next_timed: Timed,
     next_asked: u64,
     series: Series,
@@ -54,16 +57,16 @@ impl Rows {
         }
     }
 
-    /// Adds one more sample of a worker, whose numbers grow.
+    /// Adds a sample of a worker. Sample numbers of a worker must increase.
     pub(super) fn add(&mut self, worker: usize, sample: WorkerSample) {
         let WorkerSample { look, is_close, is_last, mut values } = sample;
         let sent = &mut self.sent[worker];
         let row = match look {
-            LookNumber::Timed { second, nth } => {
+            SampleNumber::Timed { second, nth } => {
                 sent.timed = (second, nth);
                 row_of(&mut self.timed, sent.timed, self.next_timed)
             }
-            LookNumber::Asked(number) => {
+            SampleNumber::Requested(number) => {
                 sent.asked = number;
                 row_of(&mut self.asked, number, self.next_asked)
             }
@@ -80,7 +83,8 @@ impl Rows {
         while self.finish_first(timed, asked) {}
     }
 
-    /// Puts the first row that is complete into the series: of looks up to these, or of any if too many are pending.
+    /// Moves the first complete row to the series. A row is complete if all workers have sent it, that is, up
+    /// to `timed` or `asked`, or if too many rows are pending. Returns false if there is none.
     fn finish_first(&mut self, timed: Timed, asked: u64) -> bool {
         let is_full = self.timed.len() > MAX_PENDING;
         let first_timed = self.timed.first_key_value().filter(|(look, _)| **look <= timed || is_full);
@@ -96,7 +100,7 @@ impl Rows {
             values.add(gauges.remove(&worker).unwrap_or_else(|| sent.gauges.clone()));
         }
         if is_close {
-            self.series.push_apart(&values.to_sample());
+            self.series.push_unmerged(&values.to_sample());
         } else {
             self.series.push(&values.to_sample());
         }
@@ -115,14 +119,14 @@ impl Rows {
         Some(row)
     }
 
-    /// The series of all samples.
+    /// Returns the series of all samples.
     pub(super) fn into_series(mut self) -> Series {
         while self.finish_first((u64::MAX, u64::MAX), u64::MAX) {}
         self.series
     }
 }
 
-/// That of a look, or if that is in the series already, the first one that is not.
+/// Returns the row of a sample. If that row is in the series already, returns the first one that is not.
 fn row_of<K: Copy + Ord>(rows: &mut BTreeMap<K, Row>, look: K, next: K) -> &mut Row {
     let first = rows.first_key_value().map_or(next, |(first, _)| *first);
     rows.entry(if look < next { first } else { look }).or_default()
@@ -137,9 +141,9 @@ mod tests {
 
     use super::*;
     use crate::record::{Counter, Gauge, Recorder, Times};
-    use crate::result::{Highest, Kind, Sample, to_json_line};
+    use crate::result::{ColumnKind, Highest, Sample, to_json_line};
 
-    /// What one process counts and times.
+    /// Counters and times of one process.
     struct Process {
         recorder: Recorder,
         errors: Counter,
@@ -158,16 +162,16 @@ mod tests {
             it
         }
 
-        /// As it is received, at the end of this second.
+        /// The sample taken at the end of this second, as the parent receives it.
         fn sample(&self, second: u32, is_last: bool) -> WorkerSample {
             let values = Values { t: Highest(second.into()), ..self.recorder.sample() };
-            let look = LookNumber::Timed { second: second.into(), nth: 0 };
+            let look = SampleNumber::Timed { second: second.into(), nth: 0 };
             let sample = WorkerSample { look, is_close: false, is_last, values };
-            serde_json::from_str(&to_json_line(&sample)).expect("it was just written")
+            serde_json::from_str(&to_json_line(&sample)).expect("it was just serialised")
         }
     }
 
-    /// Everything of a series, by name.
+    /// Columns of a series, by name.
     fn columns(series: &Series) -> BTreeMap<String, Vec<Option<f64>>> {
         series.columns().iter().map(|column| (column.name.clone(), column.values.clone())).collect()
     }
@@ -177,7 +181,7 @@ mod tests {
         const PARTS: usize = 4;
         const SECONDS: u32 = 20;
         let seed = std::env::var("ENCKE_SEED")
-            .map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
+            .map_or_else(|_| rand::random(), |seed| seed.parse().expect("it is a number"));
         println!("ENCKE_SEED={seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let (whole, parts) = (Process::new(), [(); PARTS].map(|()| Process::new()));
@@ -186,7 +190,7 @@ mod tests {
         for second in 1..=SECONDS {
             for _ in 0..random.random_range(0..500) {
                 let part = random.random_range(0..PARTS);
-                // From a microsecond to an hour and beyond.
+                // From a microsecond to over an hour.
                 let time = Duration::from_secs_f64(10_f64.powf(random.random_range(-6.0..4.0)));
                 for process in [&whole, &parts[part]] {
                     process.errors.increment();
@@ -199,7 +203,7 @@ mod tests {
             drop(whole.recorder.sample());
             series.push(&Sample { t: f64::from(second), ..whole.recorder.last() });
         }
-        // They come as they come, but each child's in order.
+        // Samples arrive in any order, except that those of one worker stay in order.
         let mut sent: Vec<_> = sent.into_iter().map(Vec::into_iter).collect();
         while sent.iter().any(|child| child.len() > 0) {
             let child = random.random_range(0..PARTS);
@@ -224,7 +228,7 @@ mod tests {
             assert_eq!(rows.series.t().len(), finished, "{child} has sent {second}");
         }
         let series = rows.into_series();
-        let errors = &series.column(Kind::Count, "errors").expect("it is there").values;
+        let errors = &series.column(ColumnKind::Count, "errors").expect("the value exists").values;
         assert_eq!(*errors, [Some(2.0), Some(2.0), Some(1.0)]);
     }
 
@@ -243,7 +247,7 @@ mod tests {
             rows.add(child, parts[child].sample(second, is_last));
         }
         let series = rows.into_series();
-        let backlog = &series.column(Kind::Gauge, "backlog").expect("it is there").values;
+        let backlog = &series.column(ColumnKind::Gauge, "backlog").expect("the value exists").values;
         assert_eq!(*backlog, [Some(10.0); 4]);
     }
 
@@ -259,15 +263,15 @@ mod tests {
         parts[1].errors.add(7);
         rows.add(1, parts[1].sample(1, true));
         let series = rows.into_series();
-        let errors = &series.column(Kind::Count, "errors").expect("it is there").values;
+        let errors = &series.column(ColumnKind::Count, "errors").expect("the value exists").values;
         assert_eq!(errors.iter().flatten().sum::<f64>(), 107.0);
-        assert_eq!(errors[40], Some(8.0), "for the first second that was left");
+        assert_eq!(errors[40], Some(8.0), "it counts for the first unfinished second");
     }
 
     #[test]
     fn a_drop_shows_though_the_workers_drop_on_two_sides_of_a_second() {
-        let timed = |second, nth| LookNumber::Timed { second, nth };
-        let asked = LookNumber::Asked;
+        let timed = |second, nth| SampleNumber::Timed { second, nth };
+        let asked = SampleNumber::Requested;
         let looks = [
             [(timed(1, 0), 1.0, 5.0), (asked(1), 1.99, 5.0), (asked(2), 1.995, 0.0), (timed(2, 0), 2.0, 1.0)],
             [(timed(1, 0), 1.0, 5.0), (timed(2, 0), 2.0, 5.0), (asked(1), 2.01, 5.0), (asked(2), 2.02, 0.0)],
@@ -288,9 +292,9 @@ mod tests {
         }
         let series = rows.into_series();
         assert_eq!(series.t(), [1.0, 2.0, 2.01, 2.02, 2.12, 2.5]);
-        let column = |kind, name| &series.column(kind, name).expect("it is there").values;
-        let open: Vec<f64> = column(Kind::Gauge, "open").iter().copied().flatten().collect();
+        let column = |kind, name| &series.column(kind, name).expect("the value exists").values;
+        let open: Vec<f64> = column(ColumnKind::Gauge, "open").iter().copied().flatten().collect();
         assert_eq!(open, [10.0, 6.0, 10.0, 0.0, 10.0, 10.0]);
-        assert_eq!(column(Kind::Count, "errors").iter().flatten().sum::<f64>(), 12.0);
+        assert_eq!(column(ColumnKind::Count, "errors").iter().flatten().sum::<f64>(), 12.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Assertions over any path, and what they do to a run.
+//! Assertions on any path of the result, and their effect on a run.
 
 use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{loadgen, number};
@@ -46,8 +46,8 @@ async fn what_can_no_longer_hold_ends_the_run_if_asked_to() {
     assert!(number(&json, "/elapsed_seconds") < 30.0, "3000 connections would take a minute: {json:#}");
     assert!(number(&json, "/connected") < 3000.0);
     assert_eq!(json["assertions"][1]["holds"], false);
-    assert!(ended.stderr.contains("ended early: early==0 cannot hold any more"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("still_open>=0 is judged in the end only"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("ended early: early==0 can no longer hold"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("still_open>=0 is checked only at the end"), "{}", ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,8 +74,8 @@ async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() 
         ("hold --pid 1", "server.cores.pique<1", "the result has no such path"),
         ("hold --pid 1", "server.phases.resume.cores.peak<3", "the result has no such path"),
         ("storm --pid 1", "server.phases.resume.cores.pique<3", "the result has no such path"),
-        ("storm --admin http://127.0.0.1:1", "server.phases.resume.cores.peak<3", "sampled with --pid"),
-        ("storm --pid 1", "server.timers.entries_peak<3", "sampled with --admin"),
+        ("storm --admin http://127.0.0.1:1", "server.phases.resume.cores.peak<3", "sampled only with --pid"),
+        ("storm --pid 1", "server.timers.entries_peak<3", "sampled only with --admin"),
         ("hold", "phases[2].duration_seconds<3", "the result has no such path"),
         ("expire --after 1s --without upgrade", "connect_ms.p99<3s", "nothing was measured"),
         ("hold", "connect_ms<3", "no number"),
@@ -91,7 +91,7 @@ async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() 
         ))
         .await;
         ended.assert_code(2);
-        let told = format!("means nothing: {bad} (");
+        let told = format!("invalid assertion: {bad} (");
         assert!(ended.stderr.contains(&told) && ended.stderr.contains(why), "{}", ended.stderr);
     }
     for (options, bad) in [
@@ -104,7 +104,7 @@ async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() 
             loadgen(&format!("fanout {} --connections 2 {options} --assert {bad}", server.url())).await;
         ended.assert_code(2);
         assert!(
-            ended.stderr.contains(&format!("means nothing: {bad} (nothing was measured")),
+            ended.stderr.contains(&format!("invalid assertion: {bad} (nothing was measured")),
             "{}",
             ended.stderr
         );

@@ -1,4 +1,4 @@
-//! Bayeux.
+//! `--target bayeux`.
 
 use std::time::Duration;
 
@@ -27,8 +27,11 @@ async fn connects_follow_one_another() {
     let json = run_on(&server, "hold", "--duration 1s").await;
     assert_eq!((&json["unexpected_closes"], &json["errors"]), (&json!(0), &json!(0)), "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
-    assert_eq!(json["holds_early"], 0, "the first is not to be held: {json:#}");
-    assert_eq!(json["hold_lateness_ms"]["count"], json["pings"], "the server says for how long: {json:#}");
+    assert_eq!(json["holds_early"], 0, "the first connect is not held: {json:#}");
+    assert_eq!(
+        json["hold_lateness_ms"]["count"], json["pings"],
+        "the server announces the hold time: {json:#}"
+    );
     assert_eq!(server.asked("/meta/handshake").len(), 5);
     let connects = server.asked("/meta/connect");
     assert_eq!(connects.iter().filter(|connect| connect["advice"]["timeout"] == 0).count(), 5);
@@ -48,8 +51,12 @@ async fn a_hold_that_is_too_short_or_too_long_is_told() {
 async fn advice_to_pause_is_taken() {
     let server = FakeBayeux::start(Manners::AdvisesPauses(Duration::from_millis(400))).await;
     let json = run_on(&server, "hold", "--duration 1s").await;
-    assert_eq!((&json["holds_early"], &json["pings"]), (&json!(0), &json!(0)), "none was held: {json:#}");
-    // At once, and after each of two pauses.
+    assert_eq!(
+        (&json["holds_early"], &json["pings"]),
+        (&json!(0), &json!(0)),
+        "no connect was held: {json:#}"
+    );
+    // One at once, and one after each of two pauses.
     assert!(server.asked("/meta/connect").len() <= 15, "{json:#}");
 }
 
@@ -61,10 +68,12 @@ async fn what_has_arrived_is_acknowledged() {
     let connects = server.asked("/meta/connect");
     let acks = |first: bool| {
         let of_kind = connects.iter().filter(move |connect| (connect["advice"]["timeout"] == 0) == first);
-        of_kind.map(|connect| connect["ext"]["ack"].as_i64().expect("each acknowledges")).collect::<Vec<_>>()
+        of_kind
+            .map(|connect| connect["ext"]["ack"].as_i64().expect("each connect acknowledges"))
+            .collect::<Vec<_>>()
     };
     assert_eq!(acks(true).iter().filter(|ack| **ack == -1).count(), 5, "{connects:?}");
-    assert_eq!(acks(true).iter().filter(|ack| **ack > -1).count(), 5, "those who come back: {connects:?}");
+    assert_eq!(acks(true).iter().filter(|ack| **ack > -1).count(), 5, "reconnecting clients: {connects:?}");
     assert!(acks(false).iter().all(|ack| *ack >= 0), "{connects:?}");
     let url = FakeBayeux::start(Manners::Plain).await.url();
     let held = "--connections 3 --rate 1000 --duration 0s --json -";
@@ -79,13 +88,13 @@ async fn who_is_not_known_any_more_begins_anew() {
     let json = run_on(&server, "storm", "--duration 300ms").await;
     assert_eq!((&json["dropped"], &json["resumed"]), (&json!(5), &json!(0)), "{json:#}");
     assert_eq!(json["error_kinds"], json!({"not_recovered": 5}), "{json:#}");
-    assert_eq!(server.asked("/meta/handshake").len(), 10, "all have begun anew");
+    assert_eq!(server.asked("/meta/handshake").len(), 10, "all clients have started new sessions");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ends_have_the_numbers_of_errors() {
     for (error, code) in [("402:c:unknown", "402"), ("503::come back", "503"), ("no", "1005")] {
-        // Over when nothing is left to hold.
+        // The run ends when no connection is left.
         let json = run(Manners::Ends(error), "hold", "--duration 1h").await;
         assert_eq!(json["unexpected_closes"], 5, "{json:#}");
         assert_eq!(json["close_codes"], json!({code: 5}), "{json:#}");
@@ -101,16 +110,13 @@ async fn ends_have_the_numbers_of_errors() {
 async fn what_bayeux_cannot_do_is_said_before_the_run() {
     let held = "--connections 20 --rate 1 --duration 1s";
     for (words, part) in [
-        (format!("mute http://127.0.0.1:1/bayeux {held} --target bayeux"), "pings that want an answer"),
+        (format!("mute http://127.0.0.1:1/bayeux {held} --target bayeux"), "pings that require an answer"),
         (format!("takeover http://127.0.0.1:1/bayeux {held} --target bayeux"), "sessions that are alive"),
-        (
-            format!("vanish http://127.0.0.1:1/bayeux {held} --target bayeux"),
-            "--reconnect-window can tell it",
-        ),
-        ("slow http://127.0.0.1:1/bayeux --target bayeux".to_owned(), "messages that come unasked"),
+        (format!("vanish http://127.0.0.1:1/bayeux {held} --target bayeux"), "(or --reconnect-window)"),
+        ("slow http://127.0.0.1:1/bayeux --target bayeux".to_owned(), "messages that are pushed"),
         (
             format!("hold http://127.0.0.1:1/poll {held} --target poll --ext-ack"),
-            "--ext-ack is of --target bayeux",
+            "--ext-ack requires --target bayeux",
         ),
     ] {
         let ended = loadgen(&words).await;

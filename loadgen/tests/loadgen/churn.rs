@@ -1,4 +1,4 @@
-//! `churn` comes and goes at random.
+//! `churn` opens connections at random times and closes them after random lifetimes.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn arrivals_come_at_the_rate_and_leave_when_their_time_is_over() {
     assert_eq!(json["errors"], 0);
     let on_their_way = number(&json, "/connecting_at_end");
     assert_eq!(number(&json, "/connected"), arrived - on_their_way, "{json:#}");
-    assert!(number(&json, "/left") >= arrived / 2.0, "all but those of the last 100 ms: {json:#}");
+    assert!(number(&json, "/left") >= arrived / 2.0, "all but the arrivals of the last 100 ms: {json:#}");
     assert_eq!(json["unexpected_closes"], 0);
     assert_eq!(json["expected_open"], 20.0);
     assert!(number(&json, "/connect_from_start_ms/p50") <= number(&json, "/connect_ms/p50"), "{json:#}");
@@ -63,7 +63,7 @@ async fn who_is_closed_has_not_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_connecting_or_open_at_the_end_is_counted() {
-    // The first stays open, the second never gets its hello, all others are closed.
+    // The first stays open, the second never receives its hello, all others are closed.
     let server = FakeServer::start(|index| match index {
         0 => Behaviour::GiveUpAfter(Duration::from_secs(10)),
         1 => Behaviour::NeverGreet,
@@ -76,7 +76,7 @@ async fn what_is_connecting_or_open_at_the_end_is_counted() {
     assert_all_are_accounted_for(&json);
 }
 
-/// Every arrival is at one stage, and every connection has ended in one way, however the end of the run found them.
+/// Asserts that every arrival is counted in exactly one stage, and every connection with exactly one end.
 fn assert_all_are_accounted_for(json: &Value) {
     let sum = |names: &[&str]| names.iter().map(|name| number(json, name)).sum::<f64>();
     let arrivals = ["/skipped", "/errors", "/connecting_at_end", "/connected"];

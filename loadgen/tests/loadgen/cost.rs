@@ -1,4 +1,4 @@
-//! `--pid` and `--admin` sample what the server takes, and loadgen says what it takes itself.
+//! `--pid` and `--admin` sample the server; loadgen always samples itself.
 
 use std::process::Command;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn column<'a>(json: &'a Value, name: &str) -> &'a [Value] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_that_serves_is_sampled() {
-    // The server is part of this very process.
+    // The server runs in this process.
     let (server, pid) = (holding_server().await, std::process::id());
     let run =
         format!("hold {} --connections 50 --rate 500 --duration 2500ms --pid {pid} --json -", server.url());
@@ -32,7 +32,7 @@ async fn the_process_that_serves_is_sampled() {
         assert!(number(&json, &format!("/server/{path}")) > 0.0, "{path} in {json:#}");
     }
     let [before, peak] = ["before", "peak"].map(|name| number(&json, &format!("/server/descriptors/{name}")));
-    assert!(peak >= 50.0 && before > 0.0, "every connection takes one: {json:#}");
+    assert!(peak >= 50.0 && before > 0.0, "every connection uses a descriptor: {json:#}");
     assert_eq!(json["server"]["steady_connections"], 50);
     for name in ["server.cores", "server.resident_bytes", "server.descriptors", "server.threads"] {
         assert!(column(&json, name).iter().all(Value::is_number), "{name} in {json:#}");
@@ -65,7 +65,7 @@ async fn what_cannot_be_sampled_is_told_before_the_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_ends_meanwhile_is_told_and_the_run_goes_on() {
     let server = holding_server().await;
-    let mut sampled = Command::new("sleep").arg("1h").spawn().expect("there is a sleep");
+    let mut sampled = Command::new("sleep").arg("1h").spawn().expect("sleep is installed");
     let run = format!(
         "hold {} --connections 5 --rate 50 --duration 2500ms --json - --pid {}",
         server.url(),
@@ -74,10 +74,10 @@ async fn a_process_that_ends_meanwhile_is_told_and_the_run_goes_on() {
     let running = tokio::spawn(async move { loadgen(&run).await });
     server.has_greeted(5).await;
     let end = spawn_blocking(move || sampled.kill().and_then(|()| sampled.wait()));
-    end.await.expect("nothing panics").expect("it is ours to end");
-    let ended = running.await.expect("nothing panics");
+    end.await.expect("the task does not panic").expect("the process can be killed");
+    let ended = running.await.expect("the task does not panic");
     ended.assert_code(0);
-    assert!(ended.stderr.contains("has ended during the run"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("ended during the run"), "{}", ended.stderr);
     let json = ended.json();
     assert_eq!((&json["connected"], &json["server"]["ended"]), (&json!(5), &json!(true)));
     assert!(column(&json, "server.resident_bytes").last().is_some_and(Value::is_null), "{json:#}");
@@ -101,18 +101,18 @@ async fn the_timers_of_encke_are_sampled() {
         "{json:#}"
     );
     let [entries, expiries] =
-        ["entries_peak", "expiries"].map(|name| timers[name].as_u64().expect("a count"));
+        ["entries_peak", "expiries"].map(|name| timers[name].as_u64().expect("it is a count"));
     assert!(
         entries >= 3 && expiries == 10 * (entries - 1),
-        "an answer a second, and one at each end: {json:#}"
+        "one answer per second, and one at each end: {json:#}"
     );
     assert!(column(&json, "server.timers.entries").len() >= 2);
     assert_eq!(column(&json, "server.timers.level1")[0], 7.0);
 }
 
-/// Answers each call with one entry and ten expiries more than the one before.
+/// Answers each request with one entry and ten expiries more than the previous one.
 async fn tell_timers(listener: TcpListener) {
-    let (stream, _) = listener.accept().await.expect("loadgen asks");
+    let (stream, _) = listener.accept().await.expect("loadgen connects");
     let mut stream = BufReader::new(stream);
     for answer in 1.. {
         let mut head = String::new();

@@ -1,4 +1,4 @@
-//! What the exit code says, and what stderr says with it.
+//! Exit codes, and the messages on stderr that accompany them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn assertions_that_hold_change_nothing() {
     ended.assert_code(0);
     assert!(
         ended.stdout.contains("connect_ms ") && ended.stdout.contains("p99.99"),
-        "without --json a table: {}",
+        "a table is printed without --json: {}",
         ended.stdout
     );
     assert_eq!(ended.stderr, "");
@@ -35,7 +35,7 @@ async fn assertions_that_hold_change_nothing() {
 async fn an_assertion_that_does_not_hold_gives_99() {
     let ended = hold_with("--assert connected==2 --assert connected>2").await;
     ended.assert_code(99);
-    assert_eq!(ended.stderr, "loadgen: does not hold: connected>2 (it is 2)\n");
+    assert_eq!(ended.stderr, "loadgen: assertion failed: connected>2 (the value is 2)\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +43,7 @@ async fn an_assertion_about_nothing_gives_2() {
     for bad in ["conected==2", "target==2", "connect_ms==2"] {
         let ended = hold_with(&format!("--assert {bad} --assert connected>2")).await;
         ended.assert_code(2);
-        assert!(ended.stderr.contains(&format!("means nothing: {bad}")), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&format!("invalid assertion: {bad}")), "{}", ended.stderr);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `expire` waits for a timeout of the server to end connections.
+//! `expire` waits until a timeout of the server closes its connections.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use tokio::time::timeout;
 use crate::fake_server::{Behaviour, FakeServer};
 use crate::run::{loadgen, number};
 
-/// A server that closes whoever says nothing for a while, the first one early, and keeps whoever says something.
+/// Server that closes silent clients, the first one after `first` and the rest after `others`. It keeps
+/// clients that send something.
 async fn impatient(first: Duration, others: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
     tokio::spawn(async move {
         for index in 0.. {
-            let (mut stream, _) = listener.accept().await.expect("the listener works");
+            let (mut stream, _) = listener.accept().await.expect("accepting works");
             tokio::spawn(async move {
                 let limit = if index == 0 { first } else { others };
                 if timeout(limit, stream.read(&mut [0])).await.is_ok() {
@@ -48,9 +49,10 @@ async fn who_says_nothing_is_timed_from_the_connect() {
         assert_eq!(json[field], value, "{field} in {json:#}");
     }
     assert_eq!(json["lateness_ms"]["count"], 9);
-    // The server waits from when it has accepted them, which may be a little before they know that they are connected.
+    // The server's wait begins when it accepts the connections, possibly a little before the clients know
+    // that they are connected.
     assert!(number(&json, "/lateness_ms/p50") >= 90.0, "{json:#}");
-    assert!(number(&json, "/elapsed_seconds") < 5.0, "over when the last one is gone");
+    assert!(number(&json, "/elapsed_seconds") < 5.0, "the run ends with the last connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A server of Bayeux over long-polling that has nothing to say, or the same again, as each test needs it.
+//! A Bayeux server over long-polling that has no messages, and behaves as each test needs it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,24 +11,24 @@ use tokio::time::sleep;
 
 use crate::fake_polls::{next_request, serve_each};
 
-/// What it says that it does, in milliseconds.
+/// Announced hold time of a connect, in milliseconds.
 const HOLD_MS: u64 = 300;
 
-/// How it treats its clients.
+/// How the server treats its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Manners {
     Honest,
-    /// Connects are held for so long.
+    /// Holds connects for this long.
     HoldsFor(Duration),
-    /// Every connect is answered at once, with the advice that there are several clients and so long a pause.
+    /// Answers every connect at once, and advises a pause of this length because of `multiple-clients`.
     AdvisesPauses(Duration),
-    /// It knows nobody whose handshake came on another connection.
+    /// Knows no client whose handshake used another connection.
     Forgets,
-    /// Every connect that is to be held ends the session, for this reason.
+    /// Ends the session, with this error, at every connect that is to be held.
     Ends(&'static str),
-    /// No one may come in.
+    /// Refuses every handshake.
     Refuses,
-    /// It has no extensions.
+    /// Has no extensions.
     Plain,
 }
 
@@ -48,9 +48,9 @@ impl FakeBayeux {
         Self { address: address.await, asked }
     }
 
-    /// All messages of a channel.
+    /// Returns all messages received on a channel.
     pub(crate) fn asked(&self, channel: &str) -> Vec<Value> {
-        let asked = self.asked.lock().expect("no test panics while it looks");
+        let asked = self.asked.lock().expect("the mutex is not poisoned");
         asked.iter().filter(|message| message["channel"] == channel).cloned().collect()
     }
 
@@ -66,7 +66,7 @@ async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<Value>>) -
     while let Some((line, body)) = next_request(&mut stream).await? {
         assert_eq!(line, "POST /bayeux HTTP/1.1");
         let messages: Vec<Value> = serde_json::from_str(&body).expect("clients send arrays");
-        asked.lock().expect("no test panics while it looks").extend(messages.iter().cloned());
+        asked.lock().expect("the mutex is not poisoned").extend(messages.iter().cloned());
         let mut answer = Vec::new();
         for message in &messages {
             is_known |= message["channel"] == "/meta/handshake";
@@ -86,7 +86,7 @@ async fn reply(message: &Value, is_known: bool, manners: Manners) -> Value {
         reply["successful"] = json!(false);
         reply["error"] = json!(error);
     };
-    match channel.as_str().expect("a channel is a text") {
+    match channel.as_str().expect("a channel is text") {
         "/meta/handshake" if manners == Manners::Refuses => refuse(&mut reply, "401::not you"),
         "/meta/handshake" => {
             assert_eq!(message["supportedConnectionTypes"], json!(["long-polling"]));
@@ -107,7 +107,7 @@ async fn reply(message: &Value, is_known: bool, manners: Manners) -> Value {
             match manners {
                 Manners::Ends(error) if !is_first => refuse(&mut reply, error),
                 Manners::AdvisesPauses(pause) => {
-                    let interval = u64::try_from(pause.as_millis()).expect("it is short");
+                    let interval = u64::try_from(pause.as_millis()).expect("it fits into u64");
                     reply["advice"] = json!({"interval": interval, "multiple-clients": true});
                 }
                 Manners::HoldsFor(hold) if !is_first => sleep(hold).await,

@@ -1,4 +1,4 @@
-//! A server of long-polling whose polls find nothing, as each test needs it.
+//! A long-polling server that has no messages, and behaves as each test needs it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,12 +9,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-/// How it treats polls.
+/// How the server treats polls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
-    /// How long one is held.
+    /// How long a poll is held.
     pub(crate) hold: Duration,
-    /// What it is answered with: the status, and more headers, and the body.
+    /// Status, additional headers and body of the answer.
     pub(crate) answer: (&'static str, &'static str, &'static str),
     /// Whether sessions outlive their connections.
     pub(crate) remembers: bool,
@@ -42,9 +42,9 @@ impl FakePolls {
         Self { address: address.await, asked }
     }
 
-    /// The first line of each request, and its body.
+    /// Returns the first line and the body of each request.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("no test panics while it looks").clone()
+        self.asked.lock().expect("the mutex is not poisoned").clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -52,7 +52,7 @@ impl FakePolls {
     }
 }
 
-/// Serves every connection to an address of its own.
+/// Serves every connection to a new listener, and returns the listener's address.
 pub(crate) async fn serve_each<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = std::io::Result<()>> + Send + 'static,
@@ -61,16 +61,17 @@ where
     let address = listener.local_addr().expect("a bound socket has an address");
     tokio::spawn(async move {
         loop {
-            let (stream, _) = listener.accept().await.expect("the listener works");
+            let (stream, _) = listener.accept().await.expect("accepting works");
             let served = serve(stream);
-            // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+            // Clients may disconnect at any time. The counts that the tests assert show any failure that
+            // matters.
             tokio::spawn(async move { drop(served.await) });
         }
     });
     address
 }
 
-/// The first line of the next request, and its body.
+/// Returns the first line and the body of the next request.
 pub(crate) async fn next_request(
     stream: &mut BufReader<TcpStream>,
 ) -> std::io::Result<Option<(String, String)>> {
@@ -92,7 +93,7 @@ async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<String>>) 
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     while let Some((line, body)) = next_request(&mut stream).await? {
-        asked.lock().expect("no test panics while it looks").push(format!("{line} {body}"));
+        asked.lock().expect("the mutex is not poisoned").push(format!("{line} {body}"));
         let is_new = !line.contains("resume=");
         let (status, headers, body) = match line.split(' ').next() {
             Some("POST") if !manners.remembers => ("410 Gone", "", r#"{"error":{"code":"gone"}}"#.to_owned()),

@@ -1,4 +1,4 @@
-//! A server that speaks just enough to be loaded, and misbehaves on demand.
+//! A minimal server that misbehaves on demand.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,30 +17,30 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::accept::accept;
 
-/// What the hello announces. A connection that answers is pinged again after half of it.
+/// Pong timeout that the hello announces. A connection that answers is pinged again after half of it.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_millis(400);
-/// The `seq` of the last message that every session is sent.
+/// `seq` of the last message that every session is sent.
 pub(crate) const LAST_SEQ: u64 = 57;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Behaviour {
-    /// Says hello, pings, and closes with 4000 when no pong comes for this long.
+    /// Sends a hello and pings, and closes with 4000 when no pong arrives for this long.
     GiveUpAfter(Duration),
-    /// The same, but ends the connection without a Close frame.
+    /// Same as [`Self::GiveUpAfter`], but without a Close frame.
     CutAfter(Duration),
-    /// Says hello, and closes at once.
+    /// Closes right after the hello.
     CloseWith(u16),
     CloseBeforeHello(u16),
-    /// Greets everyone as new.
+    /// Treats every client as new.
     Forget,
     RefuseUpgrade,
-    /// Closes the socket without a word.
+    /// Closes the socket without an answer.
     Hang,
-    /// Upgrades, and never says hello.
+    /// Upgrades, but never sends a hello.
     NeverGreet,
 }
 
-/// What the server has seen so far.
+/// Statistics of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) greeted: u64,
@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl FakeServer {
-    /// `behave` tells what to do with the n-th connection, counted from 0.
+    /// `behave` returns the behaviour for the n-th connection, counted from 0.
     pub(crate) async fn start(behave: impl Fn(usize) -> Behaviour + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -70,8 +70,9 @@ impl FakeServer {
         let shared = Arc::new(Shared { seen: seen.clone(), greeted: sender });
         tokio::spawn(async move {
             for index in 0.. {
-                let (stream, _) = listener.accept().await.expect("the listener works");
-                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                let (stream, _) = listener.accept().await.expect("accepting works");
+                // Clients may disconnect at any time. The counts that the tests assert show any failure that
+                // matters.
                 let shared = shared.clone();
                 let behaviour = behave(index);
                 tokio::spawn(async move { drop(serve(stream, index, behaviour, &shared).await) });
@@ -85,13 +86,13 @@ impl FakeServer {
     }
 
     pub(crate) fn seen<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
-        read(&self.seen.lock().expect("no test panics while it looks"))
+        read(&self.seen.lock().expect("the mutex is not poisoned"))
     }
 
-    /// Waits until this many clients have been said hello to.
+    /// Waits until this many clients have been sent a hello.
     pub(crate) async fn has_greeted(&self, connections: u64) {
         let mut greeted = self.greeted.clone();
-        greeted.wait_for(|greeted| *greeted >= connections).await.expect("the server runs");
+        greeted.wait_for(|greeted| *greeted >= connections).await.expect("the server is running");
     }
 }
 
@@ -139,7 +140,7 @@ async fn serve(
 
 type Socket = WebSocketStream<TcpStream>;
 
-/// Hello, a message of a kind no client can know yet, and one with a seq.
+/// Sends a hello, a message of an unknown kind, and a message with a seq.
 async fn greet(
     socket: &mut Socket,
     index: usize,
@@ -148,8 +149,8 @@ async fn greet(
     shared: &Shared,
 ) -> Result<(), Error> {
     let resume = parse_resume(query);
-    // Before the hello: a client that has all of these may be gone at once.
-    shared.seen.lock().expect("no test panics while it looks").resumes.extend(resume.clone());
+    // Before the hello: a client that has received all of these may disconnect at once.
+    shared.seen.lock().expect("the mutex is not poisoned").resumes.extend(resume.clone());
     let hello = ServerMessage::Hello(Hello {
         version: 1,
         session: format!("s_{index}").into(),
@@ -157,17 +158,17 @@ async fn greet(
         recovered: remember && resume.is_some(),
         seq: 1,
         ping_interval_ms: 1000,
-        pong_timeout_ms: u64::try_from(PONG_TIMEOUT.as_millis()).expect("it is short"),
+        pong_timeout_ms: u64::try_from(PONG_TIMEOUT.as_millis()).expect("it fits into u64"),
         reconnect_window_ms: 60_000,
     });
     let message =
         format!(r#"{{"message":{{"seq":{LAST_SEQ},"channel":"news","offset":42,"data":{{"a":1}}}}}}"#);
-    // Before the client knows: it may be gone, and its run over, as soon as it has its hello.
-    shared.seen.lock().expect("no test panics while it looks").resumes.extend(resume);
+    // Before the hello: the client may disconnect, and its run may end, as soon as it has received it.
+    shared.seen.lock().expect("the mutex is not poisoned").resumes.extend(resume);
     for text in [hello.to_json(), r#"{"surprise":{"seq":99}}"#.to_owned(), message] {
         socket.send(Message::text(text)).await?;
     }
-    shared.seen.lock().expect("no test panics while it looks").greeted += 1;
+    shared.seen.lock().expect("the mutex is not poisoned").greeted += 1;
     shared.greeted.send_modify(|greeted| *greeted += 1);
     Ok(())
 }
@@ -187,12 +188,13 @@ async fn ping_until_silence(socket: &mut Socket, limit: Duration, shared: &Share
             return Ok(());
         }
         assert_eq!(answer, Message::Pong(payload.to_vec().into()));
-        shared.seen.lock().expect("no test panics while it looks").pongs += 1;
+        shared.seen.lock().expect("the mutex is not poisoned").pongs += 1;
         sleep(PONG_TIMEOUT / 2).await;
     }
 }
 
-/// Sends a Close frame and waits until the client is gone, so that nothing overtakes the frame.
+/// Sends a Close frame and waits until the client closes the connection, so that no reset overtakes the
+/// frame.
 async fn close(socket: &mut Socket, code: u16) -> Result<(), Error> {
     socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason: "".into() }))).await?;
     drain(socket).await

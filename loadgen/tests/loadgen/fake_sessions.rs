@@ -1,4 +1,4 @@
-//! A server whose sessions outlive their connections, for as long as it says, or as it pleases.
+//! A server whose sessions outlive their connections, for the announced window or as each test needs it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::accept::accept;
 
-/// What the hello announces.
+/// Reconnect window that the hello announces.
 pub(crate) const WINDOW: Duration = Duration::from_secs(2);
 
-/// How it treats its sessions.
+/// How the server treats sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
-    /// How long a session waits for its client.
+    /// How long a session is kept after its connection has closed.
     pub(crate) keeps_for: Duration,
-    /// What a connection is told whose session another has taken. `None`: nothing.
+    /// Close code for a connection whose session was taken over. `None`: it stays open.
     pub(crate) replaced: Option<u16>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Manners {
 #[derive(Default)]
 struct Session {
     lost_at: Option<Instant>,
-    /// Counts its connections: only the last one can lose it.
+    /// Number of connections so far. Only the end of the latest one starts the window.
     connections: u64,
     replace: Option<oneshot::Sender<()>>,
 }
@@ -57,9 +57,10 @@ impl FakeSessions {
         let sessions = Arc::<Mutex<Sessions>>::default();
         tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.expect("the listener works");
+                let (stream, _) = listener.accept().await.expect("accepting works");
                 let sessions = sessions.clone();
-                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                // Clients may disconnect at any time. The counts that the tests assert show any failure that
+                // matters.
                 tokio::spawn(async move { drop(serve(stream, manners, &sessions).await) });
             }
         });
@@ -75,7 +76,7 @@ async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) 
     let (mut socket, query) = accept(stream).await?;
     let (replace, replaced) = oneshot::channel();
     let (token, connection, recovered) = {
-        let mut sessions = sessions.lock().expect("no test panics while it looks");
+        let mut sessions = sessions.lock().expect("the mutex is not poisoned");
         attach(&mut sessions, &query, manners, replace)
     };
     let hello = ServerMessage::Hello(Hello {
@@ -86,7 +87,7 @@ async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) 
         seq: 0,
         ping_interval_ms: 60_000,
         pong_timeout_ms: 10_000,
-        reconnect_window_ms: u64::try_from(WINDOW.as_millis()).expect("it is short"),
+        reconnect_window_ms: u64::try_from(WINDOW.as_millis()).expect("it fits into u64"),
     });
     let served = async {
         socket.send(Message::text(hello.to_json())).await?;
@@ -100,7 +101,7 @@ async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) 
         Ok(())
     };
     let result = served.await;
-    let mut sessions = sessions.lock().expect("no test panics while it looks");
+    let mut sessions = sessions.lock().expect("the mutex is not poisoned");
     if let Some(session) = sessions.by_token.get_mut(&token)
         && session.connections == connection
     {
@@ -109,7 +110,7 @@ async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) 
     result
 }
 
-/// Its token, which of its connections this is, and whether it was there before.
+/// Returns the session's token, the number of this connection, and whether the session existed before.
 fn attach(
     sessions: &mut Sessions,
     query: &str,

@@ -1,4 +1,4 @@
-//! Servers that are not Encke, each as small as can be.
+//! Minimal servers of other kinds than Encke.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,37 +17,38 @@ use crate::accept::accept;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Pings, and closes with 1001 a client that does not answer for its patience.
+    /// Pings, and closes with 1001 a client that does not answer in time.
     Plain,
     /// Closes every connection at once, with this code.
     PlainThatCloses(u16),
-    /// Engine.IO and Socket.IO: pings, and closes a client that does not answer for its patience.
+    /// Engine.IO and Socket.IO: pings, and closes a client that does not answer in time.
     Socketio,
-    /// Disconnects everyone after an event with an attachment.
+    /// Disconnects every client after an event with an attachment.
     SocketioThatDisconnects,
-    /// Has nobody in.
+    /// Refuses every client.
     SocketioThatRefuses,
-    /// A stream that goes on until its client is gone.
+    /// An event stream that continues until its client disconnects.
     Sse,
-    /// Ended after its events.
+    /// An event stream that ends after its events.
     SseThatEnds,
-    /// Ended within a chunk.
+    /// An event stream that ends within a chunk.
     SseThatBreaks,
-    /// A stream whose events have no ids.
+    /// An event stream without ids.
     SseWithoutIds,
-    /// 204: come back no more.
+    /// Answers 204, after which clients must not reconnect.
     SseGone,
-    /// A page.
+    /// An HTML page.
     Page,
 }
 
-/// What Socket.IO says.
+/// Ping timeout that Socket.IO announces.
 const PING_TIMEOUT_MS: u64 = 300;
-/// How long they really wait: a client that reads a ping late must not take the close for an early one.
+/// Actual ping timeout. It is longer, so that a client that reads a ping late does not count the close as
+/// early.
 const TIMEOUT: Duration = Duration::from_millis(350);
-/// How long one waits whose clients are to stay, however long a busy machine keeps them from answering.
+/// Ping timeout for tests in which clients must stay, even if a busy machine delays their answers.
 const LONG: Duration = Duration::from_secs(60);
-/// Who has answered is pinged again after this.
+/// Time from a client's answer to the next ping.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct FakeTarget {
@@ -56,7 +57,7 @@ pub(crate) struct FakeTarget {
     asked: watch::Receiver<Vec<String>>,
 }
 
-/// What came first on each connection: the head of its request, its query, or its CONNECT packet.
+/// First input on each connection: the head of its request, its query, or its CONNECT packet.
 type Asked = watch::Sender<Vec<String>>;
 
 impl FakeTarget {
@@ -64,7 +65,7 @@ impl FakeTarget {
         Self::with_patience(kind, TIMEOUT).await
     }
 
-    /// One that gives no client up.
+    /// Starts a server that disconnects no client.
     pub(crate) async fn patient(kind: Kind) -> Self {
         Self::with_patience(kind, LONG).await
     }
@@ -75,18 +76,20 @@ impl FakeTarget {
         let (sender, asked) = watch::channel(Vec::new());
         tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.expect("the listener works");
-                // A ping that waits for the ACK of what was sent before it would make its timeout come early.
-                stream.set_nodelay(true).expect("TCP sockets can do without delay");
+                let (stream, _) = listener.accept().await.expect("accepting works");
+                // With Nagle's algorithm, a ping would wait for the ACK of earlier data, and its timeout
+                // would come early.
+                stream.set_nodelay(true).expect("TCP sockets support TCP_NODELAY");
                 let sender = sender.clone();
-                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                // Clients may disconnect at any time. The counts that the tests assert show any failure that
+                // matters.
                 tokio::spawn(async move { drop(serve(stream, kind, patience, &sender).await) });
             }
         });
         Self { kind, address, asked }
     }
 
-    /// What `--target` is to say of it.
+    /// Value of `--target` for this server.
     pub(crate) fn target(&self) -> &'static str {
         match self.kind {
             Kind::Plain | Kind::PlainThatCloses(_) => "plain",
@@ -104,10 +107,10 @@ impl FakeTarget {
         self.asked.borrow().clone()
     }
 
-    /// Waits until so many connections have asked.
+    /// Waits until this many connections have sent their first input.
     pub(crate) async fn has_been_asked(&self, connections: usize) {
         let mut asked = self.asked.clone();
-        asked.wait_for(|asked| asked.len() >= connections).await.expect("the server runs");
+        asked.wait_for(|asked| asked.len() >= connections).await.expect("the server is running");
     }
 }
 
@@ -139,7 +142,7 @@ async fn serve_plain(stream: TcpStream, kind: Kind, patience: Duration, asked: &
                 Err(_) => return close(&mut socket, 1001).await,
             }
         }
-        // Answers pings meanwhile.
+        // Reading answers the client's pings.
         let _ = timeout(PAUSE, read_on(&mut socket)).await;
     }
 }
@@ -169,17 +172,21 @@ async fn serve_socketio(
     );
     socket.send(Message::text(open)).await?;
     let Some(Message::Text(connect)) = socket.next().await.transpose()? else { return Ok(()) };
-    let connect = connect.strip_prefix("40").expect("it connects to the main namespace").to_owned();
+    let connect = connect.strip_prefix("40").expect("the client connects to the main namespace").to_owned();
     let pid =
         serde_json::from_str::<Value>(&connect).ok().and_then(|it| Some(it["pid"].as_str()?.to_owned()));
     asked.send_modify(|asked| asked.push(connect));
     socket.send(Message::text("2")).await?;
-    assert_eq!(next_text(&mut socket).await?.as_deref(), Some("3"), "before it is connected, too");
+    assert_eq!(
+        next_text(&mut socket).await?.as_deref(),
+        Some("3"),
+        "pings are answered before the namespace is connected"
+    );
     if matches!(kind, Kind::SocketioThatRefuses) {
         socket.send(Message::text(r#"44{"message":"not you"}"#)).await?;
         return read_on(&mut socket).await;
     }
-    // Who comes back is who it was, and is first told what it has missed.
+    // A reconnecting client keeps its id, and first receives what it missed.
     if pid.is_some() {
         socket.send(Message::text(r#"42["news",{"a":2},"offset2"]"#)).await?;
     }
@@ -204,7 +211,7 @@ async fn serve_socketio(
     }
 }
 
-/// Pings of WebSocket are answered on the way.
+/// Returns the next text message. Reading answers WebSocket pings.
 async fn next_text(socket: &mut Socket) -> Result<Option<String>, Error> {
     while let Some(message) = socket.next().await.transpose()? {
         if let Message::Text(text) = message {

@@ -1,16 +1,16 @@
-//! `fanout` publishes to everyone, and tells what became of each message.
+//! `fanout` publishes to all subscribers, and reports whether each message arrived.
 
 use serde_json::{Value, json};
 
 use crate::fake_channel::{FakeChannel, Mischief};
 use crate::run::{loadgen, number};
 
-/// 10 subscribers and 20 messages in 200 ms.
+/// Publishes 20 messages in 200 ms to 10 subscribers.
 async fn fanout(server: &FakeChannel, options: &str) -> Value {
     fanout_at(100, server, options).await
 }
 
-/// With this many messages a second.
+/// Publishes at this rate, in messages per second.
 async fn fanout_at(rate: u32, server: &FakeChannel, options: &str) -> Value {
     let run = format!(
         "fanout {} --connections 10 --messages 20 --publish-rate {rate} --grace 400ms --json - {options}",
@@ -21,7 +21,8 @@ async fn fanout_at(rate: u32, server: &FakeChannel, options: &str) -> Value {
     ended.json()
 }
 
-/// What a run with this mischief reports: received, lost, duplicated, misordered, gaps, named by gaps.
+/// Returns what a run with this misbehaviour reports: received, lost, duplicated, misordered, gaps, and
+/// messages named by gaps.
 async fn report_of(mischief: Mischief) -> [u64; 6] {
     let server = FakeChannel::start(mischief).await;
     let json = fanout(&server, "").await;
@@ -60,7 +61,7 @@ async fn everything_arrives_once_and_in_order() {
     }
     let [p50, p99, max] = ["p50", "p99", "max"].map(|name| number(&json, &format!("/latency_ms/{name}")));
     assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{json:#}");
-    assert!(number(&json, "/delivery_latency_ms/max") <= max * 1.001, "the last delivery is the latest");
+    assert!(number(&json, "/delivery_latency_ms/max") <= max * 1.001, "the last delivery is the slowest");
     let rate = number(&json, "/deliveries_per_second");
     assert!(rate <= 200.0 / 0.190, "19 gaps of 10 ms: {json:#}");
     assert!(server.log().iter().all(|data| data.len() == 100), "{:?}", server.log());
@@ -122,11 +123,11 @@ async fn a_server_that_forgets_loses_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_repeats_itself_doubles_messages() {
     let server = FakeChannel::start(Mischief::Repeat).await;
-    // Over two seconds, so that also a busy machine cuts in their midst.
+    // Over two seconds, so that the cut falls between messages on a busy machine too.
     let json = fanout_at(10, &server, "--cut-after 1s").await;
     assert_eq!(json["received"], 200);
     let doubled = number(&json, "/duplicated");
-    assert!((1.0..200.0).contains(&doubled), "some of them: {json:#}");
+    assert!((1.0..200.0).contains(&doubled), "some are duplicated: {json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +135,7 @@ async fn acknowledges_every_nth_if_asked_to() {
     let server = FakeChannel::start(Mischief::None).await;
     let json = fanout(&server, "--ack-every 6").await;
     assert_eq!(json["received"], 200);
-    assert_eq!(server.acks(), 30, "after 6, 12 and 18 of 20");
+    assert_eq!(server.acks(), 30, "after messages 6, 12 and 18 of 20");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,6 +170,6 @@ async fn not_one_subscription_gives_1_and_still_a_report() {
     ended.assert_code(1);
     let json = ended.json();
     assert_eq!(json["error_kinds"], json!({"subscribe_forbidden": 10}));
-    assert!(server.log().is_empty(), "nothing is published to no one");
+    assert!(server.log().is_empty(), "nothing is published without subscribers");
     assert_eq!((&json["connected"], &json["subscribed"]), (&json!(10), &json!(0)));
 }

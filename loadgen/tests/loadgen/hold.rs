@@ -1,4 +1,4 @@
-//! `hold` connects, answers, stays, and counts what the server does to it.
+//! `hold` connects, answers pings, stays connected, and counts closes.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ async fn answers_pings_and_stays() {
     assert_eq!(json["unexpected_closes"], 0);
     assert_eq!(json["close_codes"], json!({}));
     assert!(number(&json, "/elapsed_seconds") >= 2.098, "49 gaps of 2 ms, then 2 s");
-    // There is time for ten: a busy machine keeps some back.
-    assert!(number(&json, "/pings") >= 100.0, "one after the hello, one 200 ms later: {json:#}");
+    // There is time for ten each, but a busy machine delays some.
+    assert!(number(&json, "/pings") >= 100.0, "one ping after the hello, one 200 ms later: {json:#}");
     let pongs = server.seen(|seen| seen.pongs);
     assert!(pongs >= 100, "{pongs}");
     let [p50, p99, max] = ["p50", "p99", "max"].map(|name| number(&json, &format!("/connect_ms/{name}")));
@@ -85,7 +85,8 @@ async fn counts_errors_by_kind_and_tells_the_first_of_each() {
     assert_eq!(kinds["http_503"], 4);
     assert_eq!(kinds["closed_4005"], 4);
     assert_eq!(kinds["timeout"], 4);
-    // Whether the client sees a FIN or an RST depends on whether its request was there first.
+    // Whether the client sees a FIN or an RST depends on whether its request had arrived when the server
+    // closed.
     let gone = ["eof", "reset"].into_iter().filter_map(|kind| kinds[kind].as_u64()).sum::<u64>();
     assert_eq!(gone, 4, "{json:#}");
     let lines = ended.stderr.lines().filter(|line| line.contains("first error of its kind")).count();
@@ -95,22 +96,22 @@ async fn counts_errors_by_kind_and_tells_the_first_of_each() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_ends_with_the_partial_result() {
     let server = FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT)).await;
-    let directory = tempfile::tempdir().expect("there is room for a file");
+    let directory = tempfile::tempdir().expect("a temporary file can be written");
     let file = directory.path().join("report.json");
     let mut command =
         command(&format!("hold {} --connections 1000 --rate 50 --duration 1h --json", server.url()));
     let child = command.arg(&file).stdout(std::process::Stdio::piped()).spawn().expect("the binary starts");
     server.has_greeted(10).await;
-    let pid = Pid::from_raw(child.id().try_into().expect("process ids are small"));
-    kill(pid, Signal::SIGINT).expect("the child is there");
-    let output = spawn_blocking(move || child.wait_with_output()).await.expect("nothing panics");
-    let ended = ended(&output.expect("the child ends"));
+    let pid = Pid::from_raw(child.id().try_into().expect("process ids fit into i32"));
+    kill(pid, Signal::SIGINT).expect("the child is running");
+    let output = spawn_blocking(move || child.wait_with_output()).await.expect("the task does not panic");
+    let ended = ended(&output.expect("the child exits"));
     ended.assert_code(0);
-    assert!(ended.stdout.contains("unexpected_closes"), "the table: {}", ended.stdout);
+    assert!(ended.stdout.contains("unexpected_closes"), "the table is printed: {}", ended.stdout);
     let text = std::fs::read_to_string(&file).expect("the report was written");
     let json: serde_json::Value = serde_json::from_str(&text).expect("the report is JSON");
     assert_eq!(json["interrupted"], true);
     let connected = number(&json, "/connected");
-    // What was greeted may not have been heard yet.
+    // A hello that was sent may not have arrived yet.
     assert!((1.0..1000.0).contains(&connected), "{connected}");
 }

@@ -49,7 +49,7 @@ async fn a_run_that_ends_before_a_deadline_can_pass_is_refused() {
     let ended = loadgen(&format!("late {} --connections 1000 --rate 100 --duration 1s", server.url())).await;
     ended.assert_code(2);
     assert!(ended.stderr.contains("the server pings every 1s and waits 400ms"), "{}", ended.stderr);
-    assert!(server.seen(|seen| seen.greeted) < 1000, "the first hello says it");
+    assert!(server.seen(|seen| seen.greeted) < 1000, "the first hello is enough to refuse the run");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The binary against a small server in this process that behaves as each test needs it.
+//! Tests of the binary against small servers in this process that behave as each test needs it.
 
 mod accept;
 mod fake_bayeux;

@@ -58,14 +58,18 @@ async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
     assert_eq!(
         number(&json, "/connect_ms/count"),
         number(&json, "/connected"),
-        "times of all runs are told together"
+        "times of all runs are merged"
     );
     assert_eq!(number(soak, "/storm/resumed"), storms * 5.0);
     assert_eq!(number(soak, "/fanout/expected"), fanouts * 50.0);
     assert_eq!(number(soak, "/fanout/received"), fanouts * 50.0);
     assert_eq!(json["plan"]["the_end"]["runs"]["hold"]["connected"], 20);
     assert!(number(&json, "/plan/soak/duration_seconds") >= 1.0, "{json:#}");
-    assert_eq!(number(&json, "/connected"), 30.0 + storms * 5.0 + fanouts * 5.0, "the sum: {json:#}");
+    assert_eq!(
+        number(&json, "/connected"),
+        30.0 + storms * 5.0 + fanouts * 5.0,
+        "the total is the sum: {json:#}"
+    );
     for name in ["errors", "unexpected_closes", "lost", "duplicated", "early"] {
         assert_eq!(json[name], 0, "{name} in {json:#}");
     }
@@ -73,7 +77,7 @@ async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_run_finds_is_found_in_all() {
-    // The mischief is done to the first session.
+    // Only the first session is affected.
     let plan = r#"
         [[phase]]
         kind = "soak"
@@ -136,7 +140,7 @@ async fn what_a_later_run_would_refuse_is_refused_before_the_first() {
     ended.assert_code(2);
     let why = "phase \"spike\", run \"mute\": --duration 1s: the server pings every 1s and waits 400ms";
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
-    assert_eq!(server.seen(|seen| seen.greeted), 1, "the client that asked");
+    assert_eq!(server.seen(|seen| seen.greeted), 1, "only the client that requested the timeouts");
 
     let ended = crate::run::mix(&server.url(), &plan("3s")).await;
     ended.assert_code(0);

@@ -1,4 +1,4 @@
-//! `mute` stops answering, and measures how the server takes it.
+//! `mute` stops answering, and measures when the server closes the connection.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{loadgen, number};
 
-/// Runs 20 connections against a server with this behaviour.
+/// Runs 20 connections against a server.
 async fn mute(server: &FakeServer, options: &str) -> Value {
     let run = format!("mute {} --connections 20 --rate 1000 --json - {options}", server.url());
     let ended = loadgen(&run).await;
@@ -26,9 +26,9 @@ async fn a_patient_server_closes_every_mute_client_and_none_early() {
     assert_eq!(json["early"], 0);
     assert_eq!(json["still_open"], 0);
     assert_eq!(json["close_codes"], json!({"4000": 20}));
-    assert_eq!(server.seen(|seen| seen.pongs), 0, "mute means mute");
+    assert_eq!(server.seen(|seen| seen.pongs), 0, "no pong was sent");
     let p50 = number(&json, "/lateness_ms/p50");
-    assert!((30.0..5000.0).contains(&p50), "50 ms late as told by the server's clock: {json:#}");
+    assert!((30.0..5000.0).contains(&p50), "50 ms late by the server's clock: {json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,5 +95,5 @@ async fn a_run_that_is_shorter_than_the_timeouts_is_refused() {
         assert!(ended.stderr.contains(why), "{}", ended.stderr);
         assert!(ended.stdout.is_empty(), "there is no result: {}", ended.stdout);
     }
-    assert!(server.seen(|seen| seen.greeted) < 1000, "the first hello says it");
+    assert!(server.seen(|seen| seen.greeted) < 1000, "the first hello is enough to refuse the run");
 }

@@ -1,4 +1,4 @@
-//! Long-polling.
+//! `--target poll`: long-polling.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn polls_follow_one_another() {
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
     assert_eq!(json["holds_early"], 0, "{json:#}");
     assert_eq!(json["hold_lateness_ms"]["count"], json["pings"], "{json:#}");
-    assert_eq!(json["traffic"]["connections_max"], 5, "each on one connection");
+    assert_eq!(json["traffic"]["connections_max"], 5, "each session uses one connection");
     let asked = server.asked();
     assert_eq!(asked.iter().filter(|line| *line == "GET /poll?channels=news HTTP/1.1 ").count(), 5);
     let rest: Vec<_> = asked.iter().filter(|line| !line.contains("channels")).collect();
@@ -45,7 +45,7 @@ async fn a_hold_that_is_too_short_or_too_long_is_told() {
     assert_eq!(late["holds_early"], 0, "{late:#}");
     assert!(number(&late, "/hold_lateness_ms/p50") >= 199.0, "{late:#}");
     let unknown = run(Manners::default(), "hold", "--duration 500ms").await;
-    assert_eq!(unknown.get("holds_early"), None, "nothing is known of it: {unknown:#}");
+    assert_eq!(unknown.get("holds_early"), None, "the hold time is unknown: {unknown:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +66,7 @@ async fn ends_are_counted() {
         (("503 Service Unavailable", "", ""), "503", 0),
         (("200 OK", "", "<html>"), "1002", 0),
     ] {
-        // Over when nothing is left to hold.
+        // The run ends when no connection is left.
         let json = run(Manners { answer, ..Manners::default() }, "hold", "--duration 1h").await;
         assert_eq!(json["unexpected_closes"], 5, "{json:#}");
         assert_eq!(json["close_codes"], json!({code: 5}), "{json:#}");
@@ -101,13 +101,13 @@ async fn who_leaves_ends_the_session() {
 async fn what_polls_cannot_do_is_said_before_the_run() {
     let held = "--connections 20 --rate 1 --duration 1s";
     for (words, part) in [
-        (format!("mute http://127.0.0.1:1/poll {held}"), "mute needs pings that want an answer"),
-        (format!("late http://127.0.0.1:1/poll {held}"), "late needs pings that want an answer"),
+        (format!("mute http://127.0.0.1:1/poll {held}"), "mute needs pings that require an answer"),
+        (format!("late http://127.0.0.1:1/poll {held}"), "late needs pings that require an answer"),
         (format!("hold http://127.0.0.1:1/poll {held} --ping-every 1s"), "hold needs answers to pings"),
-        ("fanout http://127.0.0.1:1/poll --ack-every 1".to_owned(), "a poll acknowledges by itself"),
-        ("slow http://127.0.0.1:1/poll".to_owned(), "slow needs messages that come unasked"),
+        ("fanout http://127.0.0.1:1/poll --ack-every 1".to_owned(), "a poll acknowledges implicitly"),
+        ("slow http://127.0.0.1:1/poll".to_owned(), "slow needs messages that are pushed"),
         ("abuse http://127.0.0.1:1/poll --attack publishes".to_owned(), "the json dialect over WebSocket"),
-        (format!("hold ws://127.0.0.1:1/ws {held}"), "--target poll wants a URL with http://"),
+        (format!("hold ws://127.0.0.1:1/ws {held}"), "--target poll requires a URL with http://"),
     ] {
         let ended = loadgen(&format!("{words} --target poll")).await;
         ended.assert_code(2);

@@ -1,4 +1,4 @@
-//! `--processes` spreads a run, and tells it as one.
+//! `--processes` spreads a run over several processes, and reports it as one.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -42,17 +42,17 @@ async fn counts_histograms_and_samples_are_those_of_all() {
     assert_eq!((&json["connect_ms"]["count"], &json["loadgen"]["processes"]), (&json!(50), &json!(3)));
     assert!(json["histograms"]["connect_ms"]["hdr"].is_string());
     let sum = |name: &str| -> f64 {
-        let column = json["series"]["counts"][name].as_array().expect("it is a column");
+        let column = json["series"]["counts"][name].as_array().expect("the column is an array");
         column.iter().filter_map(Value::as_f64).sum()
     };
     assert_eq!((sum("connects"), sum("closes.4002")), (50.0, 4.0), "{json:#}");
-    // Of the whole run: all times fell into one second or another, to one in a hundred.
+    // Times of the whole run: each belongs to one of the seconds, where it is accurate to 1 %.
     assert_eq!(sum("connect_ms.count"), 50.0, "{json:#}");
-    let longest = json["series"]["times"]["connect_ms.max"].as_array().expect("it is a column");
-    let longest = longest.iter().filter_map(Value::as_f64).reduce(f64::max).expect("there were some");
+    let longest = json["series"]["times"]["connect_ms.max"].as_array().expect("the column is an array");
+    let longest = longest.iter().filter_map(Value::as_f64).reduce(f64::max).expect("there are samples");
     let max = number(&json, "/connect_ms/max");
     assert!((max * 0.99..max * 1.01).contains(&longest), "{longest} is not {max}: {json:#}");
-    let open = json["series"]["gauges"]["connections"].as_array().expect("it is a column");
+    let open = json["series"]["gauges"]["connections"].as_array().expect("the column is an array");
     assert_eq!(open[1], 46.0, "{json:#}");
     assert!(json["series"]["gauges"]["server.resident_bytes"][0].is_number(), "{json:#}");
     assert_eq!(json["server"]["pid"], pid);
@@ -78,7 +78,7 @@ async fn what_makes_no_sense_is_refused() {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let hold = format!("hold {} --rate 10 --duration 1h", server.url());
     for (run, why) in [
-        (format!("fanout {} --processes 2", server.url()), "fanout does not run with --processes"),
+        (format!("fanout {} --processes 2", server.url()), "fanout does not support --processes"),
         (format!("{hold} --connections 3 --processes 4"), "3 connections are too few for 4 processes"),
         (format!("{hold} --connections 3 --processes 0"), "0 is not in"),
     ] {
@@ -89,7 +89,7 @@ async fn what_makes_no_sense_is_refused() {
     assert_eq!(server.seen(|seen| seen.greeted), 0);
 }
 
-/// A long run in two processes, from when ten connections are open, and the children's numbers.
+/// Starts a long run in two processes. Returns it and the ids of its children once ten connections are open.
 async fn long_run(server: &FakeServer, options: &str) -> (Child, Vec<Pid>) {
     let run =
         format!("hold {} --connections 1000 --rate 50 --duration 1h --processes 2 --json -", server.url());
@@ -97,17 +97,20 @@ async fn long_run(server: &FakeServer, options: &str) -> (Child, Vec<Pid>) {
     let parent = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     server.has_greeted(10).await;
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.id()));
-    let children = children.expect("Linux tells the children");
-    (parent, children.split_whitespace().map(|pid| Pid::from_raw(pid.parse().expect("a number"))).collect())
+    let children = children.expect("Linux lists the children");
+    (
+        parent,
+        children.split_whitespace().map(|pid| Pid::from_raw(pid.parse().expect("it is a number"))).collect(),
+    )
 }
 
 async fn end_of(parent: Child) -> crate::run::Ended {
-    let output = spawn_blocking(move || parent.wait_with_output()).await.expect("nothing panics");
-    ended(&output.expect("the parent ends"))
+    let output = spawn_blocking(move || parent.wait_with_output()).await.expect("the task does not panic");
+    ended(&output.expect("the parent exits"))
 }
 
 fn pid_of(process: &Child) -> Pid {
-    Pid::from_raw(process.id().try_into().expect("process ids are small"))
+    Pid::from_raw(process.id().try_into().expect("process ids fit into i32"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,15 +118,15 @@ async fn ctrl_c_reaches_all_and_gives_the_partial_result() {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let (parent, children) = long_run(&server, "").await;
     assert_eq!(children.len(), 2);
-    kill(pid_of(&parent), Signal::SIGINT).expect("it runs");
+    kill(pid_of(&parent), Signal::SIGINT).expect("the process is running");
     let ended = end_of(parent).await;
     ended.assert_code(0);
     let json = ended.json();
     assert_eq!(json["interrupted"], true);
-    // What was greeted may not have been heard yet.
+    // A hello that was sent may not have arrived yet.
     assert!((1.0..1000.0).contains(&number(&json, "/connected")), "{json:#}");
     for child in children {
-        assert_eq!(kill(child, None), Err(Errno::ESRCH), "none is left");
+        assert_eq!(kill(child, None), Err(Errno::ESRCH), "no child is left");
     }
 }
 
@@ -131,17 +134,17 @@ async fn ctrl_c_reaches_all_and_gives_the_partial_result() {
 async fn a_child_that_dies_is_named() {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let (parent, children) = long_run(&server, "").await;
-    kill(children[1], Signal::SIGKILL).expect("it runs");
+    kill(children[1], Signal::SIGKILL).expect("the process is running");
     let ended = end_of(parent).await;
     ended.assert_code(1);
-    let expected = format!("process 1/2 (pid {}) has ended without a result: signal: 9", children[1]);
+    let expected = format!("process 1/2 (pid {}) ended without a result: signal: 9", children[1]);
     assert!(ended.stderr.contains(&expected), "{expected} in {}", ended.stderr);
-    assert_eq!(kill(children[0], None), Err(Errno::ESRCH), "the other one is ended, too");
+    assert_eq!(kill(children[0], None), Err(Errno::ESRCH), "the other child is stopped too");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_assertion_that_cannot_hold_any_more_ends_all() {
-    // Of counters and of times.
+    // A counter and a maximum of times.
     for assertion in ["closes==0", "connect_ms.max<0.001"] {
         let server =
             FakeServer::start(|index| if index == 3 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT })
@@ -151,7 +154,7 @@ async fn an_assertion_that_cannot_hold_any_more_ends_all() {
         assert!(ended.stderr.contains(&format!("ended early: {assertion}")), "{}", ended.stderr);
         assert_eq!(ended.json()["aborted_by"], assertion);
         for child in children {
-            assert_eq!(kill(child, None), Err(Errno::ESRCH), "none is left");
+            assert_eq!(kill(child, None), Err(Errno::ESRCH), "no child is left");
         }
     }
 }

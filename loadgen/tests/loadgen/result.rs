@@ -1,4 +1,4 @@
-//! What is in a result, and where it goes.
+//! Contents of a result, and the files that it is written to.
 
 use std::fs;
 use std::process::Stdio;
@@ -21,14 +21,14 @@ async fn patient_server() -> FakeServer {
 }
 
 fn directory() -> TempDir {
-    tempfile::tempdir().expect("there is room for a directory")
+    tempfile::tempdir().expect("a temporary directory can be created")
 }
 
 fn read(directory: &TempDir, file: &str) -> String {
     fs::read_to_string(directory.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Each line of `--json-lines`.
+/// Parses the lines of `--json-lines`.
 fn lines(ended: &Ended) -> Vec<Value> {
     ended.stdout.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
@@ -42,7 +42,8 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
     assert_eq!((&json["interrupted"], &json["aborted_by"]), (&Value::Bool(false), &Value::Null));
     assert!(json["started_at"].as_str().is_some_and(|time| time.ends_with('Z')), "{json:#}");
 
-    let phases: Vec<_> = json["phases"].as_array().expect("a list").iter().map(|it| &it["name"]).collect();
+    let phases: Vec<_> =
+        json["phases"].as_array().expect("it is a list").iter().map(|it| &it["name"]).collect();
     assert_eq!(phases, ["connect", "hold"]);
     assert!(number(&json, "/phases/1/duration_seconds") >= 1.4, "{json:#}");
 
@@ -51,7 +52,7 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
         let told = ["min", "p50", "p75", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
         let told = told.map(|percentile| number(&json[name], &format!("/{percentile}")));
         assert!(told.is_sorted(), "{told:?}");
-        let hdr = json["histograms"][name]["hdr"].as_str().expect("the histogram is whole");
+        let hdr = json["histograms"][name]["hdr"].as_str().expect("the histogram is text");
         assert!(hdr.starts_with("HISTFAAA"), "an HDR histogram, V2, deflated, base64: {hdr}");
     }
     assert!(number(&json, "/connect_ms/p50") >= number(&json, "/connect_from_start_ms/p50"));
@@ -64,8 +65,8 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
         series["counts"][name].as_array().expect(name).iter().filter_map(Value::as_u64).sum::<u64>()
     };
     assert_eq!((sum("connects"), sum("connect_ms.count"), sum("errors")), (50, 50, 0));
-    assert_eq!(sum("pings"), json["pings"].as_u64().expect("a count"));
-    assert_eq!(sum("messages"), 100, "two after each hello");
+    assert_eq!(sum("pings"), json["pings"].as_u64().expect("it is a count"));
+    assert_eq!(sum("messages"), 100, "two messages follow each hello");
     assert_eq!(series["gauges"]["connections"][1], 50);
     for (kind, name) in
         [("gauges", "loadgen.cores"), ("gauges", "loadgen.resident_bytes"), ("times", "connect_ms.p99")]
@@ -97,11 +98,12 @@ async fn a_report_is_a_page_a_result_and_a_series() {
     command.arg(&path);
     let ended = crate::run::finish(command).await;
     ended.assert_code(0);
-    let json: Value = serde_json::from_str(&read(&directory, "new/run/result.json")).expect("it is JSON");
-    // On a busy machine it says that its figures may be wrong, whether or not it is to be quiet.
+    let json: Value =
+        serde_json::from_str(&read(&directory, "new/run/result.json")).expect("it is valid JSON");
+    // On a busy machine loadgen warns, even with `--quiet`, that its figures may be wrong.
     let warnings = json["loadgen"]["warnings"].as_array().into_iter().flatten();
     let warned: String =
-        warnings.map(|warning| format!("loadgen: {}\n", warning.as_str().expect("a text"))).collect();
+        warnings.map(|warning| format!("loadgen: {}\n", warning.as_str().expect("it is text"))).collect();
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", warned.as_str()), "quiet");
     assert_eq!(json["connected"], 20);
     assert_eq!(json["assertions"], serde_json::json!([{"assert": "errors==0", "holds": true, "number": 0}]));
@@ -137,7 +139,7 @@ async fn a_report_that_cannot_be_written_gives_1_before_the_run() {
     let run = format!("hold {} --connections 2 --rate 100 --duration 0s --report /dev/null/x", server.url());
     let ended = loadgen(&run).await;
     ended.assert_code(1);
-    assert!(ended.stderr.contains("cannot make /dev/null/x"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot create /dev/null/x"), "{}", ended.stderr);
     assert_eq!(server.seen(|seen| seen.greeted), 0);
 }
 
@@ -149,7 +151,7 @@ async fn lines_tell_each_second_and_in_the_end_the_result() {
     ended.assert_code(0);
     let lines = lines(&ended);
     assert!(lines.len() >= 3, "{}", ended.stdout);
-    let (result, seconds) = lines.split_last().expect("there are lines");
+    let (result, seconds) = lines.split_last().expect("there is output");
     for (line, phase) in seconds.iter().zip(["hold", "hold"]) {
         assert_eq!(line["phase"], phase);
         assert_eq!(line["gauges"]["connections"], 10);
@@ -166,14 +168,14 @@ async fn sigterm_ends_with_the_partial_result() {
         command(&format!("hold {} --connections 1000 --rate 50 --duration 1h --report", server.url()));
     let child = command.arg(directory.path()).stdout(Stdio::piped()).spawn().expect("the binary starts");
     server.has_greeted(10).await;
-    kill(Pid::from_raw(child.id().try_into().expect("process ids are small")), Signal::SIGTERM)
-        .expect("the child is there");
-    let output = spawn_blocking(move || child.wait_with_output()).await.expect("nothing panics");
-    ended(&output.expect("the child ends")).assert_code(0);
-    let json: Value = serde_json::from_str(&read(&directory, "result.json")).expect("it is JSON");
+    kill(Pid::from_raw(child.id().try_into().expect("process ids fit into i32")), Signal::SIGTERM)
+        .expect("the child is running");
+    let output = spawn_blocking(move || child.wait_with_output()).await.expect("the task does not panic");
+    ended(&output.expect("the child exits")).assert_code(0);
+    let json: Value = serde_json::from_str(&read(&directory, "result.json")).expect("it is valid JSON");
     assert_eq!((&json["interrupted"], &json["aborted_by"]), (&Value::Bool(true), &Value::Null));
-    // What was greeted may not have been heard yet.
-    assert!((1..1000).contains(&json["connected"].as_u64().expect("a count")), "{json:#}");
+    // A hello that was sent may not have arrived yet.
+    assert!((1..1000).contains(&json["connected"].as_u64().expect("it is a count")), "{json:#}");
     assert!(read(&directory, "index.html").contains("interrupted"));
-    assert!(read(&directory, "series.csv").lines().count() >= 2, "the short first second is there");
+    assert!(read(&directory, "series.csv").lines().count() >= 2, "the short first second is kept");
 }

@@ -1,4 +1,4 @@
-//! `resume` loses connections while messages are published.
+//! `resume` drops connections while messages are published.
 
 use serde_json::Value;
 

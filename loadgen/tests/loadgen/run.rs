@@ -1,4 +1,4 @@
-//! Runs the binary and reads what it reports.
+//! Runs the binary and parses its output.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// No test takes nearly as long.
+/// Limit for one run. No test takes nearly as long.
 const BOUND: Duration = Duration::from_secs(60);
 
 pub(crate) struct Ended {
@@ -18,7 +18,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The JSON that `--json -` wrote.
+    /// Parses the JSON that `--json -` wrote.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error} in {}{}", self.stdout, self.stderr))
@@ -29,7 +29,7 @@ impl Ended {
     }
 }
 
-/// `words` are separated by blanks.
+/// Returns a command that runs loadgen with `words`, which are separated by blanks.
 pub(crate) fn command(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
     command.args(words.split_whitespace());
@@ -42,14 +42,16 @@ pub(crate) async fn loadgen(words: &str) -> Ended {
 
 pub(crate) async fn finish(mut command: Command) -> Ended {
     let output = timeout(BOUND, spawn_blocking(move || command.output())).await;
-    ended(&output.expect("the run is bounded").expect("nothing panics").expect("the binary starts"))
+    ended(
+        &output.expect("the run ends in time").expect("the task does not panic").expect("the binary starts"),
+    )
 }
 
-/// Runs a plan; `words` are those of the mix without it.
+/// Runs a mix with this plan; `words` are its other arguments.
 pub(crate) async fn mix(words: &str, plan: &str) -> Ended {
-    let directory = tempfile::tempdir().expect("there is room for a file");
+    let directory = tempfile::tempdir().expect("a temporary file can be written");
     let file = directory.path().join("plan.toml");
-    fs::write(&file, plan).expect("there is room for a file");
+    fs::write(&file, plan).expect("a temporary file can be written");
     let mut command = command(&format!("mix {words} --json - --plan"));
     command.arg(&file);
     finish(command).await
@@ -57,18 +59,19 @@ pub(crate) async fn mix(words: &str, plan: &str) -> Ended {
 
 pub(crate) fn ended(output: &Output) -> Ended {
     Ended {
-        code: output.status.code().expect("it ends by itself"),
+        code: output.status.code().expect("the process is not killed by a signal"),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-/// A number of a report that must have it.
+/// Returns a number of a report. Panics if it is missing.
 pub(crate) fn number(json: &Value, pointer: &str) -> f64 {
     json.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number {pointer} in {json:#}"))
 }
 
-/// What loadgen reads late, on a busy machine, it measures wrong by as much: then it cannot know.
+/// Asserts that no close was early, unless loadgen lagged: on a busy machine it reads late, and its
+/// measurements are off by the lag.
 pub(crate) fn assert_none_early(json: &Value) {
     const TOLERANCE_MS: f64 = 20.0;
     let [early, lag] = ["/early", "/loadgen/lag_ms_max"].map(|path| number(json, path));

@@ -1,4 +1,4 @@
-//! `selftest` finds every fault of the server that it brings along.
+//! `selftest` detects every fault of its own server.
 
 use crate::run::loadgen;
 
@@ -7,7 +7,7 @@ async fn every_fault_is_found_and_the_honest_server_is_clean() {
     let ended = loadgen("selftest").await;
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
     assert_eq!(ended.stderr, "");
-    for fault in ["loses a message", "never closes a mute peer", "forgets sessions inside their window"] {
+    for fault in ["loses a message", "never closes a mute peer", "forgets sessions within their window"] {
         let row = ended.stdout.lines().find(|line| line.contains(fault));
         assert!(row.is_some_and(|row| row.contains("found")), "{fault} in {}", ended.stdout);
     }

@@ -1,11 +1,11 @@
-//! `slow` does not read, while others do.
+//! `slow` does not read on some connections, while the others do.
 
 use serde_json::Value;
 
 use crate::fake_channel::{FakeChannel, Mischief};
 use crate::run::loadgen;
 
-/// 2 of 10 are slow; each should have 9 MB within a second.
+/// Runs 10 subscribers, 2 of them slow. Each should receive 9 MB within a second.
 async fn slow(mischief: Mischief, options: &str) -> Value {
     let server = FakeChannel::start(mischief).await;
     let run = format!(
@@ -17,7 +17,7 @@ async fn slow(mischief: Mischief, options: &str) -> Value {
     ended.assert_code(0);
     let json = ended.json();
     assert_eq!(json["slow"], 2);
-    assert_eq!(json["expected"], 1200, "of those who are not slow");
+    assert_eq!(json["expected"], 1200, "the slow subscribers do not count");
     assert_eq!(json["lost"], 0, "{json:#}");
     json
 }

@@ -1,4 +1,4 @@
-//! `storm` drops everything at once and comes back.
+//! `storm` drops all connections at once and resumes their sessions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -96,29 +96,29 @@ async fn see_the_storm(processes: u32) {
     let from_drop: Vec<f64> =
         t.iter().zip(&open).filter(|(t, _)| **t >= start).map(|(_, open)| *open).collect();
     if processes == 1 {
-        assert_eq!(from_drop[0], 200.0, "the first sample is of before the drop: {t:?} {open:?}");
+        assert_eq!(from_drop[0], 200.0, "the first sample was taken before the drop: {t:?} {open:?}");
     }
-    assert!(from_drop.contains(&200.0), "what is there before the drop shows: {t:?} {open:?}");
-    assert!(from_drop[1..].contains(&0.0), "the drop shows: {t:?} {open:?}");
+    assert!(from_drop.contains(&200.0), "the connections before the drop are visible: {t:?} {open:?}");
+    assert!(from_drop[1..].contains(&0.0), "the drop is visible: {t:?} {open:?}");
 
-    let phases = json["server"]["phases"].as_object().expect("it is sampled");
-    // On a busy machine nothing is left to hold.
+    let phases = json["server"]["phases"].as_object().expect("the phases are sampled");
+    // On a busy machine the hold phase may be too short to appear.
     let names: Vec<_> = phases.keys().filter(|name| *name != "hold").collect();
     assert_eq!(names, ["connect", "resume"]);
     let [connect, sampled] = ["/phases/0", "/server/phases/connect"]
         .map(|phase| number(&json, &format!("{phase}/duration_seconds")));
     assert!((connect - sampled).abs() < 0.5, "{json:#}");
     let peak = number(&json, "/server/resident_bytes/peak");
-    // A brief phase has looks of its own, be they between two samples.
+    // A brief phase has samples of its own, which may lie between two samples of the series.
     let of_phases = phases.values().filter_map(|phase| phase["resident_bytes"]["peak"].as_f64());
     let shown =
         numbers("/series/gauges/server.resident_bytes").into_iter().chain(of_phases).fold(0.0, f64::max);
-    assert_eq!(peak, shown, "one figure for one thing: {json:#}");
+    assert_eq!(peak, shown, "peak and series agree: {json:#}");
     for phase in phases.values() {
         assert!(phase["resident_bytes"]["peak"].as_f64().is_some_and(|bytes| bytes <= peak), "{json:#}");
         let cores = |name: &str| phase["cores"][name].as_f64();
         assert!(cores("mean").is_none_or(|mean| cores("peak").is_some_and(|peak| peak >= mean)), "{json:#}");
         let of_run = json["server"]["cores"]["peak"].as_f64();
-        assert!(cores("peak") <= of_run, "no phase has more than the run: {json:#}");
+        assert!(cores("peak") <= of_run, "no phase exceeds the run: {json:#}");
     }
 }

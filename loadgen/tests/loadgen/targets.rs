@@ -1,4 +1,4 @@
-//! Servers that are not Encke.
+//! Targets other than Encke.
 
 use std::process::Stdio;
 
@@ -10,10 +10,10 @@ use tokio::task::spawn_blocking;
 use crate::fake_targets::{FakeTarget, Kind};
 use crate::run::{assert_none_early, command, ended, loadgen, number};
 
-/// One of each target.
+/// One server of each kind of target.
 const KINDS: [Kind; 3] = [Kind::Plain, Kind::Sse, Kind::Socketio];
 
-/// Five connections to a server of this kind, all of which are made.
+/// Runs five connections to a server of this kind, and asserts that all are made.
 async fn run(scenario: &str, kind: Kind, options: &str) -> Value {
     run_on(&FakeTarget::start(kind).await, scenario, options).await
 }
@@ -29,7 +29,7 @@ async fn run_on(server: &FakeTarget, scenario: &str, options: &str) -> Value {
     json
 }
 
-/// How many there were of this in all seconds together.
+/// Returns the sum of a count over all seconds.
 fn sum(json: &Value, name: &str) -> f64 {
     let column = json["series"]["counts"][name].as_array().unwrap_or_else(|| panic!("{name}: {json:#}"));
     column.iter().filter_map(Value::as_f64).sum()
@@ -50,19 +50,24 @@ async fn plain_servers_are_held_and_pinged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_notice_who_is_mute() {
     let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 300ms").await;
-    // They have a code of their own for it, or none.
+    // Such servers have close codes of their own for this, or none.
     assert_eq!(json["closed"], 5, "{json:#}");
     assert_none_early(&json);
     assert_eq!(json["close_codes"], json!({"1001": 5}));
     assert!(number(&json, "/lateness_ms/p50") >= 30.0, "{json:#}");
     let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 3s").await;
-    assert_eq!((&json["closed"], &json["early"]), (&json!(5), &json!(5)), "by their own measure: {json:#}");
+    assert_eq!(
+        (&json["closed"], &json["early"]),
+        (&json!(5), &json!(5)),
+        "early relative to the given timeout: {json:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_and_socketio_notice_who_is_late() {
     for (kind, more) in [(Kind::Plain, "--pong-timeout 300ms"), (Kind::Socketio, "")] {
-        // As much time to be in time as there can be: a busy machine may not serve us for a while.
+        // The margin leaves as much time as possible for the answers: a busy machine may not run us for a
+        // while.
         let json = run("late", kind, &format!("--duration 1500ms --margin 250ms {more}")).await;
         assert_eq!((&json["closed_in_time"], &json["forgiven"]), (&json!(0), &json!(0)), "{json:#}");
         assert_eq!(json["closed"], 2, "{json:#}");
@@ -77,8 +82,8 @@ async fn socketio_is_held_and_its_pings_are_answered() {
         run_on(&FakeTarget::patient(Kind::Socketio).await, "hold", "--duration 2s --ping-every 100ms").await;
     assert_eq!(json["unexpected_closes"], 0, "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
-    assert!(number(&json, "/pongs") >= 10.0, "those of WebSocket: {json:#}");
-    assert_eq!(json["traffic"]["messages"], 5, "an event each, and no greeting: {json:#}");
+    assert!(number(&json, "/pongs") >= 10.0, "pongs to WebSocket pings: {json:#}");
+    assert_eq!(json["traffic"]["messages"], 5, "one event per connection, without the greeting: {json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +91,7 @@ async fn socketio_notices_who_is_mute() {
     let json = run("mute", Kind::Socketio, "--duration 1h").await;
     assert_eq!(json["closed"], 5, "{json:#}");
     assert_none_early(&json);
-    assert_eq!(json["lateness_ms"]["count"], 5, "it says how long it waits: {json:#}");
+    assert_eq!(json["lateness_ms"]["count"], 5, "the server announces its timeout: {json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +105,8 @@ async fn socketio_connections_are_recovered() {
     for connect in &asked[5..] {
         assert!(connect.contains(r#""offset":"offset1""#), "{connect}");
     }
-    // It forgets nobody, so those who come back after the window are back too early for it.
+    // The server never ends a session, so clients that reconnect after the window find theirs too early for
+    // it to have ended.
     let json =
         run("vanish", Kind::Socketio, "--duration 200ms --reconnect-window 500ms --margin 200ms").await;
     assert_eq!((&json["resumed"], &json["overdue"]), (&json!(3), &json!(2)), "{json:#}");
@@ -124,7 +130,7 @@ async fn event_streams_go_on_after_the_last_id() {
     assert!(asked[..5].iter().all(|head| !head.contains("Last-Event-ID")), "{asked:?}");
     assert!(asked[5..].iter().all(|head| head.contains("Last-Event-ID: 2\r\n")), "{asked:?}");
     let json = run("storm", Kind::SseWithoutIds, "--duration 100ms").await;
-    assert_eq!(json["error_kinds"], json!({"not_recovered": 5}), "there is nothing to go on after: {json:#}");
+    assert_eq!(json["error_kinds"], json!({"not_recovered": 5}), "there is no id to resume from: {json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,10 +189,10 @@ async fn ctrl_c_ends_every_target_with_the_partial_result() {
         let mut command = command(&format!("hold {url} --target {target} {held}"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         server.has_been_asked(10).await;
-        let pid = Pid::from_raw(child.id().try_into().expect("process ids are small"));
-        kill(pid, Signal::SIGINT).expect("the child is there");
-        let output = spawn_blocking(move || child.wait_with_output()).await.expect("nothing panics");
-        let ended = ended(&output.expect("the child ends"));
+        let pid = Pid::from_raw(child.id().try_into().expect("process ids fit into i32"));
+        kill(pid, Signal::SIGINT).expect("the child is running");
+        let output = spawn_blocking(move || child.wait_with_output()).await.expect("the task does not panic");
+        let ended = ended(&output.expect("the child exits"));
         ended.assert_code(0);
         let json = ended.json();
         assert_eq!(json["interrupted"], true);
@@ -234,10 +240,10 @@ async fn what_a_target_cannot_do_of_a_plan_is_said_by_phase_and_run() {
     ended.assert_code(2);
     assert_eq!(
         ended.stderr,
-        "loadgen: phase \"soak\", run \"the silent\": mute needs pings that want an answer, which --target sse has not\n\
-         loadgen: phase \"hold\", run \"fanout\": fanout needs channels, which --target sse has not\n"
+        "loadgen: phase \"soak\", run \"the silent\": mute needs pings that require an answer, which --target sse does not support\n\
+         loadgen: phase \"hold\", run \"fanout\": fanout needs channels, which --target sse does not support\n"
     );
-    assert_eq!(server.asked(), [""; 0], "before the run");
+    assert_eq!(server.asked(), [""; 0], "no client connected");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,7 +261,10 @@ async fn what_a_target_cannot_do_is_said_before_the_run() {
             ["vanish", "--reconnect-window", "socketio"],
         ),
         (format!("vanish http://127.0.0.1:1/ --target sse {held}"), ["vanish", "recovered", "sse"]),
-        (format!("takeover ws://127.0.0.1:1/ --target socketio {held}"), ["takeover", "alive", "socketio"]),
+        (
+            format!("takeover ws://127.0.0.1:1/ --target socketio {held}"),
+            ["takeover", "live sessions", "socketio"],
+        ),
         (
             format!("hold http://127.0.0.1:1/ --target sse {held} --ping-every 1s"),
             ["hold", "answers to pings", "sse"],

@@ -1,4 +1,4 @@
-//! `vanish` comes back just before and just after the end of the window.
+//! `vanish` reconnects just before and just after the end of the reconnect window.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn vanish(manners: Manners, options: &str) -> Value {
     json
 }
 
-/// Resumed, early, refused, overdue.
+/// Returns resumed, early, refused and overdue.
 fn counts(json: &Value) -> [u64; 4] {
     ["resumed", "early", "refused", "overdue"]
         .map(|name| json[name].as_u64().unwrap_or_else(|| panic!("no count {name} in {json:#}")))
@@ -49,5 +49,5 @@ async fn a_window_that_is_cut_short_is_early() {
 async fn a_session_that_does_not_end_is_overdue() {
     let json = vanish(Manners { keeps_for: Duration::from_secs(3600), ..Manners::default() }, "").await;
     assert_eq!(counts(&json), [10, 0, 0, 10], "{json:#}");
-    assert!(number(&json, "/overdue_ms/p50") >= 1000.0, "they came back 1 s late: {json:#}");
+    assert!(number(&json, "/overdue_ms/p50") >= 1000.0, "they reconnected 1 s late: {json:#}");
 }

@@ -1,33 +1,33 @@
-//! Why connections and sessions end: the one place where reasons become codes.
+//! Why connections and sessions end, and the mapping of these reasons to close codes.
 //!
-//! A new code is a variant of [`CloseCode`]; its reason text is the variant's name. If it ends a session,
-//! [`CloseReason::close_code`] says for which reason.
+//! A new code is a variant of [`CloseCode`]; the variant's name becomes its reason text. If the code ends
+//! sessions, [`CloseReason::close_code`] maps a reason to it.
 
 use strum::{EnumCount, EnumMessage, FromRepr, IntoStaticStr, VariantArray};
 
-/// The status code of a Close frame.
+/// Status code of a Close frame.
 ///
-/// 4000-4099 invite the client to come back with its resume token; 4100-4199 ask it not to come back by itself. The
-/// others are those of RFC 6455, section 7.4.1, and of its registry.
+/// Codes 4000-4099 invite the client to reconnect with its resume token; 4100-4199 ask it not to reconnect on
+/// its own. The other codes are defined in RFC 6455, section 7.4.1, and its IANA registry.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, EnumCount, EnumMessage, FromRepr, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "snake_case")]
 #[repr(u16)]
 pub enum CloseCode {
-    /// The client asked for it, by `{"close":{}}`.
+    /// The client sent `{"close":{}}`.
     Normal = 1000,
-    /// A frame that RFC 6455 does not allow.
+    /// The client sent a frame that RFC 6455 does not allow.
     BadFrame = 1002,
-    /// A binary message, where the dialect speaks text.
+    /// The client sent a binary message, and the dialect uses text.
     UnsupportedData = 1003,
-    /// A text message that is not UTF-8.
+    /// The client sent a text message that is not valid UTF-8.
     InvalidPayload = 1007,
-    /// A message longer than `limits.max_message`.
+    /// The client sent a message longer than `limits.max_message`.
     TooBig = 1009,
-    /// The server's own fault.
+    /// Internal server error.
     Internal = 1011,
-    /// The client had begun a message, and all unfinished ones together were too long (`limits.receive_total`).
+    /// Partial messages of all clients together exceeded `limits.receive_total`, and this client had one.
     TryAgainLater = 1013,
     /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout = 4000,
@@ -35,35 +35,35 @@ pub enum CloseCode {
     SlowConsumer = 4001,
     /// The server is shutting down, and the session ends with it.
     Draining = 4002,
-    /// The token's `exp` has passed: come back with a new one.
+    /// The token has expired (`exp`); reconnect with a new one.
     TokenExpired = 4003,
-    /// No command for `session.idle`.
+    /// The client sent no command for `session.idle`.
     Idle = 4004,
-    /// A limit of connections or sessions is reached, or the backend cannot say who comes.
+    /// The limit of connections or sessions is reached, or the backend cannot authenticate the client.
     Overloaded = 4005,
-    /// The session has reached `session.lifetime`.
+    /// The session reached `session.lifetime`.
     Lifetime = 4006,
-    /// An administrator dropped the connection; the session may resume.
+    /// An administrator closed the connection; the session can be resumed.
     Disconnected = 4007,
-    /// The server process is going away, and the session goes on in the next one.
+    /// The server process is exiting, and the session continues in the next one.
     Moved = 4008,
-    /// Another connection has taken the session over.
+    /// Another connection has taken over the session.
     Replaced = 4100,
     /// An administrator ended the session.
     Kicked = 4101,
-    /// No valid token, or a web page of another origin.
+    /// The token is missing or invalid, or the web page's origin is not allowed.
     Unauthorized = 4102,
-    /// The client broke the rules of the dialect.
+    /// The client violated the dialect's protocol.
     ProtocolError = 4103,
     /// The client exceeded a limit.
     Limit = 4104,
 }
 
 impl CloseCode {
-    /// Every code.
+    /// Every code, in ascending order.
     pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
-    /// The number in the Close frame.
+    /// The numeric code in the Close frame.
     #[must_use]
     pub const fn code(self) -> u16 {
         self as u16
@@ -75,40 +75,40 @@ impl CloseCode {
         self.into()
     }
 
-    /// Whether the client is to come back by itself.
+    /// Whether the client should reconnect on its own.
     #[must_use]
-    pub const fn invites_back(self) -> bool {
+    pub const fn allows_reconnect(self) -> bool {
         matches!(self, Self::TryAgainLater) || matches!(self.code(), 4000..=4099)
     }
 
-    /// What the client does then, in the words of the README.
+    /// The client's reaction to this code, as shown in the README.
     #[must_use]
-    pub const fn client_does(self) -> &'static str {
+    pub const fn client_action(self) -> &'static str {
         match self {
-            Self::Normal => "is done",
+            Self::Normal => "makes no further requests",
             Self::BadFrame | Self::UnsupportedData | Self::InvalidPayload | Self::TooBig => {
-                "does not say that again; may come back with the resume token"
+                "may reconnect with the resume token, without repeating the offending frame"
             }
             Self::Internal
             | Self::TryAgainLater
             | Self::PongTimeout
             | Self::SlowConsumer
-            | Self::Disconnected => "comes back with the resume token",
-            Self::TokenExpired => "comes back with the resume token, and a new token",
-            Self::Moved => "comes back with the resume token, to the [next process](#restarts)",
+            | Self::Disconnected => "reconnects with the resume token",
+            Self::TokenExpired => "reconnects with the resume token and a new token",
+            Self::Moved => "reconnects with the resume token, to the [next process](#restarts)",
             Self::Overloaded => {
-                "comes back later, as the `goaway` before it says, with the resume token if there is one"
+                "reconnects after the time given in the preceding `goaway`, with its resume token, if it has one"
             }
-            Self::Draining | Self::Idle | Self::Lifetime => "comes back, to a new session",
+            Self::Draining | Self::Idle | Self::Lifetime => "reconnects and gets a new session",
             Self::Replaced | Self::Kicked | Self::Unauthorized | Self::ProtocolError | Self::Limit => {
-                "does not come back by itself"
+                "does not reconnect on its own"
             }
         }
     }
 
-    /// What becomes of the session, in the words of the README.
+    /// The effect of this code on the session, as shown in the README.
     #[must_use]
-    pub const fn session_then(self) -> &'static str {
+    pub const fn session_outcome(self) -> &'static str {
         match self {
             Self::BadFrame
             | Self::UnsupportedData
@@ -119,10 +119,10 @@ impl CloseCode {
             | Self::PongTimeout
             | Self::SlowConsumer
             | Self::TokenExpired
-            | Self::Disconnected => "waits",
-            Self::Moved => "waits there",
-            Self::Overloaded | Self::Unauthorized => "stands, if there was one",
-            Self::Replaced => "lives on there",
+            | Self::Disconnected => "suspended",
+            Self::Moved => "suspended in the next process",
+            Self::Overloaded | Self::Unauthorized => "unchanged, if there was one",
+            Self::Replaced => "continues on the new connection",
             Self::Normal
             | Self::Draining
             | Self::Idle
@@ -134,7 +134,7 @@ impl CloseCode {
     }
 }
 
-/// Why a session lost its connection and waits for another.
+/// Why a session lost its connection and was suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum SuspendReason {
@@ -142,21 +142,21 @@ pub enum SuspendReason {
     PongTimeout,
     /// The client did not read for `session.write_timeout`.
     SlowConsumer,
-    /// The token's `exp` has passed.
+    /// The token has expired (`exp`).
     TokenExpired,
     /// The client sent a Close frame.
     PeerClosed,
-    /// The connection ended without a Close frame, or failed.
+    /// The connection failed, or ended without a Close frame.
     ConnectionLost,
-    /// The client sent what RFC 6455 or a size limit does not allow.
+    /// The client sent something that RFC 6455 or a size limit does not allow.
     BadFrame,
-    /// The client had begun a message, and all unfinished ones together were too long (`limits.receive_total`).
+    /// Partial messages of all clients together exceeded `limits.receive_total`, and this client had one.
     Unfinished,
-    /// An administrator dropped the connection.
+    /// An administrator closed the connection.
     Disconnected,
-    /// No poll followed the last within `session.poll_gap`.
+    /// The client did not poll again within `session.poll_gap`.
     PollGap,
-    /// The server process is going away, and the session goes on in the next one.
+    /// The server process is exiting, and the session continues in the next one.
     Moved,
 }
 
@@ -172,19 +172,19 @@ impl SuspendReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum CloseReason {
-    /// The client did not come back within `session.reconnect_window`.
+    /// The client did not reconnect within `session.reconnect_window`.
     ReconnectWindow,
     /// The client sent the `close` command.
     Client,
-    /// The server shut down.
+    /// The server was shut down.
     Draining,
-    /// No command for `session.idle`.
+    /// The client sent no command for `session.idle`.
     Idle,
     /// The session reached `session.lifetime`.
     Lifetime,
-    /// An administrator ended it.
+    /// An administrator ended the session.
     Kicked,
-    /// The client broke the rules of the dialect.
+    /// The client violated the dialect's protocol.
     ProtocolError,
     /// The client kept exceeding a limit.
     Limit,
@@ -197,7 +197,7 @@ impl CloseReason {
         self.into()
     }
 
-    /// The code that the connection, if there is one, is closed with.
+    /// The code with which the session's connection is closed, if it has one.
     #[must_use]
     pub const fn close_code(self) -> CloseCode {
         match self {
@@ -216,7 +216,7 @@ impl CloseReason {
 mod tests {
     use super::*;
 
-    /// Clients, logs and dashboards depend on these.
+    /// Clients, logs and dashboards depend on these values.
     #[test]
     fn codes_and_reasons_are_those_of_the_contract() {
         let table = CloseCode::ALL.map(|code| (code.code(), code.reason()));

@@ -1,40 +1,41 @@
-//! A message in each dialect that its readers speak.
+//! A message encoded for each dialect of its subscribers.
 
 use crate::dialect::json::Json;
 use crate::dialect::{Encoded, Encoding};
 use crate::message::{CompactJson, Content, Message, Stamp};
 
-/// A message as its log keeps it: encoded once for each dialect, whatever the number of readers.
+/// A message as stored in its log: encoded once per dialect, however many subscribers there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encodings {
-    /// Made at once, since it owns the data.
+    /// Always present, since it owns the data.
     json: Encoded<Json>,
 }
 
-/// A dialect whose encoding a log keeps.
-pub trait Cached: Encoding {
-    /// The message in this dialect.
+/// A dialect whose encoding is stored in the log.
+pub trait CachedDialect: Encoding {
+    /// Returns the message in this dialect.
     fn of(message: &Encodings) -> &Encoded<Self>;
 
-    /// The pattern in this dialect.
+    /// Returns the pattern in this dialect.
     fn of_pattern(pattern: &PatternEncodings) -> &str;
 }
 
-/// A pattern as its log keeps it: what is the same in all messages by it, encoded once for each dialect.
+/// A pattern as stored in its log: the part that all messages received through the pattern share, encoded
+/// once per dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternEncodings {
     json: Box<str>,
 }
 
 impl PatternEncodings {
-    /// Encodes a pattern, and the epoch of its log.
+    /// Encodes a pattern's name and the epoch of its log.
     #[must_use]
     pub fn new(name: &str, epoch: &str) -> Self {
         Self { json: Json::encode_pattern(name, epoch) }
     }
 }
 
-impl Cached for Json {
+impl CachedDialect for Json {
     fn of(message: &Encodings) -> &Encoded<Self> {
         &message.json
     }
@@ -51,26 +52,26 @@ impl Encodings {
         Self { json: Json::encode(message) }
     }
 
-    /// What was published.
+    /// Returns the published data.
     #[must_use]
     pub fn data(&self) -> CompactJson<'_> {
         self.json.data()
     }
 
-    /// What the server says of it.
+    /// Returns the metadata added by the server.
     #[must_use]
     pub fn stamp(&self) -> Stamp<'_> {
         self.json.stamp()
     }
 
-    /// What was published, and by whom.
+    /// Returns the published data with its publisher.
     #[must_use]
     pub fn content(&self) -> Content<'_> {
         let Stamp { kind, user, at_ms } = self.stamp();
         Content { kind, user: user.map(|user| user.to_text().into()), at_ms, data: self.data() }
     }
 
-    /// The memory it takes beside the struct, in bytes.
+    /// Heap memory used, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.json.size()

@@ -1,36 +1,37 @@
-//! Where the frames of a WebSocket end (RFC 6455, section 5.2), found by their headers alone. Whether a frame is a good one is for
-//! others to say.
+//! Finds the ends of WebSocket frames (RFC 6455, section 5.2) from their headers alone. It does not validate
+//! the frames.
 
-/// Two bytes, eight of length, four of mask.
-const LONGEST_HEADER: usize = 14;
+/// Two bytes, an eight-byte length and a four-byte mask.
+const MAX_HEADER_LEN: usize = 14;
 
-/// Follows the frames in a stream of bytes, in whatever pieces it comes. Payloads are passed over and not kept.
+/// Tracks frame boundaries in a byte stream that arrives in arbitrary chunks. Payloads are skipped, not
+/// stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameWalk {
-    /// The header of the frame that has begun, as far as it is known.
-    header: [u8; LONGEST_HEADER],
+    /// Header of the current frame, as far as it has been read.
+    header: [u8; MAX_HEADER_LEN],
     header_read: u8,
-    /// What is missing of its payload, once its header is known.
+    /// Payload bytes of the current frame that are still to come, once its header is complete.
     payload_left: u64,
-    /// The payloads of the fragments that have ended, of a message that has not.
+    /// Total payload length of the completed fragments of a partial message.
     fragments: u64,
-    /// There is such a message.
+    /// Whether the last data frame was a fragment with more to follow.
     message_begun: bool,
 }
 
-/// What some bytes were.
+/// Result of [`FrameWalk::advance`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// Bytes looked at: all, unless there were more frames than were asked for.
+    /// Number of bytes processed: all of them, unless the frame limit was reached first.
     pub bytes: usize,
-    /// Of these, the bytes up to the end of the last frame that is whole.
+    /// Number of these bytes up to the end of the last complete frame.
     pub whole: usize,
-    /// Frames that ended.
+    /// Number of frames that were completed.
     pub frames: usize,
 }
 
 impl FrameWalk {
-    /// Goes on with these bytes, to the end of `frames` frames at most.
+    /// Processes `bytes`, and stops after completing `frames` frames.
     pub fn advance(&mut self, bytes: &[u8], frames: usize) -> Walked {
         let mut walked = Walked::default();
         while walked.frames < frames && walked.bytes < bytes.len() {
@@ -51,26 +52,26 @@ impl FrameWalk {
         walked
     }
 
-    /// The length of the payload of the frame that has begun, once its header is known.
+    /// Payload length of the current frame, once its header is complete.
     #[must_use]
-    pub fn announced(&self) -> Option<u64> {
+    pub fn payload_len(&self) -> Option<u64> {
         let read = usize::from(self.header_read);
         (read > 1 && read == header_length(self.header[1])).then(|| self.payload_length())
     }
 
-    /// How long the fragments are that have ended, of a message that has not.
+    /// Total payload length of the completed fragments of a partial message.
     #[must_use]
-    pub fn unfinished_message(&self) -> u64 {
+    pub fn partial_message_len(&self) -> u64 {
         self.fragments
     }
 
-    /// Whether no frame has begun.
+    /// Whether the next byte begins a frame.
     #[must_use]
     pub fn is_between_frames(&self) -> bool {
         self.header_read == 0
     }
 
-    /// Whether no message has begun either.
+    /// Whether the next byte begins a message, or a control frame between messages.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
         self.is_between_frames() && !self.message_begun
@@ -85,11 +86,11 @@ impl FrameWalk {
 
     fn read_header(&mut self, bytes: &[u8]) -> usize {
         let read = usize::from(self.header_read);
-        // The second byte says how long the header is.
+        // The second byte determines the length of the header.
         let known = if read < 2 { 2 } else { header_length(self.header[1]) };
         let taken = (known - read).min(bytes.len());
         self.header[read..read + taken].copy_from_slice(&bytes[..taken]);
-        self.header_read += u8::try_from(taken).expect("a header is short");
+        self.header_read += u8::try_from(taken).expect("a header has at most 14 bytes");
         let read = read + taken;
         if read >= 2 && read == header_length(self.header[1]) {
             self.payload_left = self.payload_length();
@@ -107,7 +108,7 @@ impl FrameWalk {
 
     fn frame_ends(&mut self, first: u8, payload: u64) {
         let (is_last, is_control) = (first & 0x80 != 0, first & 0x08 != 0);
-        // Control frames may come between fragments.
+        // Control frames may appear between fragments.
         if !is_control {
             self.fragments = if is_last { 0 } else { self.fragments.saturating_add(payload) };
             self.message_begun = !is_last;
@@ -118,13 +119,13 @@ impl FrameWalk {
         let [_, short, long @ ..] = self.header;
         match short & 0x7f {
             126 => u64::from(u16::from_be_bytes([long[0], long[1]])),
-            127 => u64::from_be_bytes(*long.first_chunk().expect("there are twelve")),
+            127 => u64::from_be_bytes(*long.first_chunk().expect("twelve bytes remain")),
             short => u64::from(short),
         }
     }
 }
 
-/// The payload of a pong, if these bytes are one whole pong of a client with so long a payload, and nothing else.
+/// Returns the unmasked payload if `bytes` is exactly one masked pong frame with a payload of `LENGTH` bytes.
 #[must_use]
 pub fn lone_pong<const LENGTH: usize>(bytes: &[u8]) -> Option<[u8; LENGTH]> {
     const PONG: u8 = 0x8A;
@@ -138,7 +139,7 @@ pub fn lone_pong<const LENGTH: usize>(bytes: &[u8]) -> Option<[u8; LENGTH]> {
     (LENGTH < 126 && usize::from(*second) == MASKED | LENGTH).then_some(payload)
 }
 
-/// By its second byte.
+/// Length of a header with this second byte.
 fn header_length(second: u8) -> usize {
     let mask = if second & 0x80 == 0 { 0 } else { 4 };
     2 + mask
@@ -149,7 +150,8 @@ fn header_length(second: u8) -> usize {
         }
 }
 
-/// The length of the frame that these bytes begin with, and of its payload, if it is short and all of it is there: as most are.
+/// Fast path for most frames: returns the lengths of the frame at the beginning of `bytes` and of its
+/// payload, if the frame is short and complete.
 fn short_frame(bytes: &[u8]) -> Option<(usize, u64)> {
     let [_, second, ..] = *bytes else { return None };
     let payload = usize::from(second & 0x7f);
@@ -168,7 +170,7 @@ mod tests {
         let mask = if masked { 0x80 } else { 0 };
         let mut frame = vec![0x82];
         match payload {
-            0..=125 => frame.push(mask | u8::try_from(payload).expect("it is short")),
+            0..=125 => frame.push(mask | u8::try_from(payload).expect("it has at most 125 bytes")),
             126..=65_535 => {
                 frame.push(mask | 126);
                 frame.extend(u16::try_from(payload).expect("it fits").to_be_bytes());
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_frames_than_asked_for() {
+    fn advance_stops_at_the_frame_limit() {
         let bytes = [frame(3, true), frame(0, true), frame(5, true)].concat();
         let mut walk = FrameWalk::default();
         assert_eq!(walk.advance(&bytes, 2), Walked { bytes: 15, whole: 15, frames: 2 });
@@ -204,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_known_with_the_header() {
+    fn payload_len_is_known_with_the_header() {
         let bytes = frame(70_000, true);
         let mut walk = FrameWalk::default();
         for (at, byte) in bytes.iter().take(100).enumerate() {
-            assert_eq!(walk.announced(), (at >= 14).then_some(70_000), "before byte {at}");
+            assert_eq!(walk.payload_len(), (at >= 14).then_some(70_000), "before byte {at}");
             walk.advance(&[*byte], 1);
         }
         let mut walk = FrameWalk::default();
         walk.advance(&[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1], 1);
-        assert_eq!(walk.announced(), Some(u64::MAX));
+        assert_eq!(walk.payload_len(), Some(u64::MAX));
     }
 
     #[test]
-    fn a_message_is_unfinished_until_its_last_fragment() {
+    fn a_message_is_partial_until_its_last_fragment() {
         let begun = |opcode: u8, payload| {
             let mut frame = frame(payload, true);
             frame[0] = opcode;
@@ -228,7 +230,7 @@ mod tests {
             (0x81, 5, 0),
             (0x01, 100, 100),
             (0x00, 300, 400),
-            // A ping between.
+            // A ping between fragments.
             (0x89, 7, 400),
             (0x00, 0, 400),
             (0x00, 70_000, 70_400),
@@ -236,11 +238,11 @@ mod tests {
         ] {
             let bytes = begun(opcode, payload);
             let (half, rest) = bytes.split_at(bytes.len() / 2);
-            let before = walk.unfinished_message();
+            let before = walk.partial_message_len();
             walk.advance(half, 1);
-            assert_eq!(walk.unfinished_message(), before, "{opcode:#x}");
+            assert_eq!(walk.partial_message_len(), before, "{opcode:#x}");
             walk.advance(rest, 1);
-            assert_eq!(walk.unfinished_message(), expected, "{opcode:#x}");
+            assert_eq!(walk.partial_message_len(), expected, "{opcode:#x}");
         }
     }
 
@@ -261,7 +263,7 @@ mod tests {
         assert_eq!(lone_pong(&pong), Some([0, 0, 0, 0, 0, 0, 0, 1]));
         assert_eq!(lone_pong::<7>(&pong), None);
         for length in 0..pong.len() {
-            assert_eq!(lone_pong::<8>(&pong[..length]), None, "{length} bytes of it");
+            assert_eq!(lone_pong::<8>(&pong[..length]), None, "only {length} bytes");
         }
         assert_eq!(lone_pong::<8>(&[&pong[..], &[0x81]].concat()), None, "another frame begins");
         for (at, byte) in [(0, 0x89), (0, 0x0A), (0, 0xCA), (1, 0x08), (1, 0x87), (1, 0x89)] {
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn however_the_bytes_come() {
+    fn chunk_boundaries_do_not_matter() {
         let seed = rand::random();
         println!("seed {seed}");
         let mut rng = SmallRng::seed_from_u64(seed);

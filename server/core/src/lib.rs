@@ -1,16 +1,17 @@
-//! The pure parts of Encke: the session state machine and the dialects.
+//! The pure core of Encke: the session state machine and the dialects.
 //!
-//! Nothing here reads a clock, opens a socket, takes a lock or starts a thread: time is an argument, and what is
-//! to be done comes back as values. The crate border keeps it so.
+//! This crate reads no clock, opens no socket, takes no lock and starts no thread. Callers pass the time as
+//! an argument, and side effects are returned as values for them to carry out. As a separate crate, it cannot
+//! depend on anything that would.
 //!
-//! Each room may import only those before it:
+//! A module may import only from those listed before it:
 //!
-//! - [`close`]: why connections and sessions end, and the code that tells the client.
-//! - [`session`]: what a client has with the server, and every timeout of it.
-//! - [`message`]: what a channel carries.
-//! - [`dialect`]: what the bytes on a connection mean.
-//! - [`encodings`]: a message in each dialect.
-//! - [`frame_walk`]: where the frames of a WebSocket end.
+//! - [`close`]: why connections and sessions end, and the close code that tells the client.
+//! - [`session`]: the state of a client on the server, with all of its timeouts.
+//! - [`message`]: messages of channels.
+//! - [`dialect`]: how the bytes on a connection are interpreted.
+//! - [`encodings`]: a message encoded for each dialect.
+//! - [`frame_walk`]: finds the ends of WebSocket frames.
 
 #![deny(missing_docs)]
 

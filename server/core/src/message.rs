@@ -1,6 +1,7 @@
-//! What a channel carries, whatever the dialect of its readers.
+//! Messages of channels, independent of dialect.
 //!
-//! A log keeps a message as a dialect's text ([`crate::encodings::Encodings`]), which contains the data: so it is stored once.
+//! A log stores a message as the text of one dialect ([`crate::encodings::Encodings`]). The text contains the
+//! data, which is therefore stored only once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,32 +12,32 @@ use serde::Serialize;
 /// A message of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The channel.
+    /// Name of the channel.
     pub channel: &'a str,
-    /// The epoch of the channel's log: offsets of different epochs do not compare.
+    /// Epoch of the channel's log. Offsets of different epochs are not comparable.
     pub epoch: &'a str,
-    /// Its number in the log.
+    /// Number of the message in the log.
     pub offset: u64,
-    /// When it was published, in milliseconds since 1970, if its readers are told.
+    /// Time of publication in milliseconds since the Unix epoch; `None` if subscribers do not receive it.
     pub at_ms: Option<u64>,
-    /// What was published.
+    /// The published data, with its publisher.
     pub content: &'a Content<'a>,
 }
 
-/// What a message tells.
+/// Kind of a message's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// What a client, or an operator, has said.
+pub enum ContentKind {
+    /// Data published by a client or through the API.
     #[default]
     Data,
-    /// The server says that a session follows the channel from now on: the data is what others may see of it.
+    /// A session has subscribed to the channel. The data is what other subscribers may see of it.
     Joined,
-    /// The server says that it does no longer.
+    /// A session is no longer subscribed.
     Left,
 }
 
-impl Kind {
-    /// What the data is called on the wire: nobody can publish under another name than `data`.
+impl ContentKind {
+    /// Name of the data field on the wire. Clients can publish only `data`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,21 +48,22 @@ impl Kind {
     }
 }
 
-/// What was published, and by whom.
+/// The published data, with its publisher.
 #[derive(Clone, Debug)]
 pub struct Content<'a> {
-    /// What the data tells.
-    pub kind: Kind,
-    /// The user whose client has published it, if it has a name. It is the server's word.
+    /// Kind of the data.
+    pub kind: ContentKind,
+    /// User whose client published the message; `None` for anonymous clients and the API. Set by the server,
+    /// never by the client.
     pub user: Option<Cow<'a, str>>,
-    /// When, in milliseconds since 1970, if that was elsewhere.
+    /// Time of publication on another node, in milliseconds since the Unix epoch.
     pub at_ms: Option<u64>,
-    /// What that client, or an operator, has said; or whom the server speaks of.
+    /// The published data; for a join or leave, the session concerned.
     pub data: CompactJson<'a>,
 }
 
 impl Content<'_> {
-    /// The same, for longer than the text it was parsed from.
+    /// Detaches the content from the text it was parsed from.
     #[must_use]
     pub fn into_owned(self) -> Content<'static> {
         let user = self.user.map(|user| user.into_owned().into());
@@ -70,97 +72,99 @@ impl Content<'_> {
 }
 
 impl Content<'static> {
-    /// The server says that a session comes or goes.
+    /// Returns the content of a join or leave message.
     ///
     /// # Panics
     /// Never.
     #[must_use]
-    pub fn of_follower(kind: Kind, session: &str, user: Option<&str>) -> Self {
-        let follower = serde_json::to_string(&Follower { session, user });
-        let data = CompactJson(follower.expect("our own types have string keys and serialize").into());
+    pub fn join_or_leave(kind: ContentKind, session: &str, user: Option<&str>) -> Self {
+        let follower = serde_json::to_string(&SubscriberJson { session, user });
+        let data = CompactJson(follower.expect("serializing our own types cannot fail").into());
         Self { kind, user: None, at_ms: None, data }
     }
 }
 
-/// What others are told of a session that comes or goes.
+/// Data of a join or leave message.
 #[derive(Serialize)]
-struct Follower<'a> {
+struct SubscriberJson<'a> {
     session: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<&'a str>,
 }
 
-/// Of nobody by name.
+/// An anonymous message.
 impl<'a> From<CompactJson<'a>> for Content<'a> {
     fn from(data: CompactJson<'a>) -> Self {
-        Self { kind: Kind::Data, user: None, at_ms: None, data }
+        Self { kind: ContentKind::Data, user: None, at_ms: None, data }
     }
 }
 
-/// What the server says of a message to all its readers.
+/// Metadata that the server adds to a message, the same for all subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp<'a> {
-    /// What its data tells.
-    pub kind: Kind,
-    /// The user whose client has published it, if it has a name.
+    /// Kind of the message's data.
+    pub kind: ContentKind,
+    /// User whose client published the message; `None` for anonymous clients and the API.
     pub user: Option<JsonString<'a>>,
-    /// When it was published, in milliseconds since 1970, if its readers are told.
+    /// Time of publication in milliseconds since the Unix epoch; `None` if subscribers do not receive it.
     pub at_ms: Option<u64>,
 }
 
-/// A string as JSON has it, quotes included.
+/// A string in JSON syntax, including the quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonString<'a>(&'a str);
 
 impl<'a> JsonString<'a> {
-    /// `json` was written as a string.
-    pub(crate) fn already(json: &'a str) -> Self {
+    /// Wraps `json`, which must be an encoded string.
+    pub(crate) fn from_encoded(json: &'a str) -> Self {
         Self(json)
     }
 
-    /// As it is.
+    /// Returns the JSON text, including the quotes.
     #[must_use]
     pub fn as_json(self) -> &'a str {
         self.0
     }
 
-    /// What it stands for.
+    /// Decodes the string.
     ///
     /// # Panics
     /// Never.
     #[must_use]
     pub fn to_text(self) -> String {
-        serde_json::from_str(self.0).expect("it was written as a string")
+        serde_json::from_str(self.0).expect("it is an encoded string")
     }
 }
 
-/// JSON without white space between its tokens. It has no line breaks, so it fits into one line of an event stream.
+/// JSON without white space between its tokens. It has no line breaks, so it fits on one line of an event
+/// stream.
 ///
-/// What one client publishes, the parsers of all others must take. So it is I-JSON (RFC 7493) as far as values go: strings
-/// are Unicode, numbers are within the range of a double. And it is not nested deeper than [`MOST_LEVELS`].
+/// Everything one client publishes must be readable by the JSON parsers of all others. The values therefore
+/// follow I-JSON (RFC 7493): strings are valid Unicode, and numbers are within the range of a double. Nesting
+/// is limited to [`MAX_DEPTH`].
 #[derive(Clone, Debug)]
 pub struct CompactJson<'a>(Cow<'a, str>);
 
-/// Arrays and objects within each other. Parsers give up at a hundred and more.
-pub const MOST_LEVELS: usize = 64;
+/// Maximum nesting depth of arrays and objects. Parsers reject input at depths of about a hundred and more.
+pub const MAX_DEPTH: usize = 64;
 
-/// JSON that not every parser takes.
+/// Why JSON was rejected although its syntax is valid: some clients' parsers could not read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadJson {
-    /// It has more than [`MOST_LEVELS`].
+    /// Nested deeper than [`MAX_DEPTH`].
     TooDeep,
     /// A number is beyond the range of a double.
     NumberOutOfRange,
-    /// A string has half of a surrogate pair.
+    /// A string contains half of a surrogate pair.
     LoneSurrogate,
 }
 
 impl fmt::Display for BadJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooDeep => write!(f, "data is nested deeper than {MOST_LEVELS} levels"),
-            Self::NumberOutOfRange => f.write_str("data has a number beyond the range of a double"),
-            Self::LoneSurrogate => f.write_str("data has a string with half of a surrogate pair"),
+            Self::TooDeep => write!(f, "data is nested deeper than {MAX_DEPTH} levels"),
+            Self::NumberOutOfRange => f.write_str("data contains a number beyond the range of a double"),
+            Self::LoneSurrogate => f.write_str("data contains half of a surrogate pair"),
         }
     }
 }
@@ -168,14 +172,15 @@ impl fmt::Display for BadJson {
 impl std::error::Error for BadJson {}
 
 impl<'a> CompactJson<'a> {
-    /// `json` must be JSON. What is inside its strings stays. Copies only if there is white space to leave out.
+    /// Removes the white space between tokens; strings are left as they are. `json` must be syntactically
+    /// valid. Copies only if there is white space to remove.
     ///
     /// # Errors
-    /// [`BadJson`].
+    /// Returns [`BadJson`] if some parsers would reject the text.
     pub fn parse(json: &'a str) -> Result<Self, BadJson> {
-        let mut tokens = Tokens { json, at: 0, levels: 0 };
+        let mut tokens = Tokens { json, at: 0, depth: 0 };
         let mut compact = String::new();
-        // What stands before this is in `compact`, unless nothing had to be left out so far.
+        // Everything before this index has been copied to `compact`. 0 as long as no white space was found.
         let mut copied = 0;
         while let Some(token) = tokens.next() {
             if let Token::WhiteSpace(range) = token? {
@@ -190,29 +195,29 @@ impl<'a> CompactJson<'a> {
         Ok(Self(Cow::Owned(compact)))
     }
 
-    /// `json` is what [`Self::as_str`] returned.
-    pub(crate) fn already(json: &'a str) -> Self {
+    /// Wraps `json`, which must be a text returned by [`Self::as_str`].
+    pub(crate) fn from_compact(json: &'a str) -> Self {
         Self(Cow::Borrowed(json))
     }
 
-    /// The same, for longer than the text it was parsed from.
+    /// Detaches the JSON from the text it was parsed from.
     #[must_use]
     pub fn into_owned(self) -> CompactJson<'static> {
         CompactJson(self.0.into_owned().into())
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The tokens of a JSON text, as far as [`CompactJson::parse`] tells them apart.
+/// Iterates over the tokens of a JSON text, as far as [`CompactJson::parse`] needs to distinguish them.
 struct Tokens<'a> {
     json: &'a str,
     at: usize,
-    levels: usize,
+    depth: usize,
 }
 
 enum Token {
@@ -241,11 +246,11 @@ impl Tokens<'_> {
                 Err(error) => (rest.len(), Err(error)),
             },
             b'[' | b'{' => {
-                self.levels += 1;
-                (1, if self.levels <= MOST_LEVELS { Ok(Token::Other) } else { Err(BadJson::TooDeep) })
+                self.depth += 1;
+                (1, if self.depth <= MAX_DEPTH { Ok(Token::Other) } else { Err(BadJson::TooDeep) })
             }
             b']' | b'}' => {
-                self.levels = self.levels.saturating_sub(1);
+                self.depth = self.depth.saturating_sub(1);
                 (1, Ok(Token::Other))
             }
             _ => (1, Ok(Token::Other)),
@@ -255,7 +260,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The length of the string that begins here, quotes included.
+/// Length of the string at the beginning of `json`, including the quotes.
 fn string_length(json: &[u8]) -> Result<usize, BadJson> {
     let mut at = 1;
     while let Some(&byte) = json.get(at) {
@@ -273,7 +278,7 @@ fn string_length(json: &[u8]) -> Result<usize, BadJson> {
     Ok(json.len())
 }
 
-/// The UTF-16 code unit that an escape `\uXXXX` at the beginning stands for.
+/// UTF-16 code unit of the escape sequence `\uXXXX` at the beginning of `json`.
 fn escaped_unit(json: &[u8]) -> Option<u16> {
     let digits = json.strip_prefix(br"\u")?.get(..4)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -299,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn what_some_parsers_do_not_take_is_refused() {
+    fn json_that_some_parsers_reject_is_refused() {
         let nested = |levels| "[".repeat(levels) + &"]".repeat(levels);
         let many = "[{}],".repeat(100);
         for (json, expected) in [
-            (nested(MOST_LEVELS), Ok(())),
-            (nested(MOST_LEVELS + 1), Err(BadJson::TooDeep)),
+            (nested(MAX_DEPTH), Ok(())),
+            (nested(MAX_DEPTH + 1), Err(BadJson::TooDeep)),
             (format!("[{many}0]"), Ok(())),
             (r#"{"a":[{"b":"[[[["}]}"#.into(), Ok(())),
             ("18446744073709551615".into(), Ok(())),
@@ -327,9 +332,9 @@ mod tests {
         }
     }
 
-    /// Whatever it is given, it does not panic, and JSON stays the same JSON.
+    /// `parse` never panics, and its result decodes to the same value as its input.
     #[test]
-    fn a_compact_text_is_the_same_json() {
+    fn compacting_preserves_the_value() {
         use rand::rngs::SmallRng;
         use rand::{RngExt, SeedableRng};
         let seed = rand::rng().random();

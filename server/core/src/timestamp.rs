@@ -3,17 +3,17 @@ use std::num::NonZeroU64;
 use std::ops::Add;
 use std::time::Duration;
 
-/// An instant on the server's own clock, in nanoseconds since some start before the first reading.
+/// A point in time on the server's own clock: nanoseconds since an origin before the first reading.
 ///
-/// It is never zero, so `Option<Timestamp>` takes eight bytes: a session keeps a table of them.
+/// It is never zero, so `Option<Timestamp>` takes only eight bytes; every session stores several.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(NonZeroU64);
 
 impl Timestamp {
-    /// The latest instant there is: some 584 years after the start.
+    /// The latest representable timestamp, some 584 years after the origin.
     pub const MAX: Self = Self(NonZeroU64::MAX);
 
-    /// The instant `nanos` nanoseconds after the start. Zero counts as one.
+    /// Creates a timestamp from nanoseconds since the origin. Zero is rounded up to one.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         match NonZeroU64::new(nanos) {
@@ -22,20 +22,20 @@ impl Timestamp {
         }
     }
 
-    /// Nanoseconds since the start.
+    /// Returns nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0.get()
     }
 
-    /// The instant this long before; `None` when that is before the start.
+    /// Returns the timestamp `duration` earlier; `None` if that is before the origin.
     #[must_use]
     pub fn before(self, duration: Duration) -> Option<Self> {
         let nanos = u64::try_from(duration.as_nanos()).ok()?;
         self.0.get().checked_sub(nanos).and_then(NonZeroU64::new).map(Self)
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later than `self`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))

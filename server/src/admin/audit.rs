@@ -1,4 +1,4 @@
-//! A line in the log for each administrative act: what was done to whom, by whom, and whether it was.
+//! The audit log: one line for each administrative action, with its target, its operator and its outcome.
 
 use std::net::IpAddr;
 
@@ -6,42 +6,43 @@ use hyper::{Request, StatusCode};
 
 use crate::auth::{Operator, Scope};
 
-/// What the log's lines are about: a filter may want these, and no others (`log.level = "warn,audit=debug"`).
+/// Target of the audit lines, so that filters can select them (`log.level = "warn,audit=debug"`).
 const TARGET: &str = "audit";
 
-/// An act. Its line is written when this is dropped, however the request ends: whoever asks for something and hangs up has asked for it.
-pub(super) struct Act<'a> {
+/// An administrative action. Its line is logged on drop, so an action is recorded even if the client
+/// disconnects before the response.
+pub(super) struct AuditedAction<'a> {
     scope: Scope,
     operator: &'a Operator,
     from: IpAddr,
     head: &'a Request<()>,
-    /// Nothing: nobody waited for the answer. What it has come to is not known.
+    /// `None`: the client disconnected before the response, so the outcome is unknown.
     pub(super) status: Option<StatusCode>,
 }
 
-impl<'a> Act<'a> {
-    /// What this request asks for; nothing, if it only reads.
+impl<'a> AuditedAction<'a> {
+    /// Returns the action that a request performs. `None` if it only reads.
     pub(super) fn of(
         scope: Scope,
         operator: &'a Operator,
         from: IpAddr,
         head: &'a Request<()>,
     ) -> Option<Self> {
-        // Not made in vain: it would write its line.
+        // Created lazily, because even an unused value would log its line when dropped.
         (scope != Scope::Read).then(|| Self { scope, operator, from, head, status: None })
     }
 }
 
-impl Drop for Act<'_> {
+impl Drop for AuditedAction<'_> {
     fn drop(&mut self) {
         let Self { scope, operator, from, head, status } = self;
         let (method, path) = (head.method(), head.uri().path());
         let (key, status) = (operator.name(), status.map(|status| status.as_u16()));
-        // There may be thousands of publishes a second.
+        // There may be thousands of publishes per second.
         if *scope == Scope::Publish {
-            tracing::debug!(target: TARGET, key, address = %from, %method, path, status, "administered");
+            tracing::debug!(target: TARGET, key, address = %from, %method, path, status, "admin action");
         } else {
-            tracing::info!(target: TARGET, key, address = %from, %method, path, status, "administered");
+            tracing::info!(target: TARGET, key, address = %from, %method, path, status, "admin action");
         }
     }
 }

@@ -10,20 +10,20 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use super::live::Viewer;
 use crate::http::Reply;
 
-/// What an answer has behind its head.
+/// Body of a response.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum ResponseBody {
     Whole(Full<Bytes>),
-    /// For one who watches: it comes by and by.
+    /// A stream for a viewer of the dashboard.
     Live(Viewer),
 }
 
-/// An answer that is whole is one of [`Reply`].
-pub(super) fn whole(reply: Reply) -> Response<Body> {
-    reply.map(Body::Whole)
+/// Converts a complete [`Reply`].
+pub(super) fn full_body(reply: Reply) -> Response<ResponseBody> {
+    reply.map(ResponseBody::Whole)
 }
 
-impl HttpBody for Body {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,4 +1,4 @@
-//! The busiest channels, looked for once for all who ask.
+//! Cache of the busiest channels, shared by all requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,30 +12,31 @@ use tokio::task::JoinHandle;
 use crate::channel::Busiest;
 use crate::client;
 
-/// What was found is told for so long, from when the search began.
-const TOLD_FOR: Duration = Duration::from_secs(5);
+/// How long a result is reused, from the start of its search.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// The latest search. There is one at a time, and one in [`TOLD_FOR`], however many ask: so it costs what it costs, whoever asks how often.
+/// The latest search. At most one runs at a time, and at most one starts per [`MAX_AGE`], so the cost does not
+/// depend on the number of requests.
 #[derive(Debug, Default)]
-pub(crate) struct LatestBusiest(Mutex<Option<Search>>);
+pub(crate) struct BusiestCache(Mutex<Option<Search>>);
 
 #[derive(Debug)]
 struct Search {
     began: Timestamp,
     found: Shared<BoxFuture<'static, Arc<Busiest>>>,
-    /// Goes on with it when those who asked are gone.
+    /// Completes the search even if all requests that wait for it are dropped.
     task: JoinHandle<()>,
 }
 
-impl LatestBusiest {
+impl BusiestCache {
     pub(super) fn get(
         &self,
-        client: &client::Context,
+        client: &client::Services,
     ) -> impl Future<Output = Arc<Busiest>> + Send + use<> + 'static {
         let now = client.timeouts.clock().now();
         let mut latest = self.0.lock();
         if let Some(search) = &*latest
-            && (!search.task.is_finished() || now.since(search.began) < TOLD_FOR)
+            && (!search.task.is_finished() || now.since(search.began) < MAX_AGE)
         {
             return search.found.clone();
         }

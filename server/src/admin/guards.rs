@@ -1,4 +1,4 @@
-//! Who may ask the admin listener for what: by the name that it is reached by, by the page that asks, by the key.
+//! Access control of the admin listener: by host name, by origin, by API key.
 
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -6,16 +6,18 @@ use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use crate::auth::{ApiKeys, Auth, Operator, Scope};
 use crate::http::ApiError;
 
-/// The parts of the path. Guards and routes look at the same ones, so that no spelling gets around a guard.
+/// Returns the segments of the path. Guards and routes use the same ones, so that no spelling of a path
+/// bypasses a guard.
 pub(super) fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
     let path = request.uri().path();
     path.strip_prefix('/').unwrap_or(path).split('/')
 }
 
-/// No web page may drive this API, or read the metrics, through its visitor's browser: neither from its own origin, nor under a
-/// host name of its own that leads to this server. Programs send no Origin.
+/// Refuses requests that a web page makes through its visitor's browser to the API or the metrics: both from
+/// another origin, and under a host name of the page's owner that resolves to this server. Programs send no
+/// Origin.
 ///
-/// Health says nothing worth hiding, and supervisors may ask for it by any name.
+/// Health reveals nothing worth protecting, and supervisors may request it under any name.
 fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(), ApiError> {
     let headers = request.headers();
     let first = segments(request).next();
@@ -27,23 +29,24 @@ fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match (text(ORIGIN), text(HOST)) {
         (None, _) => Ok(()),
-        (Some(origin), Some(host)) if is_own(origin, scheme, host) => Ok(()),
+        (Some(origin), Some(host)) if is_same_origin(origin, scheme, host) => Ok(()),
         (Some(_), _) => Err(ApiError::forbidden("requests from other origins are refused")),
     }
 }
 
-/// Whether a page of this origin was read from this listener, by this name.
-fn is_own(origin: &str, scheme: &str, host: &str) -> bool {
+/// Whether a page of this origin was loaded from this listener, under this host name.
+fn is_same_origin(origin: &str, scheme: &str, host: &str) -> bool {
     origin.split_once("://") == Some((scheme, host))
 }
 
-/// Who asks, if they may ask at all.
-pub(super) fn admit<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<Operator, ApiError> {
+/// Returns the operator who sent the request, if it is allowed.
+pub(super) fn authorize<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<Operator, ApiError> {
     check_browser(request, auth, scheme)?;
     check_key(request, &auth.api_keys)
 }
 
-/// Where keys are configured, the API and the metrics require one. Health is for load balancers, which have none.
+/// Requires an API key for the API and the metrics, if keys are configured. Health is for load balancers,
+/// which send no key.
 fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<Operator, ApiError> {
     if !matches!(segments(request).next(), Some("api" | "metrics")) {
         return Ok(Operator::Anyone);
@@ -57,7 +60,7 @@ pub(super) fn check_scope(operator: &Operator, scope: Scope) -> Result<(), ApiEr
     if operator.may(scope) {
         return Ok(());
     }
-    Err(ApiError::forbidden(format!("this key is not for that: its scopes lack {scope} (auth.api_keys)")))
+    Err(ApiError::forbidden(format!("this API key lacks the scope {scope} (auth.api_keys)")))
 }
 
 #[cfg(test)]
@@ -105,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Else `//api/sessions` would be the API for the routes, and something else for the guards.
+    /// Otherwise `//api/sessions` could be the API for the routes and something else for the guards.
     #[test]
     fn guards_and_routes_see_the_same_path() {
         for (path, parts) in [
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_a_better_guard_than_a_name() {
+    fn with_api_keys_any_host_name_is_allowed() {
         let mut auth = Auth::default();
         auth.api_keys = keys();
         let request = Request::get("/metrics").header(HOST, "encke:8001").body(()).expect("a request");
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_our_own_pages_pass() {
+    fn programs_and_pages_of_the_same_origin_are_allowed() {
         for host in [
             "127.0.0.1:8001",
             "localhost:8001",
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn other_pages_do_not() {
+    fn other_pages_are_refused() {
         assert!(!check("evil.example:8001", None), "a name that points here");
         assert!(!check("127.0.0.1.evil.example", None));
         assert!(!check("", None));
@@ -162,9 +165,9 @@ mod tests {
         }
     }
 
-    /// Anyone on the way may have written a page that came without TLS.
+    /// A page that was loaded without TLS may have been modified on the way.
     #[test]
-    fn with_tls_only_pages_that_came_by_it_are_our_own() {
+    fn with_tls_only_https_pages_are_of_the_same_origin() {
         for (origin, allowed) in [
             ("https://127.0.0.1:8001", true),
             ("http://127.0.0.1:8001", false),

@@ -1,4 +1,4 @@
-//! The admin listener: health, metrics, and the API.
+//! The admin listener: health, metrics, API and dashboard.
 
 mod api;
 mod audit;
@@ -36,75 +36,77 @@ use crate::clock::UnixTime;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::metrics::{ProcessView, Readings};
-use crate::timeouts::{Batch, Scheme, WheelTimer};
+use crate::timeouts::{ExpiryBatch, TimerScheme, WheelTimer};
 use crate::tls::Tls;
-use crate::trace::Root;
+use crate::trace::RequestTrace;
 use crate::transport::TcpSocket;
-use api::routes::{self, Call, Route};
-use audit::Act;
-use body::{Body, whole};
-use guards::{admit, check_scope, segments};
+use api::routes::{self, ApiCall, Route};
+use audit::AuditedAction;
+use body::{ResponseBody, full_body};
+use guards::{authorize, check_scope, segments};
 use live::Live;
 
 pub(crate) use api::HealthStatus;
-pub(crate) use busiest::LatestBusiest;
+pub(crate) use busiest::BusiestCache;
 pub(crate) use public_url::PublicUrl;
 
-/// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
-const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
+/// Maximum size of a request body in addition to the longest message: the channel names of a broadcast, and
+/// other fields.
+const BODY_OVERHEAD_BYTES: usize = 512 * 1024;
 
-/// What the handlers of the admin listener share.
+/// State shared by the handlers of the admin listener.
 pub(crate) struct Context {
-    pub(crate) client: Arc<client::Context>,
-    pub(crate) timers: TimersView,
+    pub(crate) client: Arc<client::Services>,
+    pub(crate) timers: TimerSettings,
     pub(crate) tls: Option<Arc<Tls>>,
-    /// What the dashboard is told.
+    /// Data for the dashboard.
     pub(crate) live: Live,
-    /// Where it finds the other listener.
+    /// Where the dashboard finds the public listener.
     pub(crate) public: PublicListener,
-    /// Connections of the other listener that have no session yet.
+    /// Connections of the public listener that have no session yet.
     pub(crate) handshakes: Arc<Handshakes>,
-    /// Its connections: when there are too many, the oldest of the address with most is cut, so that health checks come through.
-    pub(crate) sockets: Arc<Handshakes>,
-    /// How long the head and the body of a request may take.
+    /// Connections of this listener. If there are too many, the oldest of the address with the most is
+    /// closed, so that health checks get through.
+    pub(crate) admin_connections: Arc<Handshakes>,
+    /// How long the head and the body of a request may each take.
     pub(crate) handshake_timeout: Duration,
-    /// Expiries on their way to the workers.
-    pub(crate) batches: Receiver<Batch>,
+    /// Batches of expiries queued for the workers.
+    pub(crate) batches: Receiver<ExpiryBatch>,
     pub(crate) log_lines_dropped: LogLinesDropped,
-    pub(crate) busiest: LatestBusiest,
-    /// Set when the server drains.
+    pub(crate) busiest: BusiestCache,
+    /// Cancelled when the server drains.
     pub(crate) stop: CancellationToken,
 }
 
-/// The listener of clients, as pages find it.
+/// The public listener, as pages reach it.
 #[derive(Debug)]
 pub(crate) struct PublicListener {
-    /// From outside, if that is known.
+    /// External URL, if configured.
     pub(crate) url: Option<PublicUrl>,
     pub(crate) port: u16,
     pub(crate) has_tls: bool,
 }
 
-/// How the wheel was configured.
+/// Settings of the timers, for display.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimersView {
-    pub(crate) scheme: Scheme,
+pub(crate) struct TimerSettings {
+    pub(crate) scheme: TimerScheme,
     pub(crate) tick: Duration,
     pub(crate) workers: usize,
-    /// When the wheel has not turned for this long, the server is not healthy.
+    /// How long the wheel may make no progress before the server counts as unhealthy.
     pub(crate) watchdog: Duration,
 }
 
-/// Reads how many log lines were dropped.
+/// Returns how many log lines were dropped.
 pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Context {
-    /// Of the URLs by which this listener is reached.
+    /// Scheme of this listener's URLs.
     fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// All metrics, in the text format that Prometheus reads.
+    /// Returns all metrics in the text format of Prometheus.
     pub(crate) fn metrics_text(&self) -> String {
         self.client.metrics.encode(&self.readings(), &live::limits(self))
     }
@@ -116,7 +118,7 @@ impl Context {
             stalls: timeouts.stats.stalls.load(Ordering::Relaxed),
             channels: channels.len(),
             log_bytes: channels.bytes(),
-            unfinished_bytes: self.client.unfinished.bytes(),
+            partial_message_bytes: self.client.partial_messages.bytes(),
             reminders: self.client.reminders.len(),
             dispatch_depth: self.batches.len(),
             dispatch_age: timeouts.dispatch_age(),
@@ -128,17 +130,17 @@ impl Context {
     }
 }
 
-/// Serves the admin API on one connection, within TLS if that is configured.
+/// Serves the admin API on one connection, with TLS if configured.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
-    let open = context.sockets.begin(peer.ip(), context.client.timeouts.clock().now());
+    let open = context.admin_connections.begin(peer.ip(), context.client.timeouts.clock().now());
     tokio::spawn(async move {
         let served = Box::pin(serve_http(socket, peer.ip(), &context));
-        match select(served, poll_fn(|task| open.poll_cut(task))).await {
+        match select(served, poll_fn(|task| open.poll_evicted(task))).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
             Either::Right(_) => {
                 let limit = "limits.max_admin_connections";
-                context.client.refusals.refused(RefusalReason::Admin, peer.ip(), limit);
+                context.client.refusals.record(RefusalReason::Admin, peer.ip(), limit);
             }
         }
     });
@@ -153,7 +155,7 @@ async fn serve_http(
     let accepted = TcpSocket::accept(socket, context.tls.as_deref());
     let socket = timeouts.within(context.handshake_timeout, accepted).await;
     let socket = socket.ok_or("limits.handshake_timeout")??;
-    let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request, peer, context).await) });
+    let service = service_fn(|request| async { Ok::<_, Infallible>(handle(request, peer, context).await) });
     let socket = TimedWrites::new(socket, context.client.settings.write_timeout, Arc::clone(timeouts));
     let connection = http1::Builder::new()
         .timer(WheelTimer(Arc::clone(timeouts)))
@@ -163,25 +165,25 @@ async fn serve_http(
     Ok(connection.await?)
 }
 
-async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Response<Body> {
+async fn handle(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Response<ResponseBody> {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, ());
-    let operator = match admit(&head, &context.client.auth, context.scheme()) {
+    let operator = match authorize(&head, &context.client.auth, context.scheme()) {
         Ok(operator) => operator,
-        Err(error) => return refusal(error),
+        Err(error) => return error_response(error),
     };
     let parts: Vec<&str> = segments(&head).collect();
     let (route, parameter) = match routes::find(head.method(), &parts, head.uri().path()) {
         Ok(found) => found,
-        Err(error) => return refusal(error),
+        Err(error) => return error_response(error),
     };
-    let mut act = Act::of(route.scope, &operator, peer, &head);
+    let mut act = AuditedAction::of(route.scope, &operator, peer, &head);
     let trace = begin_trace(route, &head, context);
     let answered = match check_scope(&operator, route.scope) {
-        Ok(()) => carry_out(route, parameter, &operator, &head, body, context, trace.clone()).await,
+        Ok(()) => dispatch(route, parameter, &operator, &head, body, context, trace.clone()).await,
         Err(error) => Err(error),
     };
-    let reply = answered.unwrap_or_else(refusal);
+    let reply = answered.unwrap_or_else(error_response);
     if let Some(act) = &mut act {
         act.status = Some(reply.status());
     }
@@ -189,34 +191,34 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>
     reply
 }
 
-fn refusal(error: ApiError) -> Response<Body> {
-    whole(error.into())
+fn error_response(error: ApiError) -> Response<ResponseBody> {
+    full_body(error.into())
 }
 
 #[cfg(not(feature = "otlp"))]
-fn begin_trace(_: &Route, _: &Request<()>, _: &Context) -> Root {
-    Root::default()
+fn begin_trace(_: &Route, _: &Request<()>, _: &Context) -> RequestTrace {
+    RequestTrace::default()
 }
 
 #[cfg(feature = "otlp")]
-fn begin_trace(route: &Route, head: &Request<()>, context: &Context) -> Root {
-    let Some((tracer, path)) = context.client.tracer.as_ref().zip(route.traced()) else {
-        return Root::default();
+fn begin_trace(route: &Route, head: &Request<()>, context: &Context) -> RequestTrace {
+    let Some((tracer, path)) = context.client.tracer.as_ref().zip(route.traced_path()) else {
+        return RequestTrace::default();
     };
     tracer.begin(path, head.headers(), context.scheme())
 }
 
-async fn carry_out(
+async fn dispatch(
     route: &Route,
     parameter: &str,
     operator: &Operator,
     head: &Request<()>,
     body: Incoming,
     context: &Arc<Context>,
-    trace: Root,
-) -> Result<Response<Body>, ApiError> {
+    trace: RequestTrace,
+) -> Result<Response<ResponseBody>, ApiError> {
     let body = if route.takes_body {
-        let max_bytes = context.client.settings.max_message + BESIDE_THE_MESSAGE_BYTES;
+        let max_bytes = context.client.settings.max_message + BODY_OVERHEAD_BYTES;
         let limits = BodyLimits { max_bytes, timeout: context.handshake_timeout };
         check_json(head.headers())?;
         read(body, limits, &context.client.timeouts, |_| {}).await?
@@ -225,5 +227,5 @@ async fn carry_out(
     };
     let query = head.uri().query().unwrap_or_default();
     let headers = head.headers();
-    route.answer(&Call { context, operator, headers, parameter, query, body: &body, trace }).await
+    route.answer(&ApiCall { context, operator, headers, parameter, query, body: &body, trace }).await
 }

@@ -1,49 +1,49 @@
 use crate::auth::HostPort;
 
-/// Where pages and programs reach the public listener from outside: its scheme, host and port.
+/// External URL of the public listener: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicUrl {
-    /// As the operator has written it, without a slash at the end.
+    /// As configured, without a trailing slash.
     text: Box<str>,
     is_secure: bool,
     /// Where the host begins in `text`.
     authority_at: usize,
 }
 
-/// Why something is no such URL.
+/// Why a string is not a valid external URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadPublicUrl {
+pub(crate) enum InvalidPublicUrl {
     #[error("must begin with ws://, wss://, http:// or https://, as \"wss://ws.example\" does")]
     Scheme,
-    #[error("must have no path, no query and no fragment: paths such as /ws are added to it")]
+    #[error("must have no path, query or fragment: paths such as /ws are appended to it")]
     Path,
-    #[error("must name no user")]
+    #[error("must not contain a user name")]
     User,
-    #[error("must have a host, and a port or none, as in \"wss://ws.example\" or \"ws://127.0.0.1:8000\"")]
+    #[error("must have a host and an optional port, as in \"wss://ws.example\" or \"ws://127.0.0.1:8000\"")]
     Host,
 }
 
-/// Each scheme, and whether it is of TLS.
+/// Accepted schemes, and whether they use TLS.
 const SCHEMES: [(&str, bool); 4] = [("ws", false), ("wss", true), ("http", false), ("https", true)];
 
 impl PublicUrl {
-    /// Reads one.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`BadPublicUrl`].
-    pub(crate) fn parse(text: &str) -> Result<Self, BadPublicUrl> {
-        let (scheme, rest) = text.split_once("://").ok_or(BadPublicUrl::Scheme)?;
+    /// [`InvalidPublicUrl`].
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPublicUrl> {
+        let (scheme, rest) = text.split_once("://").ok_or(InvalidPublicUrl::Scheme)?;
         let known = SCHEMES.iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name));
-        let (_, is_secure) = *known.ok_or(BadPublicUrl::Scheme)?;
+        let (_, is_secure) = *known.ok_or(InvalidPublicUrl::Scheme)?;
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(BadPublicUrl::Path);
+            return Err(InvalidPublicUrl::Path);
         }
         if authority.contains('@') {
-            return Err(BadPublicUrl::User);
+            return Err(InvalidPublicUrl::User);
         }
         if !is_plain(authority) || authority.ends_with(':') {
-            return Err(BadPublicUrl::Host);
+            return Err(InvalidPublicUrl::Host);
         }
         let text = text.strip_suffix('/').unwrap_or(text);
         Ok(Self { text: text.into(), is_secure, authority_at: text.len() - authority.len() })
@@ -53,26 +53,26 @@ impl PublicUrl {
         &self.text
     }
 
-    /// What a page may connect to that is to reach it: by WebSocket, and by requests.
+    /// Returns the origins that a page must be allowed to connect to: for WebSockets and for requests.
     pub(crate) fn origins(&self) -> String {
         origins(&self.text[self.authority_at..], self.is_secure)
     }
 }
 
-/// The two origins of a host and its port, if it has one: of WebSockets, and of requests.
+/// Returns the two origins of a host with an optional port: for WebSockets and for requests.
 pub(crate) fn origins(authority: &str, is_secure: bool) -> String {
     let (socket, request) = if is_secure { ("wss", "https") } else { ("ws", "http") };
     format!("{socket}://{authority} {request}://{authority}")
 }
 
-/// Whether it is a host with a port, or none, of nothing but what names, numbers and addresses are written with. It is to stand in a list
-/// of origins, where `;`, `,` and `*` would mean more than a host.
+/// Whether this is a host with an optional port that has only the characters of names, numbers and addresses.
+/// In a list of origins, `;`, `,` and `*` would have other meanings.
 fn is_plain(authority: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
     authority.bytes().all(is_plain) && HostPort::parse(authority).is_some()
 }
 
-/// The host of a `Host` header, if it may stand in a list of origins.
+/// Returns the host of a `Host` header, if it is safe in a list of origins.
 pub(crate) fn plain_host(host: &str) -> Option<&str> {
     if is_plain(host) { HostPort::parse(host).map(|host| host.host()) } else { None }
 }
@@ -94,37 +94,37 @@ mod tests {
             assert_eq!((url.as_str(), &*url.origins()), (shown, origins), "{text}");
         }
         for (text, error) in [
-            ("", BadPublicUrl::Scheme),
-            ("ws.example", BadPublicUrl::Scheme),
-            ("//ws.example", BadPublicUrl::Scheme),
-            ("ftp://ws.example", BadPublicUrl::Scheme),
-            ("javascript://ws.example", BadPublicUrl::Scheme),
-            ("wss:ws.example", BadPublicUrl::Scheme),
-            ("wss://ws.example/ws", BadPublicUrl::Path),
-            ("wss://ws.example//", BadPublicUrl::Path),
-            ("wss://ws.example?a=b", BadPublicUrl::Path),
-            ("wss://ws.example/#", BadPublicUrl::Path),
-            ("wss://user@ws.example", BadPublicUrl::User),
-            ("wss://user:secret@ws.example", BadPublicUrl::User),
-            ("wss://", BadPublicUrl::Host),
-            ("wss:///", BadPublicUrl::Host),
-            ("wss://:8000", BadPublicUrl::Host),
-            ("wss://ws.example:", BadPublicUrl::Host),
-            ("wss://ws.example:port", BadPublicUrl::Host),
-            ("wss://ws.example:65536", BadPublicUrl::Host),
-            ("wss://*", BadPublicUrl::Host),
-            ("wss://a;script-src", BadPublicUrl::Host),
-            ("wss://a,b", BadPublicUrl::Host),
-            ("wss://a b", BadPublicUrl::Host),
-            ("wss://é", BadPublicUrl::Host),
+            ("", InvalidPublicUrl::Scheme),
+            ("ws.example", InvalidPublicUrl::Scheme),
+            ("//ws.example", InvalidPublicUrl::Scheme),
+            ("ftp://ws.example", InvalidPublicUrl::Scheme),
+            ("javascript://ws.example", InvalidPublicUrl::Scheme),
+            ("wss:ws.example", InvalidPublicUrl::Scheme),
+            ("wss://ws.example/ws", InvalidPublicUrl::Path),
+            ("wss://ws.example//", InvalidPublicUrl::Path),
+            ("wss://ws.example?a=b", InvalidPublicUrl::Path),
+            ("wss://ws.example/#", InvalidPublicUrl::Path),
+            ("wss://user@ws.example", InvalidPublicUrl::User),
+            ("wss://user:secret@ws.example", InvalidPublicUrl::User),
+            ("wss://", InvalidPublicUrl::Host),
+            ("wss:///", InvalidPublicUrl::Host),
+            ("wss://:8000", InvalidPublicUrl::Host),
+            ("wss://ws.example:", InvalidPublicUrl::Host),
+            ("wss://ws.example:port", InvalidPublicUrl::Host),
+            ("wss://ws.example:65536", InvalidPublicUrl::Host),
+            ("wss://*", InvalidPublicUrl::Host),
+            ("wss://a;script-src", InvalidPublicUrl::Host),
+            ("wss://a,b", InvalidPublicUrl::Host),
+            ("wss://a b", InvalidPublicUrl::Host),
+            ("wss://é", InvalidPublicUrl::Host),
         ] {
             assert_eq!(PublicUrl::parse(text), Err(error), "{text}");
         }
     }
 
-    /// Else whoever names a host could write the page's policy.
+    /// Otherwise a client could inject directives into the page's policy.
     #[test]
-    fn no_host_says_more_than_where_it_is() {
+    fn hosts_cannot_inject_policy() {
         for (host, found) in [
             ("encke:8001", Some("encke")),
             ("127.0.0.1", Some("127.0.0.1")),

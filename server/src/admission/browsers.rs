@@ -3,22 +3,22 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What a browser calls itself by, because it was told to.
+/// Id that the server has assigned to a browser.
 pub(crate) type BrowserId = [u8; 16];
 
-/// How many sessions of each browser have a request held. A browser opens a few connections to one server: pages that all poll leave
-/// none for anything else.
+/// Limits the sessions per browser that have a poll held. A browser opens only a few connections to one
+/// server: if all its pages poll, none are left for other requests.
 #[derive(Debug)]
 pub(crate) struct Browsers {
-    most: usize,
-    /// A session twice, whose request has taken the place of another that is just being answered.
-    held: Mutex<HashMap<BrowserId, Vec<SessionKey>>>,
+    limit: usize,
+    /// Sessions with held polls. A session appears twice while a new poll replaces one that is being
+    /// answered.
+    held_polls: Mutex<HashMap<BrowserId, Vec<SessionKey>>>,
 }
 
-/// What tells sessions apart.
 type SessionKey = u128;
 
-/// A request of a browser that is held.
+/// Held poll of a browser. It stops counting when dropped.
 #[derive(Debug)]
 pub(crate) struct BrowserPoll {
     browsers: Arc<Browsers>,
@@ -27,21 +27,20 @@ pub(crate) struct BrowserPoll {
 }
 
 impl Browsers {
-    /// Each may have so many.
+    /// Allows `limit` sessions per browser to have polls held.
     pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, held: Mutex::default() })
+        Arc::new(Self { limit: most, held_polls: Mutex::default() })
     }
 
-    /// Whether it matters which browser a request comes from.
     pub(crate) fn is_limited(&self) -> bool {
-        self.most < usize::MAX
+        self.limit < usize::MAX
     }
 
-    /// Counts one more request; `None`, if other sessions of this browser have too many.
-    pub(crate) fn hold(self: &Arc<Self>, browser: BrowserId, session: u128) -> Option<BrowserPoll> {
-        let mut held = self.held.lock();
+    /// Counts one more poll. Returns `None` if too many other sessions of this browser have polls held.
+    pub(crate) fn try_acquire(self: &Arc<Self>, browser: BrowserId, session: u128) -> Option<BrowserPoll> {
+        let mut held = self.held_polls.lock();
         let sessions = held.entry(browser).or_default();
-        if sessions.len() >= self.most && !sessions.contains(&session) {
+        if sessions.len() >= self.limit && !sessions.contains(&session) {
             return None;
         }
         sessions.push(session);
@@ -51,10 +50,10 @@ impl Browsers {
 
 impl Drop for BrowserPoll {
     fn drop(&mut self) {
-        let mut held = self.browsers.held.lock();
+        let mut held = self.browsers.held_polls.lock();
         if let Some(sessions) = held.get_mut(&self.browser) {
-            if let Some(place) = sessions.iter().position(|session| *session == self.session) {
-                sessions.swap_remove(place);
+            if let Some(index) = sessions.iter().position(|session| *session == self.session) {
+                sessions.swap_remove(index);
             }
             if sessions.is_empty() {
                 held.remove(&self.browser);
@@ -68,17 +67,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_browser_may_have_so_many() {
+    fn held_polls_are_limited_per_browser() {
         let browsers = Browsers::new(2);
         let (one, other) = ([1; 16], [2; 16]);
-        let first = browsers.hold(one, 1).expect("the first");
-        let second = browsers.hold(one, 2).expect("the second");
-        assert!(browsers.hold(one, 3).is_none());
-        assert!(browsers.hold(one, 2).is_some(), "it has one already");
-        assert!(browsers.hold(other, 3).is_some());
+        let first = browsers.try_acquire(one, 1).expect("the first");
+        let second = browsers.try_acquire(one, 2).expect("the second");
+        assert!(browsers.try_acquire(one, 3).is_none());
+        assert!(browsers.try_acquire(one, 2).is_some(), "it already has a poll held");
+        assert!(browsers.try_acquire(other, 3).is_some());
         drop(first);
-        assert!(browsers.hold(one, 3).is_some());
+        assert!(browsers.try_acquire(one, 3).is_some());
         drop(second);
-        assert!(browsers.held.lock().is_empty(), "nothing is kept of a browser that has none");
+        assert!(browsers.held_polls.lock().is_empty(), "browsers without polls are removed");
     }
 }

@@ -6,47 +6,52 @@ use tokio::sync::Notify;
 
 use super::LogThrottle;
 
-/// How many connections there are descriptors for, beside those that are kept for all else.
+/// Number of connections for which file descriptors are available, in addition to those reserved for other
+/// uses.
 #[derive(Debug)]
-pub(crate) struct Descriptors {
+pub(crate) struct DescriptorLimit {
     connections: usize,
-    said: LogThrottle,
+    log_throttle: LogThrottle,
     wanted: Notify,
 }
 
-impl Descriptors {
-    /// How often it is said that there are no more.
-    const SAID_ONCE_IN: Duration = Duration::from_mins(1);
+impl DescriptorLimit {
+    /// Minimum interval between log lines about exhausted descriptors.
+    const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
     pub(crate) fn new(connections: usize) -> Self {
-        Self { connections, said: LogThrottle::once_in(Self::SAID_ONCE_IN), wanted: Notify::new() }
+        Self {
+            connections,
+            log_throttle: LogThrottle::with_interval(Self::LOG_INTERVAL),
+            wanted: Notify::new(),
+        }
     }
 
-    /// For so many connections; [`usize::MAX`], if nobody knows.
-    pub(crate) fn connections(&self) -> usize {
+    /// Maximum number of connections, or [`usize::MAX`] if the limit is unknown.
+    pub(crate) fn max_connections(&self) -> usize {
         self.connections
     }
 
-    /// A connection waits for a descriptor.
-    pub(crate) fn want(&self) {
+    /// Reports that a connection is waiting for a descriptor.
+    pub(crate) fn report_shortage(&self) {
         self.wanted.notify_waiters();
     }
 
-    /// Ready when a connection waits for a descriptor.
-    pub(crate) async fn wanted(&self) {
+    /// Completes when a connection is waiting for a descriptor.
+    pub(crate) async fn shortage(&self) {
         self.wanted.notified().await;
     }
 
-    /// Whether it is for want of these that one more than so many connections is refused. The log has it then.
-    pub(crate) fn are_too_few(&self, connections: usize, now: Timestamp) -> bool {
-        let are_too_few = connections >= self.connections;
-        if are_too_few && self.said.pass(now).is_some() {
+    /// Whether a connection beyond these must be refused for lack of descriptors. Logs a warning if so.
+    pub(crate) fn is_exhausted(&self, connections: usize, now: Timestamp) -> bool {
+        let is_exhausted = connections >= self.connections;
+        if is_exhausted && self.log_throttle.pass(now).is_some() {
             tracing::warn!(
                 connections,
-                "clients are refused: the process has no descriptors for more; raise LimitNOFILE or `ulimit -n`"
+                "refusing clients: file descriptors exhausted; raise LimitNOFILE or `ulimit -n`"
             );
         }
-        are_too_few
+        is_exhausted
     }
 }
 
@@ -55,10 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_too_few_when_all_are_taken() {
+    fn exhausted_when_all_are_taken() {
         let now = Timestamp::from_nanos(1);
-        let descriptors = Descriptors::new(2);
-        assert_eq!([0, 1, 2, 3].map(|taken| descriptors.are_too_few(taken, now)), [false, false, true, true]);
-        assert!(!Descriptors::new(usize::MAX).are_too_few(1_000_000, now));
+        let descriptors = DescriptorLimit::new(2);
+        assert_eq!(
+            [0, 1, 2, 3].map(|taken| descriptors.is_exhausted(taken, now)),
+            [false, false, true, true]
+        );
+        assert!(!DescriptorLimit::new(usize::MAX).is_exhausted(1_000_000, now));
     }
 }

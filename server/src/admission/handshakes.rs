@@ -1,5 +1,5 @@
-//! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but a crowd that
-//! says nothing must keep no client out.
+//! Limits the sockets that have no session yet. Each costs memory before its client has proven anything, so
+//! their number is limited. But a crowd of silent sockets must not keep clients out.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -15,65 +15,68 @@ use futures_util::future::select;
 use parking_lot::Mutex;
 use slab::Slab;
 
-use super::{Holder, Holders, network};
+use super::{FairEviction, QuotaOwner, network};
 use crate::timeouts::Timeouts;
 
-/// How long a socket may be silent before it can be cut for another. The clients of a storm connect all at once, and have their turn
-/// to ask one after the other.
+/// How long a socket may stay silent before it can be evicted for another. In a connection storm, clients
+/// connect all at once and are served one after the other.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long at least. This long a crowd that says nothing can keep a newcomer waiting.
-const LEAST_GRACE: Duration = Duration::from_millis(10);
+/// Minimum grace period: how long a crowd of silent sockets can delay a new one.
+const MIN_GRACE: Duration = Duration::from_millis(10);
 
-/// The sockets in the handshake, at most `limit`. When one too many comes, the oldest of the address with most is cut, once it has had
-/// its grace: until then a newcomer waits, or is one too many, if it had been accepted before.
+/// Handshakes in progress, at most `limit`. When one too many arrives, the oldest of the address with the
+/// most is evicted, provided its grace period is over. Until then a new socket waits, or exceeds the limit if
+/// it had already been accepted.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     limit: usize,
-    /// How long a socket may be silent before it can be cut for another, as long as none were.
+    /// Grace period of a silent socket while none has been evicted.
     grace: Duration,
-    open: Mutex<Open>,
-    /// The task that waits for [room](Self::room).
+    open: Mutex<HandshakeTable>,
+    /// Task that [waits for a free slot](Self::wait_for_slot).
     waiting: AtomicWaker,
 }
 
 #[derive(Debug)]
-struct Open {
-    sockets: Slab<Socket>,
-    /// How many there may be now: fewer than the limit, where there were no descriptors for so many.
+struct HandshakeTable {
+    sockets: Slab<PendingSocket>,
+    /// Current limit. Lower than the configured one after file descriptors ran out.
     limit: usize,
-    /// How many of them are cut already, and will be gone soon.
-    leaving: usize,
-    /// How many were cut since there were few. The more, the less grace is left: a crowd that means to say nothing gains no time by it.
-    silent: usize,
-    /// The number of the next socket.
+    /// Evicted sockets that have not closed yet.
+    closing: usize,
+    /// Sockets evicted since there were last few. Each shortens the grace period, so a crowd of silent
+    /// sockets gains no time.
+    evicted: usize,
+    /// Number of the next socket.
     next: u64,
-    /// Those that may be cut, by address, while there are many sockets. To keep this all the time would cost every connect.
-    crowd: Option<Holders<Arc<Cut>>>,
+    /// Sockets that may be evicted, by address. Maintained only while there are many sockets, because
+    /// maintaining it always would slow down every connect.
+    candidates: Option<FairEviction<Arc<Eviction>>>,
 }
 
 #[derive(Debug)]
-struct Socket {
+struct PendingSocket {
     address: IpAddr,
     number: u64,
-    /// Its number in the crowd, if it was counted there.
+    /// Its number in the table of candidates, if it is in there.
     counted: Option<u64>,
-    cut: Arc<Cut>,
+    eviction: Arc<Eviction>,
 }
 
-/// One socket in the handshake. It counts until this is dropped.
+/// Handshake in progress. It counts until dropped.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     handshakes: Arc<Handshakes>,
-    place: usize,
-    cut: Arc<Cut>,
+    key: usize,
+    eviction: Arc<Eviction>,
 }
 
 #[derive(Debug)]
-struct Cut {
-    /// Since when it has been silent.
+struct Eviction {
+    /// When the socket was accepted.
     since: Timestamp,
-    is_due: AtomicBool,
+    is_requested: AtomicBool,
     task: AtomicWaker,
 }
 
@@ -82,175 +85,180 @@ impl Handshakes {
         Self::with_grace(limit, GRACE)
     }
 
-    /// Those of which the oldest gives way at once.
+    /// Creates a limit at which the oldest socket is evicted at once.
     pub(crate) fn without_grace(limit: usize) -> Arc<Self> {
         Self::with_grace(limit, Duration::ZERO)
     }
 
     fn with_grace(limit: usize, grace: Duration) -> Arc<Self> {
-        let open = Open { sockets: Slab::new(), limit, leaving: 0, silent: 0, next: 0, crowd: None };
+        let open =
+            HandshakeTable { sockets: Slab::new(), limit, closing: 0, evicted: 0, next: 0, candidates: None };
         Arc::new(Self { limit, grace, open: Mutex::new(open), waiting: AtomicWaker::new() })
     }
 
-    /// How many there are.
+    /// Number of handshakes in progress.
     pub(crate) fn open(&self) -> usize {
         self.open.lock().sockets.len()
     }
 
-    /// Waits until another can begin without cutting one that may yet speak. One task at a time may wait.
-    pub(crate) async fn room(&self, timeouts: &Arc<Timeouts>) {
-        while let Some(until) = self.is_full_until(timeouts.clock().now()) {
+    /// Waits until another handshake can begin without evicting a socket within its grace period. Only one
+    /// task may wait at a time.
+    pub(crate) async fn wait_for_slot(&self, timeouts: &Arc<Timeouts>) {
+        while let Some(until) = self.full_until(timeouts.clock().now()) {
             let left = pin!(poll_fn(|task| {
                 self.waiting.register(task.waker());
-                if self.open.lock().has_room() { Poll::Ready(()) } else { Poll::Pending }
+                if self.open.lock().has_free_slot() { Poll::Ready(()) } else { Poll::Pending }
             }));
             select(left, pin!(timeouts.sleep_until(until))).await;
         }
     }
 
-    /// When there is one that can be cut, if there is no room and none now.
-    fn is_full_until(&self, now: Timestamp) -> Option<Timestamp> {
+    /// When the next socket can be evicted, if the limit is reached and none can be evicted now.
+    fn full_until(&self, now: Timestamp) -> Option<Timestamp> {
         let mut open = self.open.lock();
-        if open.has_room() {
+        if open.has_free_slot() {
             return None;
         }
-        // Where all are cut already, they will be gone soon.
-        let until = open.crowd().oldest_of_most().map_or(now, |cut| cut.since) + self.grace(&open);
+        // If all sockets are already evicted, they will close soon.
+        let until =
+            open.candidates().next_victim().map_or(now, |eviction| eviction.since) + self.grace(&open);
         (until > now).then_some(until)
     }
 
-    /// Begins one, for which others may be cut: as many as there are too many, and have had their grace.
+    /// Begins a handshake. Evicts as many others as exceed the limit and are past their grace period.
     pub(crate) fn begin(self: &Arc<Self>, address: IpAddr, now: Timestamp) -> Handshake {
-        let cut = Arc::new(Cut { since: now, is_due: AtomicBool::new(false), task: AtomicWaker::new() });
+        let eviction =
+            Arc::new(Eviction { since: now, is_requested: AtomicBool::new(false), task: AtomicWaker::new() });
         let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
-        // It has a descriptor, so there may be one for the next.
+        // This socket got a descriptor, so there may be one for the next.
         open.limit = self.limit.min(open.limit.saturating_add(2));
         let address = network(address);
-        let socket = Socket { address, number, counted: None, cut: Arc::clone(&cut) };
-        let place = open.sockets.insert(socket);
-        open.count(place);
+        let socket = PendingSocket { address, number, counted: None, eviction: Arc::clone(&eviction) };
+        let key = open.sockets.insert(socket);
+        open.add_candidate(key);
         let mut excess = Vec::new();
-        while open.sockets.len() - open.leaving > open.limit {
+        while open.sockets.len() - open.closing > open.limit {
             let grace = self.grace(&open);
-            let Some(cut) = open.cut_one(now, grace) else { break };
-            excess.push(cut);
+            let Some(eviction) = open.evict_one(now, grace) else { break };
+            excess.push(eviction);
         }
         drop(open);
-        excess.iter().for_each(|cut| cut.task.wake());
-        Handshake { handshakes: Arc::clone(self), place, cut }
+        excess.iter().for_each(|eviction| eviction.task.wake());
+        Handshake { handshakes: Arc::clone(self), key, eviction }
     }
 
-    /// There is no descriptor for the next. So those that are open are as many as there may be, however few they are, and one is cut, unless one is leaving
-    /// already. Returns whether one is.
-    pub(crate) fn give_way(&self, now: Timestamp) -> bool {
+    /// Called when there is no descriptor for another socket. Lowers the limit to the current number of
+    /// sockets, however small, and evicts one unless an evicted one is still closing. Returns whether one is
+    /// closing.
+    pub(crate) fn free_descriptor(&self, now: Timestamp) -> bool {
         let mut open = self.open.lock();
         open.limit = open.limit.min(open.sockets.len()).max(1);
         let grace = self.grace(&open);
-        let is_full = open.sockets.len() - open.leaving >= open.limit;
-        let cut = if is_full { open.cut_one(now, grace) } else { None };
-        let is_one_leaving = open.leaving > 0;
+        let is_full = open.sockets.len() - open.closing >= open.limit;
+        let eviction = if is_full { open.evict_one(now, grace) } else { None };
+        let is_one_closing = open.closing > 0;
         drop(open);
-        if let Some(cut) = cut {
-            cut.task.wake();
+        if let Some(eviction) = eviction {
+            eviction.task.wake();
         }
-        is_one_leaving
+        is_one_closing
     }
 
-    /// Whether it is for want of descriptors that there may be no more.
-    pub(crate) fn want_descriptors(&self) -> bool {
+    /// Whether the limit is reduced for lack of descriptors.
+    pub(crate) fn is_short_of_descriptors(&self) -> bool {
         self.open.lock().limit < self.limit
     }
 
-    /// How long a socket may be silent now.
-    fn grace(&self, open: &Open) -> Duration {
-        let left = open.limit.saturating_sub(open.silent) as f64 / open.limit as f64;
-        self.grace.mul_f64(left).max(self.grace.min(LEAST_GRACE))
+    /// Current grace period.
+    fn grace(&self, open: &HandshakeTable) -> Duration {
+        let left = open.limit.saturating_sub(open.evicted) as f64 / open.limit as f64;
+        self.grace.mul_f64(left).max(self.grace.min(MIN_GRACE))
     }
 }
 
-impl Open {
-    fn has_room(&self) -> bool {
+impl HandshakeTable {
+    fn has_free_slot(&self) -> bool {
         self.sockets.len() < self.limit
     }
 
-    /// Cuts the oldest of the address with most, of those that are not cut already, if it has had its grace.
-    fn cut_one(&mut self, now: Timestamp, grace: Duration) -> Option<Arc<Cut>> {
-        if self.crowd().oldest_of_most()?.since + grace > now {
+    /// Evicts the oldest remaining socket of the address with the most, if its grace period is over.
+    fn evict_one(&mut self, now: Timestamp, grace: Duration) -> Option<Arc<Eviction>> {
+        if self.candidates().next_victim()?.since + grace > now {
             return None;
         }
-        let cut = self.crowd().take_from_most()?;
-        cut.is_due.store(true, Ordering::Release);
-        self.leaving += 1;
-        self.silent += 1;
-        Some(cut)
+        let eviction = self.candidates().evict()?;
+        eviction.is_requested.store(true, Ordering::Release);
+        self.closing += 1;
+        self.evicted += 1;
+        Some(eviction)
     }
 
-    fn crowd(&mut self) -> &mut Holders<Arc<Cut>> {
-        if self.crowd.is_none() {
-            self.crowd = Some(Holders::default());
-            let mut places: Vec<_> =
-                self.sockets.iter().map(|(place, socket)| (socket.number, place)).collect();
-            places.sort_unstable();
-            places.into_iter().for_each(|(_, place)| self.count(place));
+    fn candidates(&mut self) -> &mut FairEviction<Arc<Eviction>> {
+        if self.candidates.is_none() {
+            self.candidates = Some(FairEviction::default());
+            let mut keys: Vec<_> = self.sockets.iter().map(|(key, socket)| (socket.number, key)).collect();
+            keys.sort_unstable();
+            keys.into_iter().for_each(|(_, key)| self.add_candidate(key));
         }
-        self.crowd.as_mut().expect("it has just been made")
+        self.candidates.as_mut().expect("just created")
     }
 
-    fn count(&mut self, place: usize) {
-        let socket = &mut self.sockets[place];
-        if let Some(crowd) = &mut self.crowd
-            && !socket.cut.is_due.load(Ordering::Relaxed)
+    fn add_candidate(&mut self, key: usize) {
+        let socket = &mut self.sockets[key];
+        if let Some(candidates) = &mut self.candidates
+            && !socket.eviction.is_requested.load(Ordering::Relaxed)
         {
-            socket.counted = Some(crowd.add(&Holder::Address(socket.address), Arc::clone(&socket.cut)));
+            socket.counted =
+                Some(candidates.insert(&QuotaOwner::Address(socket.address), Arc::clone(&socket.eviction)));
         }
     }
 
-    fn discount(&mut self, place: usize) {
-        let socket = &mut self.sockets[place];
-        if let (Some(crowd), Some(number)) = (&mut self.crowd, socket.counted.take())
-            && !socket.cut.is_due.load(Ordering::Relaxed)
+    fn remove_candidate(&mut self, key: usize) {
+        let socket = &mut self.sockets[key];
+        if let (Some(candidates), Some(number)) = (&mut self.candidates, socket.counted.take())
+            && !socket.eviction.is_requested.load(Ordering::Relaxed)
         {
-            crowd.remove(&Holder::Address(socket.address), number);
+            candidates.remove(&QuotaOwner::Address(socket.address), number);
         }
     }
 }
 
 impl Handshake {
-    /// Its client is behind a proxy, and is now known.
-    pub(crate) fn is_of(&self, address: IpAddr) {
+    /// Sets the address of the client, once it is known behind a proxy.
+    pub(crate) fn set_address(&self, address: IpAddr) {
         let mut open = self.handshakes.open.lock();
-        open.discount(self.place);
-        open.sockets[self.place].address = network(address);
-        open.count(self.place);
+        open.remove_candidate(self.key);
+        open.sockets[self.key].address = network(address);
+        open.add_candidate(self.key);
     }
 
-    /// Ready when it is to be cut, for others.
-    pub(crate) fn poll_cut(&self, task: &mut Context<'_>) -> Poll<()> {
-        self.cut.task.register(task.waker());
-        if self.cut.is_due.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    /// Ready when the socket is to be closed in favour of another.
+    pub(crate) fn poll_evicted(&self, task: &mut Context<'_>) -> Poll<()> {
+        self.eviction.task.register(task.waker());
+        if self.eviction.is_requested.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
         let mut open = self.handshakes.open.lock();
-        open.discount(self.place);
-        open.sockets.remove(self.place);
-        let was_cut = self.cut.is_due.load(Ordering::Relaxed);
-        if was_cut {
-            open.leaving -= 1;
+        open.remove_candidate(self.key);
+        open.sockets.remove(self.key);
+        let was_evicted = self.eviction.is_requested.load(Ordering::Relaxed);
+        if was_evicted {
+            open.closing -= 1;
         }
-        let is_waited_for = open.sockets.len() + 1 == open.limit;
-        // A crowd of one that is cut for one that waits is no sign of room.
-        if 2 * open.sockets.len() < open.limit && !was_cut {
-            open.crowd = None;
-            open.silent = 0;
+        let was_full = open.sockets.len() + 1 == open.limit;
+        // If a single socket was evicted for a waiting one, that is no sign of free capacity.
+        if 2 * open.sockets.len() < open.limit && !was_evicted {
+            open.candidates = None;
+            open.evicted = 0;
             open.limit = self.handshakes.limit;
         }
         drop(open);
-        if is_waited_for {
+        if was_full {
             self.handshakes.waiting.wake();
         }
     }

@@ -1,4 +1,4 @@
-//! How much each holds of something that is limited: when it runs out, the one that holds most gives first, and gives the oldest.
+//! Fair eviction from a limited resource: when it runs out, the owner with the most items loses its oldest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -6,21 +6,22 @@ use std::sync::Arc;
 
 use super::network;
 
-/// Whoever something is held for: a user, or where nobody is named, an address (IPv6: a network).
+/// Owner of items that count against a quota: a user, or for anonymous clients an address (for IPv6, a
+/// network).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Holder {
+pub(crate) enum QuotaOwner {
     User(Arc<str>),
     Address(IpAddr),
-    /// The user of the admin API. What the operator holds is given last.
+    /// User of the admin API, whose items are evicted last.
     Operator,
 }
 
-impl Holder {
+impl QuotaOwner {
     pub(crate) fn new(user: Option<Arc<str>>, address: IpAddr) -> Self {
         user.map_or_else(|| Self::Address(network(address)), Self::User)
     }
 
-    /// As it is written down.
+    /// Formats the owner for a snapshot.
     pub(crate) fn to_text(&self) -> String {
         match self {
             Self::User(user) => format!("user {user}"),
@@ -29,8 +30,8 @@ impl Holder {
         }
     }
 
-    /// The reverse of [`Self::to_text`].
-    pub(crate) fn of_text(text: &str) -> Option<Self> {
+    /// Reverse of [`Self::to_text`].
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
         match text.split_once(' ') {
             Some(("user", user)) => Some(Self::User(user.into())),
             Some(("address", address)) => address.parse().ok().map(Self::Address),
@@ -38,73 +39,73 @@ impl Holder {
         }
     }
 
-    /// By how much a holder of this much gives before others.
-    pub(crate) fn rank<N: Default>(&self, amount: N) -> N {
+    /// Rank of an owner with this many items; the highest is evicted first.
+    pub(crate) fn eviction_rank<N: Default>(&self, amount: N) -> N {
         if *self == Self::Operator { N::default() } else { amount }
     }
 }
 
-/// Things by holder, each with the number that it was given when it was added: the smaller, the older.
+/// Items by owner. Each has the number that it was assigned when inserted: the smaller, the older.
 #[derive(Debug)]
-pub(crate) struct Holders<T> {
-    held: HashMap<Holder, BTreeMap<u64, T>>,
-    /// How many each holds, as far as it matters.
-    counts: BTreeSet<(usize, Holder)>,
+pub(crate) struct FairEviction<T> {
+    items: HashMap<QuotaOwner, BTreeMap<u64, T>>,
+    /// Owners by eviction rank.
+    ranking: BTreeSet<(usize, QuotaOwner)>,
     next: u64,
 }
 
-impl<T> Default for Holders<T> {
+impl<T> Default for FairEviction<T> {
     fn default() -> Self {
-        Self { held: HashMap::new(), counts: BTreeSet::new(), next: 0 }
+        Self { items: HashMap::new(), ranking: BTreeSet::new(), next: 0 }
     }
 }
 
-impl<T> Holders<T> {
-    /// Returns its number.
-    pub(crate) fn add(&mut self, holder: &Holder, thing: T) -> u64 {
+impl<T> FairEviction<T> {
+    /// Adds an item and returns its number.
+    pub(crate) fn insert(&mut self, owner: &QuotaOwner, item: T) -> u64 {
         let number = self.next;
         self.next += 1;
-        let held = self.held.entry(holder.clone()).or_default();
-        held.insert(number, thing);
+        let held = self.items.entry(owner.clone()).or_default();
+        held.insert(number, item);
         let count = held.len();
-        self.recount(holder, count - 1, count);
+        self.recount(owner, count - 1, count);
         number
     }
 
-    /// Nothing happens if it is not there any more.
-    pub(crate) fn remove(&mut self, holder: &Holder, number: u64) -> Option<T> {
-        let held = self.held.get_mut(holder)?;
-        let thing = held.remove(&number)?;
+    /// Removes an item. Returns `None` if it was already removed or evicted.
+    pub(crate) fn remove(&mut self, owner: &QuotaOwner, number: u64) -> Option<T> {
+        let held = self.items.get_mut(owner)?;
+        let item = held.remove(&number)?;
         let count = held.len();
         if count == 0 {
-            self.held.remove(holder);
+            self.items.remove(owner);
         }
-        self.recount(holder, count + 1, count);
-        Some(thing)
+        self.recount(owner, count + 1, count);
+        Some(item)
     }
 
-    /// The oldest of the one who holds most, which is the next to be [taken](Self::take_from_most).
-    pub(crate) fn oldest_of_most(&self) -> Option<&T> {
-        let (_, holder) = self.counts.last()?;
-        self.held.get(holder)?.first_key_value().map(|(_, thing)| thing)
+    /// Oldest item of the owner with the most, which is the next to be [evicted](Self::evict).
+    pub(crate) fn next_victim(&self) -> Option<&T> {
+        let (_, owner) = self.ranking.last()?;
+        self.items.get(owner)?.first_key_value().map(|(_, item)| item)
     }
 
-    /// The oldest of the one who holds most.
-    pub(crate) fn take_from_most(&mut self) -> Option<T> {
-        let (_, holder) = self.counts.last()?.clone();
-        self.take_from(&holder)
+    /// Removes and returns the oldest item of the owner with the most.
+    pub(crate) fn evict(&mut self) -> Option<T> {
+        let (_, owner) = self.ranking.last()?.clone();
+        self.evict_from(&owner)
     }
 
-    /// The oldest of this one.
-    pub(crate) fn take_from(&mut self, holder: &Holder) -> Option<T> {
-        let oldest = *self.held.get(holder)?.first_key_value()?.0;
-        self.remove(holder, oldest)
+    /// Removes and returns this owner's oldest item.
+    pub(crate) fn evict_from(&mut self, owner: &QuotaOwner) -> Option<T> {
+        let oldest = *self.items.get(owner)?.first_key_value()?.0;
+        self.remove(owner, oldest)
     }
 
-    fn recount(&mut self, holder: &Holder, before: usize, after: usize) {
-        self.counts.remove(&(holder.rank(before), holder.clone()));
+    fn recount(&mut self, owner: &QuotaOwner, before: usize, after: usize) {
+        self.ranking.remove(&(owner.eviction_rank(before), owner.clone()));
         if after > 0 {
-            self.counts.insert((holder.rank(after), holder.clone()));
+            self.ranking.insert((owner.eviction_rank(after), owner.clone()));
         }
     }
 }
@@ -113,63 +114,63 @@ impl<T> Holders<T> {
 mod tests {
     use super::*;
 
-    fn address(last: u8) -> Holder {
-        Holder::new(None, [10, 0, 0, last].into())
+    fn address(last: u8) -> QuotaOwner {
+        QuotaOwner::new(None, [10, 0, 0, last].into())
     }
 
     #[test]
-    fn the_one_with_most_gives_the_oldest() {
-        let mut holders = Holders::default();
-        let user = Holder::new(Some("alice".into()), [10, 0, 0, 1].into());
-        holders.add(&user, 1);
-        for thing in 2..=4 {
-            holders.add(&address(1), thing);
+    fn the_owner_with_the_most_loses_its_oldest() {
+        let mut items = FairEviction::default();
+        let user = QuotaOwner::new(Some("alice".into()), [10, 0, 0, 1].into());
+        items.insert(&user, 1);
+        for item in 2..=4 {
+            items.insert(&address(1), item);
         }
-        holders.add(&user, 5);
-        assert_eq!(holders.take_from_most(), Some(2));
-        // Both hold two.
-        let one_each = [holders.take_from_most(), holders.take_from_most()];
+        items.insert(&user, 5);
+        assert_eq!(items.evict(), Some(2));
+        // Both own two items now.
+        let one_each = [items.evict(), items.evict()];
         assert!(one_each.contains(&Some(1)) && one_each.contains(&Some(3)), "{one_each:?}");
-        let rest = [holders.take_from_most(), holders.take_from_most()];
+        let rest = [items.evict(), items.evict()];
         assert!(rest.contains(&Some(4)) && rest.contains(&Some(5)), "{rest:?}");
-        assert_eq!(holders.take_from_most(), None);
-        assert!(holders.held.is_empty() && holders.counts.is_empty());
+        assert_eq!(items.evict(), None);
+        assert!(items.items.is_empty() && items.ranking.is_empty());
     }
 
     #[test]
-    fn what_was_removed_is_not_given() {
-        let mut holders = Holders::default();
-        let numbers: Vec<_> = (0..3).map(|thing| holders.add(&address(1), thing)).collect();
-        assert_eq!(holders.remove(&address(1), numbers[0]), Some(0));
-        assert_eq!(holders.remove(&address(1), numbers[0]), None);
-        assert_eq!(holders.remove(&address(2), numbers[1]), None);
-        assert_eq!(holders.take_from_most(), Some(1));
+    fn removed_items_are_not_evicted() {
+        let mut items = FairEviction::default();
+        let numbers: Vec<_> = (0..3).map(|item| items.insert(&address(1), item)).collect();
+        assert_eq!(items.remove(&address(1), numbers[0]), Some(0));
+        assert_eq!(items.remove(&address(1), numbers[0]), None);
+        assert_eq!(items.remove(&address(2), numbers[1]), None);
+        assert_eq!(items.evict(), Some(1));
     }
 
     #[test]
-    fn the_operator_gives_last() {
-        let mut holders = Holders::default();
-        (0..3).for_each(|thing| _ = holders.add(&Holder::Operator, thing));
-        holders.add(&address(1), 3);
-        let taken: Vec<_> = std::iter::from_fn(|| holders.take_from_most()).collect();
+    fn the_operator_is_evicted_last() {
+        let mut items = FairEviction::default();
+        (0..3).for_each(|item| _ = items.insert(&QuotaOwner::Operator, item));
+        items.insert(&address(1), 3);
+        let taken: Vec<_> = std::iter::from_fn(|| items.evict()).collect();
         assert_eq!(taken, [3, 0, 1, 2]);
-        assert!(holders.counts.is_empty());
+        assert!(items.ranking.is_empty());
     }
 
     #[test]
-    fn holders_are_read_as_they_were_written() {
-        let user = Holder::User("alice in a house".into());
-        for holder in [user, address(7), Holder::Address([1; 16].into()), Holder::Operator] {
-            assert_eq!(Holder::of_text(&holder.to_text()), Some(holder));
+    fn owners_round_trip_through_text() {
+        let user = QuotaOwner::User("alice smith".into());
+        for owner in [user, address(7), QuotaOwner::Address([1; 16].into()), QuotaOwner::Operator] {
+            assert_eq!(QuotaOwner::from_text(&owner.to_text()), Some(owner));
         }
         for text in ["", "user", "nobody", "address x", "operator "] {
-            assert_eq!(Holder::of_text(text), None, "{text}");
+            assert_eq!(QuotaOwner::from_text(text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_network_is_one_holder() {
-        let six = |text: &str| Holder::new(None, text.parse().expect("an address"));
+    fn an_ipv6_network_is_one_owner() {
+        let six = |text: &str| QuotaOwner::new(None, text.parse().expect("an address"));
         assert_eq!(six("2001:db8::1"), six("2001:db8::2"));
         assert_ne!(six("2001:db8::1"), six("2001:db8:0:1::1"));
     }

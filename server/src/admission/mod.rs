@@ -1,5 +1,5 @@
-//! What lets a client in and what holds it back: permits for connections, sockets in the handshake, rates, unfinished messages, what
-//! is told of those that stay outside, and the tasks that a shutdown waits for.
+//! Admission control: connection permits, handshakes in progress, rate limits, partial messages, refusals,
+//! and the open connections that a shutdown waits for.
 
 mod browsers;
 mod descriptors;
@@ -13,12 +13,12 @@ mod tasks;
 mod unfinished;
 
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
-pub(crate) use descriptors::Descriptors;
+pub(crate) use descriptors::DescriptorLimit;
 pub(crate) use handshakes::{Handshake, Handshakes};
-pub(crate) use holders::{Holder, Holders};
+pub(crate) use holders::{FairEviction, QuotaOwner};
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};
-pub(crate) use rate::{Pace, Rate, Rates};
+pub(crate) use rate::{RateDecision, RateLimiter, RateLimiters};
 pub(crate) use refusals::{RefusalReason, Refusals};
-pub(crate) use tasks::{OpenConnection, OpenConnections, QuietConnection};
-pub(crate) use unfinished::{Unfinished, UnfinishedMessage};
+pub(crate) use tasks::{CompactConnection, OpenConnection, OpenConnections};
+pub(crate) use unfinished::{PartialMessage, PartialMessages};

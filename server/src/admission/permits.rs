@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// Permits for connections or sockets: at most `limit` at a time, and at most `limit_each` for one address.
+/// Permits for connections or sockets: at most `limit` in total, and at most `limit_each` per address.
 #[derive(Debug)]
 pub(crate) struct Permits {
     taken: AtomicUsize,
     limit: usize,
-    /// Permits by address. Kept only if there is a limit for each address. Locked for one look-up.
+    /// Permits per address, maintained only if the number per address is limited. Locked for one look-up.
     taken_by: Mutex<HashMap<IpAddr, usize>>,
     limit_each: usize,
 }
 
-/// One permit, returned when it is dropped.
+/// A permit, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     permits: Arc<Permits>,
-    /// The address that it counts for, if addresses are counted. In a box, since there is a permit a connection, and mostly no such limit.
+    /// Address that it counts for, if addresses are limited. Boxed because every connection has a permit and
+    /// usually no such limit applies.
     by: Option<Box<IpAddr>>,
 }
 
@@ -29,16 +30,16 @@ impl Permits {
         Arc::new(Self { taken: AtomicUsize::new(0), limit, taken_by: Mutex::default(), limit_each })
     }
 
-    /// How many are taken.
+    /// Number of permits in use.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes a permit, if one is left for this address.
+    /// Takes a permit if one is left for this address.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         let next = |taken| (taken < self.limit).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        // From here on, dropping it gives back what was taken.
+        // From here on, dropping the permit returns it.
         let mut permit = Permit { permits: Arc::clone(self), by: None };
         if self.limit_each != usize::MAX {
             let by = network(address);
@@ -68,7 +69,8 @@ impl Drop for Permit {
     }
 }
 
-/// The unit that limits count: an IPv4 address, or a network of 64 bits in IPv6, which one client usually has.
+/// Unit that address limits apply to: an IPv4 address, or an IPv6 /64 network, which is usually assigned to
+/// one client.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -92,7 +94,7 @@ mod tests {
         assert!(taken.iter().all(Option::is_some));
         assert!(permits.take(someone).is_none());
         drop(taken);
-        assert!(permits.take(someone).is_some(), "given back");
+        assert!(permits.take(someone).is_some(), "returned");
     }
 
     #[test]
@@ -100,13 +102,13 @@ mod tests {
         let permits = Permits::new(usize::MAX, 1);
         let taken = permits.take(address("10.0.0.1")).expect("the first");
         assert!(permits.take(address("10.0.0.1")).is_none());
-        assert!(permits.take(address("::ffff:10.0.0.1")).is_none(), "the same by another name");
+        assert!(permits.take(address("::ffff:10.0.0.1")).is_none(), "an IPv4-mapped address");
         let _other = permits.take(address("10.0.0.2")).expect("another's");
         let _six = permits.take(address("2001:db8::1")).expect("another's");
         assert!(permits.take(address("2001:db8::2")).is_none(), "the same network");
         drop(taken);
-        assert!(permits.take(address("10.0.0.1")).is_some(), "given back");
-        assert_eq!(permits.taken(), 2, "a refusal takes no permit");
+        assert!(permits.take(address("10.0.0.1")).is_some(), "returned");
+        assert_eq!(permits.taken(), 2, "a rejection takes no permit");
         assert_eq!(permits.taken_by.lock().len(), 2, "nor memory");
     }
 }

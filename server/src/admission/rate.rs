@@ -7,45 +7,47 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-/// Limits something of one session, whatever the number of its connections: a token bucket that holds one second's
-/// worth, kept as the instant at which it would be full again (the generic cell rate algorithm of ATM, ITU-T I.371). It needs
-/// no timer.
+/// Rate limiter for one session, regardless of the number of its connections. It is a token bucket that holds
+/// one second's worth, stored as the time at which it will be full again (generic cell rate algorithm, ITU-T
+/// I.371). It needs no timer.
 #[derive(Debug, Default)]
-pub(crate) struct Rate {
-    /// In nanoseconds.
+pub(crate) struct RateLimiter {
+    /// When the bucket is full again, in nanoseconds.
     full_at: AtomicU64,
 }
 
-/// What to do with a command.
+/// Decision about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// Carry it out.
-    Fine,
-    /// Refuse it.
+pub(crate) enum RateDecision {
+    /// Execute it.
+    Allow,
+    /// Reject it.
     TooFast,
-    /// Close the connection: the client ignored a second's worth of refusals.
+    /// Close the connection: the client has ignored a second's worth of rejections.
     Flood,
 }
 
 const BURST: Duration = Duration::from_secs(1);
 
-impl Rate {
-    /// Nothing has been counted.
+impl RateLimiter {
+    /// Refills the bucket.
     pub(crate) fn reset(&self) {
         self.full_at.store(0, Ordering::Relaxed);
     }
 
-    /// Counts one of what is refused when it comes too fast. `per_second` is the limit; 0 is none.
-    pub(crate) fn command(&self, per_second: u32, now: Timestamp) -> Pace {
-        pace(self.add(1, per_second, now), now)
+    /// Counts a command, which is rejected if the rate is exceeded. `per_second` is the limit; 0 means
+    /// unlimited.
+    pub(crate) fn count_command(&self, per_second: u32, now: Timestamp) -> RateDecision {
+        decide(self.add(1, per_second, now), now)
     }
 
-    /// Counts some of what is put off when it comes too fast. `per_second` is the limit; 0 is none.
-    pub(crate) fn count(&self, count: usize, per_second: u32, now: Timestamp) {
+    /// Counts input, which is delayed if the rate is exceeded. `per_second` is the limit; 0 means unlimited.
+    pub(crate) fn count_input(&self, count: usize, per_second: u32, now: Timestamp) {
         self.add(count as u64, per_second, now);
     }
 
-    /// Returns when it would be full again. Requests beside a connection come at the same time as what comes over it.
+    /// Returns when the bucket will be full again. Atomic, because HTTP requests of the session run
+    /// concurrently with its connection.
     fn add(&self, count: u64, per_second: u32, now: Timestamp) -> u64 {
         let more = |full_at| after_more(full_at, count, per_second, now);
         let before =
@@ -54,43 +56,43 @@ impl Rate {
         more(before)
     }
 
-    /// When the next may come.
+    /// When the next item may be processed.
     pub(crate) fn next_at(&self) -> Timestamp {
         next_at(self.full_at.load(Ordering::Relaxed))
     }
 }
 
-/// A rate for each of many: users, or addresses.
+/// Rate limiters by key: a user or an address.
 #[derive(Debug)]
-pub(crate) struct Rates<K> {
+pub(crate) struct RateLimiters<K> {
     per_second: u32,
     buckets: Mutex<Buckets<K>>,
 }
 
-/// Of those who have done something lately. The others are forgotten when there are many.
+/// Buckets of recently active keys. The others are removed when there are many.
 #[derive(Debug)]
 struct Buckets<K> {
     full_at: HashMap<K, u64>,
     sweep_at: usize,
 }
 
-/// Below this, nobody is forgotten.
-const FEW: usize = 1024;
+/// Minimum number of buckets at which idle ones are removed.
+const MIN_SWEEP_LEN: usize = 1024;
 
-impl<K: Eq + Hash> Rates<K> {
-    /// `per_second` is the limit; 0 is none.
+impl<K: Eq + Hash> RateLimiters<K> {
+    /// `per_second` is the limit; 0 means unlimited.
     pub(crate) fn new(per_second: u32) -> Self {
-        Self { per_second, buckets: Mutex::new(Buckets { full_at: HashMap::new(), sweep_at: FEW }) }
+        Self { per_second, buckets: Mutex::new(Buckets { full_at: HashMap::new(), sweep_at: MIN_SWEEP_LEN }) }
     }
 
-    /// The limit; 0 is none.
+    /// The limit; 0 means unlimited.
     pub(crate) fn per_second(&self) -> u32 {
         self.per_second
     }
 
-    /// Counts one, if it is within the limit, and says whether it is. What is refused is not counted: one session could keep all
-    /// others of its user out.
-    pub(crate) fn take<Q>(&self, key: &Q, now: Timestamp) -> bool
+    /// Counts one item if it is within the limit, and returns whether it is. Rejected items are not counted:
+    /// otherwise one session could lock out all others of its user.
+    pub(crate) fn try_count<Q>(&self, key: &Q, now: Timestamp) -> bool
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
@@ -104,7 +106,7 @@ impl<K: Eq + Hash> Rates<K> {
         let Buckets { full_at, sweep_at } = &mut *buckets;
         if full_at.len() >= *sweep_at {
             full_at.retain(|_, full_at| *full_at > now.as_nanos());
-            *sweep_at = (2 * full_at.len()).max(FEW);
+            *sweep_at = (2 * full_at.len()).max(MIN_SWEEP_LEN);
         }
         match full_at.get_mut(key) {
             Some(full_at) => *full_at = after,
@@ -113,7 +115,7 @@ impl<K: Eq + Hash> Rates<K> {
         true
     }
 
-    /// Whether one more would be within the limit.
+    /// Whether one more item would be within the limit.
     pub(crate) fn has_room<Q>(&self, key: &Q, now: Timestamp) -> bool
     where
         K: Borrow<Q>,
@@ -122,7 +124,7 @@ impl<K: Eq + Hash> Rates<K> {
         self.per_second == 0 || self.after_one_more(&self.buckets.lock(), key, now).is_some()
     }
 
-    /// When the next may come.
+    /// When the next item may be processed.
     pub(crate) fn next_at<Q>(&self, key: &Q) -> Timestamp
     where
         K: Borrow<Q>,
@@ -137,11 +139,12 @@ impl<K: Eq + Hash> Rates<K> {
         Q: Eq + Hash + ?Sized,
     {
         let full_at = buckets.full_at.get(key).copied().unwrap_or_default();
-        Some(after_more(full_at, 1, self.per_second, now)).filter(|after| pace(*after, now) == Pace::Fine)
+        Some(after_more(full_at, 1, self.per_second, now))
+            .filter(|after| decide(*after, now) == RateDecision::Allow)
     }
 }
 
-/// A second's worth may come at once.
+/// A burst may contain one second's worth.
 fn next_at(full_at: u64) -> Timestamp {
     Timestamp::from_nanos(full_at).before(BURST).unwrap_or(Timestamp::from_nanos(0))
 }
@@ -151,11 +154,11 @@ fn after_more(full_at: u64, count: u64, per_second: u32, now: Timestamp) -> u64 
     full_at.max(now.as_nanos()).saturating_add(each.saturating_mul(count))
 }
 
-fn pace(full_at: u64, now: Timestamp) -> Pace {
+fn decide(full_at: u64, now: Timestamp) -> RateDecision {
     match Timestamp::from_nanos(full_at).since(now) {
-        used if used <= BURST => Pace::Fine,
-        used if used <= 2 * BURST => Pace::TooFast,
-        _ => Pace::Flood,
+        used if used <= BURST => RateDecision::Allow,
+        used if used <= 2 * BURST => RateDecision::TooFast,
+        _ => RateDecision::Flood,
     }
 }
 
@@ -168,58 +171,62 @@ mod tests {
     }
 
     #[test]
-    fn a_seconds_worth_at_once_then_one_at_a_time() {
-        let rate = Rate::default();
-        let burst = |count, ms| (0..count).map(|_| rate.command(10, at(ms))).collect::<Vec<_>>();
-        assert_eq!(burst(10, 0), [Pace::Fine; 10]);
-        assert_eq!(burst(1, 50), [Pace::TooFast]);
-        assert_eq!(burst(1, 201), [Pace::Fine], "the refused one was counted, too");
-        assert_eq!(burst(10, 3_000), [Pace::Fine; 10]);
+    fn a_burst_of_one_second_then_single_items() {
+        let rate = RateLimiter::default();
+        let burst = |count, ms| (0..count).map(|_| rate.count_command(10, at(ms))).collect::<Vec<_>>();
+        assert_eq!(burst(10, 0), [RateDecision::Allow; 10]);
+        assert_eq!(burst(1, 50), [RateDecision::TooFast]);
+        assert_eq!(burst(1, 201), [RateDecision::Allow], "the rejected one was counted as well");
+        assert_eq!(burst(10, 3_000), [RateDecision::Allow; 10]);
     }
 
     #[test]
-    fn a_client_that_ignores_refusals_is_a_flood() {
-        let rate = Rate::default();
-        let paces: Vec<_> = (0..21).map(|_| rate.command(10, at(0))).collect();
-        assert_eq!(paces[10..20], [Pace::TooFast; 10]);
-        assert_eq!(paces[20], Pace::Flood);
+    fn a_client_that_ignores_rejections_is_a_flood() {
+        let rate = RateLimiter::default();
+        let decisions: Vec<_> = (0..21).map(|_| rate.count_command(10, at(0))).collect();
+        assert_eq!(decisions[10..20], [RateDecision::TooFast; 10]);
+        assert_eq!(decisions[20], RateDecision::Flood);
     }
 
     #[test]
-    fn what_is_put_off_may_come_later() {
-        let rate = Rate::default();
-        rate.count(10, 10, at(0));
-        assert!(rate.next_at() <= at(0), "a second's worth at once");
-        rate.count(5, 10, at(0));
+    fn delayed_input_is_processed_later() {
+        let rate = RateLimiter::default();
+        rate.count_input(10, 10, at(0));
+        assert!(rate.next_at() <= at(0), "a burst of one second");
+        rate.count_input(5, 10, at(0));
         assert_eq!(rate.next_at(), at(500));
-        rate.count(1, 10, at(5_000));
+        rate.count_input(1, 10, at(5_000));
         assert!(rate.next_at() <= at(5_000));
-        rate.count(1_000_000, 0, at(5_000));
+        rate.count_input(1_000_000, 0, at(5_000));
         assert!(rate.next_at() <= at(5_000), "no limit");
     }
 
     #[test]
-    fn zero_is_no_limit() {
-        let (rate, users) = (Rate::default(), Rates::<String>::new(0));
-        assert!((0..10_000).all(|_| rate.command(0, at(0)) == Pace::Fine && users.take("alice", at(0))));
+    fn zero_means_unlimited() {
+        let (rate, users) = (RateLimiter::default(), RateLimiters::<String>::new(0));
+        assert!(
+            (0..10_000)
+                .all(|_| rate.count_command(0, at(0)) == RateDecision::Allow
+                    && users.try_count("alice", at(0)))
+        );
     }
 
     #[test]
-    fn users_do_not_share_and_refusals_do_not_count() {
-        let users = Rates::<String>::new(10);
-        let burst = |user, ms| (0..30).filter(|_| users.take(user, at(ms))).count();
+    fn users_have_separate_limits_and_rejections_do_not_count() {
+        let users = RateLimiters::<String>::new(10);
+        let burst = |user, ms| (0..30).filter(|_| users.try_count(user, at(ms))).count();
         assert_eq!((burst("alice", 0), burst("bob", 0)), (10, 10));
         assert!(!users.has_room("alice", at(0)) && users.has_room("eve", at(0)));
         assert_eq!((burst("alice", 0), burst("alice", 501)), (0, 5));
     }
 
     #[test]
-    fn users_who_have_gone_are_forgotten() {
-        let users = Rates::<String>::new(10);
+    fn idle_users_are_removed() {
+        let users = RateLimiters::<String>::new(10);
         for number in 0..100_000 {
-            assert!(users.take(&*format!("user {number}"), at(number)));
+            assert!(users.try_count(&*format!("user {number}"), at(number)));
         }
         let kept = users.buckets.lock().full_at.len();
-        assert!(kept <= 2 * FEW, "{kept}");
+        assert!(kept <= 2 * MIN_SWEEP_LEN, "{kept}");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that get no session: counted and logged, each with its reason.
+//! Counts and logs connections that get no session, by reason.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,67 +11,68 @@ use crate::auth::AuthError;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Why a connection got no session. Its name is a label in metrics and a field in logs.
+/// Reason why a connection got no session. Its name is a label in metrics and a field in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum RefusalReason {
-    /// The request came by a name that is not listed, by none, or by two.
+    /// The `Host` header is missing, repeated, or not an accepted name.
     Host,
     /// The page's origin may not connect.
     Origin,
     /// A token is required.
     TokenMissing,
-    /// The token is no signed JWT.
+    /// The token is not a signed JWT.
     TokenMalformed,
-    /// Its `kid` names no key, or is missing where several keys are of its `alg`.
+    /// The token's `kid` names no known key, or is missing although several keys use its `alg`.
     TokenKey,
-    /// Its `kid` may name a key of the issuer's, which have not been read since it came.
+    /// The token's `kid` may name a new key of the issuer, whose keys have not been fetched again yet.
     IssuerKeys,
-    /// Its `alg` is not accepted.
+    /// The token's `alg` is not accepted.
     TokenAlgorithm,
-    /// No key made its signature.
+    /// The token's signature is invalid.
     TokenSignature,
-    /// The address has sent too many of those: its tokens are not looked at.
+    /// The address has sent too many tokens with invalid signatures; its tokens are not verified for now.
     TooManyBadSignatures,
-    /// It has expired.
+    /// The token has expired.
     TokenExpired,
-    /// It was issued before its user was revoked.
+    /// The token was issued before its user was revoked.
     TokenRevoked,
-    /// It is not valid yet.
+    /// The token is not valid yet.
     TokenNotYetValid,
-    /// One of its claims is missing or wrong.
+    /// A claim of the token is missing or invalid.
     TokenClaim,
-    /// The backend refuses it, or does not answer.
+    /// The backend refused the client or did not answer.
     Backend,
-    /// The query is malformed.
+    /// The query string is malformed.
     Query,
-    /// The token does not allow a channel of the query.
+    /// The token does not permit a channel named in the query.
     Channel,
     /// The limit of connections or of sessions is reached.
     Overloaded,
-    /// One address has too many connections.
+    /// The address has too many connections.
     Address,
-    /// There are too many connections to the admin listener.
+    /// The admin listener has too many connections.
     Admin,
-    /// One address opens too many sessions.
+    /// The address opens sessions too fast.
     SessionRate,
-    /// The server is going away.
+    /// The server is shutting down.
     Draining,
-    /// The session is another user's.
+    /// The session belongs to another user.
     User,
-    /// The session is gone, and the client wants no other.
+    /// The session no longer exists, and the client accepts no new one.
     Gone,
-    /// The client has come back on another connection meanwhile.
+    /// The client has already reconnected on another connection.
     Late,
-    /// It asked for nothing in time.
+    /// The client sent no request in time.
     HandshakeTimeout,
-    /// There are too many that have asked for nothing yet: for the limit, or for the descriptors that there are.
+    /// Too many connections have not sent a request yet: the limit is reached, or no file descriptors are
+    /// left.
     Handshakes,
-    /// It does not come from a trusted proxy, or does not begin as they do.
+    /// The connection does not come from a trusted proxy, or its PROXY header is invalid.
     Proxy,
     /// The TLS handshake failed.
     Tls,
-    /// The request is not HTTP, or broke off.
+    /// The request is not valid HTTP, or was incomplete.
     Http,
 }
 
@@ -91,7 +92,7 @@ impl From<&AuthError> for RefusalReason {
     }
 }
 
-/// Counts refusals, and logs them: of each reason at most one a second.
+/// Counts refusals, and logs at most one per second for each reason.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     metrics: Arc<Metrics>,
@@ -100,7 +101,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Each reason is shown from the start, at zero: so the first refusal is a change, which an alarm sees.
+    /// Initializes the counter of every reason to zero, so that alerts see the first refusal as a change.
     pub(crate) fn new(metrics: Arc<Metrics>, timeouts: Arc<Timeouts>) -> Self {
         for reason in RefusalReason::VARIANTS {
             metrics.connections.show_refusals(reason.into());
@@ -108,8 +109,8 @@ impl Refusals {
         Self { metrics, timeouts, throttles: Default::default() }
     }
 
-    /// A connection from this address was refused.
-    pub(crate) fn refused(&self, reason: RefusalReason, address: IpAddr, detail: impl fmt::Display) {
+    /// Records the refusal of a connection from this address.
+    pub(crate) fn record(&self, reason: RefusalReason, address: IpAddr, detail: impl fmt::Display) {
         let name = reason.into();
         self.metrics.connections.refused(name);
         if let Some(more) = self.throttles[reason as usize].pass(self.timeouts.clock().now()) {

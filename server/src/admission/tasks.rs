@@ -9,40 +9,41 @@ use super::Permit;
 #[derive(Debug, Default)]
 pub(crate) struct OpenConnections(TaskTracker);
 
-/// One open connection, until it and all its clones are dropped.
+/// Open connection. It counts until this and all clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct OpenConnection(Arc<Entry>);
+pub(crate) struct OpenConnection(Arc<ConnectionEntry>);
 
-/// The same of a connection at rest: without an allocation of its own, unless somebody else has the connection, too.
+/// [`OpenConnection`] of a parked connection, stored without an allocation of its own unless clones of it
+/// exist.
 #[derive(Debug)]
-pub(crate) enum QuietConnection {
-    Alone(Entry),
+pub(crate) enum CompactConnection {
+    Owned(ConnectionEntry),
     Shared(OpenConnection),
 }
 
-const _: () = assert!(size_of::<QuietConnection>() <= 16);
+const _: () = assert!(size_of::<CompactConnection>() <= 16);
 
 #[derive(Debug)]
-#[expect(dead_code, reason = "held for its drop")]
-pub(crate) struct Entry {
+#[expect(dead_code, reason = "kept for its drop")]
+pub(crate) struct ConnectionEntry {
     connection: TaskTrackerToken,
-    /// Its socket's permit, where the sockets of one address are limited.
+    /// The socket's permit, if sockets per address are limited.
     socket: Option<Box<Permit>>,
 }
 
 impl OpenConnection {
-    pub(crate) fn rest(self) -> QuietConnection {
+    pub(crate) fn compact(self) -> CompactConnection {
         match Arc::try_unwrap(self.0) {
-            Ok(entry) => QuietConnection::Alone(entry),
-            Err(shared) => QuietConnection::Shared(Self(shared)),
+            Ok(entry) => CompactConnection::Owned(entry),
+            Err(shared) => CompactConnection::Shared(Self(shared)),
         }
     }
 }
 
-impl QuietConnection {
-    pub(crate) fn wake(self) -> OpenConnection {
+impl CompactConnection {
+    pub(crate) fn expand(self) -> OpenConnection {
         match self {
-            Self::Alone(entry) => OpenConnection(Arc::new(entry)),
+            Self::Owned(entry) => OpenConnection(Arc::new(entry)),
             Self::Shared(shared) => shared,
         }
     }
@@ -50,16 +51,16 @@ impl QuietConnection {
 
 impl OpenConnections {
     pub(crate) fn enter(&self, socket: Option<Permit>) -> OpenConnection {
-        OpenConnection(Arc::new(Entry { connection: self.0.token(), socket: socket.map(Box::new) }))
+        OpenConnection(Arc::new(ConnectionEntry { connection: self.0.token(), socket: socket.map(Box::new) }))
     }
 
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns once none is open.
+    /// Waits until all connections are closed.
     pub(crate) async fn all_closed(&self) {
-        // A tracker reports that it is empty only after it was closed; closing it does not refuse tokens.
+        // A tracker reports that it is empty only after `close`, which does not prevent further tokens.
         self.0.close();
         self.0.wait().await;
     }
@@ -70,18 +71,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_counted_once_awake_or_at_rest() {
+    fn an_active_or_parked_connection_is_counted_once() {
         let connections = OpenConnections::default();
         let one = connections.enter(None);
         let other = one.clone();
-        let quiet = one.rest();
-        assert!(matches!(quiet, QuietConnection::Shared(_)));
+        let compact = one.compact();
+        assert!(matches!(compact, CompactConnection::Shared(_)));
         drop(other);
-        let quiet = quiet.wake().rest();
-        assert!(matches!(quiet, QuietConnection::Alone(_)));
-        let (one, other) = (quiet.wake(), connections.enter(None));
+        let compact = compact.expand().compact();
+        assert!(matches!(compact, CompactConnection::Owned(_)));
+        let (one, other) = (compact.expand(), connections.enter(None));
         assert_eq!(connections.count(), 2);
-        drop(one.rest());
+        drop(one.compact());
         drop(other);
         assert_eq!(connections.count(), 0);
     }

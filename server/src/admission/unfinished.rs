@@ -1,4 +1,5 @@
-//! Messages that clients have begun and not finished. One client may keep little, but all of them together much.
+//! Limits the memory of partial messages. Each client may buffer only a little, but all clients together a
+//! lot.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,86 +13,87 @@ use slab::Slab;
 
 use super::network;
 
-/// All unfinished messages, of at most so many bytes together. When they are more, the address with most gives some: the largest that
-/// has grown no more for a second, or if there is none, the one that began first, and so on until there is a little room.
+/// All partial messages, limited by total size. When the limit is exceeded, messages of the address with the
+/// most bytes are evicted until some headroom is free: first the largest that has not grown for a second, or
+/// if all are growing, the oldest.
 #[derive(Debug)]
-pub(crate) struct Unfinished<T> {
+pub(crate) struct PartialMessages<T> {
     limit: usize,
-    messages: Mutex<Messages<T>>,
+    messages: Mutex<MessageTable<T>>,
 }
 
 #[derive(Debug)]
-struct Messages<T> {
-    slab: Slab<Message<T>>,
-    /// Of all but those that are going, which give their memory back in a moment.
+struct MessageTable<T> {
+    slab: Slab<MessageEntry<T>>,
+    /// Total size, without evicted messages, whose memory is freed shortly.
     bytes: usize,
-    /// The same by address.
-    shares: HashMap<IpAddr, usize>,
+    bytes_by_address: HashMap<IpAddr, usize>,
 }
 
 #[derive(Debug)]
-struct Message<T> {
+struct MessageEntry<T> {
     bytes: usize,
-    begun_at: Timestamp,
+    started_at: Timestamp,
     grown_at: Timestamp,
-    is_going: bool,
+    is_evicted: bool,
     address: IpAddr,
     sender: T,
 }
 
-/// What one client has not finished. It counts until this is dropped.
+/// A client's partial message. It counts until dropped.
 #[derive(Debug)]
-pub(crate) struct UnfinishedMessage<T: Clone> {
-    all: Arc<Unfinished<T>>,
+pub(crate) struct PartialMessage<T: Clone> {
+    all: Arc<PartialMessages<T>>,
     key: usize,
 }
 
-/// The part of the limit that is free after some had to go. To find them, all messages are looked at, so this should not be for each.
-const ROOM_SHARE: usize = 64;
+/// Evictions free this fraction (1/64) of the limit. Finding candidates scans all messages, which must not
+/// happen for every message.
+const HEADROOM_DIVISOR: usize = 64;
 
-/// What has not grown for this long is taken for idle.
-const IDLE: Duration = Duration::from_secs(1);
+/// A message that has not grown for this long counts as idle.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-impl<T: Clone> Unfinished<T> {
+impl<T: Clone> PartialMessages<T> {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            messages: Mutex::new(Messages { slab: Slab::new(), bytes: 0, shares: HashMap::new() }),
+            messages: Mutex::new(MessageTable {
+                slab: Slab::new(),
+                bytes: 0,
+                bytes_by_address: HashMap::new(),
+            }),
         })
     }
 
-    /// Of all together.
+    /// Total size of all partial messages.
     pub(crate) fn bytes(&self) -> usize {
         self.messages.lock().bytes
     }
 
-    /// Of this sender, empty at first.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        sender: T,
-        address: IpAddr,
-        now: Timestamp,
-    ) -> UnfinishedMessage<T> {
-        let message = Message {
+    /// Starts an empty message of this sender.
+    pub(crate) fn begin(self: &Arc<Self>, sender: T, address: IpAddr, now: Timestamp) -> PartialMessage<T> {
+        let message = MessageEntry {
             bytes: 0,
-            begun_at: now,
+            started_at: now,
             grown_at: now,
-            is_going: false,
+            is_evicted: false,
             address: network(address),
             sender,
         };
         let key = self.messages.lock().slab.insert(message);
-        UnfinishedMessage { all: Arc::clone(self), key }
+        PartialMessage { all: Arc::clone(self), key }
     }
 }
 
-impl<T: Clone> UnfinishedMessage<T> {
-    /// It has so many bytes now. If all together are too much, the senders of those that have to go are returned, perhaps this one's.
+impl<T: Clone> PartialMessage<T> {
+    /// Sets the message's size. If the limit is exceeded, returns the senders of the evicted messages,
+    /// possibly including this one.
     #[must_use]
-    pub(crate) fn set(&self, bytes: usize, now: Timestamp) -> Vec<T> {
+    pub(crate) fn resize(&self, bytes: usize, now: Timestamp) -> Vec<T> {
         let mut messages = self.all.messages.lock();
         let message = &mut messages.slab[self.key];
-        if message.is_going {
+        if message.is_evicted {
             return Vec::new();
         }
         let before = std::mem::replace(&mut message.bytes, bytes);
@@ -102,23 +104,25 @@ impl<T: Clone> UnfinishedMessage<T> {
         messages.resize(address, before, bytes);
         let limit = self.all.limit;
         if messages.bytes > limit {
-            messages.take_down_to(limit - limit / ROOM_SHARE, now)
+            messages.evict_down_to(limit - limit / HEADROOM_DIVISOR, now)
         } else {
             Vec::new()
         }
     }
 }
 
-impl<T: Clone> Messages<T> {
-    /// Takes some of the address with most; when it has no more, of the next.
-    fn take_down_to(&mut self, bytes: usize, now: Timestamp) -> Vec<T> {
+impl<T: Clone> MessageTable<T> {
+    /// Evicts messages of the address with the most bytes, then of the next, until the total is at most
+    /// `bytes`.
+    fn evict_down_to(&mut self, bytes: usize, now: Timestamp) -> Vec<T> {
         let mut senders = Vec::new();
         while self.bytes > bytes
-            && let Some((&most, _)) = self.shares.iter().max_by_key(|(_, share)| **share)
+            && let Some((&most, _)) =
+                self.bytes_by_address.iter().max_by_key(|(_, address_bytes)| **address_bytes)
         {
-            for key in self.in_turn(most, now) {
+            for key in self.eviction_order(most, now) {
                 let message = &mut self.slab[key];
-                message.is_going = true;
+                message.is_evicted = true;
                 senders.push(message.sender.clone());
                 let before = message.bytes;
                 self.resize(most, before, 0);
@@ -130,37 +134,37 @@ impl<T: Clone> Messages<T> {
         senders
     }
 
-    /// The messages of an address, in the order in which they have to go.
-    fn in_turn(&self, address: IpAddr, now: Timestamp) -> impl Iterator<Item = usize> + use<T> {
+    /// Messages of an address in the order of eviction.
+    fn eviction_order(&self, address: IpAddr, now: Timestamp) -> impl Iterator<Item = usize> + use<T> {
         let of_address =
-            self.slab.iter().filter(|(_, message)| message.address == address && !message.is_going);
-        let mut in_turn: Vec<_> = of_address
+            self.slab.iter().filter(|(_, message)| message.address == address && !message.is_evicted);
+        let mut ordered: Vec<_> = of_address
             .map(|(key, message)| {
-                let is_idle = now.since(message.grown_at) >= IDLE;
-                // One that grows by a byte from time to time is older than any that comes as fast as it can.
-                (Reverse((is_idle, is_idle.then_some(message.bytes))), message.begun_at, key)
+                let is_idle = now.since(message.grown_at) >= IDLE_AFTER;
+                // A message that grows by a byte now and then is older than any that arrives at full speed.
+                (Reverse((is_idle, is_idle.then_some(message.bytes))), message.started_at, key)
             })
             .collect();
-        in_turn.sort_unstable();
-        in_turn.into_iter().map(|(_, _, key)| key)
+        ordered.sort_unstable();
+        ordered.into_iter().map(|(_, _, key)| key)
     }
 
-    /// What a message of this address takes has changed.
+    /// Accounts for a changed message size.
     fn resize(&mut self, address: IpAddr, before: usize, after: usize) {
         self.bytes = self.bytes - before + after;
-        let share = self.shares.entry(address).or_default();
-        *share = *share - before + after;
-        if *share == 0 {
-            self.shares.remove(&address);
+        let address_bytes = self.bytes_by_address.entry(address).or_default();
+        *address_bytes = *address_bytes - before + after;
+        if *address_bytes == 0 {
+            self.bytes_by_address.remove(&address);
         }
     }
 }
 
-impl<T: Clone> Drop for UnfinishedMessage<T> {
+impl<T: Clone> Drop for PartialMessage<T> {
     fn drop(&mut self) {
         let mut messages = self.all.messages.lock();
         let message = messages.slab.remove(self.key);
-        if !message.is_going {
+        if !message.is_evicted {
             messages.resize(message.address, message.bytes, 0);
         }
     }
@@ -177,62 +181,58 @@ mod tests {
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn the_largest_of_the_idle_goes() {
-        let all = Unfinished::new(100);
+    fn the_largest_idle_message_is_evicted() {
+        let all = PartialMessages::new(100);
         let begin = |sender, bytes, ms| {
             let message = all.begin(sender, ADDRESS, at(ms));
-            assert_eq!(message.set(bytes, at(ms)), [""; 0]);
+            assert_eq!(message.resize(bytes, at(ms)), [""; 0]);
             message
         };
         let _small = begin("small", 10, 0);
         let large = begin("large", 30, 0);
         let _growing = begin("growing", 50, 500);
         let newcomer = begin("newcomer", 0, 1400);
-        assert_eq!(newcomer.set(10, at(1400)), [""; 0], "as much as there may be");
-        assert_eq!(
-            newcomer.set(11, at(1400)),
-            ["large"],
-            "though another one is larger, which grew half a second before"
-        );
+        assert_eq!(newcomer.resize(10, at(1400)), [""; 0], "exactly the limit");
+        assert_eq!(newcomer.resize(11, at(1400)), ["large"], "the larger one grew half a second ago");
         assert_eq!(all.bytes(), 71);
-        assert_eq!(large.set(90, at(1400)), [""; 0], "it is going already");
+        assert_eq!(large.resize(90, at(1400)), [""; 0], "it is already evicted");
         drop(large);
         assert_eq!(all.bytes(), 71);
-        assert_eq!(newcomer.set(41, at(1450)), ["small"], "idle for a second");
+        assert_eq!(newcomer.resize(41, at(1450)), ["small"], "idle for a second");
     }
 
     #[test]
-    fn when_none_is_idle_the_first_goes() {
-        let all = Unfinished::new(100);
+    fn without_idle_messages_the_oldest_is_evicted() {
+        let all = PartialMessages::new(100);
         let messages = [("a", 0), ("b", 1), ("c", 2)].map(|(sender, ms)| all.begin(sender, ADDRESS, at(ms)));
-        assert_eq!(messages[0].set(10, at(3)), [""; 0]);
-        assert_eq!(messages[1].set(20, at(3)), [""; 0]);
-        assert_eq!(messages[2].set(75, at(10)), ["a"], "though it is small");
-        assert_eq!(messages[2].set(101, at(20)), ["b", "c"], "the last is the one that grew");
+        assert_eq!(messages[0].resize(10, at(3)), [""; 0]);
+        assert_eq!(messages[1].resize(20, at(3)), [""; 0]);
+        assert_eq!(messages[2].resize(75, at(10)), ["a"], "the oldest, although it is small");
+        assert_eq!(messages[2].resize(101, at(20)), ["b", "c"], "the last one is the sender itself");
     }
 
     #[test]
-    fn the_address_with_most_gives() {
-        let all = Unfinished::new(100);
+    fn the_address_with_the_most_bytes_is_evicted_first() {
+        let all = PartialMessages::new(100);
         let crowd: Vec<_> = (0..9).map(|_| all.begin("crowd", ADDRESS, at(0))).collect();
         for message in &crowd {
-            assert_eq!(message.set(10, at(0)), [""; 0]);
+            assert_eq!(message.resize(10, at(0)), [""; 0]);
         }
         let other = all.begin("other", IpAddr::from([192, 0, 2, 7]), at(0));
-        assert_eq!(other.set(40, at(10)), ["crowd"; 4], "though its own is larger");
+        assert_eq!(other.resize(40, at(10)), ["crowd"; 4], "although its own message is larger");
     }
 
     #[test]
-    fn what_is_finished_does_not_count() {
-        let all = Unfinished::new(100);
+    fn finished_messages_do_not_count() {
+        let all = PartialMessages::new(100);
         for _ in 0..10 {
             let message = all.begin("a", ADDRESS, at(0));
-            assert_eq!(message.set(60, at(0)), [""; 0]);
-            assert_eq!(message.set(20, at(0)), [""; 0]);
+            assert_eq!(message.resize(60, at(0)), [""; 0]);
+            assert_eq!(message.resize(20, at(0)), [""; 0]);
             assert_eq!(all.bytes(), 20);
         }
         assert_eq!(all.bytes(), 0);
         let messages = all.messages.lock();
-        assert!(messages.slab.is_empty() && messages.shares.is_empty());
+        assert!(messages.slab.is_empty() && messages.bytes_by_address.is_empty());
     }
 }

@@ -1,45 +1,49 @@
 use std::sync::OnceLock;
 
-/// So many are made at a time: few enough that a chunk of which little is used is no waste to speak of, and enough that the table of chunks is small.
-const CHUNK: usize = 512;
+/// Number of elements allocated at a time: small enough that a sparsely used chunk wastes little, and large
+/// enough that the table of chunks is small.
+const CHUNK_LEN: usize = 512;
 
-/// However many are asked for, there is room for so many: the table of chunks is there from the beginning, and takes 4 MiB for these. That many sessions
-/// take some 50 GB.
-const MOST: usize = 1 << 27;
+/// Upper bound on the capacity, whatever limit is requested. The table of chunks is allocated up front, and
+/// takes 4 MiB at this capacity. That many sessions take about 50 GB.
+const MAX_SLOTS: usize = 1 << 27;
 
-/// An array that grows and never moves: what is in it is found by two reads, while others make more of it.
+/// Growing array whose elements never move. Reading an element takes two loads, even while other threads grow
+/// the array.
 #[derive(Debug)]
-pub(crate) struct Chunks<T>(Box<[OnceLock<Box<[T; CHUNK]>>]>);
+pub(crate) struct Chunks<T>(Box<[OnceLock<Box<[T; CHUNK_LEN]>>]>);
 
 impl<T> Chunks<T> {
-    /// Nothing yet, and room for `limit`, rounded up, or for [`MOST`].
+    /// Creates an empty array with a capacity of `limit`, rounded up to whole chunks and capped at
+    /// [`MAX_SLOTS`].
     pub(crate) fn new(limit: usize) -> Self {
-        let chunks = limit.min(MOST).div_ceil(CHUNK);
+        let chunks = limit.min(MAX_SLOTS).div_ceil(CHUNK_LEN);
         Self((0..chunks).map(|_| OnceLock::new()).collect())
     }
 
-    /// For how many there is room.
-    pub(super) fn slots(&self) -> u32 {
-        u32::try_from(self.0.len() * CHUNK).expect("at most as many as there are indices")
+    pub(super) fn capacity(&self) -> u32 {
+        u32::try_from(self.0.len() * CHUNK_LEN).expect("MAX_SLOTS fits into u32")
     }
 
-    /// What is at this index, if that is made.
+    /// Returns the element at this index, if its chunk is allocated.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let index = index as usize;
-        Some(&self.0.get(index / CHUNK)?.get()?[index % CHUNK])
+        Some(&self.0.get(index / CHUNK_LEN)?.get()?[index % CHUNK_LEN])
     }
 
-    /// The same; if it is not made, its chunk is made now. The index is below [`Self::slots`].
-    pub(crate) fn get_or_make(&self, index: u32, make: impl Fn(u32) -> T) -> &T {
+    /// Returns the element at this index, allocating its chunk if needed. The index must be less than
+    /// [`Self::capacity`].
+    pub(crate) fn get_or_init(&self, index: u32, make: impl Fn(u32) -> T) -> &T {
         let index = index as usize;
-        let first = index - index % CHUNK;
-        let chunk = self.0[index / CHUNK].get_or_init(|| {
-            let numbers = (first..first + CHUNK).map(|number| u32::try_from(number).expect("an index"));
+        let first = index - index % CHUNK_LEN;
+        let chunk = self.0[index / CHUNK_LEN].get_or_init(|| {
+            let numbers = (first..first + CHUNK_LEN)
+                .map(|number| u32::try_from(number).expect("the capacity fits into u32"));
             let made: Box<[T]> = numbers.map(make).collect();
-            made.try_into().unwrap_or_else(|_| unreachable!("there are as many as asked for"))
+            made.try_into().unwrap_or_else(|_| unreachable!("the iterator yields CHUNK_LEN elements"))
         });
-        &chunk[index % CHUNK]
+        &chunk[index % CHUNK_LEN]
     }
 }
 
@@ -48,13 +52,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_as_many_as_asked_for_and_no_table_without_bounds() {
-        for (limit, slots) in [(0, 0), (1, CHUNK), (CHUNK, CHUNK), (CHUNK + 1, 2 * CHUNK), (usize::MAX, MOST)]
-        {
+    fn capacity_is_rounded_up_and_bounded() {
+        for (limit, slots) in [
+            (0, 0),
+            (1, CHUNK_LEN),
+            (CHUNK_LEN, CHUNK_LEN),
+            (CHUNK_LEN + 1, 2 * CHUNK_LEN),
+            (usize::MAX, MAX_SLOTS),
+        ] {
             let chunks = Chunks::new(limit);
-            assert_eq!(chunks.slots() as usize, slots, "{limit}");
-            if let Some(last) = chunks.slots().checked_sub(1) {
-                assert_eq!(*chunks.get_or_make(last, |index| index), last);
+            assert_eq!(chunks.capacity() as usize, slots, "{limit}");
+            if let Some(last) = chunks.capacity().checked_sub(1) {
+                assert_eq!(*chunks.get_or_init(last, |index| index), last);
                 assert!(chunks.get(last + 1).is_none());
             }
         }

@@ -4,43 +4,44 @@ use std::sync::Arc;
 
 use super::{Arena, Slot};
 
-/// A thing of an arena, for as long as this is there: for tasks, which outlive whoever starts them.
-pub(crate) struct Held<S: Slot> {
+/// Owned guard that keeps an arena's item in its slot. For tasks, which outlive the code that spawns them.
+pub(crate) struct OwnedSlotGuard<S: Slot> {
     arena: Arc<Arena<S>>,
     index: u32,
 }
 
-/// The same, for a look: it costs no count of the arena, which all would share.
-pub(crate) struct Borrowed<'a, S: Slot> {
+/// Borrowed guard of an item. Unlike [`OwnedSlotGuard`] it does not touch the arena's reference count, which
+/// all threads would contend for.
+pub(crate) struct SlotGuard<'a, S: Slot> {
     arena: &'a Arena<S>,
     slot: &'a S,
 }
 
-impl<S: Slot> Held<S> {
-    /// Takes a hold that is counted already.
-    pub(super) fn taking(arena: Arc<Arena<S>>, index: u32) -> Self {
+impl<S: Slot> OwnedSlotGuard<S> {
+    /// Takes over a reference that is already counted.
+    pub(super) fn from_acquired(arena: Arc<Arena<S>>, index: u32) -> Self {
         Self { arena, index }
     }
 }
 
-impl<'a, S: Slot> Borrowed<'a, S> {
-    /// Takes a hold that is counted already.
+impl<'a, S: Slot> SlotGuard<'a, S> {
+    /// Takes over a reference that is already counted.
     #[inline]
-    pub(super) fn taking(arena: &'a Arena<S>, slot: &'a S) -> Self {
+    pub(super) fn from_acquired(arena: &'a Arena<S>, slot: &'a S) -> Self {
         Self { arena, slot }
     }
 }
 
-impl<S: Slot> Deref for Held<S> {
+impl<S: Slot> Deref for OwnedSlotGuard<S> {
     type Target = S;
 
     #[inline]
     fn deref(&self) -> &S {
-        self.arena.kept(self.index)
+        self.arena.retained(self.index)
     }
 }
 
-impl<S: Slot> Deref for Borrowed<'_, S> {
+impl<S: Slot> Deref for SlotGuard<'_, S> {
     type Target = S;
 
     #[inline]
@@ -49,32 +50,32 @@ impl<S: Slot> Deref for Borrowed<'_, S> {
     }
 }
 
-impl<S: Slot> Clone for Held<S> {
+impl<S: Slot> Clone for OwnedSlotGuard<S> {
     fn clone(&self) -> Self {
-        self.arena.hold(self)
+        self.arena.guard(self)
     }
 }
 
-impl<S: Slot> Drop for Held<S> {
+impl<S: Slot> Drop for OwnedSlotGuard<S> {
     fn drop(&mut self) {
-        self.arena.let_go(self);
+        self.arena.release(self);
     }
 }
 
-impl<S: Slot> Drop for Borrowed<'_, S> {
+impl<S: Slot> Drop for SlotGuard<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        self.arena.let_go(self.slot);
+        self.arena.release(self.slot);
     }
 }
 
-impl<S: Slot + fmt::Debug> fmt::Debug for Held<S> {
+impl<S: Slot + fmt::Debug> fmt::Debug for OwnedSlotGuard<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<S: Slot + fmt::Debug> fmt::Debug for Borrowed<'_, S> {
+impl<S: Slot + fmt::Debug> fmt::Debug for SlotGuard<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

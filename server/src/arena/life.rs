@@ -1,79 +1,81 @@
-//! How long a slot is one thing's.
+//! Occupancy of an arena's slot.
 //!
-//! One word has how many hold the thing, and which one it is of those that the slot has had. A look-up counts a hold only if the thing is
-//! the one that it looks for and somebody holds it still, in one compare-and-swap: so it finds either that thing, which stays while it is held, or
-//! nothing, whoever leaves and comes meanwhile.
+//! One word holds the number of references to the slot's item and the item's generation: how many items the
+//! slot has held. A look-up increments the count with a single compare-and-swap, and only if the generation
+//! matches and the item is still referenced. It therefore finds either the requested item, which then stays
+//! in its slot, or nothing, whatever other threads insert and remove at the same time.
 //!
 //! This file is compiled a second time against loom: see `server/tests/loom.rs`.
 
 use super::sync::{AtomicU64, Ordering, fence};
 
-/// The generation in the upper half, holds in the lower.
+/// Generation in the upper half, reference count in the lower.
 #[derive(Debug)]
-pub(crate) struct Life(AtomicU64);
+pub(crate) struct SlotState(AtomicU64);
 
-/// Of the lower half.
-const HOLDS: u64 = u32::MAX as u64;
+/// Mask of the reference count.
+const COUNT_MASK: u64 = u32::MAX as u64;
 
-/// A generation more.
-const GENERATION: u64 = 1 << 32;
+/// One generation.
+const GENERATION_STEP: u64 = 1 << 32;
 
-impl Life {
-    /// Of a slot that has had nothing yet.
+impl SlotState {
+    /// State of a slot that has not been used.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// For the caller that has the slot, which nobody holds, to itself, and has filled it: a new generation begins, with one hold.
+    /// Starts a new generation with one reference. The caller has exclusive access to the slot, and has
+    /// initialized it.
     ///
-    /// After 2^32 it repeats. A reference that is so old would find another thing, and act on it as on its own.
-    pub(crate) fn begin(&self) {
-        let last = self.0.load(Ordering::Relaxed) & !HOLDS;
-        self.0.store(last.wrapping_add(GENERATION) | 1, Ordering::Release);
+    /// The generation wraps after 2^32 items. A key that old would find, and act on, another item.
+    pub(crate) fn occupy(&self) {
+        let last = self.0.load(Ordering::Relaxed) & !COUNT_MASK;
+        self.0.store(last.wrapping_add(GENERATION_STEP) | 1, Ordering::Release);
     }
 
-    /// For those who hold it: which one it is.
+    /// Current generation. The caller holds a reference.
     #[inline]
     pub(crate) fn generation(&self) -> u32 {
         generation(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether somebody holds this one still.
-    pub(crate) fn is(&self, wanted: u32) -> bool {
+    /// Whether the item of this generation is still referenced.
+    pub(crate) fn is_occupied_by(&self, wanted: u32) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        generation(word) == wanted && word & HOLDS != 0
+        generation(word) == wanted && word & COUNT_MASK != 0
     }
 
-    /// Holds it, if it is this one, and somebody holds it still.
+    /// Adds a reference if the slot holds the item of this generation and it is still referenced.
     #[inline]
-    pub(crate) fn hold_if(&self, wanted: u32) -> bool {
-        self.hold_where(|word| generation(word) == wanted)
+    pub(crate) fn acquire_if(&self, wanted: u32) -> bool {
+        self.acquire_where(|word| generation(word) == wanted)
     }
 
-    /// Holds it, whichever it is, if somebody holds it still.
+    /// Adds a reference to the slot's current item, whichever it is, if it is still referenced.
     #[inline]
-    pub(crate) fn hold_any(&self) -> bool {
-        self.hold_where(|_| true)
+    pub(crate) fn acquire_any(&self) -> bool {
+        self.acquire_where(|_| true)
     }
 
     #[inline]
-    fn hold_where(&self, is_right: impl Fn(u64) -> bool) -> bool {
-        let one_more = |word| (word & HOLDS != 0 && is_right(word)).then_some(word + 1);
-        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok()
+    fn acquire_where(&self, matches: impl Fn(u64) -> bool) -> bool {
+        let incremented = |word| (word & COUNT_MASK != 0 && matches(word)).then_some(word + 1);
+        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, incremented).is_ok()
     }
 
-    /// For those who hold it: one hold more.
+    /// Adds a reference. The caller already holds one.
     #[inline]
-    pub(crate) fn hold(&self) {
+    pub(crate) fn acquire(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One hold less. Returns whether that was the last: then the caller has the slot to itself.
+    /// Drops a reference. Returns whether it was the last: the caller then has exclusive access to the slot.
     #[inline]
     pub(crate) fn release(&self) -> bool {
-        let is_last = self.0.fetch_sub(1, Ordering::Release) & HOLDS == 1;
+        let is_last = self.0.fetch_sub(1, Ordering::Release) & COUNT_MASK == 1;
         if is_last {
-            // What the others did with it has been done.
+            // Everything that the other references were used for happens before this.
             fence(Ordering::Acquire);
         }
         is_last
@@ -81,5 +83,5 @@ impl Life {
 }
 
 fn generation(word: u64) -> u32 {
-    u32::try_from(word >> 32).expect("32 bits remain")
+    u32::try_from(word >> 32).expect("the upper 32 bits")
 }

@@ -1,17 +1,19 @@
-//! Things of one kind that come and go by the ten thousand, side by side in memory.
+//! Storage for tens of thousands of short-lived items of one type, placed side by side in memory.
 //!
-//! Each has a slot of an [`Arena`]. Slots are made 512 at a time, never move, and are used again: what stays for long is not scattered among
-//! what goes soon, and a crowd that leaves makes room for the next. Whoever wants to find a thing again keeps a [`Ref`] of 8 bytes, which does
-//! not keep it alive; it finds nothing once the thing is gone. While a thing is in use it is held ([`Held`], [`Borrowed`]), and its slot is not
-//! given to another.
+//! Each item occupies a slot of an [`Arena`]. Slots are allocated 512 at a time, never move, and are reused.
+//! Long-lived items are therefore not scattered among short-lived ones, and the memory of closed sessions
+//! serves new ones. A [`SlotKey`] of 8 bytes finds an item again without keeping it alive; it finds nothing
+//! once the item has been removed. While an item is in use, a guard ([`OwnedSlotGuard`], [`SlotGuard`])
+//! prevents its slot from being reused.
 //!
-//! A look-up locks nothing: it reads where the chunk is, and counts a hold by one compare-and-swap of the slot's [`Life`].
+//! A look-up takes no lock: it loads the address of the chunk and adds a reference with one compare-and-swap
+//! on the [`SlotState`].
 
 mod chunks;
 mod held;
 mod life;
 
-/// What `life.rs` is made of. The test `loom` puts loom's in its place.
+/// Atomics used by `life.rs`. The loom test replaces them with loom's.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
@@ -23,165 +25,168 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 pub(crate) use chunks::Chunks;
-pub(crate) use held::{Borrowed, Held};
-pub(crate) use life::Life;
+pub(crate) use held::{OwnedSlotGuard, SlotGuard};
+pub(crate) use life::SlotState;
 
-/// A place for one thing after the other. What it has is behind atomics and locks: many may look at it at a time.
+/// Slot that holds successive items. Its fields must be atomics or locks: many threads may access it at the
+/// same time.
 pub(crate) trait Slot: Send + Sync {
-    /// With nothing in it, at this index of the arena, which it keeps.
+    /// Creates an empty slot with this index in the arena, which the slot stores.
     fn vacant(index: u32) -> Self;
 
     fn index(&self) -> u32;
 
-    fn life(&self) -> &Life;
+    fn slot_state(&self) -> &SlotState;
 
-    /// The thing is gone: gives up all that it owned. Nobody holds it, and nobody can.
-    fn vacate(&self);
+    /// Drops everything the item owned. Called once the last reference has been dropped, when no new one can
+    /// be added.
+    fn clear(&self);
 }
 
-/// Which slot, and which of the things that it has had. It keeps nothing alive.
-/// In the order of slots.
+/// Key of an item: its slot, and its generation in that slot. It does not keep the item alive. Keys are
+/// ordered by slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ref {
+pub(crate) struct SlotKey {
     index: u32,
     generation: u32,
 }
 
-const _: () = assert!(size_of::<Ref>() == 8);
+const _: () = assert!(size_of::<SlotKey>() == 8);
 
-impl Ref {
-    /// The thing in this slot, which the caller holds.
+impl SlotKey {
+    /// Key of the item in this slot. The caller holds a reference to it.
     pub(crate) fn of(slot: &impl Slot) -> Self {
-        Self { index: slot.index(), generation: slot.life().generation() }
+        Self { index: slot.index(), generation: slot.slot_state().generation() }
     }
 
-    /// Before all things of this slot and of those after it.
-    pub(crate) fn first_of(index: u32) -> Self {
+    /// Key that orders before all items in this slot and the following ones.
+    pub(crate) fn first_in(index: u32) -> Self {
         Self { index, generation: 0 }
     }
 
-    /// Which slot.
     pub(crate) fn index(self) -> u32 {
         self.index
     }
 
-    /// As one number, for the kernel to keep.
-    pub(crate) fn number(self) -> u64 {
+    /// Packs the key into a number that the kernel can store.
+    pub(crate) fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The reverse of [`Self::number`].
-    #[expect(clippy::cast_possible_truncation, reason = "it is taken apart")]
-    pub(crate) fn of_number(number: u64) -> Self {
+    /// Reverse of [`Self::to_u64`].
+    #[expect(clippy::cast_possible_truncation, reason = "splits the number into its halves")]
+    pub(crate) fn from_u64(number: u64) -> Self {
         Self { index: number as u32, generation: (number >> 32) as u32 }
     }
 }
 
-/// All slots there are.
 pub(crate) struct Arena<S> {
     chunks: Chunks<S>,
-    /// Locked for a moment when a thing comes or goes. Nothing is locked meanwhile.
-    vacant: Mutex<Vacant>,
-    /// Slots that have something in them.
-    taken: AtomicU32,
+    /// Locked briefly when an item is inserted or removed. No other lock is taken meanwhile.
+    vacant: Mutex<VacantSlots>,
+    /// Number of occupied slots.
+    occupied: AtomicU32,
 }
 
-/// The slots that a thing can have.
+/// Slots that an item can be put into.
 #[derive(Debug, Default)]
-struct Vacant {
-    /// Of those that have been used. The last is the next to be used again.
-    left: Vec<u32>,
-    /// From here on, none has been used yet.
-    unused: u32,
+struct VacantSlots {
+    /// Slots that were used before. The last is reused first.
+    released: Vec<u32>,
+    /// Index of the first slot that has never been used.
+    first_unused: u32,
 }
 
 impl<S: Slot> Arena<S> {
-    /// None yet, and at most `limit`, or a few more: whole chunks are made.
+    /// Creates an empty arena for at most `limit` items, rounded up to whole chunks.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { chunks: Chunks::new(limit), vacant: Mutex::default(), taken: AtomicU32::new(0) }
+        Self { chunks: Chunks::new(limit), vacant: Mutex::default(), occupied: AtomicU32::new(0) }
     }
 
-    /// Puts a thing into a slot. `fill` has the slot to itself: from then on the thing can be found. Nothing happens if all slots are taken.
-    pub(crate) fn enter(self: &Arc<Self>, fill: impl FnOnce(&S)) -> Option<Held<S>> {
-        let index = self.vacant.lock().take(self.chunks.slots())?;
-        let slot = self.chunks.get_or_make(index, S::vacant);
+    /// Puts an item into a slot. `fill` has exclusive access to the slot; afterwards the item can be found.
+    /// Returns `None` if all slots are occupied.
+    pub(crate) fn insert(self: &Arc<Self>, fill: impl FnOnce(&S)) -> Option<OwnedSlotGuard<S>> {
+        let index = self.vacant.lock().take(self.chunks.capacity())?;
+        let slot = self.chunks.get_or_init(index, S::vacant);
         fill(slot);
-        slot.life().begin();
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        Some(Held::taking(Arc::clone(self), index))
+        slot.slot_state().occupy();
+        self.occupied.fetch_add(1, Ordering::Relaxed);
+        Some(OwnedSlotGuard::from_acquired(Arc::clone(self), index))
     }
 
-    /// The thing, if it is still there.
-    // A ping and a delivery look here.
+    /// Returns the item if it still exists.
+    // Inlined because pings and deliveries look up sessions with it.
     #[inline]
-    pub(crate) fn get(&self, reference: Ref) -> Option<Borrowed<'_, S>> {
-        let slot = self.chunks.get(reference.index)?;
-        slot.life().hold_if(reference.generation).then(|| Borrowed::taking(self, slot))
+    pub(crate) fn get(&self, key: SlotKey) -> Option<SlotGuard<'_, S>> {
+        let slot = self.chunks.get(key.index)?;
+        slot.slot_state().acquire_if(key.generation).then(|| SlotGuard::from_acquired(self, slot))
     }
 
-    /// Whether the thing is still there.
-    pub(crate) fn has(&self, reference: Ref) -> bool {
-        self.chunks.get(reference.index).is_some_and(|slot| slot.life().is(reference.generation))
+    /// Whether the item still exists.
+    pub(crate) fn contains(&self, key: SlotKey) -> bool {
+        self.chunks.get(key.index).is_some_and(|slot| slot.slot_state().is_occupied_by(key.generation))
     }
 
-    /// What is in this slot by now.
+    /// Returns the item that currently occupies this slot.
     #[inline]
-    pub(crate) fn at(&self, index: u32) -> Option<Borrowed<'_, S>> {
+    pub(crate) fn get_at(&self, index: u32) -> Option<SlotGuard<'_, S>> {
         let slot = self.chunks.get(index)?;
-        slot.life().hold_any().then(|| Borrowed::taking(self, slot))
+        slot.slot_state().acquire_any().then(|| SlotGuard::from_acquired(self, slot))
     }
 
-    /// What is in the slots from this index on, as it is when its turn comes.
-    pub(crate) fn from(&self, index: u32) -> impl Iterator<Item = Borrowed<'_, S>> {
-        let end = self.vacant.lock().unused;
-        (index..end).filter_map(|index| self.at(index))
+    /// Iterates over the items in the slots from this index on. Each slot is read when the iterator reaches
+    /// it.
+    pub(crate) fn iter_from(&self, index: u32) -> impl Iterator<Item = SlotGuard<'_, S>> {
+        let end = self.vacant.lock().first_unused;
+        (index..end).filter_map(|index| self.get_at(index))
     }
 
-    /// Holds a thing that is held already, for longer than who holds it.
-    pub(crate) fn hold(self: &Arc<Self>, slot: &S) -> Held<S> {
-        self.keep(slot);
-        Held::taking(Arc::clone(self), slot.index())
+    /// Creates an owned guard of an item that is already guarded.
+    pub(crate) fn guard(self: &Arc<Self>, slot: &S) -> OwnedSlotGuard<S> {
+        self.retain(slot);
+        OwnedSlotGuard::from_acquired(Arc::clone(self), slot.index())
     }
 
-    /// Counts a hold of a thing that is held already. It stays until [`Self::let_go`], for which the caller answers.
-    pub(crate) fn keep(&self, slot: &S) {
-        slot.life().hold();
+    /// Adds a reference to an item that is already guarded. The caller must balance it with
+    /// [`Self::release`].
+    pub(crate) fn retain(&self, slot: &S) {
+        slot.slot_state().acquire();
     }
 
-    /// What is in a slot, of which the caller has [kept](Self::keep) a hold.
-    pub(crate) fn kept(&self, index: u32) -> &S {
-        self.chunks.get(index).expect("what is held is in a chunk that is made")
+    /// Returns the item in a slot to which the caller has added a reference with [`Self::retain`].
+    pub(crate) fn retained(&self, index: u32) -> &S {
+        self.chunks.get(index).expect("a referenced slot is in an allocated chunk")
     }
 
-    /// Ends a hold. The last to end gives the slot up.
+    /// Drops a reference. The last one frees the slot.
     #[inline]
-    pub(crate) fn let_go(&self, slot: &S) {
-        if slot.life().release() {
+    pub(crate) fn release(&self, slot: &S) {
+        if slot.slot_state().release() {
             self.vacate(slot);
         }
     }
 
     #[cold]
     fn vacate(&self, slot: &S) {
-        slot.vacate();
-        self.taken.fetch_sub(1, Ordering::Relaxed);
-        self.vacant.lock().left.push(slot.index());
+        slot.clear();
+        self.occupied.fetch_sub(1, Ordering::Relaxed);
+        self.vacant.lock().released.push(slot.index());
     }
 
-    /// How many things there are.
+    /// Number of items.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn len(&self) -> usize {
-        self.taken.load(Ordering::Relaxed) as usize
+        self.occupied.load(Ordering::Relaxed) as usize
     }
 }
 
-impl Vacant {
+impl VacantSlots {
     fn take(&mut self, limit: u32) -> Option<u32> {
-        if let Some(index) = self.left.pop() {
+        if let Some(index) = self.released.pop() {
             return Some(index);
         }
-        let index = Some(self.unused).filter(|index| *index < limit)?;
-        self.unused += 1;
+        let index = Some(self.first_unused).filter(|index| *index < limit)?;
+        self.first_unused += 1;
         Some(index)
     }
 }
@@ -189,7 +194,7 @@ impl Vacant {
 impl<S> fmt::Debug for Arena<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arena")
-            .field("taken", &self.taken)
+            .field("taken", &self.occupied)
             .field("vacant", &self.vacant)
             .finish_non_exhaustive()
     }

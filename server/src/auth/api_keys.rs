@@ -6,53 +6,51 @@ use subtle::ConstantTimeEq;
 
 use super::bearer::bearer;
 
-/// A shorter one could be guessed.
-const SHORTEST_KEY: usize = 16;
+/// Minimum length in bytes: a shorter key could be guessed.
+const MIN_KEY_BYTES: usize = 16;
 
-/// What a key of the admin API is good for.
+/// Scope of an admin API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Scope {
-    /// To look at everything, metrics included.
+    /// Read access to everything, metrics included.
     Read,
-    /// To publish, and to say something to a session or a user.
+    /// Publish, and send messages to a session or a user.
     Publish,
-    /// To end sessions and connections, to revoke users, and to have sessions follow channels.
+    /// Close sessions and connections, revoke users, and subscribe sessions to channels.
     Sessions,
-    /// All of this.
+    /// All scopes.
     All,
 }
 
-/// One key of the admin API.
 #[derive(Clone)]
 pub struct ApiKey {
-    /// In the log.
+    /// Name that identifies the key in the log.
     pub name: Arc<str>,
     key: Box<[u8]>,
     scopes: Vec<Scope>,
 }
 
-/// The keys of the admin API. Several make a rotation, or are good for different things.
+/// Keys of the admin API. Several keys allow for rotation, or have different scopes.
 #[derive(Clone, Default)]
 pub struct ApiKeys(Box<[ApiKey]>);
 
-/// Who uses the admin API.
+/// Authenticated user of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// Anyone: there are no keys.
+    /// Anyone, because no keys are configured.
     Anyone,
-    /// Whoever has this key.
+    /// Holder of a key.
     Named {
-        /// The key's.
+        /// Name of the key.
         name: Arc<str>,
-        /// The key's.
         scopes: Vec<Scope>,
     },
 }
 
 impl Operator {
-    /// Whether this is allowed.
+    /// Whether the operator has this scope.
     #[must_use]
     pub fn may(&self, scope: Scope) -> bool {
         match self {
@@ -61,7 +59,7 @@ impl Operator {
         }
     }
 
-    /// The name of the key.
+    /// Name of the key.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -71,24 +69,24 @@ impl Operator {
     }
 }
 
-/// Why something is no key of the admin API. Its messages do not contain it.
+/// Reason why an admin API key is rejected. The messages do not contain the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadApiKey {
-    /// It can be guessed.
-    #[error("must be at least {SHORTEST_KEY} characters long: try `openssl rand -hex 16`")]
+    /// The key is short enough to be guessed.
+    #[error("must be at least {MIN_KEY_BYTES} characters long, such as the output of `openssl rand -hex 16`")]
     Short,
-    /// It does not fit in a header.
-    #[error("must be of printable ASCII characters without spaces, to fit in a header")]
+    /// The key cannot be sent in a header.
+    #[error("must consist of printable ASCII characters without spaces")]
     Unprintable,
 }
 
 impl ApiKey {
-    /// A key that is good for these.
+    /// Creates a key with these scopes.
     ///
     /// # Errors
     /// [`BadApiKey`].
     pub fn new(name: &str, key: &str, scopes: Vec<Scope>) -> Result<Self, BadApiKey> {
-        if key.len() < SHORTEST_KEY {
+        if key.len() < MIN_KEY_BYTES {
             return Err(BadApiKey::Short);
         }
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -97,33 +95,33 @@ impl ApiKey {
         Ok(Self { name: name.into(), key: key.as_bytes().into(), scopes })
     }
 
-    /// Whether both are the same text: nobody could tell who uses it.
+    /// Whether both keys have the same text, so that their users could not be distinguished.
     pub(crate) fn is_same_key(&self, other: &Self) -> bool {
         self.key == other.key
     }
 }
 
 impl ApiKeys {
-    /// These keys.
     #[must_use]
     pub fn new(keys: Vec<ApiKey>) -> Self {
         Self(keys.into())
     }
 
-    /// No keys: everyone may use the API.
+    /// Whether no keys are configured, so that anyone may use the API.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whom the value of an `Authorization` header lets use the API.
+    /// Authenticates a request by the value of its `Authorization` header.
     #[must_use]
     pub fn admit(&self, authorization: Option<&[u8]>) -> Option<Operator> {
         if self.is_empty() {
             return Some(Operator::Anyone);
         }
         let offered = authorization.and_then(bearer)?;
-        // Every key is compared to its end, whatever came of the others: the time tells at most a key's length.
+        // Compares every key in constant time and does not stop at a match: the time reveals at most a key's
+        // length.
         let mut found = None;
         for key in &self.0 {
             if bool::from(key.key.ct_eq(offered)) {
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_good_for_its_scopes() {
+    fn a_key_has_its_scopes() {
         let operator = |key: &str| keys().admit(Some(format!("Bearer {key}").as_bytes())).expect("a key");
         let (old, new) = (operator(OLD), operator(NEW));
         assert_eq!((old.name(), new.name()), (Some("old"), Some("new")));
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_opens_and_nothing_else_does() {
+    fn only_configured_keys_are_accepted() {
         let keys = keys();
         for (authorization, opens) in [
             (format!("Bearer {OLD}"), true),
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_it_is_open() {
+    fn without_keys_anyone_is_admitted() {
         for authorization in [None, Some(&b"Bearer whatever"[..])] {
             let operator = ApiKeys::default().admit(authorization);
             assert_eq!(operator, Some(Operator::Anyone));
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_must_be_long_and_fit_a_header() {
+    fn keys_must_be_long_and_printable() {
         for (key, result) in [
             ("0123456789abcdef", Ok(())),
             ("0123456789abcde", Err(BadApiKey::Short)),
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_not_show() {
+    fn keys_do_not_appear_in_debug_output() {
         assert_eq!(format!("{:?}", keys()), "ApiKeys(2)");
         assert_eq!(format!("{:?}", keys().0[0]), "ApiKey(\"old\")");
     }

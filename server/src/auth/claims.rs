@@ -7,14 +7,15 @@ use serde_json::Value;
 use super::{AuthError, Identity, Permission, Permissions};
 use crate::clock::UnixTime;
 
-/// The longest user, in bytes.
-pub(crate) const LONGEST_USER: usize = 255;
+/// Maximum length of a user name, in bytes.
+pub(crate) const MAX_USER_BYTES: usize = 255;
 
-/// How far an issuer's clock may be ahead of ours before its `nbf`, or its `iat` where that counts, keeps its fresh tokens out. `exp` has no such
-/// leeway: it is the same instant for everyone.
+/// Tolerance for an issuer's clock that is ahead of the server's, applied to `nbf`, and to `iat` where it is
+/// checked. `exp` has no tolerance: it is the same time for every server.
 const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 
-/// The claims that we know, as they are written. They are read one by one, so that the error can name the claim.
+/// Supported claims as they appear in the token. They are parsed one by one so that an error can name the
+/// claim.
 #[derive(Debug, Deserialize)]
 pub(super) struct RawClaims {
     sub: Option<Value>,
@@ -26,7 +27,7 @@ pub(super) struct RawClaims {
     aud: Option<Value>,
 }
 
-/// The claims that we know, checked.
+/// Supported claims, validated.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) sub: Arc<str>,
@@ -37,18 +38,20 @@ pub(super) struct Claims {
     pub(super) join: Box<[Box<str>]>,
 }
 
-/// What the backend says of a client: claims, or nothing at all. What says something, and not who it is, is a mistake.
+/// Claims returned by the backend: either none, or a complete set with `sub`. Claims without `sub` are an
+/// error.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Claimed(serde_json::Map<String, Value>);
+pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
 
-impl Claimed {
-    /// Who a client is by the word of the backend, which need not be signed. `None` if it says nothing.
+impl BackendClaims {
+    /// Identity of a client according to the backend, without a signature. `None` if the backend returned no
+    /// claims.
     ///
     /// # Errors
-    /// [`AuthError`], as of a token.
+    /// [`AuthError`], as for a token.
     pub(crate) fn identity(self, now: UnixTime) -> Result<Option<Identity>, AuthError> {
         let Self(mut said) = self;
-        // It has been looked at: there is none.
+        // The caller has already checked that it contains no error.
         said.remove("error");
         if said.is_empty() {
             return Ok(None);
@@ -56,28 +59,28 @@ impl Claimed {
         let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
         let claims = Claims::parse(raw, None)?;
         claims.check_time(now)?;
-        // It says so now.
+        // The backend vouches for the client as of now.
         let issued = claims.iat.or(Some(now));
         Ok(Some(Identity::new(claims.sub, issued, claims.exp, claims.permissions, claims.join)))
     }
 }
 
 impl Claims {
-    /// `name` is the one that the server has for issuers, if it has one.
+    /// Validates the claims. `name` is the audience that the server expects, if one is configured.
     pub(super) fn parse(raw: RawClaims, name: Option<&str>) -> Result<Self, AuthError> {
         check_audience(raw.aud.as_ref(), name)?;
         let permissions = raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default();
         Ok(Self {
-            join: joined(raw.join.as_ref(), &permissions)?,
-            sub: subject(raw.sub)?,
-            iat: date("iat", raw.iat.as_ref(), Duration::ZERO)?,
-            exp: date("exp", raw.exp.as_ref(), ROUND_UP)?,
-            nbf: date("nbf", raw.nbf.as_ref(), ROUND_UP)?,
+            join: parse_join(raw.join.as_ref(), &permissions)?,
+            sub: parse_sub(raw.sub)?,
+            iat: parse_date("iat", raw.iat.as_ref(), Duration::ZERO)?,
+            exp: parse_date("exp", raw.exp.as_ref(), ROUND_UP)?,
+            nbf: parse_date("nbf", raw.nbf.as_ref(), ROUND_UP)?,
             permissions,
         })
     }
 
-    /// A token is expired at its `exp` already (RFC 7519, section 4.1.4).
+    /// A token is expired at its `exp` (RFC 7519, section 4.1.4).
     pub(super) fn check_time(&self, now: UnixTime) -> Result<(), AuthError> {
         if self.exp.is_some_and(|exp| now >= exp) {
             return Err(AuthError::Expired);
@@ -88,65 +91,66 @@ impl Claims {
         Ok(())
     }
 
-    /// Only of a token that says when it was issued and when it expires is it known how long it is good.
-    pub(super) fn check_length(&self, longest: Duration, now: UnixTime) -> Result<(), AuthError> {
+    /// Checks the token's lifetime. Without both `iat` and `exp` it is unknown, and the token is rejected.
+    pub(super) fn check_lifetime(&self, longest: Duration, now: UnixTime) -> Result<(), AuthError> {
         let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
         match (self.iat, self.exp) {
-            (None, _) => bad("iat", "is missing (auth.longest_token)"),
-            (_, None) => bad("exp", "is missing (auth.longest_token)"),
+            (None, _) => bad("iat", "is missing (auth.max_token_lifetime)"),
+            (_, None) => bad("exp", "is missing (auth.max_token_lifetime)"),
             (Some(iat), Some(exp)) if exp.since(iat) > longest => {
-                bad("exp", "is too long after `iat` (auth.longest_token)")
+                bad("exp", "is too long after `iat` (auth.max_token_lifetime)")
             }
-            // It would be good for longer from now on.
+            // Counted from now, the token would be valid for longer than allowed.
             (Some(iat), Some(_)) if now + NOT_BEFORE_LEEWAY < iat => {
-                bad("iat", "is still to come (auth.longest_token)")
+                bad("iat", "is in the future (auth.max_token_lifetime)")
             }
             (Some(_), Some(_)) => Ok(()),
         }
     }
 }
 
-/// A token for someone else must be refused (RFC 7519, section 4.1.3). A server with a name takes none that is for no one: an issuer that names
-/// it may have other tokens, too.
+/// Checks `aud`. A token for another audience must be rejected (RFC 7519, section 4.1.3). If the server has a
+/// name, a token without `aud` is rejected as well: an issuer that uses `aud` may also issue tokens for other
+/// servers.
 fn check_audience(claim: Option<&Value>, name: Option<&str>) -> Result<(), AuthError> {
     let bad = |problem| Err(AuthError::BadClaim { claim: "aud", problem });
     match (claim, name) {
         (None, None) => Ok(()),
-        (Some(_), None) => bad("is for someone else: this server has no name (auth.audience)"),
+        (Some(_), None) => bad("is not accepted: no audience is configured (auth.audience)"),
         (Some(Value::String(audience)), Some(name)) if audience == name => Ok(()),
         (Some(Value::Array(all)), Some(name)) if all.iter().any(|audience| audience == name) => Ok(()),
-        (Some(_), Some(_)) => bad("is for someone else (auth.audience)"),
+        (Some(_), Some(_)) => bad("does not contain this server's audience (auth.audience)"),
         (None, Some(_)) => bad("is missing (auth.audience)"),
     }
 }
 
-fn subject(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
+fn parse_sub(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
     let bad = |problem| AuthError::BadClaim { claim: "sub", problem };
     match claim {
         None => Err(bad("is missing")),
         Some(Value::String(sub)) if sub.is_empty() => Err(bad("is empty")),
-        Some(Value::String(sub)) if sub.len() > LONGEST_USER => Err(bad("is longer than 255 bytes")),
+        Some(Value::String(sub)) if sub.len() > MAX_USER_BYTES => Err(bad("is longer than 255 bytes")),
         Some(Value::String(sub)) => Ok(sub.into()),
-        Some(_) => Err(bad("is not text")),
+        Some(_) => Err(bad("is not a string")),
     }
 }
 
-/// The claim `join`: `["news","chat.lobby"]`.
-fn joined(claim: Option<&Value>, permissions: &Permissions) -> Result<Box<[Box<str>]>, AuthError> {
+/// Parses the claim `join`, such as `["news","chat.lobby"]`.
+fn parse_join(claim: Option<&Value>, permissions: &Permissions) -> Result<Box<[Box<str>]>, AuthError> {
     let bad = |problem| AuthError::BadClaim { claim: "join", problem };
     let Some(claim) = claim else { return Ok(Box::default()) };
     let channels = claim.as_array().ok_or(bad("is not a list"))?;
     let name = |channel: &Value| {
-        let name = channel.as_str().ok_or(bad("has what is not text"))?;
+        let name = channel.as_str().ok_or(bad("contains an entry that is not a string"))?;
         if !permissions.allows(Permission::Subscribe, name) {
-            return Err(bad("has a channel to which `channels` does not allow to subscribe"));
+            return Err(bad("contains a channel without `subscribe` permission in `channels`"));
         }
         Ok(name.into())
     };
     channels.iter().map(name).collect()
 }
 
-fn date(
+fn parse_date(
     name: &'static str,
     claim: Option<&Value>,
     rounding: Duration,
@@ -154,16 +158,16 @@ fn date(
     claim
         .map(|value| {
             numeric_date(value, rounding)
-                .ok_or(AuthError::BadClaim { claim: name, problem: "is not in seconds since 1970" })
+                .ok_or(AuthError::BadClaim { claim: name, problem: "is not a number of seconds since 1970" })
         })
         .transpose()
 }
 
-/// A fraction of a millisecond counts as one: nothing expires early. (Of when a token was issued it counts as nothing: none is
-/// younger than it is.)
+/// Rounds up a fraction of a millisecond, so that nothing expires early. (`iat` is rounded down instead, so
+/// that no token appears newer than it is.)
 const ROUND_UP: Duration = Duration::from_nanos(999_999);
 
-/// A `NumericDate` (RFC 7519, section 2): seconds since 1970, with a fraction or without.
+/// Parses a `NumericDate` (RFC 7519, section 2): seconds since 1970, with or without a fraction.
 fn numeric_date(value: &Value, rounding: Duration) -> Option<UnixTime> {
     if let Some(secs) = value.as_u64() {
         return Some(UnixTime::from_secs(secs));

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use hyper::Uri;
 
-/// `host[:port]`, as in an `Origin` or a `Host` header. The port may be empty (RFC 3986, section 3.2.3).
+/// `host[:port]`, as in an `Origin` or `Host` header. The port may be empty (RFC 3986, section 3.2.3).
 #[derive(Debug)]
 pub(crate) struct HostPort<'a> {
     pub(super) host: &'a str,
@@ -23,12 +23,12 @@ impl<'a> HostPort<'a> {
         self.host
     }
 
-    /// Whether it is the machine that asks.
+    /// Whether the host is the local machine.
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_localhost() || self.address().is_some_and(|address| address.is_loopback())
     }
 
-    /// Whether the owner of a domain decides where it leads.
+    /// Whether the host is a domain name, whose owner decides which address it resolves to.
     pub(crate) fn is_name(&self) -> bool {
         !self.is_localhost() && self.address().is_none()
     }
@@ -45,15 +45,15 @@ impl<'a> HostPort<'a> {
     }
 }
 
-/// How much of a text is the host, if there is one.
+/// Length of the host at the start of `text`, if there is a valid one.
 fn host_length(text: &str) -> Option<usize> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
     let plain = text.bytes().take_while(|byte| is_plain(*byte)).count();
     let length = match &text.as_bytes()[plain..] {
-        // As almost all are: nothing in these needs to be looked at twice.
+        // Fast path for plain names and IPv4 addresses, which nearly all hosts are.
         [] => plain,
         [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => plain,
-        // Neither header has a path or a user.
+        // Neither header may contain a path or user information.
         _ if text.contains(['/', '?', '#', '@']) => return None,
         _ => text.parse::<Uri>().ok()?.host().filter(|host| text.starts_with(host))?.len(),
     };
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_followed_by_its_port_or_by_nothing() {
+    fn host_with_optional_port() {
         let parse = |text| HostPort::parse(text).map(|host_port| (host_port.host, host_port.port));
         for (text, host, port) in [
             ("encke", "encke", None),
@@ -83,8 +83,8 @@ mod tests {
         }
     }
 
-    /// By the parser for addresses of any kind, whatever the text looks like.
-    fn slowly(text: &str) -> Option<(String, Option<u16>)> {
+    /// Reference implementation, which uses the URI parser for every text.
+    fn parse_with_uri(text: &str) -> Option<(String, Option<u16>)> {
         if text.contains(['/', '?', '#', '@']) {
             return None;
         }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plain_is_read_as_all_else_is() {
+    fn the_fast_path_agrees_with_the_uri_parser() {
         let letters =
             ["", "a", ".", "-", "0", "9", ":", "65535", "[::1]", "http", "*", "_", "%", "+", "@", "/", "é"];
         let each = || letters.iter();
@@ -108,12 +108,12 @@ mod tests {
         {
             let text = [*first, *second, *third, *fourth].concat();
             let parsed = HostPort::parse(&text).map(|parsed| (parsed.host.to_owned(), parsed.port));
-            assert_eq!(parsed, slowly(&text), "{text}");
+            assert_eq!(parsed, parse_with_uri(&text), "{text}");
         }
     }
 
     #[test]
-    fn only_addresses_of_ipv6_have_brackets() {
+    fn only_ipv6_addresses_have_brackets() {
         let is_name = |text| HostPort::parse(text).map(|host_port| host_port.is_name());
         for (text, expected) in [
             ("127.0.0.1:8000", Some(false)),
@@ -125,6 +125,6 @@ mod tests {
         ] {
             assert_eq!(is_name(text), expected, "{text}");
         }
-        assert_eq!(is_name("::1"), None, "its last part would be a port");
+        assert_eq!(is_name("::1"), None, "its last group is parsed as a port");
     }
 }

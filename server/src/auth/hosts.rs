@@ -4,35 +4,35 @@ use super::HostPort;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The names by which requests may come to a listener that nothing else guards.
+/// Host names accepted by a listener that has no other protection.
 ///
-/// A name proves little: the owner of a page can have its name lead to the visitor's own machine from one moment to the next
-/// (DNS rebinding), and the browser then takes this server for the page's own. So a name must be listed; addresses and
-/// `localhost` nobody else can own.
+/// A name proves little: a page's owner can rebind the page's name to the visitor's own machine at any time
+/// (DNS rebinding), and the browser then treats this server as the page's own. So a name must be listed. IP
+/// addresses and `localhost` cannot be rebound and are always accepted.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Box<[Box<str>]>);
 
-/// Why a request is refused for what it says of its way here.
+/// Reason why a request is rejected because of its `Host` or `Sec-Fetch-Site` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadHost {
-    /// RFC 9112, section 3.2: a server answers it with 400.
-    #[error("exactly one Host is required")]
+    /// The `Host` header is missing or repeated. A server must respond with 400 (RFC 9112, section 3.2).
+    #[error("exactly one Host header is required")]
     NotOne,
-    /// A name that is not listed.
+    /// The host is a name that is not listed.
     #[error("Host must be an IP address, localhost or one of listen.hosts")]
     Unlisted,
-    /// A page of another site has the browser fetch it, without saying which page.
-    #[error("requests of other sites are refused (Sec-Fetch-Site)")]
+    /// A page of another site caused the request, and the browser does not name the page.
+    #[error("cross-site requests are rejected (Sec-Fetch-Site)")]
     CrossSite,
 }
 
-/// Why something is no host.
+/// A text that is not a valid host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a name such as \"encke.example\", without a port")]
 pub struct NotAHost;
 
 impl Hosts {
-    /// Whether text can stand in the list.
+    /// Checks whether `text` is a valid entry of the list.
     ///
     /// # Errors
     /// [`NotAHost`].
@@ -41,19 +41,19 @@ impl Hosts {
         if is_name { Ok(()) } else { Err(NotAHost) }
     }
 
-    /// Takes a list that was checked.
+    /// Creates the list. Its entries must have been checked.
     #[must_use]
     pub fn new(list: &[String]) -> Self {
         Self(list.iter().map(|host| host.as_str().into()).collect())
     }
 
-    /// Whether this host is listed.
-    pub(crate) fn lists(&self, host: &str) -> bool {
+    pub(crate) fn contains(&self, host: &str) -> bool {
         HostPort::parse(host)
             .is_some_and(|host| self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)))
     }
 
-    /// Whether a request with these headers may be answered. `guarded`: it needs a token or a key anyway.
+    /// Checks whether a request with these headers may be answered. `guarded` means that it needs a token or
+    /// a key anyway.
     pub(crate) fn allow(&self, headers: &HeaderMap, guarded: bool) -> Result<(), BadHost> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(BadHost::NotOne) };
@@ -64,7 +64,7 @@ impl Hosts {
         if host.is_name() && !self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)) {
             return Err(BadHost::Unlisted);
         }
-        // Where there is an origin, it decides: a page that is listed is of another site, too.
+        // If there is an `Origin`, it decides: a listed page is cross-site as well.
         let is_cross_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site");
         if is_cross_site && !headers.contains_key(ORIGIN) { Err(BadHost::CrossSite) } else { Ok(()) }
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_must_be_listed_where_nothing_else_guards() {
+    fn a_name_must_be_listed_on_an_unguarded_listener() {
         let hosts = Hosts::new(&["Encke".to_owned(), "ws.example".to_owned()]);
         for (host, allowed) in [
             ("127.0.0.1:8001", true),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_host() {
+    fn exactly_one_host_is_required() {
         let none = headers(&[]);
         let two = headers(&[(HOST, "localhost"), (HOST, "evil.example")]);
         for headers in [none, two] {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sites_must_say_who_they_are() {
+    fn cross_site_requests_need_an_origin() {
         let of = |site, origin: Option<&'static str>| {
             let mut list = vec![(HOST, "localhost:8000"), (SEC_FETCH_SITE, site)];
             list.extend(origin.map(|origin| (ORIGIN, origin)));

@@ -6,33 +6,33 @@ use minicbor::{Decode, Encode};
 use super::{Permission, Permissions};
 use crate::clock::UnixTime;
 
-/// Who a client is, and what it may do. As small as a pointer, for every session has one.
+/// Identity and permissions of a client. As small as a pointer, because every session has one.
 #[derive(Clone, Debug, Default)]
-pub struct Identity(Option<Arc<Known>>);
+pub struct Identity(Option<Arc<IdentityData>>);
 
 #[derive(Debug)]
-struct Known {
+struct IdentityData {
     user: Arc<str>,
     issued: Option<UnixTime>,
     expires: Option<UnixTime>,
     permissions: Permissions,
-    /// Channels that its sessions join when they begin.
+    /// Channels that the client's sessions join when they begin.
     join: Box<[Box<str>]>,
 }
 
-/// Who a client is, as a snapshot has it.
+/// [`Identity`] as stored in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct IdentityRecord {
     #[n(0)]
     pub(crate) user: String,
-    /// By the wall clock.
+    /// Wall-clock time.
     #[n(1)]
     expires_ms: Option<u64>,
-    /// A channel's name or how it begins, whether it is that, and what is allowed.
+    /// Rules: a channel's name or prefix, whether it is a prefix, and the permissions as bits.
     #[n(2)]
     rules: Vec<(String, bool, u8)>,
-    /// By the wall clock.
+    /// Wall-clock time.
     #[n(3)]
     issued_ms: Option<u64>,
     #[cbor(n(4), default)]
@@ -40,7 +40,7 @@ pub(crate) struct IdentityRecord {
 }
 
 impl Identity {
-    /// Anyone, where no token is needed: it may do everything.
+    /// Anonymous client, where no token is needed. It has all permissions.
     pub const ANONYMOUS: Self = Self(None);
 
     pub(super) fn new(
@@ -50,26 +50,26 @@ impl Identity {
         permissions: Permissions,
         join: Box<[Box<str>]>,
     ) -> Self {
-        Self(Some(Arc::new(Known { user, issued, expires, permissions, join })))
+        Self(Some(Arc::new(IdentityData { user, issued, expires, permissions, join })))
     }
 
-    /// The token's `sub`; `None` for anyone.
+    /// The token's `sub`, or `None` for an anonymous client.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.0.as_ref().map(|known| &*known.user)
     }
 
-    /// The same, for longer than the identity.
+    /// [`user`](Self::user) as a shared string.
     pub(crate) fn shared_user(&self) -> Option<Arc<str>> {
         self.0.as_ref().map(|known| Arc::clone(&known.user))
     }
 
-    /// The channels that its sessions join when they begin.
+    /// Channels that the client's sessions join when they begin.
     pub(crate) fn joins(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|known| &known.join).map(|name| &**name)
     }
 
-    /// When the token was issued, if it says so.
+    /// The token's `iat`, if present.
     pub(crate) fn issued(&self) -> Option<UnixTime> {
         self.0.as_ref()?.issued
     }
@@ -80,7 +80,7 @@ impl Identity {
         self.0.as_ref()?.expires
     }
 
-    /// As it is written down; nothing for anyone.
+    /// Record for a snapshot; `None` for an anonymous client.
     pub(crate) fn record(&self) -> Option<IdentityRecord> {
         let known = self.0.as_ref()?;
         let rules = known.permissions.rules();
@@ -93,7 +93,7 @@ impl Identity {
         })
     }
 
-    /// The reverse of [`Self::record`].
+    /// Reverse of [`Self::record`].
     pub(crate) fn restore(record: Option<IdentityRecord>) -> Self {
         record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms, join }| {
             let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
@@ -102,19 +102,19 @@ impl Identity {
                 user.into(),
                 issued,
                 expires,
-                Permissions::of_rules(rules),
+                Permissions::from_rules(rules),
                 join.into_iter().map(Into::into).collect(),
             )
         })
     }
 
-    /// Whether it may do this on `channel`.
+    /// Whether the client has this permission on `channel`.
     #[must_use]
     pub fn allows(&self, permission: Permission, channel: &str) -> bool {
         self.0.as_ref().is_none_or(|known| known.permissions.allows(permission, channel))
     }
 
-    /// Whether both are the same user: what a session may be taken up by, and a token be replaced by.
+    /// Whether both are the same user. Required to resume a session and to replace its token.
     #[must_use]
     pub fn is_same_user(&self, other: &Self) -> bool {
         self.user() == other.user()

@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use super::keys::{BadKey, Key};
 
-/// The most keys that a set may have. An issuer has two or three.
-const MOST_KEYS: usize = 64;
+/// Maximum number of keys in a set. Issuers usually publish two or three.
+const MAX_KEYS: usize = 64;
 
-/// An issuer's keys, which may change while the server runs.
+/// Keys of an issuer, which may change while the server runs.
 #[derive(Debug, Default)]
 pub struct KeySet(RwLock<Arc<[Key]>>);
 
-/// Why a text is no JSON Web Key Set.
+/// Reason why a text is not a usable JSON Web Key Set.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadKeySet {
     #[error("is not a JSON Web Key Set: {0}")]
     NotASet(String),
-    #[error("has more than {MOST_KEYS} keys")]
+    #[error("contains more than {MAX_KEYS} keys")]
     TooMany,
-    #[error("has no key that verifies RS256 or ES256{}", .0.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
-    NoKey(Option<String>),
+    #[error("contains no key that verifies RS256 or ES256{}", .0.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    NoUsableKey(Option<String>),
 }
 
 #[derive(Deserialize)]
@@ -32,7 +32,6 @@ struct RawSet {
 }
 
 impl KeySet {
-    /// From here on tokens may be signed with these.
     pub(crate) fn replace(&self, keys: Vec<Key>) {
         *self.0.write() = keys.into();
     }
@@ -42,14 +41,15 @@ impl KeySet {
     }
 }
 
-/// The keys of a JSON Web Key Set (RFC 7517) that verify RS256 or ES256, and how many others it has: those are ignored, as section 5 wants.
+/// Parses a JSON Web Key Set (RFC 7517). Returns the keys that verify RS256 or ES256, and the number of other
+/// keys, which are ignored as section 5 of the RFC requires.
 ///
 /// # Errors
-/// [`BadKeySet`]. A set without a key for us is none: tokens of no one would be good from there on.
+/// [`BadKeySet`]. A set without a usable key is rejected: accepting it would invalidate every token.
 pub(crate) fn parse_key_set(text: &[u8]) -> Result<(Vec<Key>, usize), BadKeySet> {
     let not_a_set = |error: serde_json::Error| BadKeySet::NotASet(error.to_string());
     let RawSet { keys: raw } = serde_json::from_slice(text).map_err(not_a_set)?;
-    if raw.len() > MOST_KEYS {
+    if raw.len() > MAX_KEYS {
         return Err(BadKeySet::TooMany);
     }
     let (mut keys, mut ignored, mut why) = (Vec::new(), 0, None);
@@ -62,10 +62,10 @@ pub(crate) fn parse_key_set(text: &[u8]) -> Result<(Vec<Key>, usize), BadKeySet>
             }
         }
     }
-    if keys.is_empty() { Err(BadKeySet::NoKey(why)) } else { Ok((keys, ignored)) }
+    if keys.is_empty() { Err(BadKeySet::NoUsableKey(why)) } else { Ok((keys, ignored)) }
 }
 
-/// One key; or why it is none for us.
+/// Parses one key. The error describes why the key cannot be used.
 fn parse_key(raw: Value) -> Result<Key, String> {
     let jwk: Jwk = serde_json::from_value(raw).map_err(|error| error.to_string())?;
     let common = &jwk.common;
@@ -82,7 +82,7 @@ fn parse_key(raw: Value) -> Result<Key, String> {
     }
     let bytes = |text: &str| {
         let bytes = BASE64URL_NOPAD.decode(text.trim_end_matches('=').as_bytes());
-        bytes.map_err(|_| of_key(&"is not in base64url"))
+        bytes.map_err(|_| of_key(&"is not valid base64url"))
     };
     let key: Result<Key, BadKey> = match &jwk.algorithm {
         AlgorithmParameters::RSA(key) if only_for(KeyAlgorithm::RS256) => {

@@ -1,4 +1,4 @@
-//! Keys as an issuer publishes them.
+//! Tests keys as published by an issuer.
 
 use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::DecodingKey;
@@ -10,7 +10,7 @@ use super::tests::{
 };
 use super::*;
 
-/// The two numbers of the RSA key, as a set has them.
+/// The RSA key as a JWK.
 fn rsa() -> Value {
     let key = DecodingKey::from_rsa_pem(RS256_PEM).expect("an RSA key");
     let numbers = pkcs1::RsaPublicKey::try_from(key.try_get_as_bytes().expect("DER")).expect("an RSA key");
@@ -20,14 +20,14 @@ fn rsa() -> Value {
     })
 }
 
-/// The point of the P-256 key.
+/// The P-256 key as a JWK.
 fn p256() -> Value {
     let key = DecodingKey::from_ec_pem(ES256_PEM).expect("a P-256 key");
     let (x, y) = key.try_get_as_bytes().expect("a point")[1..].split_at(32);
     json!({"kty": "EC", "crv": "P-256", "x": BASE64URL_NOPAD.encode(x), "y": BASE64URL_NOPAD.encode(y)})
 }
 
-/// The key with these members, too, or instead.
+/// The key with these members added or replaced.
 fn with(key: &Value, members: &Value) -> Value {
     let mut key = key.clone();
     for (name, value) in members.as_object().expect("an object") {
@@ -44,7 +44,7 @@ fn keys(text: &[u8]) -> Result<(Vec<Key>, usize), String> {
     parse_key_set(text).map_err(|error| error.to_string())
 }
 
-/// Tokens are good that these keys of an issuer have signed, or `own`.
+/// Accepts tokens signed by the keys of this published set or by `own`.
 fn published(text: &[u8], own: Vec<Key>) -> Auth {
     let fetched = KeySet::default();
     fetched.replace(keys(text).expect("a set").0);
@@ -52,23 +52,23 @@ fn published(text: &[u8], own: Vec<Key>) -> Auth {
 }
 
 #[test]
-fn tokens_are_good_that_a_key_of_the_set_has_signed() {
+fn tokens_signed_by_a_key_of_the_set_are_valid() {
     let all = set(&[with(&rsa(), &json!({"kid": "r1", "use": "sig", "alg": "RS256"})), p256()]);
     let auth = published(&all, vec![secret(None, SECRET)]);
     assert_eq!(identify(&auth, RS256_ALICE_R1), user("alice"));
-    assert_eq!(identify(&auth, RS256_ALICE), user("alice"), "the only one of its algorithm");
+    assert_eq!(identify(&auth, RS256_ALICE), user("alice"), "the only key of its algorithm");
     assert_eq!(identify(&auth, ES256_BOB), user("bob"));
     assert_eq!(
         identify(&auth, &forge(r#"{"alg":"HS256"}"#, r#"{"sub":"eve"}"#, SECRET.as_bytes())),
         user("eve")
     );
     for token in [RS256_ALICE_R1, RS256_ALICE, ES256_BOB] {
-        assert!(auth.has_key_of(token), "{token}");
+        assert!(auth.has_key_for(token), "{token}");
     }
 }
 
 #[test]
-fn a_token_of_a_key_that_is_not_there_may_be_that_of_one_to_come() {
+fn an_unknown_key_is_distinguished_from_a_bad_token() {
     let auth = published(&set(&[with(&p256(), &json!({"kid": "e1"}))]), Vec::new());
     for (token, error) in [
         (forge(r#"{"alg":"ES256","kid":"e2"}"#, "{}", b"x"), AuthError::UnknownKey),
@@ -76,20 +76,20 @@ fn a_token_of_a_key_that_is_not_there_may_be_that_of_one_to_come() {
         (RS256_ALICE_R1.to_owned(), AuthError::UnknownKey),
     ] {
         assert_eq!(identify(&auth, &token), Err(error), "{token}");
-        assert!(error.is_of_another_key() && !auth.has_key_of(&token), "{token}");
+        assert!(error.has_unknown_key() && !auth.has_key_for(&token), "{token}");
     }
-    // These are bad whatever keys there may be.
+    // These are invalid whatever keys are fetched.
     for token in ["nonsense", &forge(r#"{"alg":"ES256","kid":"e1"}"#, "{}", b"x"), ES256_BOB] {
-        assert!(auth.has_key_of(token), "{token}");
+        assert!(auth.has_key_for(token), "{token}");
     }
-    // Nothing was read yet.
+    // No key set has been fetched yet.
     let auth = Auth { key_set: Some(Arc::default()), ..Auth::default() };
-    assert!(auth.needs_token() && !auth.has_key_of(ES256_BOB));
+    assert!(auth.needs_token() && !auth.has_key_for(ES256_BOB));
     assert_eq!(identify(&auth, ES256_BOB), Err(AuthError::WrongAlgorithm));
 }
 
 #[test]
-fn a_key_that_is_replaced_signs_no_longer() {
+fn a_replaced_key_is_no_longer_valid() {
     let auth = published(&set(&[rsa()]), Vec::new());
     assert_eq!(identify(&auth, RS256_ALICE), user("alice"));
     auth.key_set.as_ref().expect("a set").replace(keys(&set(&[p256()])).expect("a set").0);
@@ -98,16 +98,16 @@ fn a_key_that_is_replaced_signs_no_longer() {
 }
 
 #[test]
-fn a_key_of_the_configuration_counts_before_one_of_the_same_name() {
+fn a_configured_key_takes_precedence_over_a_fetched_one() {
     let auth = published(&set(&[with(&rsa(), &json!({"kid": "r1"}))]), vec![secret(Some("r1"), SECRET)]);
     let own = forge(r#"{"alg":"HS256","kid":"r1"}"#, r#"{"sub":"eve"}"#, SECRET.as_bytes());
     assert_eq!(identify(&auth, &own), user("eve"));
     assert_eq!(identify(&auth, RS256_ALICE_R1), user("alice"), "the algorithms differ");
 }
 
-/// A public key, published, is no secret; nor does a set bring secrets.
+/// A public key must not work as a secret, and a set must not introduce secrets.
 #[test]
-fn nothing_in_a_set_is_a_secret() {
+fn a_set_contains_no_secrets() {
     let secret_key = json!({"kty": "oct", "k": BASE64URL_NOPAD.encode(SECRET.as_bytes()), "alg": "HS256"});
     let auth = published(&set(&[p256(), secret_key.clone()]), Vec::new());
     let forged = forge(r#"{"alg":"HS256"}"#, r#"{"sub":"eve"}"#, SECRET.as_bytes());
@@ -116,10 +116,11 @@ fn nothing_in_a_set_is_a_secret() {
 }
 
 #[test]
-fn keys_that_are_not_for_us_are_ignored_and_said_of_a_set_that_has_no_others() {
+fn unusable_keys_are_ignored_but_reported_if_no_other_is_left() {
     let named = |key: &Value, more: Value| with(&with(key, &json!({"kid": "k"})), &more);
-    let of_k =
-        |problem: &str| format!("has no key that verifies RS256 or ES256: the key with kid `k` {problem}");
+    let of_k = |problem: &str| {
+        format!("contains no key that verifies RS256 or ES256: the key with kid `k` {problem}")
+    };
     let short = BASE64URL_NOPAD.encode(&[0x80; 128]);
     let table = [
         (named(&rsa(), json!({"use": "enc"})), of_k("is not for signatures")),
@@ -128,7 +129,7 @@ fn keys_that_are_not_for_us_are_ignored_and_said_of_a_set_that_has_no_others() {
         (named(&rsa(), json!({"alg": "RSA-OAEP"})), of_k("is for another algorithm")),
         (named(&p256(), json!({"crv": "P-384"})), of_k("is for another algorithm")),
         (named(&rsa(), json!({"n": short})), of_k("is unusable: the RSA key must have 2048 to 8192 bits")),
-        (named(&rsa(), json!({"n": "!"})), of_k("is not in base64url")),
+        (named(&rsa(), json!({"n": "!"})), of_k("is not valid base64url")),
         (named(&rsa(), json!({"n": ""})), of_k("is unusable: the RSA key must have 2048 to 8192 bits")),
         (
             named(&p256(), json!({"x": "AAAA"})),
@@ -153,34 +154,37 @@ fn keys_that_are_not_for_us_are_ignored_and_said_of_a_set_that_has_no_others() {
 }
 
 #[test]
-fn what_is_no_set() {
+fn invalid_sets_are_rejected() {
     for (text, error) in [
         ("", "is not a JSON Web Key Set: EOF while parsing"),
         ("<html>", "is not a JSON Web Key Set: expected value"),
         ("[]", "is not a JSON Web Key Set: invalid length 0"),
         ("{}", "is not a JSON Web Key Set: missing field `keys`"),
         (r#"{"keys":{}}"#, "is not a JSON Web Key Set: invalid type: map"),
-        (r#"{"keys":[]}"#, "has no key that verifies RS256 or ES256"),
+        (r#"{"keys":[]}"#, "contains no key that verifies RS256 or ES256"),
     ] {
         let found = keys(text.as_bytes()).expect_err(text);
         assert!(found.starts_with(error), "{text}: {found}");
     }
     assert_eq!(keys(&set(&vec![rsa(); 64])).map(|(found, _)| found.len()), Ok(64));
-    assert_eq!(keys(&set(&vec![rsa(); 65])).map(|_| ()), Err("has more than 64 keys".to_owned()));
+    assert_eq!(keys(&set(&vec![rsa(); 65])).map(|_| ()), Err("contains more than 64 keys".to_owned()));
 }
 
 #[test]
-fn a_server_with_a_name_takes_tokens_that_are_for_it() {
+fn a_configured_audience_is_required_in_tokens() {
     let bad = |problem| Err(AuthError::BadClaim { claim: "aud", problem });
     let named = Auth { audience: Some("chat".into()), ..auth(vec![secret(None, SECRET)]) };
     for (claims, expected) in [
         (r#"{"sub":"a","aud":"chat"}"#, user("a")),
         (r#"{"sub":"a","aud":["mail","chat"]}"#, user("a")),
-        (r#"{"sub":"a","aud":"mail"}"#, bad("is for someone else (auth.audience)")),
-        (r#"{"sub":"a","aud":["mail"]}"#, bad("is for someone else (auth.audience)")),
-        (r#"{"sub":"a","aud":[]}"#, bad("is for someone else (auth.audience)")),
-        (r#"{"sub":"a","aud":["mail",["chat"]]}"#, bad("is for someone else (auth.audience)")),
-        (r#"{"sub":"a","aud":{"chat":1}}"#, bad("is for someone else (auth.audience)")),
+        (r#"{"sub":"a","aud":"mail"}"#, bad("does not contain this server's audience (auth.audience)")),
+        (r#"{"sub":"a","aud":["mail"]}"#, bad("does not contain this server's audience (auth.audience)")),
+        (r#"{"sub":"a","aud":[]}"#, bad("does not contain this server's audience (auth.audience)")),
+        (
+            r#"{"sub":"a","aud":["mail",["chat"]]}"#,
+            bad("does not contain this server's audience (auth.audience)"),
+        ),
+        (r#"{"sub":"a","aud":{"chat":1}}"#, bad("does not contain this server's audience (auth.audience)")),
         (r#"{"sub":"a","aud":null}"#, bad("is missing (auth.audience)")),
         (r#"{"sub":"a"}"#, bad("is missing (auth.audience)")),
     ] {

@@ -17,18 +17,19 @@ use serde::Deserialize;
 use super::AuthError;
 use super::claims::RawClaims;
 
-/// As long as the hash: a shorter one could be guessed sooner than the signature forged (RFC 7518, section 3.2).
-const SHORTEST_SECRET: usize = 32;
+/// As long as the hash: a shorter secret would be easier to guess than the signature to forge (RFC 7518,
+/// section 3.2).
+const MIN_SECRET_BYTES: usize = 32;
 
-/// At least what RFC 7518 wants, section 3.3; at most what is verified in reasonable time.
+/// The minimum is that of RFC 7518, section 3.3. The maximum bounds the time that verification takes.
 const MODULUS_BITS: RangeInclusive<usize> = 2048..=8192;
 
 /// In bytes (RFC 7518, section 6.2.1.2).
-const P256_COORDINATE: usize = 32;
-/// How a point begins of which both coordinates follow (SEC 1, section 2.3.3).
+const P256_COORDINATE_BYTES: usize = 32;
+/// First byte of a point encoded with both coordinates (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// How a token is signed.
+/// Signature algorithm of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Algorithm {
@@ -41,7 +42,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    pub(super) const fn of_library(self) -> jsonwebtoken::Algorithm {
+    pub(super) const fn to_jsonwebtoken(self) -> jsonwebtoken::Algorithm {
         match self {
             Self::Hs256 => jsonwebtoken::Algorithm::HS256,
             Self::Rs256 => jsonwebtoken::Algorithm::RS256,
@@ -50,8 +51,8 @@ impl Algorithm {
     }
 }
 
-/// A key that tokens may be signed with. It has one algorithm, whatever a token says of itself: a public key can never
-/// be taken for a secret.
+/// Key that verifies tokens. Its algorithm is fixed, whatever the token's header says: a public key can never
+/// be used as a secret.
 #[derive(Clone)]
 pub struct Key {
     pub(super) kid: Option<Arc<str>>,
@@ -65,90 +66,92 @@ enum Material {
     Public(UnparsedPublicKey<Arc<[u8]>>),
 }
 
-/// Why something is no key. Its messages do not contain it.
+/// Reason why a key is rejected. The messages do not contain the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
-    /// A secret that can be guessed.
-    #[error("must be at least {SHORTEST_SECRET} bytes long: try `openssl rand -base64 32`")]
+    /// The secret is short enough to be guessed.
+    #[error(
+        "must be at least {MIN_SECRET_BYTES} bytes long, such as the output of `openssl rand -base64 32`"
+    )]
     ShortSecret,
-    /// A public key where a secret should be.
-    #[error("HS256 takes a secret, not a public key")]
-    NotPublic,
-    /// Not what RS256 takes.
+    /// A public key was given where a secret is required.
+    #[error("HS256 requires a secret, not a public key")]
+    PublicKeyGiven,
+    /// Not a valid RS256 key.
     #[error("not an RSA public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotRsa,
-    /// An RSA key that can be broken, or that takes too long.
+    /// The RSA key is too weak, or so long that verification is too slow.
     #[error("the RSA key must have {} to {} bits", MODULUS_BITS.start(), MODULUS_BITS.end())]
     RsaSize,
-    /// Not what ES256 takes.
+    /// Not a valid ES256 key.
     #[error("not a P-256 public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotP256,
 }
 
 impl Key {
-    /// A secret that the issuer of tokens and the server share, for HS256.
+    /// Creates an HS256 key from the secret shared with the issuer of tokens.
     ///
     /// # Errors
     /// [`BadKey::ShortSecret`].
     pub fn from_secret(kid: Option<&str>, secret: &str) -> Result<Self, BadKey> {
-        if secret.len() < SHORTEST_SECRET {
+        if secret.len() < MIN_SECRET_BYTES {
             return Err(BadKey::ShortSecret);
         }
         let material = Material::Secret(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()));
         Ok(Self { kid: kid.map(Arc::from), algorithm: Algorithm::Hs256, material })
     }
 
-    /// The issuer's public key, in PEM.
+    /// Parses the issuer's public key in PEM.
     ///
     /// # Errors
-    /// [`BadKey`], when it is none for this algorithm.
+    /// [`BadKey`] if it is not a valid key for this algorithm.
     pub fn from_pem(kid: Option<&str>, algorithm: Algorithm, pem: &[u8]) -> Result<Self, BadKey> {
         match algorithm {
-            Algorithm::Hs256 => Err(BadKey::NotPublic),
-            Algorithm::Rs256 => Ok(Self::of_rsa(kid, rsa(pem)?)),
-            Algorithm::Es256 => Ok(Self::of_p256(kid, p256(pem)?)),
+            Algorithm::Hs256 => Err(BadKey::PublicKeyGiven),
+            Algorithm::Rs256 => Ok(Self::from_rsa_der(kid, rsa_from_pem(pem)?)),
+            Algorithm::Es256 => Ok(Self::from_p256_point(kid, p256_from_pem(pem)?)),
         }
     }
 
-    /// An RSA key by its two numbers, the most significant bytes first.
+    /// Creates an RSA key from its modulus and exponent, both big-endian.
     pub(super) fn from_rsa_numbers(
         kid: Option<&str>,
         modulus: &[u8],
         exponent: &[u8],
     ) -> Result<Self, BadKey> {
-        Ok(Self::of_rsa(kid, rsa_of_numbers(modulus, exponent)?))
+        Ok(Self::from_rsa_der(kid, rsa_from_numbers(modulus, exponent)?))
     }
 
-    /// A point on P-256 by its two coordinates.
+    /// Creates a P-256 key from the coordinates of its point.
     pub(super) fn from_p256_coordinates(kid: Option<&str>, x: &[u8], y: &[u8]) -> Result<Self, BadKey> {
-        if [x.len(), y.len()] != [P256_COORDINATE; 2] {
+        if [x.len(), y.len()] != [P256_COORDINATE_BYTES; 2] {
             return Err(BadKey::NotP256);
         }
         let point = [&[UNCOMPRESSED], x, y].concat();
         check_point(&point)?;
-        Ok(Self::of_p256(kid, point))
+        Ok(Self::from_p256_point(kid, point))
     }
 
-    fn of_rsa(kid: Option<&str>, der: Vec<u8>) -> Self {
+    fn from_rsa_der(kid: Option<&str>, der: Vec<u8>) -> Self {
         let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der.into());
         Self { kid: kid.map(Arc::from), algorithm: Algorithm::Rs256, material: Material::Public(key) }
     }
 
-    fn of_p256(kid: Option<&str>, point: Vec<u8>) -> Self {
+    fn from_p256_point(kid: Option<&str>, point: Vec<u8>) -> Self {
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point.into());
         Self { kid: kid.map(Arc::from), algorithm: Algorithm::Es256, material: Material::Public(key) }
     }
 }
 
-/// A private key, or none at all, must be noticed before the first token comes.
-fn rsa(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
+/// Extracts the public key. A private key, or no key at all, must be detected before the first token arrives.
+fn rsa_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
     let key = DecodingKey::from_rsa_pem(pem).map_err(|_| BadKey::NotRsa)?;
     let der = key.try_get_as_bytes().map_err(|_| BadKey::NotRsa)?;
     check_modulus(&RsaPublicKey::try_from(der).map_err(|_| BadKey::NotRsa)?)?;
     Ok(der.to_vec())
 }
 
-fn rsa_of_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Vec<u8>, BadKey> {
+fn rsa_from_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Vec<u8>, BadKey> {
     let number = |bytes| UintRef::new(bytes).map_err(|_| BadKey::NotRsa);
     let key = RsaPublicKey { modulus: number(modulus)?, public_exponent: number(exponent)? };
     check_modulus(&key)?;
@@ -162,7 +165,7 @@ fn check_modulus(key: &RsaPublicKey<'_>) -> Result<(), BadKey> {
     if MODULUS_BITS.contains(&bits) { Ok(()) } else { Err(BadKey::RsaSize) }
 }
 
-fn p256(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
+fn p256_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
     let key = DecodingKey::from_ec_pem(pem).map_err(|_| BadKey::NotP256)?;
     let point = key.try_get_as_bytes().map_err(|_| BadKey::NotP256)?;
     check_point(point)?;
@@ -170,29 +173,29 @@ fn p256(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
 }
 
 fn check_point(point: &[u8]) -> Result<(), BadKey> {
-    // ring looks at a key only when it is used. A key exchange succeeds with a point on this curve only.
+    // ring validates a key only when it is used. A key exchange succeeds only with a point on the curve.
     let ours =
         EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).map_err(|_| BadKey::NotP256)?;
     let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, point);
     agreement::agree_ephemeral(ours, &theirs, |_| ()).map_err(|_| BadKey::NotP256)
 }
 
-/// What a token's header says, if it is one.
+/// Parses a token's header.
 fn header(token: &str) -> Result<Header, AuthError> {
     let header = jsonwebtoken::decode_header(token).map_err(|_| AuthError::Malformed)?;
-    // It demands extensions that we do not have (RFC 7515, section 4.1.11).
+    // The header requires extensions that are not supported (RFC 7515, section 4.1.11).
     if header.crit.is_some() { Err(AuthError::Malformed) } else { Ok(header) }
 }
 
-/// The one of `keys` that has signed the token with this header, by its word.
+/// Selects the key that the token claims to be signed with.
 fn signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, header: &Header) -> Result<&'a Key, AuthError> {
-    let has_algorithm = |key: &&Key| key.algorithm.of_library() == header.alg;
+    let has_algorithm = |key: &&Key| key.algorithm.to_jsonwebtoken() == header.alg;
     if let Some(kid) = header.kid.as_deref() {
         let mut named = keys.filter(|key| key.kid.as_deref() == Some(kid)).peekable();
         named.peek().ok_or(AuthError::UnknownKey)?;
         return named.find(has_algorithm).ok_or(AuthError::WrongAlgorithm);
     }
-    // It is for the key without a `kid`, or else for the only one of its algorithm.
+    // Without a `kid`, the token is for the key without a `kid`, or else for the only key of its algorithm.
     let mut fitting = keys.filter(has_algorithm);
     if let Some(unnamed) = fitting.clone().find(|key| key.kid.is_none()) {
         return Ok(unnamed);
@@ -201,13 +204,15 @@ fn signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, header: &Header) -> R
     if fitting.next().is_some() { Err(AuthError::MissingKid) } else { Ok(first) }
 }
 
-/// Whether one of `keys` is that of this token, be its signature right or wrong. What is no token has none that could be found.
+/// Whether one of `keys` is the key that the token claims to be signed with, whether or not its signature is
+/// valid. Also true for malformed tokens, for which no key needs to be fetched.
 pub(super) fn has_signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, token: &str) -> bool {
     let signer = header(token).and_then(|header| signer(keys, &header));
-    !signer.is_err_and(AuthError::is_of_another_key)
+    !signer.is_err_and(AuthError::has_unknown_key)
 }
 
-/// The claims of a token that one of `keys` has signed. At most one signature is verified, whatever the token says.
+/// Verifies a token with one of `keys` and returns its claims. Verifies at most one signature, whatever the
+/// token's header says.
 pub(super) fn verify<'a>(
     keys: impl Iterator<Item = &'a Key> + Clone,
     token: &str,
@@ -228,7 +233,7 @@ impl Key {
         verified.map_err(|_| AuthError::BadSignature)
     }
 
-    /// The signature of a message; nothing for a public key.
+    /// Signs a message. Returns `None` for a public key.
     pub(super) fn sign(&self, message: &[u8]) -> Option<hmac::Tag> {
         match &self.material {
             Material::Secret(secret) => Some(hmac::sign(secret, message)),

@@ -1,10 +1,11 @@
-//! Who may do what: JSON Web Tokens of clients, keys of the admin API, origins of browsers.
+//! Authentication and authorisation: JSON Web Tokens of clients, keys of the admin API, origins of browsers.
 //!
 //! ```text
-//!   token ──▶ keys (signature) ──▶ claims (exp, nbf, sub, channels) ──▶ Identity, held by a session
+//!   token ──▶ keys (signature) ──▶ claims (exp, nbf, sub, channels) ──▶ Identity, stored in a session
 //! ```
 //!
-//! Nothing here reads a clock: times come in as arguments. No secret shows in `Debug` or in an error.
+//! This module reads no clock: times are passed as arguments. No secret appears in `Debug` output or in an
+//! error.
 
 mod api_keys;
 mod bearer;
@@ -45,41 +46,40 @@ use std::time::Duration;
 
 use crate::clock::UnixTime;
 use claims::Claims;
-pub(crate) use claims::{Claimed, LONGEST_USER};
+pub(crate) use claims::{BackendClaims, MAX_USER_BYTES};
 
-/// Everything that decides about access. The default allows everything, except from browsers: see [`Origins`].
+/// Access control settings. By default everything is allowed, except for browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]
 pub struct Auth {
     keys: Vec<Key>,
-    /// More keys, which may change.
+    /// Additional keys, which may change while the server runs.
     pub key_set: Option<Arc<KeySet>>,
-    /// Whom tokens must be for, by their `aud`; without a name they must be for no one in particular.
+    /// Audience that the `aud` of tokens must contain. If `None`, tokens must not have an `aud`.
     pub audience: Option<Box<str>>,
-    /// Who may use the admin API.
+    /// Keys of the admin API.
     pub api_keys: ApiKeys,
-    /// Which web pages may connect.
+    /// Web pages that may connect.
     pub origins: Origins,
-    /// By which names requests may come where nothing else guards.
+    /// Host names accepted in requests to listeners without other protection.
     pub hosts: Hosts,
-    /// How long a token may be good from its issue on; nothing: for ever.
-    pub longest_token: Option<Duration>,
+    /// Maximum lifetime of a token from its issue. `None`: unlimited.
+    pub max_token_lifetime: Option<Duration>,
 }
 
 impl Auth {
-    /// With at least one key, every client needs a token.
+    /// Creates the settings. With at least one key, every client needs a token.
     #[must_use]
     pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins, hosts: Hosts) -> Self {
         Self { keys, api_keys, origins, hosts, ..Self::default() }
     }
 
-    /// Whether clients need a token.
     #[must_use]
     pub fn needs_token(&self) -> bool {
         !self.keys.is_empty() || self.key_set.is_some()
     }
 
-    /// Whether the key is there that a token is signed with, by its word.
-    pub(crate) fn has_key_of(&self, token: &str) -> bool {
+    /// Whether the key that the token claims to be signed with is known.
+    pub(crate) fn has_key_for(&self, token: &str) -> bool {
         let fetched = self.fetched_keys();
         keys::has_signer(self.keys.iter().chain(&*fetched), token)
     }
@@ -88,11 +88,11 @@ impl Auth {
         self.key_set.as_ref().map(|set| set.keys()).unwrap_or_default()
     }
 
-    /// Who a client is, by its token. Where no token is needed, everyone is [`Identity::ANONYMOUS`], and a token that
-    /// comes all the same is not looked at.
+    /// Identifies a client by its token. If no token is needed, returns [`Identity::ANONYMOUS`] without
+    /// looking at the token.
     ///
     /// # Errors
-    /// [`AuthError`], when a token is needed and this is not a valid one.
+    /// [`AuthError`] if a token is needed and this one is missing or invalid.
     pub fn identify(&self, token: Option<&str>, now: UnixTime) -> Result<Identity, AuthError> {
         if !self.needs_token() {
             return Ok(Identity::ANONYMOUS);
@@ -102,16 +102,16 @@ impl Auth {
         let raw = keys::verify(self.keys.iter().chain(&*fetched), token)?;
         let claims = Claims::parse(raw, self.audience.as_deref())?;
         claims.check_time(now)?;
-        if let Some(longest) = self.longest_token {
-            claims.check_length(longest, now)?;
+        if let Some(longest) = self.max_token_lifetime {
+            claims.check_lifetime(longest, now)?;
         }
         Ok(Identity::new(claims.sub, claims.iat, claims.exp, claims.permissions, claims.join))
     }
 
-    /// Signs a token with the HS256 key of this `kid`, or with the one that has none.
+    /// Signs a token with the HS256 key of this `kid`, or with the key that has no `kid`.
     ///
     /// # Errors
-    /// [`SignError`], when there is no such key.
+    /// [`SignError`] if there is no such key.
     pub fn sign(&self, grant: &Grant, kid: Option<&str>) -> Result<String, SignError> {
         sign::sign(&self.keys, grant, self.audience.as_deref(), kid)
     }

@@ -1,10 +1,11 @@
 use super::HostPort;
 
-/// Any web page.
+/// Entry that allows every web page.
 const ANY: &str = "*";
 
-/// Which web pages may connect. A browser lets every page open a WebSocket to anywhere, with the visitor's cookies and
-/// from within the visitor's network, and says where the page is from: whether that is right, only the server can tell.
+/// Web pages that may connect. A browser lets any page open a WebSocket to any server, with the visitor's
+/// cookies and from within the visitor's network. It sends the page's origin, but only the server can decide
+/// whether that origin may connect.
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     any: bool,
@@ -12,7 +13,7 @@ pub struct Origins {
     listed: Box<[Box<str>]>,
 }
 
-/// Why something is no origin.
+/// A text that is not a valid origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be an origin such as \"https://app.example\" or \"http://app.example:8080\", without a path, or \"*\""
@@ -20,7 +21,7 @@ pub struct Origins {
 pub struct BadOrigin;
 
 impl Origins {
-    /// Whether text can stand in the list.
+    /// Checks whether `text` is a valid entry of the list.
     ///
     /// # Errors
     /// [`BadOrigin`].
@@ -29,7 +30,7 @@ impl Origins {
         if text == ANY || exact() { Ok(()) } else { Err(BadOrigin) }
     }
 
-    /// Takes a list that was checked.
+    /// Creates the list. Its entries must have been checked.
     #[must_use]
     pub fn new(list: &[String]) -> Self {
         Self {
@@ -38,13 +39,15 @@ impl Origins {
         }
     }
 
-    /// Whether a request may come from a page of this `Origin`, sent to this `Host`.
+    /// Whether to accept a request with this `Origin` and this `Host`.
     ///
-    /// A request without an origin does not come from a browser. An origin must be listed, or be the server's own, or page
-    /// and server must both be on the visitor's own machine. `null`, the origin of a page that hides it, is none of these.
+    /// A request without an origin does not come from a browser. An origin must be listed or be the server's
+    /// own, or page and server must both be on the visitor's own machine. The origin `null`, sent by pages
+    /// that hide their origin, meets none of these conditions.
     ///
-    /// A name as `Host` proves little: the owner of a page can have its name resolve to the visitor's own machine from one
-    /// moment to the next. `unguarded`: nothing else would keep such a page out, so a host must be an address or `localhost`.
+    /// A host name proves little: a page's owner can rebind the page's name to the visitor's own machine at
+    /// any time. `unguarded` means that nothing else would keep out such a page; the host must then be an
+    /// address or `localhost`.
     #[must_use]
     pub fn allows(&self, origin: Option<&str>, host: Option<&str>, unguarded: bool) -> bool {
         let Some(origin) = origin else { return true };
@@ -59,7 +62,7 @@ impl Origins {
     }
 }
 
-/// What an `Origin` says: `scheme://host[:port]`.
+/// Parsed `Origin`: `scheme://host[:port]`.
 struct Origin<'a> {
     authority: HostPort<'a>,
     default_port: Option<u16>,
@@ -76,12 +79,12 @@ impl<'a> Origin<'a> {
             "https" => Some(443),
             _ => None,
         };
-        // Browsers leave the colon of an empty port out.
+        // Browsers omit the colon if there is no port.
         let authority = HostPort::parse(authority).filter(|_| !authority.ends_with(':'))?;
         valid.then_some(Self { authority, default_port })
     }
 
-    /// Whether a page of this origin was read from `host`. A port that either leaves out is that of the scheme.
+    /// Whether this is the origin of a page loaded from `host`. A missing port is the scheme's default port.
     fn is_of(&self, host: &HostPort<'_>) -> bool {
         let port = |of: &HostPort<'_>| of.port.or(self.default_port);
         self.default_port.is_some()
@@ -99,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_must_be_our_own_or_all_on_this_machine() {
+    fn an_unlisted_origin_must_be_the_servers_own_or_local() {
         let none = Origins::default();
         for (origin, host, allowed) in [
             (None, "chat.example", true),
             (None, "", true),
-            // The same origin.
+            // Same origin.
             (Some("https://chat.example"), "chat.example", true),
             (Some("https://chat.example"), "CHAT.example:443", true),
             (Some("https://chat.example:443"), "chat.example", true),
@@ -112,7 +115,7 @@ mod tests {
             (Some("HTTP://Chat.Example:8000"), "chat.example:8000", true),
             (Some("http://10.0.0.7:8000"), "10.0.0.7:8000", true),
             (Some("http://[2001:db8::1]:8000"), "[2001:db8::1]:8000", true),
-            // Another.
+            // Different origin.
             (Some("https://evil.example"), "chat.example", false),
             (Some("http://chat.example"), "chat.example:8000", false),
             (Some("http://chat.example:8001"), "chat.example:8000", false),
@@ -128,7 +131,7 @@ mod tests {
             (Some("chat.example"), "chat.example", false),
             (Some("https://"), "", false),
             (Some("https://chat.example"), "", false),
-            // Someone's own machine.
+            // The visitor's own machine.
             (Some("http://localhost:3000"), "127.0.0.1:8000", true),
             (Some("http://127.0.0.1:3000"), "localhost:8000", true),
             (Some("http://[::1]:3000"), "127.8.8.8:8000", true),
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_else_guards_a_name_is_not_believed() {
+    fn an_unguarded_listener_does_not_trust_host_names() {
         let listed = origins(&["http://app.example"]);
         for (origin, host, allowed) in [
             (None, "evil.example:8000", true),
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_compared_whole() {
+    fn listed_origins_must_match_exactly() {
         let listed = origins(&["https://App.example", "http://app.example:8080"]);
         for (origin, allowed) in [
             ("https://app.example", true),
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_origins_can_be_listed() {
+    fn only_valid_origins_can_be_listed() {
         for text in [
             "*",
             "https://app.example",

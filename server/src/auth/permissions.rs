@@ -4,21 +4,18 @@ use strum::EnumString;
 
 use super::AuthError;
 
-/// What a client may do on a channel.
+/// Permission of a client on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, EnumString, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Permission {
-    /// Read it.
     Subscribe,
-    /// Write to it.
     Publish,
-    /// See who reads it.
+    /// See who is subscribed.
     Presence,
 }
 
 impl Permission {
-    /// The permission of this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         name.parse().ok()
@@ -29,7 +26,7 @@ impl Permission {
     }
 }
 
-/// What a token allows: a list of rules, of which one must allow what is asked.
+/// Permissions granted by a token: a list of rules. A permission is granted if at least one rule grants it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     rules: Box<[Rule]>,
@@ -37,33 +34,33 @@ pub struct Permissions {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    /// A channel's name, or how it begins.
+    /// A channel's name or prefix.
     name: Box<str>,
     prefix: bool,
     allowed: u8,
 }
 
 impl Permissions {
-    /// Whether `permission` is given on `channel`.
     #[must_use]
     pub fn allows(&self, permission: Permission, channel: &str) -> bool {
         self.rules.iter().any(|rule| rule.allowed & permission.bit() != 0 && rule.covers(channel))
     }
 
-    /// Each rule, as it is written down: a channel's name or how it begins, whether it is that, and what is allowed, a bit each.
+    /// Rules as stored in a snapshot: a channel's name or prefix, whether it is a prefix, and the permissions
+    /// as bits.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&str, bool, u8)> {
         self.rules.iter().map(|rule| (&*rule.name, rule.prefix, rule.allowed))
     }
 
-    /// The reverse of [`Self::rules`].
-    pub(super) fn of_rules(rules: impl IntoIterator<Item = (String, bool, u8)>) -> Self {
+    /// Reverse of [`Self::rules`].
+    pub(super) fn from_rules(rules: impl IntoIterator<Item = (String, bool, u8)>) -> Self {
         let rules = rules.into_iter();
         Self {
             rules: rules.map(|(name, prefix, allowed)| Rule { name: name.into(), prefix, allowed }).collect(),
         }
     }
 
-    /// Reads the claim `channels`: `{"news":["subscribe"],"chat.*":["subscribe","publish"]}`.
+    /// Parses the claim `channels`, such as `{"news":["subscribe"],"chat.*":["subscribe","publish"]}`.
     pub(super) fn parse(claim: &Value) -> Result<Self, AuthError> {
         let patterns = claim.as_object().ok_or(bad("is not an object"))?;
         let rules = patterns.iter().map(|(pattern, allowed)| Rule::parse(pattern, allowed));
@@ -75,16 +72,16 @@ impl Rule {
     fn parse(pattern: &str, allowed: &Value) -> Result<Self, AuthError> {
         let (name, prefix) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
         if name.contains('*') {
-            // This looks like a kind of pattern that we do not have. Taking it for a name would hide the mistake.
-            return Err(bad("has a pattern with a `*` that is not its end"));
+            // This looks like an unsupported kind of pattern. Treating it as a name would hide the mistake.
+            return Err(bad("contains a pattern with a `*` that is not at its end"));
         }
         if pattern.is_empty() {
-            return Err(bad("has an empty pattern"));
+            return Err(bad("contains an empty pattern"));
         }
-        let names = allowed.as_array().ok_or(bad("has a pattern without a list"))?;
+        let names = allowed.as_array().ok_or(bad("contains a pattern without a list"))?;
         let permission = |name: &Value| {
             let permission = name.as_str().and_then(Permission::parse);
-            permission.ok_or(bad("allows what is none of `subscribe`, `publish`, `presence`"))
+            permission.ok_or(bad("contains a permission other than `subscribe`, `publish` and `presence`"))
         };
         let allowed = names.iter().try_fold(0, |bits, name| Ok(bits | permission(name)?.bit()))?;
         Ok(Self { name: name.into(), prefix, allowed })
@@ -109,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_covers_its_channels_and_no_others() {
+    fn a_rule_covers_only_its_channels() {
         let text = r#"{"news":["subscribe"],"chat.*":["subscribe","publish","presence"],"chat.quiet":[]}"#;
         let permissions = parse(text).expect("good");
         for (permission, channel, allowed) in [
@@ -130,9 +127,9 @@ mod tests {
         }
     }
 
-    /// A pattern needs a rule that covers every channel that it can match.
+    /// Subscribing to a pattern requires a rule that covers every channel the pattern can match.
     #[test]
-    fn a_rule_covers_a_pattern_when_it_covers_all_that_it_matches() {
+    fn a_pattern_needs_a_rule_that_covers_all_its_channels() {
         let text = r#"{"/a/*":["subscribe"],"/b":["subscribe"],"/c/d*":["subscribe"]}"#;
         let permissions = parse(text).expect("good");
         for (pattern, allowed) in [
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_add_up_and_none_is_nothing() {
+    fn rules_add_up_and_no_rules_grant_nothing() {
         let both = parse(r#"{"a*":["subscribe"],"ab":["publish"]}"#).expect("good");
         assert!(both.allows(Subscribe, "ab") && both.allows(Publish, "ab") && !both.allows(Presence, "ab"));
         let all = parse(r#"{"*":["presence"]}"#).expect("good");
@@ -161,17 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_claim_is_refused() {
+    fn invalid_claims_are_rejected() {
         for (text, problem) in [
             ("[]", "is not an object"),
             ("\"news\"", "is not an object"),
-            (r#"{"news":"subscribe"}"#, "has a pattern without a list"),
-            (r#"{"news":["read"]}"#, "allows what is none of `subscribe`, `publish`, `presence`"),
-            (r#"{"news":["Subscribe"]}"#, "allows what is none of `subscribe`, `publish`, `presence`"),
-            (r#"{"news":[1]}"#, "allows what is none of `subscribe`, `publish`, `presence`"),
-            (r#"{"a.*.b":[]}"#, "has a pattern with a `*` that is not its end"),
-            (r#"{"a**":[]}"#, "has a pattern with a `*` that is not its end"),
-            (r#"{"":[]}"#, "has an empty pattern"),
+            (r#"{"news":"subscribe"}"#, "contains a pattern without a list"),
+            (
+                r#"{"news":["read"]}"#,
+                "contains a permission other than `subscribe`, `publish` and `presence`",
+            ),
+            (
+                r#"{"news":["Subscribe"]}"#,
+                "contains a permission other than `subscribe`, `publish` and `presence`",
+            ),
+            (r#"{"news":[1]}"#, "contains a permission other than `subscribe`, `publish` and `presence`"),
+            (r#"{"a.*.b":[]}"#, "contains a pattern with a `*` that is not at its end"),
+            (r#"{"a**":[]}"#, "contains a pattern with a `*` that is not at its end"),
+            (r#"{"":[]}"#, "contains an empty pattern"),
         ] {
             assert_eq!(parse(text), Err(bad(problem)), "{text}");
         }

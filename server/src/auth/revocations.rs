@@ -1,4 +1,4 @@
-//! Users whose tokens of before are refused.
+//! Users whose earlier tokens are rejected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,44 +10,48 @@ use parking_lot::Mutex;
 use super::{AuthError, Identity};
 use crate::clock::UnixTime;
 
-/// How many users are remembered. To forget one would let its tokens in again, so one more is refused.
-pub(crate) const MOST_REVOKED: usize = 65_536;
+/// Maximum number of remembered users. Forgetting one would make its tokens valid again, so further
+/// revocations are rejected.
+pub(crate) const MAX_REVOKED_USERS: usize = 65_536;
 
-/// When each of them was revoked, by the wall clock: `iat` is a time by that, too.
+/// Time of each user's revocation, by the wall clock, since `iat` is a wall-clock time as well.
 ///
-/// Locked for one look-up.
+/// Locked for a single look-up.
 #[derive(Debug)]
 pub(crate) struct Revocations {
     revoked: Mutex<HashMap<Arc<str>, UnixTime>>,
-    /// After so long, no token of before is good by itself (`auth.longest_token`). Nothing: some are good for ever.
-    remembered: Option<Duration>,
+    /// Longest token lifetime, after which a revocation can be forgotten (`auth.max_token_lifetime`). `None`:
+    /// unlimited.
+    retention: Option<Duration>,
 }
 
-/// A user that was revoked, as a snapshot has it.
+/// A revoked user, as stored in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct RevocationRecord {
     #[n(0)]
     pub(crate) user: String,
-    /// By the wall clock.
+    /// Wall-clock time.
     #[n(1)]
     at_ms: u64,
 }
 
-/// As many users are revoked as can be remembered.
+/// The maximum number of revoked users is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MOST_REVOKED} users are revoked already, and none can be forgotten yet (auth.longest_token)")]
+#[error(
+    "{MAX_REVOKED_USERS} users are revoked already, which is the maximum; a revocation ends after auth.max_token_lifetime"
+)]
 pub(crate) struct TooManyRevoked;
 
 impl Revocations {
     pub(crate) fn new(remembered: Option<Duration>) -> Self {
-        Self { revoked: Mutex::default(), remembered }
+        Self { revoked: Mutex::default(), retention: remembered }
     }
 
-    /// Refuses the user's tokens that were issued before now.
+    /// Rejects the user's tokens issued until now.
     ///
     /// # Errors
-    /// [`TooManyRevoked`], and nothing changes.
+    /// [`TooManyRevoked`]; nothing changes then.
     pub(crate) fn revoke(&self, user: &str, now: UnixTime) -> Result<(), TooManyRevoked> {
         let mut revoked = self.revoked.lock();
         if let Some(at) = revoked.get_mut(user) {
@@ -55,39 +59,39 @@ impl Revocations {
             *at = now.max(*at);
             return Ok(());
         }
-        if revoked.len() >= MOST_REVOKED {
-            revoked.retain(|_, at| !self.is_forgotten(*at, now));
+        if revoked.len() >= MAX_REVOKED_USERS {
+            revoked.retain(|_, at| !self.is_expired(*at, now));
         }
-        if revoked.len() >= MOST_REVOKED {
+        if revoked.len() >= MAX_REVOKED_USERS {
             return Err(TooManyRevoked);
         }
         revoked.insert(user.into(), now);
         Ok(())
     }
 
-    /// Whether a client may still come with its token.
+    /// Checks whether a client's token is still valid.
     ///
     /// # Errors
-    /// The user was revoked, and the token is of before or does not say when it was issued.
+    /// [`AuthError`] if the user was revoked and the token is older than the revocation or has no `iat`.
     pub(crate) fn check(&self, identity: &Identity, now: UnixTime) -> Result<(), AuthError> {
         let Some(user) = identity.user() else { return Ok(()) };
-        let at = self.revoked.lock().get(user).copied().filter(|at| !self.is_forgotten(*at, now));
+        let at = self.revoked.lock().get(user).copied().filter(|at| !self.is_expired(*at, now));
         match (at, identity.issued()) {
             (None, _) => Ok(()),
             (Some(at), Some(issued)) if issued > at => Ok(()),
             (Some(_), Some(_)) => Err(AuthError::Revoked),
             (Some(_), None) => {
-                let problem = "is missing, and tokens of its user were revoked";
+                let problem = "is missing, but required because tokens of the user were revoked";
                 Err(AuthError::BadClaim { claim: "iat", problem })
             }
         }
     }
 
-    fn is_forgotten(&self, at: UnixTime, now: UnixTime) -> bool {
-        self.remembered.is_some_and(|remembered| now.since(at) > remembered)
+    fn is_expired(&self, at: UnixTime, now: UnixTime) -> bool {
+        self.retention.is_some_and(|remembered| now.since(at) > remembered)
     }
 
-    /// Writes down what is remembered.
+    /// Records for a snapshot.
     pub(crate) fn records(&self) -> Vec<RevocationRecord> {
         let revoked = self.revoked.lock();
         let record = |(user, at): (&Arc<str>, &UnixTime)| RevocationRecord {
@@ -97,10 +101,10 @@ impl Revocations {
         revoked.iter().map(record).collect()
     }
 
-    /// Remembers what another process has.
+    /// Restores a revocation from a snapshot.
     ///
     /// # Errors
-    /// [`TooManyRevoked`], and nothing changes.
+    /// [`TooManyRevoked`]; nothing changes then.
     pub(crate) fn restore(&self, record: &RevocationRecord) -> Result<(), TooManyRevoked> {
         self.revoke(&record.user, UnixTime::since_epoch(Duration::from_millis(record.at_ms)))
     }
@@ -122,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_before_are_refused() {
+    fn earlier_tokens_are_rejected() {
         let revocations = Revocations::new(None);
-        revocations.revoke("eve", at(1_000)).expect("there is room");
-        let missing = "is missing, and tokens of its user were revoked";
+        revocations.revoke("eve", at(1_000)).expect("below the maximum");
+        let missing = "is missing, but required because tokens of the user were revoked";
         let missing = Err(AuthError::BadClaim { claim: "iat", problem: missing });
         for (identity, now, expected) in [
             (token("eve", Some(999)), 1_001, Err(AuthError::Revoked)),
@@ -140,35 +144,35 @@ mod tests {
             assert_eq!(revocations.check(&identity, at(now)), expected, "{identity:?} at {now}");
         }
         // The wall clock was set back.
-        revocations.revoke("eve", at(500)).expect("it is known");
+        revocations.revoke("eve", at(500)).expect("already revoked");
         assert_eq!(revocations.check(&token("eve", Some(999)), at(501)), Err(AuthError::Revoked));
     }
 
     #[test]
-    fn a_user_is_forgotten_once_all_tokens_of_before_have_expired() {
+    fn a_revocation_ends_when_all_earlier_tokens_have_expired() {
         let revocations = Revocations::new(Some(HOUR));
-        revocations.revoke("eve", at(1_000)).expect("there is room");
+        revocations.revoke("eve", at(1_000)).expect("below the maximum");
         assert_eq!(revocations.check(&token("eve", Some(999)), at(4_600)), Err(AuthError::Revoked));
         assert_eq!(revocations.check(&token("eve", Some(999)), at(4_601)), Ok(()));
     }
 
     #[test]
-    fn where_there_is_no_room_nobody_is_forgotten() {
+    fn no_revocation_is_forgotten_when_the_maximum_is_reached() {
         let revocations = Revocations::new(Some(HOUR));
-        for number in 0..MOST_REVOKED {
-            revocations.revoke(&number.to_string(), at(1_000)).expect("there is room");
+        for number in 0..MAX_REVOKED_USERS {
+            revocations.revoke(&number.to_string(), at(1_000)).expect("below the maximum");
         }
         assert_eq!(revocations.revoke("eve", at(4_600)), Err(TooManyRevoked));
-        assert_eq!(revocations.revoke("0", at(4_600)), Ok(()), "it is known");
+        assert_eq!(revocations.revoke("0", at(4_600)), Ok(()), "already revoked");
         assert_eq!(revocations.check(&token("0", Some(4_599)), at(4_600)), Err(AuthError::Revoked));
-        assert_eq!(revocations.revoke("eve", at(4_601)), Ok(()), "the others are forgotten");
+        assert_eq!(revocations.revoke("eve", at(4_601)), Ok(()), "the other revocations have expired");
         assert_eq!(revocations.records().len(), 2);
     }
 
     #[test]
-    fn another_process_remembers_the_same() {
+    fn revocations_round_trip_through_records() {
         let (before, after) = (Revocations::new(None), Revocations::new(None));
-        before.revoke("eve", at(1_000)).expect("there is room");
+        before.revoke("eve", at(1_000)).expect("below the maximum");
         assert!(before.records().iter().all(|record| after.restore(record).is_ok()));
         assert_eq!(after.records(), before.records());
         assert_eq!(after.check(&token("eve", Some(999)), at(2_000)), Err(AuthError::Revoked));

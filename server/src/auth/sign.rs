@@ -7,50 +7,45 @@ use super::Permission;
 use super::keys::{Algorithm, Key};
 use crate::clock::UnixTime;
 
-/// What a token to be signed says.
+/// Contents of a token to be signed.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The user.
     pub sub: String,
-    /// When it was issued, if it is to say so.
+    /// Value of `iat`, if the token is to have one.
     pub issued: Option<UnixTime>,
-    /// When it expires, if it does.
+    /// Value of `exp`, if the token is to expire.
     pub expires: Option<UnixTime>,
-    /// What it allows, by pattern.
+    /// Permissions by channel pattern.
     pub channels: BTreeMap<String, Vec<Permission>>,
     /// Channels that sessions join when they begin.
     pub join: Vec<String>,
 }
 
-/// Why a token cannot be signed.
+/// Reason why a token cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
-    /// There is no secret without a `kid`.
-    #[error("there is no auth.secret to sign with{}", HsKids(.0))]
+    /// No secret without a `kid` is configured. Lists the `kid`s that could sign.
+    #[error("auth.secret is not set{}", SigningKids(.0))]
     NoSecret(Vec<String>),
-    /// There is no key of this `kid`.
-    #[error("auth.keys has no key with kid `{0}`")]
+    /// No key with this `kid` is configured.
+    #[error("auth.keys contains no key with kid `{0}`")]
     UnknownKey(String),
-    /// Public keys cannot sign.
-    #[error("the key with kid `{0}` is a public key: it verifies, but cannot sign")]
+    /// The key is a public key, which cannot sign.
+    #[error("the key with kid `{0}` is a public key, which cannot sign")]
     PublicKey(String),
 }
 
-/// The names of keys that could sign, as the end of a message.
-struct HsKids<'a>(&'a [String]);
+/// Displays the `kid`s that could sign, as the end of an error message.
+struct SigningKids<'a>(&'a [String]);
 
-impl std::fmt::Display for HsKids<'_> {
+impl std::fmt::Display for SigningKids<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ", but --kid may name one of: {}", self.0.join(", "))
-        }
+        if self.0.is_empty() { Ok(()) } else { write!(f, "; use --kid with one of: {}", self.0.join(", ")) }
     }
 }
 
 #[derive(Serialize)]
-struct Header<'a> {
+struct JwtHeader<'a> {
     alg: &'a str,
     typ: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +53,7 @@ struct Header<'a> {
 }
 
 #[derive(Serialize)]
-struct Claims<'a> {
+struct JwtClaims<'a> {
     sub: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     aud: Option<&'a str>,
@@ -79,13 +74,13 @@ pub(super) fn sign(
 ) -> Result<String, SignError> {
     let key = keys.iter().find(|key| key.kid.as_deref() == kid).ok_or_else(|| match kid {
         Some(kid) => SignError::UnknownKey(kid.to_owned()),
-        None => SignError::NoSecret(hs_kids(keys)),
+        None => SignError::NoSecret(signing_kids(keys)),
     })?;
-    let header = Header { alg: "HS256", typ: "JWT", kid };
-    let claims = Claims {
+    let header = JwtHeader { alg: "HS256", typ: "JWT", kid };
+    let claims = JwtClaims {
         sub: &grant.sub,
         aud: audience,
-        // What is issued within a second is not issued before it.
+        // Rounded up: `iat` must not be earlier than the actual time of issue.
         iat: grant.issued.map(UnixTime::as_secs),
         exp: grant.expires.map(UnixTime::as_secs),
         channels: &grant.channels,
@@ -98,10 +93,10 @@ pub(super) fn sign(
 }
 
 fn part(part: &impl Serialize) -> String {
-    BASE64URL_NOPAD.encode(&serde_json::to_vec(part).expect("text and numbers serialize"))
+    BASE64URL_NOPAD.encode(&serde_json::to_vec(part).expect("plain data serializes"))
 }
 
-fn hs_kids(keys: &[Key]) -> Vec<String> {
+fn signing_kids(keys: &[Key]) -> Vec<String> {
     let signing = keys.iter().filter(|key| key.algorithm == Algorithm::Hs256);
     signing.filter_map(|key| key.kid.as_deref().map(ToOwned::to_owned)).collect()
 }

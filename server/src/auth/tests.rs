@@ -3,7 +3,7 @@ use super::*;
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
 
-/// Public keys whose private halves have signed the tokens below and were thrown away.
+/// Public keys. Their private keys signed the tokens below and were discarded.
 pub(super) const RS256_PEM: &[u8] = include_bytes!("test_keys/rs256.pem");
 pub(super) const ES256_PEM: &[u8] = include_bytes!("test_keys/es256.pem");
 const P384_PEM: &[u8] = include_bytes!("test_keys/p384.pem");
@@ -44,7 +44,7 @@ fn es256(kid: Option<&str>) -> Key {
     Key::from_pem(kid, Algorithm::Es256, ES256_PEM).expect("a P-256 key")
 }
 
-/// A token of any header and claims, signed by HS256 with `secret`, whatever its header says.
+/// Creates a token with any header and claims, signed by HS256 with `secret` whatever its header says.
 pub(super) fn forge(header: &str, claims: &str, secret: &[u8]) -> String {
     let encode = |text: &str| data_encoding::BASE64URL_NOPAD.encode(text.as_bytes());
     let message = format!("{}.{}", encode(header), encode(claims));
@@ -53,7 +53,7 @@ pub(super) fn forge(header: &str, claims: &str, secret: &[u8]) -> String {
     format!("{message}.{}", data_encoding::BASE64URL_NOPAD.encode(signature.as_ref()))
 }
 
-/// A token with these claims that the first secret has signed.
+/// Creates a token with these claims, signed with `SECRET`.
 fn token(claims: &str) -> String {
     forge(r#"{"alg":"HS256"}"#, claims, SECRET.as_bytes())
 }
@@ -67,17 +67,17 @@ pub(super) fn user(name: &str) -> Result<Option<String>, AuthError> {
 }
 
 #[test]
-fn without_keys_everyone_may_do_everything() {
+fn without_keys_everything_is_allowed() {
     for token in [None, Some(""), Some("nonsense"), Some(RS256_ALICE)] {
         let identity = Auth::default().identify(token, NOW).expect("anyone");
         assert_eq!((identity.user(), identity.expires()), (None, None));
         assert!(identity.allows(Permission::Publish, "news"));
     }
-    assert_eq!(size_of::<Identity>(), size_of::<usize>(), "it is held by every session");
+    assert_eq!(size_of::<Identity>(), size_of::<usize>(), "every session has one");
 }
 
 #[test]
-fn with_a_key_a_token_is_needed() {
+fn with_a_key_a_token_is_required() {
     let auth = auth(vec![secret(None, SECRET)]);
     assert_eq!(auth.identify(None, NOW).map(|_| ()), Err(AuthError::Missing));
     assert_eq!(identify(&auth, ""), Err(AuthError::Missing));
@@ -94,7 +94,7 @@ fn each_algorithm_verifies() {
 }
 
 #[test]
-fn a_changed_token_is_refused() {
+fn a_modified_token_is_rejected() {
     for (key, token) in [
         (secret(None, SECRET), token(r#"{"sub":"alice"}"#)),
         (rs256(None), RS256_ALICE.to_owned()),
@@ -123,7 +123,7 @@ fn a_changed_token_is_refused() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn malformed_tokens_are_rejected() {
     let auth = auth(vec![secret(None, SECRET)]);
     let crit = forge(r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, r#"{"sub":"a"}"#, SECRET.as_bytes());
     let none = forge(r#"{"alg":"none"}"#, r#"{"sub":"a"}"#, SECRET.as_bytes());
@@ -145,12 +145,12 @@ fn what_is_no_token_is_refused() {
     let unsigned = none.rsplit_once('.').expect("two dots").0;
     assert_eq!(identify(&auth, &format!("{unsigned}.")), Err(AuthError::Malformed));
     let twice = token(r#"{"sub":"alice","sub":"root"}"#);
-    assert_eq!(identify(&auth, &twice), Err(AuthError::Malformed), "which of the two?");
+    assert_eq!(identify(&auth, &twice), Err(AuthError::Malformed), "the claim is ambiguous");
 }
 
 /// The public key is public: it must not be possible to sign with it as if it were a secret.
 #[test]
-fn a_public_key_is_no_secret() {
+fn a_public_key_cannot_be_used_as_a_secret() {
     let key = jsonwebtoken::DecodingKey::from_rsa_pem(RS256_PEM).expect("an RSA key");
     let der = key.try_get_as_bytes().expect("DER").to_vec();
     for secret in [RS256_PEM, &der] {
@@ -187,7 +187,7 @@ fn a_public_key_is_no_secret() {
 }
 
 #[test]
-fn a_kid_names_the_one_key_that_counts() {
+fn the_kid_selects_the_key() {
     let both = auth(vec![secret(Some("old"), OTHER_SECRET), secret(Some("new"), SECRET), rs256(Some("r1"))]);
     let claims = r#"{"sub":"alice"}"#;
     let signed = |header: &str, secret: &str| forge(header, claims, secret.as_bytes());
@@ -197,9 +197,9 @@ fn a_kid_names_the_one_key_that_counts() {
         (signed(r#"{"alg":"HS256","kid":"old"}"#, SECRET), Err(AuthError::BadSignature)),
         (signed(r#"{"alg":"HS256","kid":"gone"}"#, SECRET), Err(AuthError::UnknownKey)),
         (signed(r#"{"alg":"HS256","kid":""}"#, SECRET), Err(AuthError::UnknownKey)),
-        // Without, it must be clear which key is meant: no token makes the server verify twice.
+        // Without a `kid` the key must be unambiguous: no token makes the server verify two signatures.
         (signed(r#"{"alg":"HS256"}"#, SECRET), Err(AuthError::MissingKid)),
-        (signed(r#"{"alg":"HS256"}"#, "no key of ours, but as long as one"), Err(AuthError::MissingKid)),
+        (signed(r#"{"alg":"HS256"}"#, "an unknown secret of valid length"), Err(AuthError::MissingKid)),
         (RS256_ALICE.to_owned(), user("alice")),
         (RS256_ALICE_R1.to_owned(), user("alice")),
     ] {
@@ -220,7 +220,7 @@ fn claims_are_checked() {
         ("{}", bad("sub", "is missing")),
         (r#"{"sub":null}"#, bad("sub", "is missing")),
         (r#"{"sub":""}"#, bad("sub", "is empty")),
-        (r#"{"sub":7}"#, bad("sub", "is not text")),
+        (r#"{"sub":7}"#, bad("sub", "is not a string")),
         (&*long, Ok(())),
         (&*too_long, bad("sub", "is longer than 255 bytes")),
         (r#"{"sub":"a","exp":1700000001}"#, Ok(())),
@@ -230,18 +230,18 @@ fn claims_are_checked() {
         (r#"{"sub":"a","exp":0}"#, Err(AuthError::Expired)),
         (r#"{"sub":"a","exp":18446744073709551615}"#, Ok(())),
         (r#"{"sub":"a","exp":null}"#, Ok(())),
-        (r#"{"sub":"a","exp":"1700000001"}"#, bad("exp", "is not in seconds since 1970")),
-        (r#"{"sub":"a","exp":-1}"#, bad("exp", "is not in seconds since 1970")),
-        (r#"{"sub":"a","exp":true}"#, bad("exp", "is not in seconds since 1970")),
+        (r#"{"sub":"a","exp":"1700000001"}"#, bad("exp", "is not a number of seconds since 1970")),
+        (r#"{"sub":"a","exp":-1}"#, bad("exp", "is not a number of seconds since 1970")),
+        (r#"{"sub":"a","exp":true}"#, bad("exp", "is not a number of seconds since 1970")),
         (r#"{"sub":"a","nbf":1700000000}"#, Ok(())),
         (r#"{"sub":"a","nbf":1700000030}"#, Ok(())),
         (r#"{"sub":"a","nbf":1700000030.5}"#, Err(AuthError::NotYetValid)),
-        (r#"{"sub":"a","nbf":"now"}"#, bad("nbf", "is not in seconds since 1970")),
-        (r#"{"sub":"a","iat":"now"}"#, bad("iat", "is not in seconds since 1970")),
+        (r#"{"sub":"a","nbf":"now"}"#, bad("nbf", "is not a number of seconds since 1970")),
+        (r#"{"sub":"a","iat":"now"}"#, bad("iat", "is not a number of seconds since 1970")),
         (r#"{"sub":"a","iat":1800000000,"iss":"x","jti":7,"more":{}}"#, Ok(())),
         (
             r#"{"sub":"a","aud":"x"}"#,
-            bad("aud", "is for someone else: this server has no name (auth.audience)"),
+            bad("aud", "is not accepted: no audience is configured (auth.audience)"),
         ),
         (r#"{"sub":"a","channels":{"news":["subscribe"]}}"#, Ok(())),
         (r#"{"sub":"a","channels":{"a*":["subscribe"]},"join":["a","ab","a"]}"#, Ok(())),
@@ -249,15 +249,15 @@ fn claims_are_checked() {
         (r#"{"sub":"a","join":"a"}"#, bad("join", "is not a list")),
         (
             r#"{"sub":"a","channels":{"a*":["subscribe"]},"join":["a",1]}"#,
-            bad("join", "has what is not text"),
+            bad("join", "contains an entry that is not a string"),
         ),
         (
             r#"{"sub":"a","channels":{"a":["publish"],"ab":["subscribe"]},"join":["ab","a"]}"#,
-            bad("join", "has a channel to which `channels` does not allow to subscribe"),
+            bad("join", "contains a channel without `subscribe` permission in `channels`"),
         ),
         (
             r#"{"sub":"a","channels":{"news":["read"]}}"#,
-            bad("channels", "allows what is none of `subscribe`, `publish`, `presence`"),
+            bad("channels", "contains a permission other than `subscribe`, `publish` and `presence`"),
         ),
     ] {
         assert_eq!(identify(&auth, &token(claims)).map(|_| ()), result, "{claims}");
@@ -265,7 +265,7 @@ fn claims_are_checked() {
 }
 
 #[test]
-fn an_identity_knows_when_it_ends() {
+fn identity_contains_expiry_and_permissions() {
     let auth = auth(vec![secret(None, SECRET)]);
     let of = |claims: &str| auth.identify(Some(&token(claims)), NOW).expect("a good token");
     let alice = of(r#"{"sub":"alice","exp":1700000060,"channels":{"news":["subscribe"]}}"#);
@@ -277,32 +277,32 @@ fn an_identity_knows_when_it_ends() {
     assert!(!alice.is_same_user(&of(r#"{"sub":"bob"}"#)) && !alice.is_same_user(&Identity::ANONYMOUS));
 }
 
-/// Where it is said how long tokens are good, each must say so of itself.
+/// If a maximum lifetime is configured, every token must contain its own `iat` and `exp`.
 #[test]
-fn a_token_that_is_good_for_too_long_is_refused() {
+fn a_token_with_too_long_a_lifetime_is_rejected() {
     let mut auth = auth(vec![secret(None, SECRET)]);
-    auth.longest_token = Some(std::time::Duration::from_secs(60));
+    auth.max_token_lifetime = Some(std::time::Duration::from_secs(60));
     let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
     for (claims, result) in [
         (r#"{"sub":"a","iat":1699999990,"exp":1700000050}"#, Ok(())),
         (
             r#"{"sub":"a","iat":1699999990,"exp":1700000051}"#,
-            bad("exp", "is too long after `iat` (auth.longest_token)"),
+            bad("exp", "is too long after `iat` (auth.max_token_lifetime)"),
         ),
         (r#"{"sub":"a","iat":1700000030,"exp":1700000090}"#, Ok(())),
         (
             r#"{"sub":"a","iat":1700000031,"exp":1700000091}"#,
-            bad("iat", "is still to come (auth.longest_token)"),
+            bad("iat", "is in the future (auth.max_token_lifetime)"),
         ),
-        (r#"{"sub":"a","exp":1700000050}"#, bad("iat", "is missing (auth.longest_token)")),
-        (r#"{"sub":"a","iat":1699999990}"#, bad("exp", "is missing (auth.longest_token)")),
+        (r#"{"sub":"a","exp":1700000050}"#, bad("iat", "is missing (auth.max_token_lifetime)")),
+        (r#"{"sub":"a","iat":1699999990}"#, bad("exp", "is missing (auth.max_token_lifetime)")),
     ] {
         assert_eq!(identify(&auth, &token(claims)).map(|_| ()), result, "{claims}");
     }
 }
 
 #[test]
-fn what_is_signed_is_accepted() {
+fn signed_tokens_are_accepted() {
     let auth = auth(vec![rs256(Some("r1")), secret(Some("h1"), OTHER_SECRET), secret(None, SECRET)]);
     let grant = Grant {
         sub: "alice".to_owned(),
@@ -325,17 +325,17 @@ fn what_is_signed_is_accepted() {
     let without =
         Auth::new(auth.keys[..2].to_vec(), ApiKeys::default(), Origins::default(), Hosts::default());
     let error = without.sign(&grant, None).expect_err("no secret").to_string();
-    assert_eq!(error, "there is no auth.secret to sign with, but --kid may name one of: h1");
+    assert_eq!(error, "auth.secret is not set; use --kid with one of: h1");
     let error = Auth::default().sign(&grant, None).expect_err("no secret").to_string();
-    assert_eq!(error, "there is no auth.secret to sign with");
+    assert_eq!(error, "auth.secret is not set");
 }
 
 #[test]
-fn what_is_no_key_is_refused() {
+fn invalid_keys_are_rejected() {
     assert_eq!(Key::from_secret(None, &SECRET[1..]).map(|_| ()), Err(BadKey::ShortSecret));
     let private = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAAA\n-----END PRIVATE KEY-----\n";
     for (algorithm, pem, error) in [
-        (Algorithm::Hs256, RS256_PEM, BadKey::NotPublic),
+        (Algorithm::Hs256, RS256_PEM, BadKey::PublicKeyGiven),
         (Algorithm::Rs256, ES256_PEM, BadKey::NotRsa),
         (Algorithm::Rs256, &RS256_PEM[..300], BadKey::NotRsa),
         (Algorithm::Rs256, private, BadKey::NotRsa),
@@ -365,7 +365,7 @@ fn secrets_do_not_show() {
 }
 
 #[test]
-fn a_point_beside_the_curve_is_no_key() {
+fn a_point_off_the_curve_is_rejected() {
     let pem = String::from_utf8(ES256_PEM.to_vec()).expect("PEM is text");
     let base64: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
     let mut der = data_encoding::BASE64.decode(base64.as_bytes()).expect("Base64");

@@ -12,66 +12,68 @@ use serde::de::DeserializeOwned;
 use strum::VariantArray;
 use tokio::sync::oneshot;
 
-use super::breaker::{Admitted, Breaker};
-use super::in_flight::{InFlight, Place};
-use super::question::read;
+use super::breaker::{Breaker, BreakerPass};
+use super::in_flight::{InFlight, InFlightPermit};
+use super::question::parse_response;
 use super::settings::BackendSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::BackendMetrics;
-use crate::outbound::{Client, OutboundError, Target, headers};
+use crate::outbound::{OutboundClient, OutboundError, Target, headers};
 use crate::timeouts::Timeouts;
 
-/// The longest question, and the longest answer, in bytes.
-const LONGEST: usize = 64 * 1024;
-/// Connections that are kept for the next questions.
+/// Maximum size of a request body and of a response body, in bytes.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+/// Idle connections to the backend that are kept for later requests.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// What the backend is asked.
+/// Kind of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Ask {
-    /// Who a client is that comes, and whether it may.
+pub(crate) enum HookKind {
+    /// Authenticates a client that connects.
     Connect,
-    /// Whether a client may follow a channel.
+    /// Authorises a subscription.
     Subscribe,
-    /// Whether a client may publish, and what.
+    /// Authorises a publish, and may change its data or its channel.
     Publish,
-    /// Whatever clients call it for.
+    /// Remote procedure call from a client.
     Call,
 }
 
-/// On whose behalf it is asked.
+/// Party on whose behalf the backend is called; each has its own limit of requests in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asker {
-    /// The session with this number.
+pub(crate) enum HookCaller {
+    /// Session with this number.
     Session(u128),
-    /// A client that has no session yet, from here.
+    /// Client at this address that has no session yet.
     Address(IpAddr),
 }
 
-/// Why something is not done.
+/// Reason why an action is denied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoAnswer {
-    /// The backend said so.
+pub(crate) enum HookError {
+    /// The backend denied the request.
     #[error("{message}")]
     Refused { code: Option<Box<str>>, message: String },
-    #[error("the backend cannot be asked now")]
+    #[error("the backend is unavailable")]
     Unavailable,
-    #[error("the backend has not answered in time (backend.timeout)")]
+    #[error("the backend did not answer in time (backend.timeout)")]
     TimedOut,
-    #[error("too many questions are under way (backend.max_in_flight, backend.max_in_flight_per_session)")]
+    #[error(
+        "too many backend requests are in flight (backend.max_in_flight, backend.max_in_flight_per_session)"
+    )]
     Overloaded,
-    #[error("it is longer than {LONGEST} bytes, which is all that the backend is asked")]
+    #[error("the request to the backend would be longer than {MAX_BODY_BYTES} bytes")]
     TooLarge,
 }
 
-/// Asks the backend.
+/// Client of the operator's backend.
 #[derive(Debug)]
 pub(crate) struct Backend {
     settings: BackendSettings,
-    client: Client,
-    breakers: Vec<(Ask, Mutex<Breaker>)>,
+    client: OutboundClient,
+    breakers: Vec<(HookKind, Mutex<Breaker>)>,
     in_flight: Arc<InFlight>,
     metrics: Arc<BackendMetrics>,
     timeouts: Arc<Timeouts>,
@@ -87,161 +89,176 @@ impl Backend {
         entropy: Entropy,
         executor: Arc<dyn Executor>,
     ) -> Self {
-        let (most, most_each) = (settings.max_in_flight, settings.max_in_flight_per_session);
-        let in_flight = Arc::new(InFlight::new(most, most_each, Arc::clone(&metrics)));
-        let client = Client::new(settings.trust.clone(), Arc::clone(&timeouts), IDLE_CONNECTIONS, LONGEST);
-        for (ask, _) in &settings.targets {
-            metrics.begin(ask.into(), Outcome::VARIANTS.iter().map(Into::into));
+        let (max_total, max_per_caller) = (settings.max_in_flight, settings.max_in_flight_per_session);
+        let in_flight = Arc::new(InFlight::new(max_total, max_per_caller, Arc::clone(&metrics)));
+        let client = OutboundClient::new(
+            settings.trust.clone(),
+            Arc::clone(&timeouts),
+            IDLE_CONNECTIONS,
+            MAX_BODY_BYTES,
+        );
+        for (hook, _) in &settings.targets {
+            metrics.create_series(hook.into(), HookOutcome::VARIANTS.iter().map(Into::into));
         }
-        let breakers = settings.targets.iter().map(|(ask, _)| (*ask, Mutex::default())).collect();
+        let breakers = settings.targets.iter().map(|(hook, _)| (*hook, Mutex::default())).collect();
         Self { settings, client, breakers, in_flight, metrics, timeouts, entropy, executor }
     }
 
-    /// Whether it is asked this at all.
-    pub(crate) fn is_asked(&self, ask: Ask) -> bool {
-        self.target(ask).is_some()
+    /// Returns whether a URL is configured for this hook.
+    pub(crate) fn has_hook(&self, hook: HookKind) -> bool {
+        self.target(hook).is_some()
     }
 
-    /// The headers and the cookies of a client that are passed on, by their names.
-    pub(crate) fn passed_on(&self) -> (&[HeaderName], &[String]) {
+    /// Names of the client's headers and cookies that are passed to the backend.
+    pub(crate) fn forwarded_names(&self) -> (&[HeaderName], &[String]) {
         (&self.settings.headers, &self.settings.cookies)
     }
 
-    /// Asks it. The question is on its way when this returns; to drop the answer does not take it back.
-    pub(crate) fn ask<T: DeserializeOwned + Send + 'static>(
+    /// Calls the backend. The request is already on its way when this returns; dropping the future does not
+    /// cancel it.
+    pub(crate) fn call<T: DeserializeOwned + Send + 'static>(
         self: &Arc<Self>,
-        ask: Ask,
-        asker: Asker,
-        question: &(impl Serialize + ?Sized),
-    ) -> BoxFuture<'static, Result<T, NoAnswer>> {
-        let body = serde_json::to_vec(question).expect("its keys are text");
-        let begun = self.begin(ask, asker, body.len());
-        let (place, admitted) = match begun {
+        hook: HookKind,
+        caller: HookCaller,
+        request: &(impl Serialize + ?Sized),
+    ) -> BoxFuture<'static, Result<T, HookError>> {
+        let body = serde_json::to_vec(request).expect("all keys are strings");
+        let begun = self.admit(hook, caller, body.len());
+        let (permit, admitted) = match begun {
             Ok(begun) => begun,
             Err(problem) => {
-                self.metrics.asked(ask.into(), Outcome::from(&problem).into());
+                self.metrics.request_finished(hook.into(), HookOutcome::from(&problem).into());
                 return std::future::ready(Err(problem)).boxed();
             }
         };
         let (sender, answer) = oneshot::channel();
         let this = Arc::clone(self);
         self.executor.spawn(Box::pin(async move {
-            let answer = this.exchange(ask, admitted, body).await;
-            drop(place);
-            // Whoever asked may have left.
+            let answer = this.exchange(hook, admitted, body).await;
+            drop(permit);
+            // The receiver may have been dropped.
             let _ = sender.send(answer);
         }));
-        // The task is dropped with the runtime.
-        answer.map(|answer| answer.unwrap_or(Err(NoAnswer::Unavailable))).boxed()
+        // The sender is dropped unused only when the runtime shuts down.
+        answer.map(|answer| answer.unwrap_or(Err(HookError::Unavailable))).boxed()
     }
 
-    fn begin(&self, ask: Ask, asker: Asker, length: usize) -> Result<(Place, Admitted), NoAnswer> {
-        if length > LONGEST {
-            return Err(NoAnswer::TooLarge);
+    fn admit(
+        &self,
+        hook: HookKind,
+        caller: HookCaller,
+        length: usize,
+    ) -> Result<(InFlightPermit, BreakerPass), HookError> {
+        if length > MAX_BODY_BYTES {
+            return Err(HookError::TooLarge);
         }
-        let place = self.in_flight.take(asker).ok_or(NoAnswer::Overloaded)?;
-        let admitted = self.breaker(ask).lock().admit(self.timeouts.clock().now());
-        Ok((place, admitted.ok_or(NoAnswer::Unavailable)?))
+        let permit = self.in_flight.take(caller).ok_or(HookError::Overloaded)?;
+        let admitted = self.breaker(hook).lock().admit(self.timeouts.clock().now());
+        Ok((permit, admitted.ok_or(HookError::Unavailable)?))
     }
 
     async fn exchange<T: DeserializeOwned>(
         &self,
-        ask: Ask,
-        admitted: Admitted,
+        hook: HookKind,
+        admitted: BreakerPass,
         body: Vec<u8>,
-    ) -> Result<T, NoAnswer> {
+    ) -> Result<T, HookError> {
         let begun = self.timeouts.clock().now();
-        let outcome = self.post(ask, body).await;
+        let outcome = self.post(hook, body).await;
         let answer = match outcome {
             Ok(answer) => {
-                self.answered(ask);
+                self.record_success(hook);
                 answer
             }
             Err(problem) => {
-                self.failed(ask, admitted, &problem);
-                Err(if matches!(problem, Problem::Outbound(OutboundError::TimedOut(_))) {
-                    NoAnswer::TimedOut
+                self.record_failure(hook, admitted, &problem);
+                Err(if matches!(problem, HookFailure::Outbound(OutboundError::TimedOut(_))) {
+                    HookError::TimedOut
                 } else {
-                    NoAnswer::Unavailable
+                    HookError::Unavailable
                 })
             }
         };
-        let outcome = answer.as_ref().map_or_else(Outcome::from, |_| Outcome::Answered);
-        self.metrics.asked(ask.into(), outcome.into());
-        self.metrics.took(ask.into(), self.timeouts.clock().now().since(begun));
+        let outcome = answer.as_ref().map_or_else(HookOutcome::from, |_| HookOutcome::Answered);
+        self.metrics.request_finished(hook.into(), outcome.into());
+        self.metrics.observe_duration(hook.into(), self.timeouts.clock().now().since(begun));
         answer
     }
 
-    /// What the backend says, be it no.
+    /// Sends the request and reads the response. The inner result is the backend's decision.
     async fn post<T: DeserializeOwned>(
         &self,
-        ask: Ask,
+        hook: HookKind,
         body: Vec<u8>,
-    ) -> Result<Result<T, NoAnswer>, Problem> {
+    ) -> Result<Result<T, HookError>, HookFailure> {
         let Self { settings, client, timeouts, .. } = self;
-        let target = self.target(ask).expect("it is asked what it is configured for");
+        let target = self.target(hook).expect("only configured hooks are called");
         let id = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<12>());
         let headers = headers(&id, timeouts.clock().unix_now(), &body, settings.secret.as_ref());
         let reply = client.post(target, headers, body.into(), settings.timeout).await;
-        let reply = reply.map_err(Problem::Outbound)?;
+        let reply = reply.map_err(HookFailure::Outbound)?;
         match reply.status {
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Err(Problem::Status(reply.status)),
-            // Of a body that ends with its connection nobody knows whether it is all: an empty one could be any.
-            status if status.is_success() && (reply.is_whole || !reply.body.is_empty()) => {
-                read(&reply.body).ok_or(Problem::Unreadable)
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+                Err(HookFailure::Status(reply.status))
             }
-            // What many frameworks make of a no.
-            status if status.is_client_error() => Ok(match read::<T>(&reply.body) {
+            // An empty body whose length is not stated may be truncated, so it does not count as approval.
+            status if status.is_success() && (reply.has_known_length || !reply.body.is_empty()) => {
+                parse_response(&reply.body).ok_or(HookFailure::Unreadable)
+            }
+            // Many frameworks express a refusal as a 4xx status.
+            status if status.is_client_error() => Ok(match parse_response::<T>(&reply.body) {
                 Some(Err(refused)) => Err(refused),
-                _ => Err(NoAnswer::Refused { code: None, message: format!("the backend answers {status}") }),
+                _ => {
+                    Err(HookError::Refused { code: None, message: format!("the backend answered {status}") })
+                }
             }),
-            status => Err(Problem::Status(status)),
+            status => Err(HookFailure::Status(status)),
         }
     }
 
-    fn answered(&self, ask: Ask) {
-        if self.breaker(ask).lock().succeeded() {
-            self.metrics.opened(ask.into(), false);
-            tracing::info!(ask = <&str>::from(ask), "the backend answers again");
+    fn record_success(&self, hook: HookKind) {
+        if self.breaker(hook).lock().record_success() {
+            self.metrics.set_circuit_open(hook.into(), false);
+            tracing::info!(hook = <&str>::from(hook), "backend recovered");
         }
     }
 
-    fn failed(&self, ask: Ask, admitted: Admitted, problem: &Problem) {
+    fn record_failure(&self, hook: HookKind, admitted: BreakerPass, problem: &HookFailure) {
         let now: Timestamp = self.timeouts.clock().now();
-        let ask_name = <&str>::from(ask);
-        if self.breaker(ask).lock().failed(admitted, now) {
-            self.metrics.opened(ask.into(), true);
-            tracing::warn!(ask = ask_name, %problem, "the backend fails: it is left alone, but for a question now and then");
+        let hook_name = <&str>::from(hook);
+        if self.breaker(hook).lock().record_failure(admitted, now) {
+            self.metrics.set_circuit_open(hook.into(), true);
+            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened");
         } else {
-            tracing::debug!(ask = ask_name, %problem, "the backend has not answered");
+            tracing::debug!(hook = hook_name, %problem, "backend request failed");
         }
     }
 
-    fn target(&self, ask: Ask) -> Option<&Target> {
-        self.settings.targets.iter().find(|(found, _)| *found == ask).map(|(_, target)| target)
+    fn target(&self, hook: HookKind) -> Option<&Target> {
+        self.settings.targets.iter().find(|(found, _)| *found == hook).map(|(_, target)| target)
     }
 
-    fn breaker(&self, ask: Ask) -> &Mutex<Breaker> {
-        let found = self.breakers.iter().find(|(found, _)| *found == ask);
-        found.map(|(_, breaker)| breaker).expect("it is asked what it is configured for")
+    fn breaker(&self, hook: HookKind) -> &Mutex<Breaker> {
+        let found = self.breakers.iter().find(|(found, _)| *found == hook);
+        found.map(|(_, breaker)| breaker).expect("only configured hooks are called")
     }
 }
 
-/// Why there is no answer.
+/// Reason why a request got no usable response.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+enum HookFailure {
     #[error(transparent)]
     Outbound(OutboundError),
-    #[error("it answers {0}")]
+    #[error("the backend answered {0}")]
     Status(StatusCode),
-    #[error("its answer is not what it should be")]
+    #[error("the backend's response is malformed")]
     Unreadable,
 }
 
-/// What a question comes to, for metrics.
+/// Outcome of a hook request, as a metric label.
 #[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
-enum Outcome {
+enum HookOutcome {
     Answered,
     Refused,
     Unavailable,
@@ -250,14 +267,14 @@ enum Outcome {
     TooLarge,
 }
 
-impl From<&NoAnswer> for Outcome {
-    fn from(problem: &NoAnswer) -> Self {
+impl From<&HookError> for HookOutcome {
+    fn from(problem: &HookError) -> Self {
         match problem {
-            NoAnswer::Refused { .. } => Self::Refused,
-            NoAnswer::Unavailable => Self::Unavailable,
-            NoAnswer::TimedOut => Self::Timeout,
-            NoAnswer::Overloaded => Self::Overloaded,
-            NoAnswer::TooLarge => Self::TooLarge,
+            HookError::Refused { .. } => Self::Refused,
+            HookError::Unavailable => Self::Unavailable,
+            HookError::TimedOut => Self::Timeout,
+            HookError::Overloaded => Self::Overloaded,
+            HookError::TooLarge => Self::TooLarge,
         }
     }
 }

@@ -2,66 +2,66 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-/// So many failures in a row open it.
-const FAILURES: u32 = 5;
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Consecutive failures that open the breaker.
+const FAILURE_THRESHOLD: u32 = 5;
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Keeps questions from a backend that fails again and again. After a pause it lets one through, the *trial*, and goes by what becomes of that. The
-/// pause is twice as long each time.
+/// Circuit breaker for one hook. After [`FAILURE_THRESHOLD`] consecutive failures it rejects requests. After a pause
+/// it admits one request, the *trial*: success closes the breaker, failure doubles the pause.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
-    open: Option<Open>,
+    open: Option<OpenState>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenState {
     until: Timestamp,
     pause: Duration,
-    /// The trial is under way.
-    is_tried: bool,
+    /// The trial is in flight.
+    is_trial_in_flight: bool,
 }
 
-/// Leave to ask.
+/// Permission to send one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Admitted {
+pub(super) struct BreakerPass {
     is_trial: bool,
 }
 
 impl Breaker {
-    /// Whether a question may be asked now.
-    pub(super) fn admit(&mut self, now: Timestamp) -> Option<Admitted> {
+    /// Admits a request unless the breaker is open.
+    pub(super) fn admit(&mut self, now: Timestamp) -> Option<BreakerPass> {
         match &mut self.open {
-            None => Some(Admitted { is_trial: false }),
-            Some(open) if now >= open.until && !open.is_tried => {
-                open.is_tried = true;
-                Some(Admitted { is_trial: true })
+            None => Some(BreakerPass { is_trial: false }),
+            Some(open) if now >= open.until && !open.is_trial_in_flight => {
+                open.is_trial_in_flight = true;
+                Some(BreakerPass { is_trial: true })
             }
             Some(_) => None,
         }
     }
 
-    /// An answer has come. Returns whether that closes it.
-    pub(super) fn succeeded(&mut self) -> bool {
+    /// Records a success. Returns whether it closed the breaker.
+    pub(super) fn record_success(&mut self) -> bool {
         self.failures = 0;
         self.open.take().is_some()
     }
 
-    /// None has come. Returns whether that opens it.
-    pub(super) fn failed(&mut self, admitted: Admitted, now: Timestamp) -> bool {
+    /// Records a failure. Returns whether it opened the breaker.
+    pub(super) fn record_failure(&mut self, admitted: BreakerPass, now: Timestamp) -> bool {
         self.failures = self.failures.saturating_add(1);
         match &mut self.open {
             Some(open) if admitted.is_trial => {
-                let pause = (2 * open.pause).min(LONGEST_PAUSE);
-                *open = Open { until: now + pause, pause, is_tried: false };
+                let pause = (2 * open.pause).min(MAX_PAUSE);
+                *open = OpenState { until: now + pause, pause, is_trial_in_flight: false };
             }
-            // It was asked before it opened.
+            // The request was sent before the breaker opened.
             Some(_) => {}
-            None if self.failures >= FAILURES => {
-                let pause = SHORTEST_PAUSE;
-                self.open = Some(Open { until: now + pause, pause, is_tried: false });
+            None if self.failures >= FAILURE_THRESHOLD => {
+                let pause = MIN_PAUSE;
+                self.open = Some(OpenState { until: now + pause, pause, is_trial_in_flight: false });
                 return true;
             }
             None => {}
@@ -78,48 +78,51 @@ mod tests {
         Timestamp::from_nanos(ms * 1_000_000)
     }
 
-    const NORMAL: Option<Admitted> = Some(Admitted { is_trial: false });
-    const TRIAL: Option<Admitted> = Some(Admitted { is_trial: true });
+    const NORMAL: Option<BreakerPass> = Some(BreakerPass { is_trial: false });
+    const TRIAL: Option<BreakerPass> = Some(BreakerPass { is_trial: true });
 
     #[test]
-    fn failures_in_a_row_open_it_and_a_trial_decides() {
+    fn consecutive_failures_open_the_breaker_and_a_trial_decides() {
         let mut breaker = Breaker::default();
         let fail = |breaker: &mut Breaker, ms| {
-            let admitted = breaker.admit(at(ms)).expect("it is admitted");
-            breaker.failed(admitted, at(ms))
+            let admitted = breaker.admit(at(ms)).expect("admitted");
+            breaker.record_failure(admitted, at(ms))
         };
         for ms in 0..4 {
             assert!(!fail(&mut breaker, ms));
         }
-        assert!(!breaker.succeeded(), "it was closed");
+        assert!(!breaker.record_success(), "the breaker was closed already");
         for ms in 10..14 {
-            assert!(!fail(&mut breaker, ms), "they are counted anew");
+            assert!(!fail(&mut breaker, ms), "the count starts again");
         }
-        let before = breaker.admit(at(14)).expect("it is closed");
+        let before = breaker.admit(at(14)).expect("the breaker is closed");
         assert!(fail(&mut breaker, 15));
         assert_eq!(breaker.admit(at(16)), None);
-        assert!(!breaker.failed(before, at(900)), "one that was asked before changes nothing");
+        assert!(
+            !breaker.record_failure(before, at(900)),
+            "a request from before the opening changes nothing"
+        );
         assert_eq!(breaker.admit(at(1_014)), None);
         assert_eq!(breaker.admit(at(1_015)), TRIAL);
-        assert_eq!(breaker.admit(at(1_016)), None, "one at a time");
-        assert!(!breaker.failed(TRIAL.expect("a trial"), at(1_020)));
-        assert_eq!(breaker.admit(at(3_019)), None, "twice as long");
+        assert_eq!(breaker.admit(at(1_016)), None, "one trial at a time");
+        assert!(!breaker.record_failure(TRIAL.expect("a trial"), at(1_020)));
+        assert_eq!(breaker.admit(at(3_019)), None, "the pause has doubled");
         assert_eq!(breaker.admit(at(3_020)), TRIAL);
-        assert!(breaker.succeeded());
+        assert!(breaker.record_success());
         assert_eq!(breaker.admit(at(3_021)), NORMAL);
     }
 
     #[test]
-    fn a_pause_has_a_limit() {
+    fn pause_is_capped() {
         let (mut breaker, mut now) = (Breaker::default(), 1_000);
-        for _ in 0..FAILURES {
-            breaker.failed(Admitted { is_trial: false }, at(now));
+        for _ in 0..FAILURE_THRESHOLD {
+            breaker.record_failure(BreakerPass { is_trial: false }, at(now));
         }
         for pause_s in [1, 2, 4, 8, 16, 30, 30] {
             assert_eq!(breaker.admit(at(now + pause_s * 1_000 - 1)), None);
             now += pause_s * 1_000;
             let trial = breaker.admit(at(now)).expect("the pause is over");
-            breaker.failed(trial, at(now));
+            breaker.record_failure(trial, at(now));
         }
     }
 }

@@ -4,73 +4,76 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::asking::Asker;
+use super::asking::HookCaller;
 use crate::admission::network;
 use crate::metrics::BackendMetrics;
 
-/// Questions that are under way: so many of one session, half as many as there may be of one address's newcomers, and so many in all.
+/// Limits the requests in flight: in total, per session, and, for clients without a session, per network to
+/// half of the total.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    most: usize,
-    most_each: usize,
-    counts: Mutex<Counts>,
+    max_total: usize,
+    max_per_caller: usize,
+    counts: Mutex<InFlightCounts>,
     metrics: Arc<BackendMetrics>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct InFlightCounts {
     all: usize,
-    /// Of those that have any.
-    by_asker: HashMap<AskerKey, usize>,
+    /// Only callers with at least one request in flight.
+    by_caller: HashMap<CallerKey, usize>,
 }
 
-/// Who shares one count.
+/// Callers with the same key share one count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum AskerKey {
+enum CallerKey {
     Session(u128),
     Network(IpAddr),
 }
 
-/// The place of one question.
+/// Permit for one request. Dropping it releases the slot.
 #[derive(Debug)]
-pub(super) struct Place {
-    asker: AskerKey,
+pub(super) struct InFlightPermit {
+    caller: CallerKey,
     in_flight: Arc<InFlight>,
 }
 
 impl InFlight {
-    pub(super) fn new(most: usize, most_each: usize, metrics: Arc<BackendMetrics>) -> Self {
-        Self { most, most_each, counts: Mutex::default(), metrics }
+    pub(super) fn new(max_total: usize, max_per_caller: usize, metrics: Arc<BackendMetrics>) -> Self {
+        Self { max_total, max_per_caller, counts: Mutex::default(), metrics }
     }
 
-    /// A place for one more, if there is one.
-    pub(super) fn take(self: &Arc<Self>, asker: Asker) -> Option<Place> {
-        let (asker, most_each) = match asker {
-            Asker::Session(number) => (AskerKey::Session(number), self.most_each),
-            // Newcomers from one address leave room for everyone else.
-            Asker::Address(address) => (AskerKey::Network(network(address)), self.most.div_ceil(2)),
+    /// Takes a permit, unless a limit is reached.
+    pub(super) fn take(self: &Arc<Self>, caller: HookCaller) -> Option<InFlightPermit> {
+        let (caller, max_per_caller) = match caller {
+            HookCaller::Session(number) => (CallerKey::Session(number), self.max_per_caller),
+            // New clients of one network must leave room for everyone else.
+            HookCaller::Address(address) => {
+                (CallerKey::Network(network(address)), self.max_total.div_ceil(2))
+            }
         };
-        let Counts { all, by_asker } = &mut *self.counts.lock();
-        let count = by_asker.get(&asker).copied().unwrap_or_default();
-        if *all >= self.most || count >= most_each {
+        let InFlightCounts { all, by_caller } = &mut *self.counts.lock();
+        let count = by_caller.get(&caller).copied().unwrap_or_default();
+        if *all >= self.max_total || count >= max_per_caller {
             return None;
         }
-        by_asker.insert(asker, count + 1);
+        by_caller.insert(caller, count + 1);
         *all += 1;
-        self.metrics.in_flight(*all);
-        Some(Place { asker, in_flight: Arc::clone(self) })
+        self.metrics.set_in_flight(*all);
+        Some(InFlightPermit { caller, in_flight: Arc::clone(self) })
     }
 }
 
-impl Drop for Place {
+impl Drop for InFlightPermit {
     fn drop(&mut self) {
-        let Counts { all, by_asker } = &mut *self.in_flight.counts.lock();
+        let InFlightCounts { all, by_caller } = &mut *self.in_flight.counts.lock();
         *all -= 1;
-        self.in_flight.metrics.in_flight(*all);
-        if let Some(count) = by_asker.get_mut(&self.asker) {
+        self.in_flight.metrics.set_in_flight(*all);
+        if let Some(count) = by_caller.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
-                by_asker.remove(&self.asker);
+                by_caller.remove(&self.caller);
             }
         }
     }
@@ -81,22 +84,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_bounded_for_each_and_in_all() {
+    fn requests_are_limited_per_caller_and_in_total() {
         let in_flight = Arc::new(InFlight::new(4, 2, Arc::default()));
-        let take = |asker| in_flight.take(asker);
-        let session = Asker::Session;
-        let address = |last| Asker::Address(IpAddr::from([192, 0, 2, last]));
-        let first = take(session(1)).expect("room");
-        let second = take(session(1)).expect("room");
-        assert!(take(session(1)).is_none(), "it has two");
-        let third = take(address(1)).expect("room");
-        let fourth = take(address(2)).expect("room");
-        assert!(take(session(2)).is_none(), "there are four");
+        let take = |caller| in_flight.take(caller);
+        let session = HookCaller::Session;
+        let address = |last| HookCaller::Address(IpAddr::from([192, 0, 2, last]));
+        let first = take(session(1)).expect("a permit");
+        let second = take(session(1)).expect("a permit");
+        assert!(take(session(1)).is_none(), "the session has two already");
+        let third = take(address(1)).expect("a permit");
+        let fourth = take(address(2)).expect("a permit");
+        assert!(take(session(2)).is_none(), "the total is four already");
         drop((second, fourth));
-        let fifth = take(address(1)).expect("room");
-        assert!(take(address(1)).is_none(), "it has half of all");
+        let fifth = take(address(1)).expect("a permit");
+        assert!(take(address(1)).is_none(), "the network has half of the total already");
         drop((first, third, fifth));
         let counts = in_flight.counts.lock();
-        assert_eq!((counts.all, counts.by_asker.len()), (0, 0));
+        assert_eq!((counts.all, counts.by_caller.len()), (0, 0));
     }
 }

@@ -1,7 +1,9 @@
-//! What the backend of whoever runs the server is asked before something is done, and what clients call it for.
+//! Calls to the operator's backend: hook requests that authenticate clients and authorise their actions, and
+//! clients' remote procedure calls.
 //!
-//! A question is one signed request, with a deadline on the wheel. So many may be under way, of one session and in all; and where the backend
-//! fails again and again, a circuit breaker has it left alone for a while. Whatever fails is a closed door: nothing is done that would have needed an answer.
+//! A hook is one signed HTTP request with a deadline on the wheel. The requests in flight are limited, per
+//! session and in total. A circuit breaker stops calling a backend that fails repeatedly. If a call fails,
+//! access is denied.
 
 mod asking;
 mod breaker;
@@ -9,6 +11,6 @@ mod in_flight;
 mod question;
 mod settings;
 
-pub(crate) use asking::{Ask, Asker, Backend, NoAnswer};
-pub(crate) use question::{Answered, Question, WhoComes};
+pub(crate) use asking::{Backend, HookCaller, HookError, HookKind};
+pub(crate) use question::{ConnectHookRequest, HookRequest, HookResponse};
 pub(crate) use settings::BackendSettings;

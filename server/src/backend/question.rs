@@ -1,4 +1,4 @@
-//! Questions and answers, as they are on the wire.
+//! Bodies of hook requests and responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,32 +8,32 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::asking::NoAnswer;
+use super::asking::HookError;
 
-/// Who comes, before it has a session. What does not apply is left out.
+/// Body of a `connect` hook: a client that has no session yet. Fields that do not apply are omitted.
 #[derive(Debug, Serialize)]
-pub(crate) struct WhoComes<'a> {
+pub(crate) struct ConnectHookRequest<'a> {
     /// `websocket`, `sse` or `poll`.
     pub(crate) transport: &'static str,
     /// `json` or `bayeux`.
     pub(crate) dialect: &'static str,
     pub(crate) address: IpAddr,
-    /// The `sub` of its token, if the server has looked at that.
+    /// The `sub` claim of the client's token, if the server has verified it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<&'a str>,
-    /// The token that it came with, if the server has no keys and has not looked at it.
+    /// The client's token, unverified: sent if the server has no keys to verify it with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<&'a str>,
-    /// Those that are to be passed on (`backend.headers`, `backend.cookies`).
+    /// Headers and cookies listed in `backend.headers` and `backend.cookies`.
     pub(crate) headers: BTreeMap<&'a str, Cow<'a, str>>,
     pub(crate) cookies: BTreeMap<&'a str, &'a str>,
 }
 
-/// What is asked on behalf of a session. What does not apply is left out.
+/// Body of a hook on behalf of a session. Fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Question<'a> {
+pub(crate) struct HookRequest<'a> {
     pub(crate) session: Option<String>,
-    /// The `sub` of its client's token.
+    /// The `sub` claim of the client's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,13 +44,13 @@ pub(crate) struct Question<'a> {
     pub(crate) data: Option<&'a RawValue>,
 }
 
-/// What the backend answers when it has nothing against it.
+/// Body of an approving response.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Answered {
-    /// Of a call, its result; of a publish, what is published in place of what the client has sent.
+pub(crate) struct HookResponse {
+    /// The result of a call, or the data to publish instead of the client's.
     #[serde(default)]
     pub(crate) data: Option<Box<RawValue>>,
-    /// Of a subscribe or a publish, the channel that it is for in place of the one that was asked for.
+    /// The channel to subscribe or publish to instead of the requested one.
     #[serde(default)]
     pub(crate) channel: Option<String>,
 }
@@ -69,18 +69,19 @@ struct RefusalReason<'a> {
     message: Option<Cow<'a, str>>,
 }
 
-/// What a client is told where the backend gives no reason.
-const REFUSED: &str = "the backend refuses it";
+/// Message for the client if the backend gives no reason.
+const DEFAULT_REFUSAL: &str = "denied by the backend";
 
-/// The longest code and the longest message of the backend that a client is told, in bytes.
-const LONGEST_CODE: usize = 64;
-const LONGEST_MESSAGE: usize = 1024;
+/// Maximum size of the backend's error code and message, in bytes. A longer one is not passed to the client.
+const MAX_CODE_BYTES: usize = 64;
+const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Reads an answer: an object, with `error` where it is a refusal. `None` if it is none.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, NoAnswer>> {
-    // Nothing in particular is a yes.
+/// Parses a response: an object, which has an `error` field if the backend denies the request. `None` if the
+/// body is malformed.
+pub(super) fn parse_response<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, HookError>> {
+    // An empty body means approval.
     let body = if body.is_empty() { b"{}" } else { body };
-    // A list would be taken for the fields of an object.
+    // serde would accept an array as the fields of a struct.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
@@ -88,11 +89,11 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, NoAnswe
     let Some(RefusalReason { code, message }) = error else {
         return serde_json::from_slice(body).ok().map(Ok);
     };
-    let code = code.filter(|code| !code.is_empty() && code.len() <= LONGEST_CODE);
-    let message = message.filter(|message| message.len() <= LONGEST_MESSAGE);
-    Some(Err(NoAnswer::Refused {
+    let code = code.filter(|code| !code.is_empty() && code.len() <= MAX_CODE_BYTES);
+    let message = message.filter(|message| message.len() <= MAX_MESSAGE_BYTES);
+    Some(Err(HookError::Refused {
         code: code.map(|code| code.into_owned().into()),
-        message: message.map_or_else(|| REFUSED.to_owned(), Cow::into_owned),
+        message: message.map_or_else(|| DEFAULT_REFUSAL.to_owned(), Cow::into_owned),
     }))
 }
 
@@ -101,12 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers() {
-        let read = |text: &str| super::read::<Answered>(text.as_bytes());
+    fn responses_are_parsed() {
+        let read = |text: &str| super::parse_response::<HookResponse>(text.as_bytes());
         let refused = |code: Option<&str>, message: &str| {
-            Err(NoAnswer::Refused { code: code.map(Into::into), message: message.to_owned() })
+            Err(HookError::Refused { code: code.map(Into::into), message: message.to_owned() })
         };
-        let long = "x".repeat(LONGEST_CODE + 1);
+        let long = "x".repeat(MAX_CODE_BYTES + 1);
         let table = [
             ("", Some(Ok((None, None)))),
             ("{}", Some(Ok((None, None)))),
@@ -115,7 +116,7 @@ mod tests {
             (r#"{"channel":"b","data":null}"#, Some(Ok((None, Some("b"))))),
             (r#"{"error":null}"#, Some(Ok((None, None)))),
             (r#"{"error":{"code":"x","message":"no\n"}}"#, Some(refused(Some("x"), "no\n"))),
-            (r#"{"error":{}}"#, Some(refused(None, REFUSED))),
+            (r#"{"error":{}}"#, Some(refused(None, DEFAULT_REFUSAL))),
             (&*format!(r#"{{"error":{{"code":"{long}","message":"m"}}}}"#), Some(refused(None, "m"))),
             (r#"{"error":"no"}"#, None),
             ("no", None),
@@ -125,7 +126,7 @@ mod tests {
         for (text, expected) in table {
             let answered = read(text);
             let answered = answered.as_ref().map(|read| match read {
-                Ok(Answered { data, channel }) => {
+                Ok(HookResponse { data, channel }) => {
                     Ok((data.as_deref().map(RawValue::get), channel.as_deref()))
                 }
                 Err(error) => Err(error.clone()),

@@ -2,32 +2,32 @@ use std::time::Duration;
 
 use hyper::header::HeaderName;
 
-use super::Ask;
+use super::HookKind;
 use crate::outbound::{Secret, Target, Trust};
 
-/// `[backend]`.
+/// The `[backend]` section.
 #[derive(Clone, Debug)]
 pub(crate) struct BackendSettings {
-    /// Where it is asked what. What is not here is not asked.
-    pub(crate) targets: Vec<(Ask, Target)>,
-    /// The client's headers and cookies that are passed on when it connects.
+    /// URL of each hook. A hook without a URL is not called.
+    pub(crate) targets: Vec<(HookKind, Target)>,
+    /// The client's headers and cookies that are passed to the `connect` hook.
     pub(crate) headers: Vec<HeaderName>,
     pub(crate) cookies: Vec<String>,
-    /// Whose certificates count there.
+    /// Certificate authorities trusted for the backend.
     pub(crate) trust: Trust,
-    /// What questions are signed with.
+    /// Key that signs requests.
     pub(crate) secret: Option<Secret>,
-    /// How long an answer may take.
+    /// Time limit for a response.
     pub(crate) timeout: Duration,
-    /// Questions under way.
+    /// Maximum number of requests in flight.
     pub(crate) max_in_flight: usize,
-    /// Those of one session.
+    /// Maximum number of requests in flight for one session.
     pub(crate) max_in_flight_per_session: usize,
 }
 
 impl BackendSettings {
-    /// Whether it says who clients are.
-    pub(crate) fn decides_who_comes(&self) -> bool {
-        self.targets.iter().any(|(ask, _)| *ask == Ask::Connect)
+    /// Returns whether the backend authenticates clients, by the `connect` hook.
+    pub(crate) fn authenticates_clients(&self) -> bool {
+        self.targets.iter().any(|(hook, _)| *hook == HookKind::Connect)
     }
 }

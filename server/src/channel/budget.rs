@@ -6,53 +6,56 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-use super::state::{Change, Channel};
-use crate::admission::Holder;
+use super::state::{Channel, SizeChange};
+use crate::admission::QuotaOwner;
 
-/// For so long, a message stays for those who are to read it, if there are others to drop.
+/// Minimum time for which readers can get a new message, as long as older ones can be dropped instead.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
-/// More than this part of what all logs may hold is much for one maker.
-const LARGE_SHARE: usize = 4;
+/// A creator that holds more than one part in this many of the budget has a large share.
+const LARGE_SHARE_DIVISOR: usize = 4;
 
-/// Makers that are looked at for older messages.
-const MAKERS_LOOKED_AT: usize = 64;
+/// Maximum number of creators searched for older messages.
+const MAX_CREATORS_EXAMINED: usize = 64;
 
-/// The bytes of all logs together, where those that several logs hold count once, and who gives some back when these are too many: whoever has made the logs that hold most, to
-/// within a factor of two. What the API has made goes last.
+/// Memory budget of all logs, in which shared bytes count once. When it is exceeded, the creator whose logs
+/// hold most, to within a factor of two, has to drop messages. Logs created by the admin API are dropped
+/// last.
 #[derive(Debug)]
 pub(super) struct Budget<S> {
     bytes: AtomicIsize,
     limit: usize,
-    /// Those whose logs hold something, by their classes. Locked when one of them changes its class.
+    /// Accounts that hold any bytes, by size class. Locked when an account changes its class.
     by_class: Mutex<ByClass<S>>,
 }
 
-type ByClass<S> = BTreeMap<(u32, Holder), Arc<Account<S>>>;
+type ByClass<S> = BTreeMap<(u32, QuotaOwner), Arc<CreatorAccount<S>>>;
 
-/// What one maker has made. Bytes that several of its logs hold count for each.
+/// Channels of one creator. Bytes shared by several of its logs count for each.
 ///
-/// Its logs are in the order of the age of their oldest message, which is updated only when it is needed: a log's key is the age
-/// that its oldest message had at the last look. Oldest messages only get younger, so the first log in the order has the oldest
-/// message of all, or turns out not to and gets a new key.
+/// The logs are ordered by the age of their oldest message. The order is updated lazily: a log's key is the
+/// age its oldest message had when it was last examined. The oldest message of a log can only become younger,
+/// so the first log in the order either has the oldest message of all, or is found not to and gets a new key.
 #[derive(Debug)]
-pub(super) struct Account<S> {
-    maker: Holder,
-    /// Its channels. Changed under the lock of the table of channels.
+pub(super) struct CreatorAccount<S> {
+    creator: QuotaOwner,
+    /// Number of channels. Changed under the lock of the channel table.
     pub(super) channels: AtomicUsize,
     bytes: AtomicUsize,
-    /// 0, or one more than the binary logarithm of the bytes: so a publish hardly ever changes it.
+    /// Size class: 0, or one more than the binary logarithm of the bytes, so that a publish rarely changes
+    /// it.
     class: AtomicU32,
     order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>>,
 }
 
-/// A log's key in the order: when its oldest message was published, and the channel's number, since two may have one age.
+/// Key of a log in the order by age: the publish time of its oldest message, and the channel's number, which
+/// makes the key unique.
 pub(super) type AgeKey = (Timestamp, u64);
 
-impl<S> Account<S> {
-    pub(super) fn new(maker: Holder) -> Arc<Self> {
+impl<S> CreatorAccount<S> {
+    pub(super) fn new(creator: QuotaOwner) -> Arc<Self> {
         Arc::new(Self {
-            maker,
+            creator,
             channels: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             class: AtomicU32::new(0),
@@ -60,8 +63,8 @@ impl<S> Account<S> {
         })
     }
 
-    pub(super) fn maker(&self) -> &Holder {
-        &self.maker
+    pub(super) fn creator(&self) -> &QuotaOwner {
+        &self.creator
     }
 
     pub(super) fn list(&self, age_key: AgeKey, channel: Weak<Channel<S>>) {
@@ -72,7 +75,7 @@ impl<S> Account<S> {
         self.order.lock().remove(&age_key);
     }
 
-    /// The log that may have its oldest message, if that was published before `cutoff`.
+    /// Returns the log that may have the account's oldest message, if that was published before `cutoff`.
     fn oldest(&self, cutoff: Timestamp) -> Option<Arc<Channel<S>>> {
         let mut order = self.order.lock();
         while let Some((age_key, channel)) = order.first_key_value() {
@@ -91,7 +94,7 @@ impl<S> Account<S> {
     fn class_now(&self) -> u32 {
         match self.bytes.load(Ordering::Relaxed).checked_ilog2() {
             None => 0,
-            Some(log) => 1 + self.maker.rank(log),
+            Some(log) => 1 + self.creator.eviction_rank(log),
         }
     }
 }
@@ -102,7 +105,7 @@ impl<S> Budget<S> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        // Two logs may be in the middle of dropping what they hold together.
+        // The sum can be negative for a moment, while two logs drop bytes that they share.
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
@@ -111,8 +114,9 @@ impl<S> Budget<S> {
         self.by_class.lock().is_empty()
     }
 
-    /// A log has grown or shrunk. Called with the log's lock held, so that nobody sees it shrink before it grew.
-    pub(super) fn changed(&self, account: &Arc<Account<S>>, Change { before, after }: Change) {
+    /// Accounts for a log that has grown or shrunk. Called with the log's lock held, so that the total never
+    /// reflects a shrink before the growth that preceded it.
+    pub(super) fn update(&self, account: &Arc<CreatorAccount<S>>, SizeChange { before, after }: SizeChange) {
         self.bytes.fetch_add(after.added - before.added, Ordering::Relaxed);
         if after.bytes >= before.bytes {
             account.bytes.fetch_add(after.bytes - before.bytes, Ordering::Relaxed);
@@ -124,29 +128,31 @@ impl<S> Budget<S> {
         }
     }
 
-    /// Looked at again under the lock: another log of the same maker may have changed meanwhile.
-    fn reclass(&self, account: &Arc<Account<S>>) {
+    /// Recomputes the class under the lock, since another log of the same creator may have changed in the
+    /// meantime.
+    fn reclass(&self, account: &Arc<CreatorAccount<S>>) {
         let mut by_class = self.by_class.lock();
         let class = account.class_now();
         let before = account.class.swap(class, Ordering::Relaxed);
-        by_class.remove(&(before, account.maker.clone()));
+        by_class.remove(&(before, account.creator.clone()));
         if class > 0 {
-            by_class.insert((class, account.maker.clone()), Arc::clone(account));
+            by_class.insert((class, account.creator.clone()), Arc::clone(account));
         }
     }
 
-    /// The log that may have the oldest message of the maker whose turn it is, if all logs together hold too much. Readers
-    /// get a moment for what is new: a maker with nothing older is passed over, if others can be found. But not one that holds a
-    /// large share: nobody can publish so fast that others lose what they have.
-    pub(super) fn oldest_if_over(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
+    /// If all logs together exceed the budget, returns the log that may have the oldest message of the
+    /// creator that has to drop one. Readers get some time to fetch new messages: a creator without older
+    /// messages is skipped if there are others, unless it holds a large share. A fast publisher can thus not
+    /// displace the messages of everyone else.
+    pub(super) fn log_to_trim(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;
         }
         let by_class = self.by_class.lock();
         let settled = now.before(GRACE).unwrap_or(Timestamp::from_nanos(0));
         let any = Timestamp::from_nanos(u64::MAX);
-        let found = by_class.values().rev().take(MAKERS_LOOKED_AT).find_map(|account| {
-            let has_large_share = account.bytes.load(Ordering::Relaxed) > self.limit / LARGE_SHARE;
+        let found = by_class.values().rev().take(MAX_CREATORS_EXAMINED).find_map(|account| {
+            let has_large_share = account.bytes.load(Ordering::Relaxed) > self.limit / LARGE_SHARE_DIVISOR;
             account.oldest(if has_large_share { any } else { settled })
         });
         found.or_else(|| by_class.last_key_value()?.1.oldest(any))

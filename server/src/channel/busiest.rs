@@ -1,4 +1,5 @@
-//! Which channels have the most of something. Nothing is remembered for it: a channel's rate is what its log says.
+//! Channels with the highest rates, the largest logs and the most subscribers. No state is kept for this:
+//! rates are derived from the logs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,42 +14,41 @@ use super::state::{Channel, ChannelView};
 use super::subscribers::Subscriber;
 use crate::executor::yield_now;
 
-/// The most that are told of each kind.
-pub(crate) const MOST_BUSIEST: usize = 100;
+/// Maximum number of channels per order.
+pub(crate) const MAX_BUSIEST: usize = 100;
 
-/// Channels that are looked at before others get their turn.
-const AT_A_TIME: usize = 128;
+/// Number of channels examined before yielding.
+const BATCH_SIZE: usize = 128;
 
-/// What counts as lately.
-const LATELY: Duration = Duration::from_secs(60);
+/// Period over which rates are averaged.
+const RATE_WINDOW: Duration = Duration::from_secs(60);
 
-/// Messages that are younger are not taken for more than so many a second.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// Minimum period for a rate, which limits the rate reported for a log of very young messages.
+const MIN_RATE_WINDOW: Duration = Duration::from_secs(1);
 
-/// What a channel may have the most of.
+/// Property by which channels are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busyness {
-    /// Messages a second, lately.
+    /// Messages per second, recently.
     Rate,
-    /// What its log takes up.
+    /// Size of the log.
     Bytes,
-    /// Those that follow it.
-    Followers,
+    Subscribers,
 }
 
-/// The busiest channels that anyone may know of, at most [`MOST_BUSIEST`] of each kind, the most first, then by name.
+/// The busiest public channels, at most [`MAX_BUSIEST`] for each property, in descending order, then by name.
 #[derive(Debug, Default)]
 pub(crate) struct Busiest {
     by_rate: Vec<BusyChannel>,
     by_bytes: Vec<BusyChannel>,
-    by_followers: Vec<BusyChannel>,
+    by_subscribers: Vec<BusyChannel>,
 }
 
-/// A channel, as it was when all had been looked at.
+/// A channel's values at the end of the search.
 #[derive(Debug)]
 pub(crate) struct BusyChannel {
     pub(crate) view: ChannelView,
-    /// Messages in 1,000 seconds, lately.
+    /// Messages per 1,000 seconds, recently.
     pub(crate) millirate: u64,
 }
 
@@ -57,7 +57,7 @@ impl Busiest {
         match busyness {
             Busyness::Rate => &self.by_rate,
             Busyness::Bytes => &self.by_bytes,
-            Busyness::Followers => &self.by_followers,
+            Busyness::Subscribers => &self.by_subscribers,
         }
     }
 }
@@ -72,39 +72,40 @@ impl BusyChannel {
         match busyness {
             Busyness::Rate => self.millirate,
             Busyness::Bytes => self.view.bytes as u64,
-            Busyness::Followers => self.view.subscribers as u64,
+            Busyness::Subscribers => self.view.subscribers as u64,
         }
     }
 }
 
 impl<S: Subscriber> Channel<S> {
-    /// How much it has of each [kind](Busyness), in their order.
+    /// Value for each [property](Busyness), in declaration order.
     fn busyness(&self, now: Timestamp) -> [u64; 3] {
         let state = self.state.lock();
         let log = &state.log;
         let rate = log.oldest_at().map_or(0, |oldest| {
-            // At the beginning of time, everything is of late.
-            let lately = now.before(LATELY).map_or(log.len(), |cutoff| log.published_after(cutoff));
-            millirate(lately, now.since(oldest))
+            // If the clock started less than a period ago, all messages are recent.
+            let recent =
+                now.before(RATE_WINDOW).map_or(log.len(), |cutoff| log.count_published_after(cutoff));
+            millirate(recent, now.since(oldest))
         });
         [rate, log.size().bytes as u64, state.subscribers.len() as u64]
     }
 }
 
-/// How many messages in 1,000 seconds these are, of a log whose oldest message is of that age.
-fn millirate(lately: usize, oldest: Duration) -> u64 {
-    let millis = oldest.clamp(SHORTEST, LATELY).as_millis();
-    u64::try_from(lately as u128 * 1_000_000 / millis).unwrap_or(u64::MAX)
+/// Messages per 1,000 seconds, for `recent` messages in a log whose oldest message has the age `oldest`.
+fn millirate(recent: usize, oldest: Duration) -> u64 {
+    let millis = oldest.clamp(MIN_RATE_WINDOW, RATE_WINDOW).as_millis();
+    u64::try_from(recent as u128 * 1_000_000 / millis).unwrap_or(u64::MAX)
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Looks at all channels, some at a time.
+    /// Examines all channels, yielding at intervals.
     pub(crate) async fn busiest(&self, now: Timestamp) -> Busiest {
-        let kinds = [Busyness::Rate, Busyness::Bytes, Busyness::Followers];
+        let kinds = [Busyness::Rate, Busyness::Bytes, Busyness::Subscribers];
         let mut tops = kinds.map(|_| Top::default());
         let mut cursor: Option<ChannelName> = None;
         loop {
-            let page = self.public_after(cursor.as_ref().map(ChannelName::as_str), AT_A_TIME);
+            let page = self.public_after(cursor.as_ref().map(ChannelName::as_str), BATCH_SIZE);
             for channel in &page {
                 let values = channel.busyness(now);
                 tops.iter_mut().zip(values).for_each(|(top, value)| top.offer(value, channel));
@@ -113,19 +114,19 @@ impl<S: Subscriber> Channels<S> {
             cursor = Some(last.name().clone());
             yield_now().await;
         }
-        let [by_rate, by_bytes, by_followers] = tops;
+        let [by_rate, by_bytes, by_subscribers] = tops;
         Busiest {
-            by_rate: by_rate.told(Busyness::Rate, now),
-            by_bytes: by_bytes.told(Busyness::Bytes, now),
-            by_followers: by_followers.told(Busyness::Followers, now),
+            by_rate: by_rate.into_sorted(Busyness::Rate, now),
+            by_bytes: by_bytes.into_sorted(Busyness::Bytes, now),
+            by_subscribers: by_subscribers.into_sorted(Busyness::Subscribers, now),
         }
     }
 }
 
-/// The channels with the most of something.
+/// The channels with the highest values.
 struct Top<S: Subscriber>(BinaryHeap<Reverse<Ranked<S>>>);
 
-/// A channel, and how much it has.
+/// A channel and its value.
 struct Ranked<S: Subscriber> {
     value: u64,
     channel: Arc<Channel<S>>,
@@ -133,15 +134,15 @@ struct Ranked<S: Subscriber> {
 
 impl<S: Subscriber> Default for Top<S> {
     fn default() -> Self {
-        Self(BinaryHeap::with_capacity(MOST_BUSIEST))
+        Self(BinaryHeap::with_capacity(MAX_BUSIEST))
     }
 }
 
 impl<S: Subscriber> Top<S> {
-    /// Of those with as much, the first by name stay: they are offered in the order of their names.
+    /// Keeps the first channels by name among equal values, since channels are offered in that order.
     fn offer(&mut self, value: u64, channel: &Arc<Channel<S>>) {
         let ranked = || Reverse(Ranked { value, channel: Arc::clone(channel) });
-        if self.0.len() < MOST_BUSIEST {
+        if self.0.len() < MAX_BUSIEST {
             self.0.push(ranked());
         } else if let Some(mut least) = self.0.peek_mut()
             && least.0.value < value
@@ -150,15 +151,15 @@ impl<S: Subscriber> Top<S> {
         }
     }
 
-    /// As they are now. Each may have changed since it was looked at.
-    fn told(self, busyness: Busyness, now: Timestamp) -> Vec<BusyChannel> {
-        let mut told: Vec<_> =
+    /// Returns the channels with their current values, which may have changed since they were examined.
+    fn into_sorted(self, busyness: Busyness, now: Timestamp) -> Vec<BusyChannel> {
+        let mut ranked_channels: Vec<_> =
             self.0.into_iter().map(|Reverse(ranked)| BusyChannel::of(&ranked.channel, now)).collect();
-        told.sort_by(|a, b| {
+        ranked_channels.sort_by(|a, b| {
             let by_value = b.value(busyness).cmp(&a.value(busyness));
             by_value.then_with(|| a.view.name.as_str().cmp(b.view.name.as_str()))
         });
-        told
+        ranked_channels
     }
 }
 

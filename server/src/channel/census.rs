@@ -1,17 +1,18 @@
-//! Who is absent when a traced message is published: whoever follows the channel and has no connection is not awaited.
+//! Finding the subscribers without a connection when a traced message is published: the trace does not wait
+//! for them.
 
 use std::sync::{Arc, Weak};
 
 use super::fan_out::FanOut;
 use super::presence::MemberPhase;
-use super::publish::Open;
+use super::publish::LockedLog;
 use super::state::Channel;
 use super::subscribers::Subscriber;
 use crate::executor::yield_now;
-use crate::trace::{Delivery, Publish, TracedLog};
+use crate::trace::{Delivery, PublishTrace, TracedLog};
 
-/// Subscribers that are looked at before others get their turn.
-const LOOKED_AT_AT_ONCE: usize = 128;
+/// Number of subscribers examined before yielding.
+const BATCH_SIZE: usize = 128;
 
 impl<S: Subscriber> TracedLog for Channel<S> {
     fn forget(&self, delivery: &Arc<Delivery>) {
@@ -19,9 +20,9 @@ impl<S: Subscriber> TracedLog for Channel<S> {
     }
 }
 
-impl<S: Subscriber> Open<'_, S> {
-    /// The newest message is that of this publish.
-    pub(super) fn note_traced(&mut self, publish: &Publish) {
+impl<S: Subscriber> LockedLog<'_, S> {
+    /// Records that the newest message of this log belongs to `publish`.
+    pub(super) fn record_trace(&mut self, publish: &PublishTrace) {
         let Self { channel, state } = self;
         let state = &mut **state;
         let at = (channel.number(), state.log.bounds().last);
@@ -34,36 +35,40 @@ impl<S: Subscriber> Open<'_, S> {
 }
 
 impl<S: Subscriber> FanOut<S> {
-    /// A sweep is over. Whoever has not got the message by now may be absent.
-    pub(super) fn begin_census(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
-        let traced = channel.state.lock().traced.swept();
-        for (part, delivery) in traced.into_iter().filter(|(part, delivery)| delivery.fanned_out(*part)) {
-            let (home, channel) = (Arc::clone(&self.home), Arc::clone(channel));
-            self.executor
-                .spawn(Box::pin(async move { look_through::<S>(&home, &channel, part, &delivery).await }));
+    /// Called at the end of a sweep. Subscribers that have not received the message by now may have no
+    /// connection.
+    pub(super) fn start_census(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
+        let traced = channel.state.lock().traced.end_sweep();
+        for (log_index, delivery) in
+            traced.into_iter().filter(|(log_index, delivery)| delivery.fanned_out(*log_index))
+        {
+            let (registry, channel) = (Arc::clone(&self.registry), Arc::clone(channel));
+            self.executor.spawn(Box::pin(async move {
+                find_unconnected::<S>(&registry, &channel, log_index, &delivery).await
+            }));
         }
     }
 }
 
-async fn look_through<S: Subscriber>(
-    home: &S::Home,
+async fn find_unconnected<S: Subscriber>(
+    registry: &S::Registry,
     channel: &Channel<S>,
-    part: usize,
+    log_index: usize,
     delivery: &Arc<Delivery>,
 ) {
     let mut from = 0;
     loop {
-        let awaited = delivery.awaited_from(part, from, LOOKED_AT_AT_ONCE);
+        let awaited = delivery.awaited_from(log_index, from, BATCH_SIZE);
         let Some(last) = awaited.last() else { break };
         from = last + 1;
         for index in awaited {
             let subscriber = channel.state.lock().subscribers.at(index);
-            let member = subscriber.and_then(|subscriber| subscriber.member(home, channel));
+            let member = subscriber.and_then(|subscriber| subscriber.member(registry, channel));
             if member.is_none_or(|member| member.phase != MemberPhase::Attached) {
-                delivery.is_gone(part, index);
+                delivery.exclude(log_index, index);
             }
         }
         yield_now().await;
     }
-    delivery.was_looked_through();
+    delivery.absent_excluded();
 }

@@ -5,95 +5,96 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use super::budget::{Account, Budget};
+use super::budget::{Budget, CreatorAccount};
 use super::fan_out::FanOut;
-use super::idle::Idle;
-use super::life::Life;
+use super::idle::IdleChannels;
+use super::life::LogEpoch;
 use super::name::ChannelName;
 use super::namespaces::Namespaces;
 use super::occupancy::Occupancy;
 use super::pattern::for_each_matching;
 use super::state::Channel;
 use super::subscribers::{Subscriber, SubscriberKey};
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::timeouts::{OwnerKey, Owners, Timeouts, TimerOwner};
+use crate::timeouts::{OwnerKey, Timeouts, TimerOwner, TimerOwners};
 
-/// The limits of logs.
+/// Limits of channel logs.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
-    /// Messages of one log.
+    /// Maximum number of messages in a log.
     pub messages: usize,
-    /// Bytes of one log.
+    /// Maximum size of a log in bytes.
     pub bytes: usize,
-    /// How old a message may become.
+    /// Maximum age of a message; `None`: unlimited.
     pub age: Option<Duration>,
-    /// Bytes of all logs together, the same for all.
+    /// Maximum size of all logs together in bytes; the same in all namespaces.
     pub total_bytes: usize,
 }
 
-/// All channels.
+/// All channels of the server.
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
     pub(super) fan_out: Arc<FanOut<S>>,
-    /// Locked for one look-up.
-    pub(super) table: RwLock<Table<S>>,
-    /// By the keys in their timers.
-    pub(super) owners: Owners<Channel<S>>,
+    /// Locked for one look-up at a time.
+    pub(super) table: RwLock<ChannelTable<S>>,
+    /// Channels by the keys in their timers.
+    pub(super) owners: TimerOwners<Channel<S>>,
     limit: usize,
-    limit_each: usize,
+    limit_per_creator: usize,
     namespaces: Arc<Namespaces>,
     pub(super) budget: Budget<S>,
-    pub(super) idle: Idle,
+    pub(super) idle: IdleChannels,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
     pub(super) occupancy: Option<Arc<Occupancy>>,
     numbers: AtomicU64,
-    /// How many of the channels are patterns. While there are none, a publish looks for none.
+    /// Number of patterns in the table. While it is zero, a publish skips the search for matching patterns.
     patterns: AtomicUsize,
-    /// How many have what the server says. There are no more than two for each session, whatever the limit of channels.
+    /// Number of channels for direct messages: at most two for each session, and exempt from the channel
+    /// limit.
     pub(super) direct: AtomicUsize,
-    /// Nothing is appended any more. Read under the lock of a log.
+    /// Set when nothing may be appended any more. Read under the lock of a log.
     closed: AtomicBool,
 }
 
 #[derive(Debug)]
-pub(super) struct Table<S> {
+pub(super) struct ChannelTable<S> {
     pub(super) channels: BTreeMap<ChannelName, Arc<Channel<S>>>,
-    /// Of those who have made some.
-    accounts: HashMap<Holder, Arc<Account<S>>>,
+    /// Accounts of all creators that have channels.
+    accounts: HashMap<QuotaOwner, Arc<CreatorAccount<S>>>,
 }
 
-impl<S> Default for Table<S> {
+impl<S> Default for ChannelTable<S> {
     fn default() -> Self {
         Self { channels: BTreeMap::new(), accounts: HashMap::new() }
     }
 }
 
-/// No further channel is opened.
+/// A channel limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TooManyChannels {
     #[error("channel limit reached (limits.max_channels = {limit})")]
-    Here { limit: usize },
-    #[error("the user's channel limit reached (limits.max_channels_per_user = {limit})")]
-    OfUser { limit: usize },
-    #[error("the address's channel limit reached ({limit}, which is half of limits.max_channels)")]
-    OfAddress { limit: usize },
+    Server { limit: usize },
+    #[error("channel limit per user reached (limits.max_channels_per_user = {limit})")]
+    User { limit: usize },
+    #[error("channel limit per address reached ({limit}, half of limits.max_channels)")]
+    Address { limit: usize },
 }
 
-/// Why a message is in no log.
+/// Why a publish failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotPublished {
+pub(crate) enum PublishError {
     #[error(transparent)]
     TooManyChannels(#[from] TooManyChannels),
-    #[error("the server is going away, and takes no more messages")]
+    #[error("the server is shutting down and accepts no more messages")]
     Draining,
 }
 
-/// A message that is in its log.
+/// Position of a published message in its channel's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     pub(crate) offset: u64,
@@ -101,12 +102,13 @@ pub(crate) struct Published {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// No channels yet, and at most `limit`, and `limit_each` that one user has made, or half of them one address. Large audiences are told on `executor`.
+    /// Creates an empty set of at most `limit` channels, of which one user may create `limit_per_creator` and
+    /// one address half of `limit`. Large audiences are notified on `executor`.
     #[expect(clippy::too_many_arguments, reason = "what all channels share")]
     pub(crate) fn new(
-        home: Arc<S::Home>,
+        registry: Arc<S::Registry>,
         limit: usize,
-        limit_each: usize,
+        limit_per_creator: usize,
         namespaces: Arc<Namespaces>,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
@@ -114,12 +116,12 @@ impl<S: Subscriber> Channels<S> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
-            fan_out: Arc::new(FanOut::new(home, executor)),
+            fan_out: Arc::new(FanOut::new(registry, executor)),
             table: RwLock::default(),
-            owners: Owners::new(TimerOwner::Log),
+            owners: TimerOwners::new(TimerOwner::Log),
             limit,
-            limit_each,
-            idle: Idle::default(),
+            limit_per_creator,
+            idle: IdleChannels::default(),
             budget: Budget::new(namespaces.total_bytes()),
             namespaces,
             timeouts,
@@ -133,12 +135,11 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Somebody wants to know when the first follows a channel, and when the last has left.
+    /// Reports the first subscription to a channel and the end of the last one to `occupancy`.
     pub(crate) fn with_occupancy(self, occupancy: Option<Arc<Occupancy>>) -> Self {
         Self { occupancy, ..self }
     }
 
-    /// What holds for channels by their names.
     pub(crate) fn namespaces(&self) -> &Arc<Namespaces> {
         &self.namespaces
     }
@@ -147,30 +148,30 @@ impl<S: Subscriber> Channels<S> {
         &self.namespaces.rules_of(channel.name().as_str()).log
     }
 
-    /// Where those are that follow.
-    pub(crate) fn home(&self) -> &Arc<S::Home> {
-        &self.fan_out.home
+    /// Registry in which subscribers are looked up.
+    pub(crate) fn registry(&self) -> &Arc<S::Registry> {
+        &self.fan_out.registry
     }
 
-    /// From here on nothing is appended: whoever locks a log after this finds it as it stays.
+    /// Stops all appends. After this returns, a log's contents are final for anyone who then locks it.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Whether nothing is appended any more.
+    /// Whether appends are stopped.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The channel of this name, if there is one.
+    /// Returns the channel with this name, if it exists.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel<S>>> {
         self.table.read().channels.get(name).cloned()
     }
 
-    /// The patterns there are that stand for this channel, always in the same order.
+    /// Existing patterns that match the channel, always in the same order.
     pub(super) fn patterns_of(&self, name: &ChannelName) -> Vec<Arc<Channel<S>>> {
         let mut patterns = Vec::new();
-        debug_assert!(!name.is_pattern(), "nobody publishes to a pattern");
+        debug_assert!(!name.is_pattern(), "patterns cannot be published to");
         if self.patterns.load(Ordering::Acquire) > 0 {
             let table = self.table.read();
             for_each_matching(name.as_str(), |pattern| patterns.extend(table.channels.get(pattern).cloned()));
@@ -183,65 +184,64 @@ impl<S: Subscriber> Channels<S> {
         self.table.read().accounts.is_empty() && self.budget.is_empty()
     }
 
-    /// What all logs hold, in bytes, each counted once.
+    /// Bytes held by all logs, each message counted once.
     #[cfg(feature = "simulation")]
-    pub(crate) fn counted_bytes(&self) -> usize {
+    pub(crate) fn count_bytes(&self) -> usize {
         let mut seen = std::collections::HashSet::new();
         let channels = self.after(None, usize::MAX);
-        channels.iter().map(|channel| channel.state.lock().log.count(&mut seen)).sum()
+        channels.iter().map(|channel| channel.state.lock().log.count_bytes(&mut seen)).sum()
     }
 
-    /// How many timers know a channel.
+    /// Number of timers registered for channels.
     #[cfg(feature = "simulation")]
-    pub(crate) fn timers(&self) -> usize {
+    pub(crate) fn timer_count(&self) -> usize {
         self.owners.len()
     }
 
-    /// How many there are.
+    /// Number of channels.
     pub(crate) fn len(&self) -> usize {
         self.table.read().channels.len()
     }
 
-    /// How many there are that count to the limit.
-    pub(crate) fn counted(&self) -> usize {
+    /// Number of channels that count towards the limit.
+    pub(crate) fn limited_len(&self) -> usize {
         self.len().saturating_sub(self.direct.load(Ordering::Relaxed))
     }
 
-    /// What an engine counts.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// What all logs hold, in bytes.
+    /// Bytes held by all logs.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.bytes()
     }
 
-    /// The subscriber no longer follows the channel.
+    /// Ends a subscription.
     pub(crate) fn unsubscribe(&self, channel: &Arc<Channel<S>>, key: SubscriberKey) {
         channel.remove_subscriber(key);
         self.retire_if_unused(channel);
     }
 
-    /// The channel whose timer has this key, if it is still there.
-    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel<S>>> {
+    /// Channel whose timer has this key, if it still exists.
+    pub(crate) fn find_by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel<S>>> {
         self.owners.get(owner)
     }
 
-    pub(super) fn open(
+    pub(super) fn get_or_create(
         &self,
         name: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
     ) -> Result<Arc<Channel<S>>, TooManyChannels> {
-        self.open_with(name, maker, || Life::begin(&self.entropy))
+        self.get_or_create_with(name, creator, || LogEpoch::random(&self.entropy))
     }
 
-    /// The same. If the channel is not there, this is its life.
-    pub(super) fn open_with(
+    /// Like [`get_or_create`](Self::open), but a new channel starts with the given epoch.
+    pub(super) fn get_or_create_with(
         &self,
         name: &ChannelName,
-        maker: &Holder,
-        life: impl Fn() -> Life,
+        creator: &QuotaOwner,
+        epoch: impl Fn() -> LogEpoch,
     ) -> Result<Arc<Channel<S>>, TooManyChannels> {
         if let Some(channel) = self.get(name.as_str()) {
             return Ok(channel);
@@ -251,10 +251,10 @@ impl<S: Subscriber> Channels<S> {
             if let Some(channel) = table.channels.get(name) {
                 return Ok(Arc::clone(channel));
             }
-            if let Some(reached) = self.reached_by(maker, &table) {
+            if let Some(reached) = self.limit_reached_by(creator, &table) {
                 drop(table);
-                // An address may be that of many clients, which know nothing of each other.
-                if matches!(maker, Holder::Address(_)) && self.end_one_idle_of(maker) {
+                // Many clients that know nothing of each other may share an address.
+                if matches!(creator, QuotaOwner::Address(_)) && self.evict_idle_of(creator) {
                     continue;
                 }
                 return Err(reached);
@@ -262,32 +262,32 @@ impl<S: Subscriber> Channels<S> {
             let direct = self.direct.load(Ordering::Relaxed);
             if name.is_direct() || table.channels.len() - direct < self.limit {
                 let number = self.next_number();
-                let account = table.accounts.entry(maker.clone());
-                let account = Arc::clone(account.or_insert_with(|| Account::new(maker.clone())));
+                let account = table.accounts.entry(creator.clone());
+                let account = Arc::clone(account.or_insert_with(|| CreatorAccount::new(creator.clone())));
                 account.channels.fetch_add(1, Ordering::Relaxed);
-                let channel = self.make(name.clone(), account, number, life());
-                self.list(&mut table, &channel);
+                let channel = self.new_channel(name.clone(), account, number, epoch());
+                self.insert(&mut table, &channel);
                 return Ok(channel);
             }
             drop(table);
-            if !self.end_one_idle() {
-                return Err(TooManyChannels::Here { limit: self.limit });
+            if !self.evict_idle() {
+                return Err(TooManyChannels::Server { limit: self.limit });
             }
         }
     }
 
-    /// A channel that is in no table yet.
-    pub(super) fn make(
+    /// Creates a channel without adding it to the table.
+    pub(super) fn new_channel(
         &self,
         name: ChannelName,
-        account: Arc<Account<S>>,
+        account: Arc<CreatorAccount<S>>,
         number: u64,
-        life: Life,
+        epoch: LogEpoch,
     ) -> Arc<Channel<S>> {
-        Channel::new(&self.owners, name, account, number, life, self.occupancy.clone())
+        Channel::new(&self.owners, name, account, number, epoch, self.occupancy.clone())
     }
 
-    fn list(&self, table: &mut Table<S>, channel: &Arc<Channel<S>>) {
+    fn insert(&self, table: &mut ChannelTable<S>, channel: &Arc<Channel<S>>) {
         table.channels.insert(channel.name().clone(), Arc::clone(channel));
         if channel.name().is_pattern() {
             self.patterns.fetch_add(1, Ordering::Release);
@@ -297,57 +297,59 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Puts a channel of an earlier process into the table. Fails if there is one of this name.
-    pub(super) fn put_back(
+    /// Adds a channel of an earlier process to the table. Returns `None` if the name is taken.
+    pub(super) fn insert_restored(
         &self,
         name: &ChannelName,
-        maker: Holder,
-        make: impl FnOnce(Arc<Account<S>>) -> Arc<Channel<S>>,
+        creator: QuotaOwner,
+        make: impl FnOnce(Arc<CreatorAccount<S>>) -> Arc<Channel<S>>,
     ) -> Option<Arc<Channel<S>>> {
         let mut table = self.table.write();
         if table.channels.contains_key(name) {
             return None;
         }
-        let account = table.accounts.entry(maker.clone()).or_insert_with(|| Account::new(maker));
+        let account = table.accounts.entry(creator.clone()).or_insert_with(|| CreatorAccount::new(creator));
         let channel = make(Arc::clone(account));
         channel.account().channels.fetch_add(1, Ordering::Relaxed);
-        self.list(&mut table, &channel);
+        self.insert(&mut table, &channel);
         Some(channel)
     }
 
-    /// A number that no other channel here has or had.
+    /// Returns a number that no other channel of this process has or had.
     pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Numbers below this one have been given to channels.
-    pub(super) fn numbers_given(&self) -> u64 {
+    /// All numbers assigned so far are below this one.
+    pub(super) fn next_unused_number(&self) -> u64 {
         self.numbers.load(Ordering::Relaxed)
     }
 
-    /// Numbers up to this one have been given to channels.
-    pub(super) fn pass_number(&self, number: u64) {
+    /// Reserves all numbers up to and including `number`.
+    pub(super) fn reserve_numbers(&self, number: u64) {
         self.numbers.fetch_max(number + 1, Ordering::Relaxed);
     }
 
-    /// The limit that a maker has reached for itself. Half of all channels are out of the reach of any one address, so that a newcomer gets
-    /// one.
-    fn reached_by(&self, maker: &Holder, table: &Table<S>) -> Option<TooManyChannels> {
-        let (limit, reached) = match maker {
-            Holder::User(_) => (self.limit_each, TooManyChannels::OfUser { limit: self.limit_each }),
-            Holder::Address(_) => {
-                let limit = self.limit.div_ceil(2);
-                (limit, TooManyChannels::OfAddress { limit })
+    /// Returns the individual limit that `creator` has reached, if any. A single address can create at most
+    /// half of all channels, which leaves room for newcomers.
+    fn limit_reached_by(&self, creator: &QuotaOwner, table: &ChannelTable<S>) -> Option<TooManyChannels> {
+        let (limit, reached) = match creator {
+            QuotaOwner::User(_) => {
+                (self.limit_per_creator, TooManyChannels::User { limit: self.limit_per_creator })
             }
-            Holder::Operator => return None,
+            QuotaOwner::Address(_) => {
+                let limit = self.limit.div_ceil(2);
+                (limit, TooManyChannels::Address { limit })
+            }
+            QuotaOwner::Operator => return None,
         };
-        let made = table.accounts.get(maker)?.channels.load(Ordering::Relaxed);
-        (made >= limit).then_some(reached)
+        let created = table.accounts.get(creator)?.channels.load(Ordering::Relaxed);
+        (created >= limit).then_some(reached)
     }
 
-    /// Takes a retired channel out of the table, if it is still there.
-    pub(super) fn forget(&self, channel: &Arc<Channel<S>>) {
-        let Table { channels, accounts } = &mut *self.table.write();
+    /// Removes a retired channel from the table, if it is still there.
+    pub(super) fn remove_from_table(&self, channel: &Arc<Channel<S>>) {
+        let ChannelTable { channels, accounts } = &mut *self.table.write();
         if channels.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
             channels.remove(channel.name());
             if channel.name().is_pattern() {
@@ -358,7 +360,7 @@ impl<S: Subscriber> Channels<S> {
             }
             let account = channel.account();
             if account.channels.fetch_sub(1, Ordering::Relaxed) == 1 {
-                accounts.remove(account.maker());
+                accounts.remove(account.creator());
             }
         }
     }

@@ -1,12 +1,12 @@
-//! How subscribers learn that there is something to read.
+//! Notifying the subscribers of a channel of new messages.
 //!
-//! One sweep a channel goes through its subscribers and wakes those that wait, some at a time, so that a channel with ten
-//! thousand of them delays neither pings nor other channels. What is published meanwhile makes it go round once more. A
-//! subscriber is told once, and again only after it has read to the end: however much is published, a slow one is not told
-//! twice.
+//! One sweep per channel goes through its subscribers and wakes the waiting ones in runs, so that a channel
+//! with ten thousand subscribers delays neither pings nor other channels. A publish during the sweep starts
+//! another pass. A subscriber is notified once, and again only after it has read to the end: a slow one is
+//! not notified repeatedly, no matter how much is published.
 //!
-//! The publisher begins the sweep, and a task goes on with it; of a large audience as many tasks as can run at the same time, which claim one
-//! run of subscribers after another ([`Sweep`](super::sweep::Sweep)).
+//! The publisher starts the sweep and a task continues it. For a large audience there are as many tasks as
+//! can run in parallel, which claim one run of subscribers after another ([`Sweep`](super::sweep::Sweep)).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,52 +15,52 @@ use std::task::Waker;
 use arrayvec::ArrayVec;
 
 use super::state::Channel;
-use super::subscribers::{Call, Subscriber};
-use crate::executor::{Executor, Sharing, yield_now};
+use super::subscribers::{Notification, Subscriber};
+use crate::executor::{Executor, WorkSharing, yield_now};
 
-/// Places looked at under one lock, when few of them wait.
-const LOOKED_AT_AT_ONCE: usize = 4096;
+/// Maximum number of entries examined under one lock, if few of them are waiting.
+const MAX_EXAMINED: usize = 4096;
 
-/// What all sweeps need.
+/// State shared by all sweeps.
 #[derive(Debug)]
 pub(super) struct FanOut<S: Subscriber> {
-    /// Where subscribers are found.
-    pub(super) home: Arc<S::Home>,
+    /// Registry in which subscribers are looked up.
+    pub(super) registry: Arc<S::Registry>,
     pub(super) executor: Arc<dyn Executor>,
-    /// Of the executor.
-    sharing: Sharing,
+    /// How the executor shares a sweep among tasks.
+    sharing: WorkSharing,
 }
 
-/// A part in a sweep.
+/// Role in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// That of the publisher: the first run.
-    First,
-    /// That of a task: one run after another, for as long as there are any.
+enum SweepRole {
+    /// The publisher, which processes the first run.
+    Publisher,
+    /// A task, which processes runs until none are left.
     Task,
 }
 
-/// What comes after a run.
-enum Next {
-    /// Nothing is left to claim. `traced` is whether that is to be told.
-    Over { traced: bool },
-    /// There is more, for which so many tasks are to be started.
+/// Result of a run.
+enum SweepProgress {
+    /// Nothing is left to claim. `traced` is true if the log has traced messages, whose recipients must now
+    /// be counted.
+    Done { traced: bool },
+    /// More runs are left; the caller must start `missing` tasks.
     More { missing: usize },
 }
 
 impl<S: Subscriber> FanOut<S> {
-    /// Large audiences are told on `executor`.
-    pub(super) fn new(home: Arc<S::Home>, executor: Arc<dyn Executor>) -> Self {
-        let sharing = executor.sharing();
-        Self { home, executor, sharing }
+    pub(super) fn new(registry: Arc<S::Registry>, executor: Arc<dyn Executor>) -> Self {
+        let sharing = executor.work_sharing();
+        Self { registry, executor, sharing }
     }
 
-    /// Wakes everyone who waits for the channel. The caller has just begun its sweep. Returns soon: most of a large audience is woken later, by
-    /// tasks.
+    /// Wakes all waiting subscribers of a channel whose sweep the caller has just started. Returns quickly:
+    /// tasks wake most of a large audience.
     pub(super) fn sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
-        match channel.wake_some(self, Part::First) {
-            Next::More { missing } => self.start(missing, channel),
-            Next::Over { traced } => self.over(channel, traced),
+        match channel.wake_some(self, SweepRole::Publisher) {
+            SweepProgress::More { missing } => self.start(missing, channel),
+            SweepProgress::Done { traced } => self.end_sweep(channel, traced),
         }
     }
 
@@ -68,12 +68,12 @@ impl<S: Subscriber> FanOut<S> {
         for _ in 0..tasks {
             let (fan_out, channel) = (Arc::clone(self), Arc::clone(channel));
             self.executor.spawn(Box::pin(async move {
-                // Before the next are woken, those that are woken already get to run.
+                // Lets the subscribers that were just woken run before the next ones are woken.
                 yield_now().await;
                 loop {
-                    match channel.wake_some(&fan_out, Part::Task) {
-                        Next::More { missing } => fan_out.start(missing, &channel),
-                        Next::Over { traced } => return fan_out.over(&channel, traced),
+                    match channel.wake_some(&fan_out, SweepRole::Task) {
+                        SweepProgress::More { missing } => fan_out.start(missing, &channel),
+                        SweepProgress::Done { traced } => return fan_out.end_sweep(&channel, traced),
                     }
                     yield_now().await;
                 }
@@ -83,49 +83,51 @@ impl<S: Subscriber> FanOut<S> {
 
     #[cfg(not(feature = "otlp"))]
     #[inline]
-    fn over(&self, _: &Channel<S>, _traced: bool) {}
+    fn end_sweep(&self, _: &Channel<S>, _traced: bool) {}
 
-    /// Those that waited for what is traced were woken.
+    /// Called when all subscribers that waited for a traced message have been woken.
     #[cfg(feature = "otlp")]
-    fn over(self: &Arc<Self>, channel: &Arc<Channel<S>>, traced: bool) {
+    fn end_sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>, traced: bool) {
         if traced {
-            self.begin_census(channel);
+            self.start_census(channel);
         }
     }
 }
 
 impl<S: Subscriber> Channel<S> {
-    /// Goes on with the sweep by one run.
-    fn wake_some(&self, FanOut { home, sharing, .. }: &FanOut<S>, part: Part) -> Next {
-        let mut calls = ArrayVec::<Call<S>, { Sharing::MOST_AT_ONCE }>::new();
+    /// Processes one run of the sweep.
+    fn wake_some(&self, FanOut { registry, sharing, .. }: &FanOut<S>, role: SweepRole) -> SweepProgress {
+        let mut notifications = ArrayVec::<Notification<S>, { WorkSharing::MAX_BATCH }>::new();
         let next = {
             let mut state = self.state.lock();
             let state = &mut *state;
             let subscribers = &mut state.subscribers;
             let has_more = state.sweep.claim(|mut at| {
-                while calls.len() < sharing.at_once() {
-                    let (next, call) = subscribers.next_waiting(at, LOOKED_AT_AT_ONCE)?;
+                while notifications.len() < sharing.batch_size() {
+                    let (next, notification) = subscribers.next_waiting(at, MAX_EXAMINED)?;
                     at = next;
-                    let Some(call) = call else { break };
-                    calls.push(call);
+                    let Some(notification) = notification else { break };
+                    notifications.push(notification);
                 }
                 Some(at)
             });
             if has_more {
-                Next::More { missing: state.sweep.join(sharing.tasks(subscribers.len())) }
+                SweepProgress::More { missing: state.sweep.join(sharing.task_count(subscribers.len())) }
             } else {
-                if part == Part::Task {
+                if role == SweepRole::Task {
                     state.sweep.leave();
                 }
-                Next::Over { traced: !state.traced.is_empty() }
+                SweepProgress::Done { traced: !state.traced.is_empty() }
             }
         };
-        // After the lock is released: a subscriber has a lock of its own.
-        let mut wakers =
-            calls.into_iter().filter_map(|(subscriber, slot)| subscriber.tell_readable(home, slot));
-        // A fault in one session must not leave all others untold: nobody else would go on with this sweep, nor begin another.
+        // Called after the lock is released, because a subscriber has a lock of its own.
+        let mut wakers = notifications
+            .into_iter()
+            .filter_map(|(subscriber, slot)| subscriber.notify_readable(registry, slot));
+        // A panic in one session must not keep the others from being notified: nothing else would continue
+        // this sweep or start another.
         while catch_unwind(AssertUnwindSafe(|| wakers.by_ref().for_each(Waker::wake))).is_err() {
-            tracing::error!(channel = %self.name(), "telling a subscriber that there is something new led to a panic");
+            tracing::error!(channel = %self.name(), "panic while notifying a subscriber of new messages");
         }
         next
     }

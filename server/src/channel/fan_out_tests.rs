@@ -1,4 +1,4 @@
-//! Sweeps of crowds: by one task or by several, on threads and one poll at a time.
+//! Sweeps of large audiences: by one task or several, on threads and one poll at a time.
 //!
 //! `ENCKE_SEED=<n>` runs one seed of the random test; without it, a fixed range and one fresh seed.
 
@@ -9,164 +9,165 @@ use std::time::Duration;
 
 use encke_core::message::CompactJson;
 use encke_core::session::Outbox;
-use encke_core::session::outbox::Slot;
+use encke_core::session::outbox::SubscriptionSlot;
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
-use crate::executor::{Executor, Sharing, Task};
+use crate::executor::{BoxedTask, Executor, WorkSharing};
 use crate::metrics::Metrics;
 use crate::seeds::with_seeds;
 use crate::timeouts::Timeouts;
 
 const LIMITS: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 
-/// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline for events that must happen.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// So many are told by the publisher.
+/// Number of subscribers notified by the publisher.
 const FIRST_RUN: usize = 128;
 
 /// A subscriber, by its number.
 #[derive(Clone, Copy, Debug)]
-struct One(usize);
+struct CrowdMember(usize);
 
-/// All subscribers of one channel. Each reads to the end when it is told.
+/// All subscribers of one channel. Each reads to the end when it is notified.
 #[derive(Debug, Default)]
 struct Crowd {
-    channel: OnceLock<Arc<Channel<One>>>,
-    ones: Vec<Reads>,
-    /// Whoever tells one of these fails.
-    faulty: Vec<usize>,
-    /// Those that tasks tell keep these until so many are told at the same time.
-    stay_until: usize,
-    inside: Mutex<Inside>,
+    channel: OnceLock<Arc<Channel<CrowdMember>>>,
+    members: Vec<Reads>,
+    /// Subscribers whose notification panics.
+    panicking: Vec<usize>,
+    /// Notifications by tasks block until this many run at the same time.
+    min_concurrent: usize,
+    notifications: Mutex<Notifications>,
     entered: Condvar,
 }
 
-/// What a subscriber has read.
+/// State of a subscriber.
 #[derive(Debug, Default)]
 struct Reads {
     key: Mutex<Option<SubscriberKey>>,
-    is_told: AtomicBool,
+    is_notified: AtomicBool,
     last: AtomicU64,
     times: AtomicUsize,
 }
 
-/// Those that are being told by tasks.
+/// Number of notifications by tasks that are running.
 #[derive(Debug, Default)]
-struct Inside {
+struct Notifications {
     now: usize,
     most: usize,
 }
 
 impl Crowd {
     fn of(size: usize) -> Self {
-        Self { ones: (0..size).map(|_| Reads::default()).collect(), ..Self::default() }
+        Self { members: (0..size).map(|_| Reads::default()).collect(), ..Self::default() }
     }
 
-    fn channel(&self) -> &Arc<Channel<One>> {
-        self.channel.get().expect("it is known from the start")
+    fn channel(&self) -> &Arc<Channel<CrowdMember>> {
+        self.channel.get().expect("set by the constructor")
     }
 
     fn subscribe(&self, number: usize) {
-        let one = &self.ones[number];
-        let mut key = one.key.lock();
-        let joined = self.channel().join(One(number), |_, add| add(slot()));
-        self.read_to_the_end(one, *key.insert(joined.expect("the channel is held")));
+        let member = &self.members[number];
+        let mut key = member.key.lock();
+        let joined = self.channel().join(CrowdMember(number), |_, add| add(slot()));
+        self.read_to_the_end(member, *key.insert(joined.expect("the channel has a guard")));
     }
 
     fn unsubscribe(&self, number: usize) {
-        if let Some(key) = self.ones[number].key.lock().take() {
+        if let Some(key) = self.members[number].key.lock().take() {
             self.channel().remove_subscriber(key);
         }
     }
 
-    /// As a connection does, which asks to be told once it has read to the end.
-    fn read_to_the_end(&self, one: &Reads, key: SubscriberKey) {
+    /// Reads like a connection, which waits for a notification once it has read to the end.
+    fn read_to_the_end(&self, member: &Reads, key: SubscriberKey) {
         let mut log = self.channel().read();
-        one.last.store(log.bounds().last, Ordering::Release);
-        log.wait(key);
+        member.last.store(log.bounds().last, Ordering::Release);
+        log.set_waiting(key);
     }
 
-    /// Subscribers that have not read to the end.
+    /// Number of subscribers that have not read to the end.
     fn behind(&self) -> usize {
         let last = self.channel().last_offset();
-        let is_behind = |one: &&Reads| one.key.lock().is_some() && one.last.load(Ordering::Acquire) < last;
-        self.ones.iter().filter(is_behind).count()
+        let is_behind =
+            |member: &&Reads| member.key.lock().is_some() && member.last.load(Ordering::Acquire) < last;
+        self.members.iter().filter(is_behind).count()
     }
 
-    fn until_all_have_read(&self) {
-        self.until_all_but(0);
+    fn await_all(&self) {
+        self.await_all_but(0);
     }
 
-    fn until_all_but(&self, untold: usize) {
-        while self.behind() > untold {
+    fn await_all_but(&self, unnotified: usize) {
+        while self.behind() > unnotified {
             std::thread::yield_now();
         }
     }
 
-    /// Nobody goes on before so many are told at the same time.
+    /// Blocks until `min_concurrent` notifications have run at the same time.
     fn meet(&self) {
-        let mut inside = self.inside.lock();
-        inside.now += 1;
-        inside.most = inside.most.max(inside.now);
+        let mut notifications = self.notifications.lock();
+        notifications.now += 1;
+        notifications.most = notifications.most.max(notifications.now);
         self.entered.notify_all();
-        let too_few = |inside: &mut Inside| inside.most < self.stay_until;
-        let late = self.entered.wait_while_for(&mut inside, too_few, PATIENCE);
-        assert!(!late.timed_out(), "at most {} were told at the same time", inside.most);
-        inside.now -= 1;
+        let too_few = |notifications: &mut Notifications| notifications.most < self.min_concurrent;
+        let late = self.entered.wait_while_for(&mut notifications, too_few, TIMEOUT);
+        assert!(!late.timed_out(), "at most {} notifications ran at the same time", notifications.most);
+        notifications.now -= 1;
     }
 }
 
-fn slot() -> Slot {
+fn slot() -> SubscriptionSlot {
     Outbox::new(1).subscribe((), 0, false)
 }
 
-impl Subscriber for One {
-    type Home = Crowd;
+impl Subscriber for CrowdMember {
+    type Registry = Crowd;
 
-    fn is_there(&self, _: &Crowd) -> bool {
+    fn exists(&self, _: &Crowd) -> bool {
         true
     }
 
-    fn tell_readable(&self, crowd: &Crowd, _: Slot) -> Option<Waker> {
-        assert!(!crowd.faulty.contains(&self.0), "it is told, and fails");
-        let one = &crowd.ones[self.0];
-        assert!(!one.is_told.swap(true, Ordering::AcqRel), "told by two at the same time");
+    fn notify_readable(&self, crowd: &Crowd, _: SubscriptionSlot) -> Option<Waker> {
+        assert!(!crowd.panicking.contains(&self.0), "simulated panic");
+        let member = &crowd.members[self.0];
+        assert!(!member.is_notified.swap(true, Ordering::AcqRel), "notified twice at the same time");
         if self.0 >= FIRST_RUN {
             crowd.meet();
         }
-        one.times.fetch_add(1, Ordering::Relaxed);
-        let key = one.key.lock();
-        one.is_told.store(false, Ordering::Release);
+        member.times.fetch_add(1, Ordering::Relaxed);
+        let key = member.key.lock();
+        member.is_notified.store(false, Ordering::Release);
         if let Some(key) = *key {
-            crowd.read_to_the_end(one, key);
+            crowd.read_to_the_end(member, key);
         }
         None
     }
 
-    fn move_on(&self, _: &Crowd, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
+    fn move_to(&self, _: &Crowd, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
         unreachable!("the channel does not end")
     }
 
     fn member(&self, _: &Crowd, _: &Channel<Self>) -> Option<Member> {
-        unreachable!("nobody asks")
+        unreachable!("presence is not queried")
     }
 }
 
-struct World {
+struct TestChannels {
     crowd: Arc<Crowd>,
-    channels: Arc<Channels<One>>,
-    _hold: Hold<One>,
+    channels: Arc<Channels<CrowdMember>>,
+    _guard: ChannelGuard<CrowdMember>,
 }
 
-impl World {
-    /// The first `subscribers` of the crowd have subscribed.
+impl TestChannels {
+    /// Subscribes the first `subscribers` of the crowd.
     fn new(crowd: Crowd, subscribers: usize, executor: Arc<dyn Executor>) -> Self {
         let crowd = Arc::new(crowd);
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
@@ -181,15 +182,15 @@ impl World {
             Entropy::system(),
             executor,
         ));
-        let hold = channels.hold(&name(), &Holder::Operator).expect("there is room");
-        crowd.channel.set(Arc::clone(hold.channel())).expect("it is the first");
+        let guard = channels.acquire(&name(), &QuotaOwner::Operator).expect("there is room");
+        crowd.channel.set(Arc::clone(guard.channel())).expect("set only once");
         (0..subscribers).for_each(|number| crowd.subscribe(number));
-        Self { crowd, channels, _hold: hold }
+        Self { crowd, channels, _guard: guard }
     }
 
     fn publish(&self) {
         let data = CompactJson::parse("1").expect("good JSON").into();
-        self.channels.publish(&name(), &Holder::Operator, &data, None).expect("there is room");
+        self.channels.publish(&name(), &QuotaOwner::Operator, &data, None).expect("there is room");
     }
 }
 
@@ -203,73 +204,73 @@ fn runtime(threads: usize) -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn a_large_audience_is_told_by_as_many_tasks_as_it_is_worth_and_threads_run() {
+fn number_of_tasks_depends_on_audience_and_threads() {
     for (threads, subscribers, tasks) in [(4, 5_000, 4), (4, 2_100, 2), (4, 2_047, 1), (1, 5_000, 1)] {
         let runtime = runtime(threads);
-        let crowd = Crowd { stay_until: tasks, ..Crowd::of(subscribers) };
-        let world = World::new(crowd, subscribers, Arc::new(runtime.handle().clone()));
+        let crowd = Crowd { min_concurrent: tasks, ..Crowd::of(subscribers) };
+        let world = TestChannels::new(crowd, subscribers, Arc::new(runtime.handle().clone()));
         for _ in 0..3 {
             world.publish();
-            world.crowd.until_all_have_read();
+            world.crowd.await_all();
         }
-        assert_eq!(world.crowd.inside.lock().most, tasks, "{subscribers} on {threads} threads");
-        assert!(world.crowd.ones.iter().all(|one| one.times.load(Ordering::Relaxed) <= 3));
+        assert_eq!(world.crowd.notifications.lock().most, tasks, "{subscribers} on {threads} threads");
+        assert!(world.crowd.members.iter().all(|member| member.times.load(Ordering::Relaxed) <= 3));
     }
 }
 
 #[test]
-fn whoever_publishes_while_a_crowd_is_told_everyone_is_told_of_the_last() {
+fn publishes_during_a_sweep_reach_all_subscribers() {
     let runtime = runtime(4);
-    let world = World::new(Crowd::of(5_000), 4_500, Arc::new(runtime.handle().clone()));
+    let world = TestChannels::new(Crowd::of(5_000), 4_500, Arc::new(runtime.handle().clone()));
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| (0..100).for_each(|_| world.publish()));
         }
-        // Some leave meanwhile, and others come.
-        for (gone, new) in (0..4_500).step_by(9).zip(4_500..5_000) {
-            world.crowd.unsubscribe(gone);
-            world.crowd.subscribe(new);
+        // Meanwhile some subscribers leave and others join.
+        for (leaving, joining) in (0..4_500).step_by(9).zip(4_500..5_000) {
+            world.crowd.unsubscribe(leaving);
+            world.crowd.subscribe(joining);
         }
     });
-    world.crowd.until_all_have_read();
+    world.crowd.await_all();
 }
 
-/// In the publisher's run, at its end, and in those of tasks.
+/// Panics in the publisher's run, at its end, and in the runs of tasks.
 #[test]
-fn a_fault_in_one_subscriber_leaves_no_other_untold() {
+fn panic_in_one_subscriber_does_not_affect_others() {
     let runtime = runtime(2);
-    let crowd = Crowd { faulty: vec![5, 127, 130, 2_500, 2_501, 2_999], ..Crowd::of(3_000) };
-    let world = World::new(crowd, 3_000, Arc::new(runtime.handle().clone()));
+    let crowd = Crowd { panicking: vec![5, 127, 130, 2_500, 2_501, 2_999], ..Crowd::of(3_000) };
+    let world = TestChannels::new(crowd, 3_000, Arc::new(runtime.handle().clone()));
     for _ in 0..3 {
         world.publish();
-        world.crowd.until_all_but(6);
+        world.crowd.await_all_but(6);
     }
 }
 
-/// Tasks that are polled when the test says so.
+/// Tasks that the test polls one at a time.
 #[derive(Default)]
-struct Tasks {
+struct ManualExecutor {
     threads: usize,
-    tasks: Mutex<Vec<Task>>,
+    tasks: Mutex<Vec<BoxedTask>>,
 }
 
-impl std::fmt::Debug for Tasks {
+impl std::fmt::Debug for ManualExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tasks")
+        f.write_str("ManualExecutor")
     }
 }
 
-impl Executor for Tasks {
-    fn spawn(&self, task: Task) {
+impl Executor for ManualExecutor {
+    fn spawn(&self, task: BoxedTask) {
         self.tasks.lock().push(task);
     }
 
-    fn sharing(&self) -> Sharing {
-        Sharing::one_by_one(self.threads)
+    fn work_sharing(&self) -> WorkSharing {
+        WorkSharing::one_by_one(self.threads)
     }
 }
 
-impl Tasks {
+impl ManualExecutor {
     fn len(&self) -> usize {
         self.tasks.lock().len()
     }
@@ -284,10 +285,11 @@ impl Tasks {
 
 const FEW: usize = 8;
 
-/// Publishes, tasks, and subscribers that come and go, in any order.
-fn in_any_order(mut rng: SmallRng) {
-    let tasks = Arc::new(Tasks { threads: rng.random_range(1..=4), ..Tasks::default() });
-    let world = World::new(Crowd::of(FEW), rng.random_range(0..FEW), Arc::clone(&tasks) as Arc<dyn Executor>);
+/// Interleaves publishes, tasks, and subscribers that join and leave, in random order.
+fn run_in_random_order(mut rng: SmallRng) {
+    let tasks = Arc::new(ManualExecutor { threads: rng.random_range(1..=4), ..ManualExecutor::default() });
+    let world =
+        TestChannels::new(Crowd::of(FEW), rng.random_range(0..FEW), Arc::clone(&tasks) as Arc<dyn Executor>);
     for _ in 0..200 {
         match rng.random_range(0..10) {
             0..2 => world.publish(),
@@ -298,7 +300,7 @@ fn in_any_order(mut rng: SmallRng) {
                 world.crowd.subscribe(number);
             }
             _ if tasks.len() > 0 => tasks.poll(rng.random_range(0..tasks.len())),
-            _ => assert_eq!(world.crowd.behind(), 0, "nobody will tell them"),
+            _ => assert_eq!(world.crowd.behind(), 0, "no task is left to notify them"),
         }
         assert!(tasks.len() <= tasks.threads, "{} tasks on {} threads", tasks.len(), tasks.threads);
     }
@@ -309,6 +311,6 @@ fn in_any_order(mut rng: SmallRng) {
 }
 
 #[test]
-fn in_any_order_of_tasks_everyone_is_told_and_there_are_no_more_tasks_than_threads() {
-    with_seeds(0..300, |seed| in_any_order(SmallRng::seed_from_u64(seed)));
+fn random_orders_notify_all_with_at_most_one_task_per_thread() {
+    with_seeds(0..300, |seed| run_in_random_order(SmallRng::seed_from_u64(seed)));
 }

@@ -1,7 +1,8 @@
-//! Logs of channels that live elsewhere: an engine decides what is in them, and under which numbers.
+//! Logs of channels owned by an engine, which decides on their contents and offsets.
 //!
-//! Such a log is a cache, which all sessions here read. It may begin anywhere, and have to leave messages out. When the channel begins
-//! another life, a new log takes the place of the old one, and everyone who follows the old one is moved.
+//! Such a log is a cache that all local sessions read. It may start at any offset and may have to leave out
+//! messages. When the channel starts a new epoch, a new log replaces the old one, and all subscribers are
+//! moved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,85 +11,86 @@ use encke_core::Timestamp;
 use encke_core::message::Content;
 
 use super::channels::{Channels, TooManyChannels};
-use super::hold::Hold;
-use super::life::Life;
+use super::hold::ChannelGuard;
+use super::life::LogEpoch;
 use super::log::LogSize;
 use super::message::Origin;
 use super::name::ChannelName;
-use super::publish::{NotAppended, Outcome};
-use super::state::{Change, Channel, Retired, State};
+use super::publish::{AppendError, PublishOutcome};
+use super::state::{Channel, ChannelState, Retired, SizeChange};
 use super::subscribers::Subscriber;
-use crate::admission::Holder;
-use crate::trace::Publish;
+use crate::admission::QuotaOwner;
+use crate::trace::PublishTrace;
 
-/// Subscribers that are moved before others have the lock.
-const MOVED_AT_ONCE: usize = 128;
+/// Number of subscribers moved before the lock is released for others.
+const MOVE_BATCH: usize = 128;
 
-/// What became of a message.
+/// Result of feeding a message to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fed {
+pub(crate) enum FeedOutcome {
     Appended,
-    /// The log has it, or has had it.
-    Known,
-    /// Others are missing before it.
+    /// The log has the message, or had it before.
+    Duplicate,
+    /// Earlier messages are missing.
     Ahead,
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// The channel, if it is there and [filled](Self::filled).
-    pub(crate) fn hold_filled(self: &Arc<Self>, name: &str) -> Option<Hold<S>> {
-        let hold = self.hold_open(self.get(name)?).ok()?;
-        let is_filling = hold.channel().state.lock().is_filling;
-        (!is_filling).then_some(hold)
+    /// Returns a guard for the channel, if it exists and is [loaded](Self::finish_loading).
+    pub(crate) fn acquire_loaded(self: &Arc<Self>, name: &str) -> Option<ChannelGuard<S>> {
+        let guard = self.acquire_existing(self.get(name)?).ok()?;
+        let is_loading = guard.channel().state.lock().is_loading;
+        (!is_loading).then_some(guard)
     }
 
-    /// The log has what it begins with.
-    pub(crate) fn filled(&self, channel: &Arc<Channel<S>>) {
-        let was_filling = std::mem::take(&mut channel.state.lock().is_filling);
-        // Those that have followed it in an earlier process wait for that.
-        if was_filling {
+    /// Marks the log's initial contents as complete.
+    pub(crate) fn finish_loading(&self, channel: &Arc<Channel<S>>) {
+        let was_loading = std::mem::take(&mut channel.state.lock().is_loading);
+        // Subscribers restored from an earlier process are waiting for this.
+        if was_loading {
             self.wake_all(channel);
         }
     }
 
-    /// The channel; if it is not there, with a log of this life.
+    /// Returns a guard for the channel, which is created with this epoch if it does not exist.
     ///
     /// # Errors
-    /// [`TooManyChannels`], when no further one may be opened.
-    pub(crate) fn hold_in_life(
+    /// [`TooManyChannels`] if a limit is reached.
+    pub(crate) fn acquire_with_epoch(
         self: &Arc<Self>,
         name: &ChannelName,
-        maker: &Holder,
-        life: &Life,
-    ) -> Result<Hold<S>, TooManyChannels> {
+        creator: &QuotaOwner,
+        epoch: &LogEpoch,
+    ) -> Result<ChannelGuard<S>, TooManyChannels> {
         loop {
-            let channel = self.open_with(name, maker, || life.clone())?;
-            match self.hold_open(Arc::clone(&channel)) {
-                Ok(hold) => return Ok(hold),
-                Err(Retired) => self.forget(&channel),
+            let channel = self.get_or_create_with(name, creator, || epoch.clone())?;
+            match self.acquire_existing(Arc::clone(&channel)) {
+                Ok(guard) => return Ok(guard),
+                Err(Retired) => self.remove_from_table(&channel),
             }
         }
     }
 
-    /// Appends the message with this number, if it is the next one. It was published so long ago.
+    /// Appends a message published `age` ago, if `offset` is the next one.
     pub(crate) fn feed(
         &self,
         channel: &Arc<Channel<S>>,
         offset: u64,
         age: Duration,
         content: &Content<'_>,
-    ) -> Fed {
+    ) -> FeedOutcome {
         self.feed_with(channel, offset, age, content, true)
     }
 
-    /// The same, but it is nothing new to the patterns that stand for the channel.
+    /// Like [`feed`](Self::feed), but without appending to the patterns that match the channel, which already
+    /// have the message.
     pub(crate) fn feed_alone(
         &self,
         channel: &Arc<Channel<S>>,
         offset: u64,
         age: Duration,
         content: &Content<'_>,
-    ) -> Fed {
+    ) -> FeedOutcome {
         self.feed_with(channel, offset, age, content, false)
     }
 
@@ -99,105 +101,117 @@ impl<S: Subscriber> Channels<S> {
         age: Duration,
         content: &Content<'_>,
         with_patterns: bool,
-    ) -> Fed {
+    ) -> FeedOutcome {
         let last = channel.last_offset();
         if self.is_closed() {
-            return Fed::Known;
+            return FeedOutcome::Duplicate;
         }
         if offset != last + 1 {
-            return if offset <= last { Fed::Known } else { Fed::Ahead };
+            return if offset <= last { FeedOutcome::Duplicate } else { FeedOutcome::Ahead };
         }
         let now = self.timeouts.clock().now();
         let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
         loop {
             let patterns = if with_patterns { self.patterns_of(channel.name()) } else { Vec::new() };
-            match self.append(at, channel, &patterns, content, (None, &Publish::NONE)) {
-                Ok(Outcome::Appended(appended)) => {
+            match self.append(at, channel, &patterns, content, (None, &PublishTrace::NONE)) {
+                Ok(PublishOutcome::Appended(appended)) => {
                     self.finish_append(now, channel, &patterns, appended);
-                    return Fed::Appended;
+                    return FeedOutcome::Appended;
                 }
-                Err(NotAppended::Retired(retired)) if !Arc::ptr_eq(retired, channel) => self.forget(retired),
-                // Nobody else appends to it. It is retired only by the caller.
-                _ => return Fed::Appended,
+                Err(AppendError::Retired(retired)) if !Arc::ptr_eq(retired, channel) => {
+                    self.remove_from_table(retired)
+                }
+                // Only the caller appends to this channel, and only the caller retires it.
+                _ => return FeedOutcome::Appended,
             }
         }
     }
 
-    /// Appends a message of a channel that has no log here to the logs of the patterns that stand for it.
+    /// Appends a message of a channel without a local log to the patterns that match it.
     pub(crate) fn feed_patterns(&self, name: &ChannelName, epoch: &str, offset: u64, content: &Content<'_>) {
         let now = self.timeouts.clock().now();
         let origin = Origin { channel: name.clone(), epoch: epoch.into(), offset };
         loop {
             let patterns = self.patterns_of(name);
             match self.append_to_patterns(now, &patterns, &origin, content) {
-                Err(NotAppended::Retired(retired)) => self.forget(retired),
-                Err(NotAppended::Closed) => return,
+                Err(AppendError::Retired(retired)) => self.remove_from_table(retired),
+                Err(AppendError::Closed) => return,
                 Ok(appended) => return self.finish_patterns(now, &patterns, appended),
             }
         }
     }
 
-    /// The messages up to `last` cannot be had: those before them go as well, and sessions that have not read them are told of a gap.
+    /// Skips the messages up to `last`, which cannot be retrieved. Everything before them is dropped as well,
+    /// and sessions that have not read that far receive a gap.
     pub(crate) fn skip_to(&self, channel: &Arc<Channel<S>>, last: u64) {
-        let is_right = |state: &mut State<S>| state.log.bounds().last < last && !self.is_closed();
-        self.trim_if(channel, is_right, |log| log.skip_to(last));
+        let condition = |state: &mut ChannelState<S>| state.log.bounds().last < last && !self.is_closed();
+        self.trim_if(channel, condition, |log| log.skip_to(last));
         self.wake_all(channel);
     }
 
-    /// Puts a log of another life in the place of this one. Those who follow this one are to be [moved](Self::move_subscribers), once there
-    /// is something in the new one. Nothing, if another has its place already.
-    pub(crate) fn succeed(self: &Arc<Self>, old: &Arc<Channel<S>>, life: &Life) -> Option<Hold<S>> {
+    /// Replaces a log by one with a new epoch. The caller must [move](Self::move_subscribers) the subscribers
+    /// once the new log has contents. Returns `None` if the log has already been replaced.
+    pub(crate) fn replace_channel(
+        self: &Arc<Self>,
+        old: &Arc<Channel<S>>,
+        epoch: &LogEpoch,
+    ) -> Option<ChannelGuard<S>> {
         let new = {
             let channels = &mut self.table.write().channels;
-            let place = channels.get_mut(old.name()).filter(|found| Arc::ptr_eq(found, old))?;
+            let entry = channels.get_mut(old.name()).filter(|found| Arc::ptr_eq(found, old))?;
             let (name, account) = (old.name().clone(), Arc::clone(old.account()));
-            let new = self.make(name, account, self.next_number(), life.clone());
-            *place = Arc::clone(&new);
+            let new = self.new_channel(name, account, self.next_number(), epoch.clone());
+            *entry = Arc::clone(&new);
             new
         };
         self.retire(old, |_| true);
-        self.hold_open(new).ok()
+        self.acquire_existing(new).ok()
     }
 
-    /// Ends a log, unless somebody else holds it or follows it by now: then it is still held.
+    /// Removes a log, unless it has other guards or subscribers by now.
     ///
     /// # Errors
-    /// The hold.
-    pub(crate) fn let_go(&self, hold: Hold<S>) -> Result<(), Hold<S>> {
-        if self.retire(hold.channel(), |state| state.is_only_held()) {
-            self.forget(hold.channel());
+    /// Returns the guard if the log is still in use.
+    pub(crate) fn remove_if_unused(&self, guard: ChannelGuard<S>) -> Result<(), ChannelGuard<S>> {
+        if self.retire(guard.channel(), |state| state.has_sole_guard()) {
+            self.remove_from_table(guard.channel());
             Ok(())
         } else {
-            Err(hold)
+            Err(guard)
         }
     }
 
-    /// Nobody joins it any more. What is in it stays for those who have sent it and may have to send it again.
-    pub(super) fn retire(&self, channel: &Arc<Channel<S>>, is_right: impl FnOnce(&State<S>) -> bool) -> bool {
+    /// Retires a channel if `condition` holds: it cannot be joined any more. Its messages stay readable for
+    /// sessions that may have to send them again.
+    pub(super) fn retire(
+        &self,
+        channel: &Arc<Channel<S>>,
+        condition: impl FnOnce(&ChannelState<S>) -> bool,
+    ) -> bool {
         let action = {
             let mut state = channel.state.lock();
-            if state.retired || !is_right(&state) {
+            if state.retired || !condition(&state) {
                 return false;
             }
             state.retired = true;
-            let change = Change { before: state.log.size(), after: LogSize::default() };
-            self.budget.changed(channel.account(), change);
-            self.forget_age(channel, &mut state)
+            let change = SizeChange { before: state.log.size(), after: LogSize::default() };
+            self.budget.update(channel.account(), change);
+            self.cancel_age_timer(channel, &mut state)
         };
-        self.end_timer(channel, action);
+        self.remove_timer(channel, action);
         true
     }
 
-    /// Everyone who follows `old` follows `new` from now on. What `old` had up to `cut` is in `new` under the same numbers.
+    /// Moves all subscribers of `old` to `new`. Messages of `old` up to `cut` have the same offsets in `new`.
     pub(crate) fn move_subscribers(&self, old: &Arc<Channel<S>>, new: &Arc<Channel<S>>, cut: Option<u64>) {
         let mut from = 0;
         loop {
-            let (some, _) = old.subscribers(self.home(), from, MOVED_AT_ONCE);
+            let (some, _) = old.subscribers(self.registry(), from, MOVE_BATCH);
             for (index, subscriber) in &some {
-                subscriber.move_on(self.home(), old, new, cut);
+                subscriber.move_to(self.registry(), old, new, cut);
                 from = index + 1;
             }
-            if some.len() < MOVED_AT_ONCE {
+            if some.len() < MOVE_BATCH {
                 return;
             }
         }

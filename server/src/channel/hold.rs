@@ -4,55 +4,59 @@ use super::channels::{Channels, TooManyChannels};
 use super::name::ChannelName;
 use super::state::{Channel, Retired};
 use super::subscribers::Subscriber;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 
-/// Keeps a channel in the table, though nothing may follow it yet.
+/// Guard that keeps a channel in the table, even while it has no subscribers.
 #[derive(Debug)]
-pub(crate) struct Hold<S: Subscriber> {
+pub(crate) struct ChannelGuard<S: Subscriber> {
     channel: Arc<Channel<S>>,
     channels: Arc<Channels<S>>,
 }
 
-impl<S: Subscriber> Hold<S> {
+impl<S: Subscriber> ChannelGuard<S> {
     pub(crate) fn channel(&self) -> &Arc<Channel<S>> {
         &self.channel
     }
 
-    /// One more, unless another channel has just taken the place of this one.
-    pub(crate) fn another(&self) -> Option<Self> {
-        self.channels.hold_open(Arc::clone(&self.channel)).ok()
+    /// Returns another guard, unless another channel has just replaced this one.
+    pub(crate) fn try_clone(&self) -> Option<Self> {
+        self.channels.acquire_existing(Arc::clone(&self.channel)).ok()
     }
 }
 
-impl<S: Subscriber> Drop for Hold<S> {
+impl<S: Subscriber> Drop for ChannelGuard<S> {
     fn drop(&mut self) {
-        self.channel.remove_hold();
+        self.channel.remove_guard();
         self.channels.retire_if_unused(&self.channel);
     }
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// The channel of this name, opened if it is not there, and kept from leaving the table for as long as it is held.
+    /// Returns a guard for the channel, which is created if it does not exist. The guard keeps the channel in
+    /// the table until it is dropped.
     ///
     /// # Errors
-    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
-    pub(crate) fn hold(
+    /// [`TooManyChannels`] if the channel does not exist and the limit is reached.
+    pub(crate) fn acquire(
         self: &Arc<Self>,
         name: &ChannelName,
-        maker: &Holder,
-    ) -> Result<Hold<S>, TooManyChannels> {
+        creator: &QuotaOwner,
+    ) -> Result<ChannelGuard<S>, TooManyChannels> {
         loop {
-            let channel = self.open(name, maker)?;
-            match self.hold_open(Arc::clone(&channel)) {
-                Ok(hold) => return Ok(hold),
-                Err(Retired) => self.forget(&channel),
+            let channel = self.get_or_create(name, creator)?;
+            match self.acquire_existing(Arc::clone(&channel)) {
+                Ok(guard) => return Ok(guard),
+                Err(Retired) => self.remove_from_table(&channel),
             }
         }
     }
 
-    /// Keeps a channel from leaving the table, if it is not just doing so.
-    pub(crate) fn hold_open(self: &Arc<Self>, channel: Arc<Channel<S>>) -> Result<Hold<S>, Retired> {
-        channel.add_hold(|state| self.idle.note(&channel, state))?;
-        Ok(Hold { channel, channels: Arc::clone(self) })
+    /// Returns a guard for the channel, unless it is being removed from the table.
+    pub(crate) fn acquire_existing(
+        self: &Arc<Self>,
+        channel: Arc<Channel<S>>,
+    ) -> Result<ChannelGuard<S>, Retired> {
+        channel.add_guard(|state| self.idle.update(&channel, state))?;
+        Ok(ChannelGuard { channel, channels: Arc::clone(self) })
     }
 }

@@ -1,29 +1,30 @@
-//! Channels that nobody follows, and which of them goes first when there is no room for another: the oldest of
-//! the maker with most of them.
+//! Idle channels, which have neither subscribers nor guards, and their eviction at the channel limit: the
+//! oldest idle channel of the creator with the most of them goes first.
 
 use parking_lot::Mutex;
 
 use super::channels::Channels;
 use super::name::ChannelName;
-use super::state::{Channel, State};
+use super::state::{Channel, ChannelState};
 use super::subscribers::Subscriber;
-use crate::admission::{Holder, Holders};
+use crate::admission::{FairEviction, QuotaOwner};
 
-/// The channels that nobody follows, by who made them.
+/// Idle channels by creator.
 #[derive(Debug, Default)]
-pub(super) struct Idle(Mutex<Holders<ChannelName>>);
+pub(super) struct IdleChannels(Mutex<FairEviction<ChannelName>>);
 
-impl Idle {
-    /// What follows or holds a channel may have changed.
-    pub(super) fn note<S: Subscriber>(&self, channel: &Channel<S>, state: &mut State<S>) {
-        match state.idle {
+impl IdleChannels {
+    /// Updates the list after the channel's subscribers or guards may have changed.
+    pub(super) fn update<S: Subscriber>(&self, channel: &Channel<S>, state: &mut ChannelState<S>) {
+        match state.idle_number {
             None if state.is_idle() => {
-                state.left_at = state.log.bounds().last;
-                state.idle = Some(self.0.lock().add(channel.account().maker(), channel.name().clone()))
+                state.last_at_leave = state.log.bounds().last;
+                state.idle_number =
+                    Some(self.0.lock().insert(channel.account().creator(), channel.name().clone()))
             }
             Some(number) if !state.is_idle() => {
-                self.0.lock().remove(channel.account().maker(), number);
-                state.idle = None;
+                self.0.lock().remove(channel.account().creator(), number);
+                state.idle_number = None;
             }
             _ => {}
         }
@@ -31,17 +32,17 @@ impl Idle {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Drops what an idle channel has, and so the channel, to make room for another. Returns whether there was one.
-    pub(super) fn end_one_idle(&self) -> bool {
-        self.end_first(Holders::take_from_most)
+    /// Evicts an idle channel and its log to make room for another. Returns false if no channel is idle.
+    pub(super) fn evict_idle(&self) -> bool {
+        self.evict_first(FairEviction::evict)
     }
 
-    /// The same, of this maker's.
-    pub(super) fn end_one_idle_of(&self, maker: &Holder) -> bool {
-        self.end_first(|idle| idle.take_from(maker))
+    /// Like [`evict_idle`](Self::evict_idle), among the channels of this creator.
+    pub(super) fn evict_idle_of(&self, creator: &QuotaOwner) -> bool {
+        self.evict_first(|idle| idle.evict_from(creator))
     }
 
-    fn end_first(&self, take: impl Fn(&mut Holders<ChannelName>) -> Option<ChannelName>) -> bool {
+    fn evict_first(&self, take: impl Fn(&mut FairEviction<ChannelName>) -> Option<ChannelName>) -> bool {
         loop {
             let first = take(&mut self.idle.0.lock());
             let Some(name) = first else { return false };
@@ -50,8 +51,8 @@ impl<S: Subscriber> Channels<S> {
             self.trim_if(
                 &channel,
                 |state| {
-                    // It was taken out just now; somebody may follow it by now.
-                    state.idle = None;
+                    // The channel has just been taken from the list, and may have a subscriber by now.
+                    state.idle_number = None;
                     ends = state.is_idle();
                     ends
                 },

@@ -1,4 +1,4 @@
-//! Publishes that are known again when they are repeated.
+//! Ids of recent publishes, for detecting repeated ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use data_encoding::BASE64URL_NOPAD;
 use encke_core::Timestamp;
 use ring::digest::{Context, SHA256};
 
-/// How many a channel knows. The oldest gives way.
-pub(crate) const MOST_KEYS: usize = 1024;
+/// Maximum number of publish ids per channel. The oldest is evicted.
+pub(crate) const MAX_PUBLISH_IDS: usize = 1024;
 
-/// The publisher of a key.
+/// The publisher, within which a key is unique.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Publisher {
     User(Arc<str>),
-    /// A session of nobody by name, by its number.
+    /// An anonymous session, by its number.
     Session(u128),
-    /// The user of the admin API.
+    /// User of the admin API.
     Operator,
 }
 
 impl Publisher {
-    /// To be written down.
+    /// Textual form for snapshots.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::User(user) => format!("user {user}"),
@@ -30,8 +30,8 @@ impl Publisher {
         }
     }
 
-    /// The reverse of [`Self::to_text`].
-    pub(super) fn of_text(text: &str) -> Option<Self> {
+    /// Parses the result of [`Self::to_text`].
+    pub(super) fn from_text(text: &str) -> Option<Self> {
         match text.split_once(' ') {
             Some(("user", user)) => Some(Self::User(user.into())),
             Some(("session", number)) => number.parse().ok().map(Self::Session),
@@ -40,7 +40,7 @@ impl Publisher {
     }
 }
 
-/// What a publish has in common with its repetitions, within a channel.
+/// Identifies a publish within a channel; a repeated publish has the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PublishId {
     pub(crate) publisher: Publisher,
@@ -48,12 +48,12 @@ pub(crate) struct PublishId {
 }
 
 impl PublishId {
-    /// Text of 43 letters, digits, `-` and `_` that stands for it, the same everywhere and in every version: a digest, since a user's name may
-    /// be long.
+    /// Digest of the id: 43 letters, digits, `-` and `_`, identical in every process and version. A digest,
+    /// because a user name may be long.
     pub(crate) fn digest(&self) -> String {
         let mut context = Context::new(&SHA256);
         let publisher = self.publisher.to_text();
-        // Its length: no two of them make the same text.
+        // The length prefix makes the encoding unambiguous.
         context.update(&(publisher.len() as u64).to_le_bytes());
         context.update(publisher.as_bytes());
         context.update(self.key.as_bytes());
@@ -61,29 +61,28 @@ impl PublishId {
     }
 }
 
-/// What one takes up besides its text, here and in the order of ages.
+/// Bytes an id takes besides its text, in the map and in the queue.
 const OVERHEAD_BYTES: usize = 2 * size_of::<usize>()
     + size_of::<PublishId>()
     + 2 * (size_of::<(Arc<PublishId>, u64)>() + size_of::<(Timestamp, Arc<PublishId>)>());
 
-/// The offsets of those that a channel knows.
+/// Ids of a channel's recent publishes, with the offsets of their messages.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct RecentPublishIds {
     offsets: HashMap<Arc<PublishId>, u64>,
-    /// When each was published, the oldest first.
+    /// Publish time of each id, oldest first.
     order: VecDeque<(Timestamp, Arc<PublishId>)>,
     bytes: usize,
 }
 
-impl Keys {
-    /// The message that was published under this, if it is known.
+impl RecentPublishIds {
+    /// Offset of the message published under `id`, if known.
     pub(super) fn offset(&self, id: &PublishId) -> Option<u64> {
         self.offsets.get(id).copied()
     }
 
-    /// A new one.
     pub(super) fn add(&mut self, id: PublishId, at: Timestamp, offset: u64) {
-        if self.order.len() == MOST_KEYS {
+        if self.order.len() == MAX_PUBLISH_IDS {
             self.drop_oldest();
         }
         self.bytes += size(&id);
@@ -92,12 +91,12 @@ impl Keys {
         self.offsets.insert(id, offset);
     }
 
-    /// All of them, the oldest first: when and as which message they were published.
+    /// All ids, oldest first, with the time and offset of their messages.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PublishId, Timestamp, u64)> {
         self.order.iter().filter_map(|(at, id)| Some((&**id, *at, self.offset(id)?)))
     }
 
-    /// Drops those that were published at `cutoff` or before.
+    /// Drops ids of messages published at or before `cutoff`.
     pub(super) fn drop_up_to(&mut self, cutoff: Timestamp) {
         while self.order.front().is_some_and(|(at, _)| *at <= cutoff) {
             self.drop_oldest();
@@ -108,7 +107,6 @@ impl Keys {
         self.order.is_empty()
     }
 
-    /// What they take up.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

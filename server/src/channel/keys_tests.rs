@@ -1,4 +1,4 @@
-//! Publishes with keys, against a model of what a channel knows of them, in virtual time.
+//! Publishes with keys, compared with a model of a channel's known ids, in virtual time.
 //!
 //! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
 
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::message::CompactJson;
-use encke_core::session::outbox::Slot;
+use encke_core::session::outbox::SubscriptionSlot;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::keys::MOST_KEYS;
+use super::keys::MAX_PUBLISH_IDS;
 use super::*;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::entropy::Entropy;
 use crate::executor::NoTasks;
@@ -24,22 +24,22 @@ use crate::timeouts::Timeouts;
 const AGE: Duration = Duration::from_secs(300);
 const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX };
 
-/// What these channels would be followed by.
+/// Subscriber type of these channels, of which there are no instances.
 #[derive(Clone, Copy, Debug)]
-enum Nobody {}
+enum NoSubscriber {}
 
-impl Subscriber for Nobody {
-    type Home = ();
+impl Subscriber for NoSubscriber {
+    type Registry = ();
 
-    fn is_there(&self, (): &()) -> bool {
+    fn exists(&self, (): &()) -> bool {
         match *self {}
     }
 
-    fn tell_readable(&self, (): &(), _: Slot) -> Option<std::task::Waker> {
+    fn notify_readable(&self, (): &(), _: SubscriptionSlot) -> Option<std::task::Waker> {
         match *self {}
     }
 
-    fn move_on(&self, (): &(), _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
+    fn move_to(&self, (): &(), _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
         match *self {}
     }
 
@@ -48,12 +48,12 @@ impl Subscriber for Nobody {
     }
 }
 
-struct World {
+struct TestChannels {
     time: Arc<SimulatedTime>,
-    channels: Channels<Nobody>,
+    channels: Channels<NoSubscriber>,
 }
 
-impl World {
+impl TestChannels {
     fn new(log: LogLimits) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_000)));
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), Duration::from_millis(500)));
@@ -75,11 +75,11 @@ impl World {
     fn publish(&self, channel: &str, id: Option<&PublishId>) -> Published {
         let name = ChannelName::new(channel, 255).expect("a good name");
         let data = CompactJson::parse("1").expect("good JSON").into();
-        self.channels.publish(&name, &Holder::Operator, &data, id).expect("there is room")
+        self.channels.publish(&name, &QuotaOwner::Operator, &data, id).expect("there is room")
     }
 
-    /// As workers do once the oldest message of a log has its age.
-    fn look_at_ages(&self) {
+    /// Expires messages, as workers do when the oldest message of a log reaches its maximum age.
+    fn expire_messages(&self) {
         for channel in self.channels.after(None, usize::MAX) {
             self.channels.handle_timeout(&channel);
         }
@@ -95,14 +95,14 @@ fn operator(key: &str) -> PublishId {
 }
 
 #[test]
-fn a_repeat_gets_the_first_answer_and_nothing_is_published() {
-    let world = World::new(WIDE);
+fn repeated_publish_returns_the_first_result() {
+    let world = TestChannels::new(WIDE);
     let first = world.publish("a", Some(&operator("k")));
     assert_eq!(first.offset, 1);
     assert_eq!(world.publish("a", None).offset, 2);
     assert_eq!(world.publish("a", Some(&operator("k"))), first);
     assert_eq!(world.publish("a", Some(&operator("l"))).offset, 3);
-    assert_eq!(world.publish("b", Some(&operator("k"))).offset, 1, "on another channel it is another");
+    assert_eq!(world.publish("b", Some(&operator("k"))).offset, 1, "ids are per channel");
     for other in [
         Publisher::User("k".into()),
         Publisher::User("l".into()),
@@ -111,46 +111,50 @@ fn a_repeat_gets_the_first_answer_and_nothing_is_published() {
     ] {
         let other = id(other, "k");
         let first = world.publish("a", Some(&other));
-        assert!(first.offset > 3, "of another publisher it is another");
+        assert!(first.offset > 3, "ids are per publisher");
         assert_eq!(world.publish("a", Some(&other)), first);
     }
 }
 
 #[test]
-fn a_key_is_known_for_as_long_as_a_message_may_be_there() {
-    let world = World::new(WIDE);
+fn key_is_known_for_the_maximum_age_of_messages() {
+    let world = TestChannels::new(WIDE);
     world.publish("a", Some(&operator("k")));
     world.time.advance(AGE - Duration::from_nanos(1));
-    world.look_at_ages();
+    world.expire_messages();
     assert_eq!(world.publish("a", Some(&operator("k"))).offset, 1);
     assert_eq!(world.publish("a", None).offset, 2);
     world.time.advance(Duration::from_nanos(1));
-    assert_eq!(world.publish("a", Some(&operator("k"))).offset, 3, "a repeat has not put it off");
+    assert_eq!(
+        world.publish("a", Some(&operator("k"))).offset,
+        3,
+        "a repeated publish does not renew the id"
+    );
 }
 
 #[test]
-fn a_message_that_had_to_make_room_is_known_still() {
-    let world = World::new(LogLimits { messages: 1, ..WIDE });
+fn key_outlives_an_evicted_message() {
+    let world = TestChannels::new(LogLimits { messages: 1, ..WIDE });
     world.publish("a", Some(&operator("k")));
     world.publish("a", None);
     assert_eq!(world.publish("a", Some(&operator("k"))).offset, 1);
 }
 
 #[test]
-fn the_oldest_key_makes_room() {
-    let world = World::new(LogLimits { age: None, ..WIDE });
-    for number in 0..=MOST_KEYS {
+fn oldest_key_is_evicted() {
+    let world = TestChannels::new(LogLimits { age: None, ..WIDE });
+    for number in 0..=MAX_PUBLISH_IDS {
         world.publish("a", Some(&operator(&number.to_string())));
     }
-    let last = MOST_KEYS as u64 + 1;
+    let last = MAX_PUBLISH_IDS as u64 + 1;
     assert_eq!(world.publish("a", Some(&operator("1"))).offset, 2);
-    assert_eq!(world.publish("a", Some(&operator(&MOST_KEYS.to_string()))).offset, last);
-    assert_eq!(world.publish("a", Some(&operator("0"))).offset, last + 1, "the first is forgotten");
-    assert_eq!(world.publish("a", Some(&operator("1"))).offset, last + 2, "and gave room to it");
+    assert_eq!(world.publish("a", Some(&operator(&MAX_PUBLISH_IDS.to_string()))).offset, last);
+    assert_eq!(world.publish("a", Some(&operator("0"))).offset, last + 1, "the oldest id was evicted");
+    assert_eq!(world.publish("a", Some(&operator("1"))).offset, last + 2, "evicted by the previous publish");
 }
 
 #[test]
-fn what_stands_for_a_key_stays_as_it_is() {
+fn digest_is_stable() {
     let digest = |publisher, key: &str| PublishId { publisher, key: key.into() }.digest();
     assert_eq!(digest(Publisher::Operator, "k"), "MAHwVX8ctPEJFS99ENYnnW8MCaJtSaQRXft4DMd6MRk");
     let users = [("a", "b c"), ("a b", "c"), ("a", "bc")]
@@ -159,9 +163,9 @@ fn what_stands_for_a_key_stays_as_it_is() {
 }
 
 #[test]
-fn keys_count_as_what_logs_hold_and_go_with_the_messages_that_are_as_old() {
+fn keys_count_towards_the_budget_and_expire_with_messages() {
     let total_bytes = 100_000;
-    let world = World::new(LogLimits { messages: 1, total_bytes, ..WIDE });
+    let world = TestChannels::new(LogLimits { messages: 1, total_bytes, ..WIDE });
     for number in 0..500 {
         for channel in ["a", "b", "c", "d"] {
             world.time.advance(Duration::from_millis(1));
@@ -169,27 +173,27 @@ fn keys_count_as_what_logs_hold_and_go_with_the_messages_that_are_as_old() {
             assert!(world.channels.bytes() <= total_bytes, "{} bytes", world.channels.bytes());
         }
     }
-    assert!(world.channels.get("d").is_some(), "it was published to last");
+    assert!(world.channels.get("d").is_some(), "channel d got the last message");
     world.time.advance(AGE);
-    world.look_at_ages();
+    world.expire_messages();
     assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
 }
 
 #[test]
-fn a_channel_whose_publishes_have_no_keys_has_none() {
-    let world = World::new(WIDE);
+fn publishes_without_keys_allocate_no_key_table() {
+    let world = TestChannels::new(WIDE);
     world.publish("a", None);
     let before = world.channels.bytes();
     world.publish("b", Some(&operator("k")));
     assert!(world.channels.bytes() > 2 * before);
     world.publish("a", None);
-    let channel = world.channels.get("a").expect("it is there");
+    let channel = world.channels.get("a").expect("the channel");
     assert!(!channel.state.lock().log.has_keys());
 }
 
 #[test]
-fn a_log_that_is_written_down_knows_its_keys() {
-    let world = World::new(LogLimits { messages: 2, ..WIDE });
+fn snapshot_contains_keys() {
+    let world = TestChannels::new(LogLimits { messages: 2, ..WIDE });
     let ids: Vec<_> = [Publisher::Operator, Publisher::User("a user".into()), Publisher::Session(u128::MAX)]
         .map(|publisher| id(publisher, "k"))
         .into();
@@ -202,41 +206,41 @@ fn a_log_that_is_written_down_knows_its_keys() {
         .collect();
     let mut records = Vec::new();
     let write = |record: &LogRecord| -> Result<(), ()> {
-        records.push(minicbor::to_vec(record).expect("it can be written"));
+        records.push(minicbor::to_vec(record).expect("records can be encoded"));
         Ok(())
     };
-    world.channels.snapshot(&mut LogsWritten::default(), write).expect("nothing fails");
+    world.channels.snapshot(&mut LogsWritten::default(), write).expect("writing cannot fail");
 
-    let next = World::new(LogLimits { messages: 2, ..WIDE });
-    // A process that began long ago, so that there is time before this.
+    let next = TestChannels::new(LogLimits { messages: 2, ..WIDE });
+    // The new process has run for long enough to represent the ages of all messages.
     next.time.advance(2 * AGE);
     let mut restored = RestoredLogs::default();
     for record in &records {
-        let record = minicbor::decode(record).expect("it was written");
-        next.channels.restore(record, &mut restored).expect("it is good");
+        let record = minicbor::decode(record).expect("a valid record");
+        next.channels.restore(record, &mut restored).expect("a valid log");
     }
-    next.channels.settle(restored);
+    next.channels.finish_restore(restored);
     assert_eq!(next.channels.bytes(), world.channels.bytes());
     for (id, first) in ids.iter().zip(&first) {
         assert_eq!(next.publish("a", Some(id)), *first);
     }
-    // The first was two tenths of its time old.
+    // The first id has used up two tenths of its lifetime, the second one tenth.
     next.time.advance(AGE.mul_f64(0.8));
     assert_eq!(next.publish("a", Some(&ids[1])), first[1]);
     assert_eq!(next.publish("a", Some(&ids[0])).offset, 4);
 }
 
-/// What one channel is to know.
+/// Expected state of one channel.
 #[derive(Default)]
-struct Model {
-    /// Of the messages in its log, from the oldest on.
+struct ChannelModel {
+    /// Publish times of the messages in the log, oldest first.
     messages: VecDeque<Duration>,
     last: u64,
     epoch: Option<Box<str>>,
     keys: VecDeque<(Duration, PublishId, u64)>,
 }
 
-impl Model {
+impl ChannelModel {
     fn publish(&mut self, now: Duration, messages: usize, id: Option<&PublishId>) -> u64 {
         self.keys.retain(|(at, ..)| *at + AGE > now);
         if let Some((.., offset)) = self.keys.iter().find(|(_, known, _)| Some(known) == id) {
@@ -249,14 +253,14 @@ impl Model {
         }
         if let Some(id) = id {
             self.keys.push_back((now, id.clone(), self.last));
-            if self.keys.len() > MOST_KEYS {
+            if self.keys.len() > MAX_PUBLISH_IDS {
                 self.keys.pop_front();
             }
         }
         self.last
     }
 
-    fn look_at_ages(&mut self, now: Duration) {
+    fn expire_messages(&mut self, now: Duration) {
         self.messages.retain(|at| *at + AGE > now);
         if self.messages.is_empty() {
             *self = Self::default();
@@ -265,22 +269,22 @@ impl Model {
 }
 
 #[test]
-fn channels_know_what_the_model_knows() {
+fn channels_match_the_model() {
     with_seeds(0..20, |seed| run(SmallRng::seed_from_u64(seed)));
 }
 
 fn run(mut rng: SmallRng) {
     const CHANNELS: [&str; 3] = ["a", "b", "c"];
     let messages = [1, 3, 100][rng.random_range(0..3)];
-    let world = World::new(LogLimits { messages, ..WIDE });
-    let mut models: [Model; CHANNELS.len()] = Default::default();
+    let world = TestChannels::new(LogLimits { messages, ..WIDE });
+    let mut models: [ChannelModel; CHANNELS.len()] = Default::default();
     let publishers = [
         Publisher::Operator,
         Publisher::User("alice".into()),
         Publisher::User("bob".into()),
         Publisher::Session(7),
     ];
-    // Few, so that they come again, or so many that they have to make room.
+    // Few keys are repeated often; many keys evict each other.
     let keys = [4, 50, 3000][rng.random_range(0..3)];
     let mut now = Duration::ZERO;
     for _ in 0..6_000 {
@@ -291,8 +295,8 @@ fn run(mut rng: SmallRng) {
                 now += step;
             }
             1 => {
-                world.look_at_ages();
-                models.iter_mut().for_each(|model| model.look_at_ages(now));
+                world.expire_messages();
+                models.iter_mut().for_each(|model| model.expire_messages(now));
             }
             _ => {
                 let channel = rng.random_range(0..CHANNELS.len());
@@ -306,6 +310,6 @@ fn run(mut rng: SmallRng) {
         }
     }
     world.time.advance(AGE);
-    world.look_at_ages();
-    assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0), "nothing is left behind");
+    world.expire_messages();
+    assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0), "all channels are removed");
 }

@@ -2,31 +2,32 @@ use std::sync::Arc;
 
 use crate::entropy::Entropy;
 
-/// One life of a log: offsets of different epochs do not compare.
+/// Epoch of a log, and its initial state: offsets of different epochs do not compare.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
-    pub(crate) epoch: Arc<str>,
-    /// The newest message before those that the log gets.
+pub(crate) struct LogEpoch {
+    pub(crate) id: Arc<str>,
+    /// Offset that precedes the log's first message.
     pub(crate) last: u64,
-    /// Earlier epochs that go on in this one, each with the newest message that this one has of it.
+    /// Earlier epochs that this one continues, each with the last of its messages that is valid in this one.
     pub(crate) past: Box<[(Box<str>, u64)]>,
-    /// An engine elsewhere feeds it. What it begins with is still to come: nobody joins or reads it before.
-    pub(crate) is_filling: bool,
+    /// Whether an engine provides the log and its initial contents have not arrived yet. Until then it cannot
+    /// be joined or read.
+    pub(crate) is_loading: bool,
 }
 
-impl Life {
-    /// A new one.
-    pub(super) fn begin(entropy: &Entropy) -> Self {
-        Self::of(new_epoch(entropy).into())
+impl LogEpoch {
+    /// Starts a new epoch with a random id.
+    pub(super) fn random(entropy: &Entropy) -> Self {
+        Self::with_id(new_epoch(entropy).into())
     }
 
-    /// One of this epoch.
-    pub(super) fn of(epoch: Arc<str>) -> Self {
-        Self { epoch, last: 0, past: Box::default(), is_filling: false }
+    /// Starts an epoch with the given id.
+    pub(super) fn with_id(epoch: Arc<str>) -> Self {
+        Self { id: epoch, last: 0, past: Box::default(), is_loading: false }
     }
 }
 
-/// The name of an epoch that there has not been.
+/// Returns a random id that no epoch has had.
 pub(crate) fn new_epoch(entropy: &Entropy) -> String {
     data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>())
 }

@@ -1,19 +1,20 @@
-//! Which channels there are.
+//! Listing channels by name.
 
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::channels::Channels;
-use super::hold::Hold;
+use super::hold::ChannelGuard;
 use super::name::ChannelName;
 use super::state::Channel;
 use super::subscribers::Subscriber;
 
 impl<S: Subscriber> Channels<S> {
-    /// The channels after `cursor` that anyone may know of, at most `limit` of them, in the order of their names.
+    /// Returns at most `limit` public channels after `cursor`, in the order of their names.
     pub(crate) fn public_after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
-        // Nobody is to wait while those are counted that the server speaks on: they are all between these two.
+        // Direct-message channels (`$...`) are skipped without scanning them: all of their names are between
+        // these two.
         let (direct, beyond) = ("$", "%");
         let from = cursor.map_or(Bound::Unbounded, Bound::Excluded);
         let later =
@@ -25,7 +26,7 @@ impl<S: Subscriber> Channels<S> {
         before.chain(after).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
     }
 
-    /// All channels after `cursor`, at most `limit` of them, in the order of their names.
+    /// Returns at most `limit` channels after `cursor`, public or not, in the order of their names.
     pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
         let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.table
@@ -37,12 +38,16 @@ impl<S: Subscriber> Channels<S> {
             .collect()
     }
 
-    /// The channel of this name, if it is there and has what the server says, kept from leaving the table. While nothing has, no name is made, and nothing is looked up.
-    pub(crate) fn hold_direct(self: &Arc<Self>, name: impl FnOnce() -> ChannelName) -> Option<Hold<S>> {
+    /// Returns a guard for a direct-message channel, if it exists. While there are no such channels, `name`
+    /// is not called and nothing is looked up.
+    pub(crate) fn acquire_direct(
+        self: &Arc<Self>,
+        name: impl FnOnce() -> ChannelName,
+    ) -> Option<ChannelGuard<S>> {
         if self.direct.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let channel = self.get(name().as_str())?;
-        self.hold_open(channel).ok()
+        self.acquire_existing(channel).ok()
     }
 }

@@ -1,32 +1,31 @@
 use std::collections::VecDeque;
 
 use encke_core::Timestamp;
-use encke_core::session::outbox::Bounds;
+use encke_core::session::outbox::LogBounds;
 
 use super::channels::LogLimits;
-use super::keys::{Keys, PublishId};
+use super::keys::{PublishId, RecentPublishIds};
 use super::message::LogMessage;
 
-/// The last messages of a channel, numbered from 1 without holes, oldest first.
+/// The most recent messages of a channel, oldest first, with consecutive offsets that start at 1.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct ChannelLog {
     messages: VecDeque<Stored>,
-    /// The number of the newest message there ever was.
-    last: u64,
-    /// What the messages take up.
+    /// Offset of the newest message ever appended.
+    last_offset: u64,
     size: LogSize,
-    /// Of publishes that had one: most channels have none. Each is younger than some message, so that they go at the latest when
-    /// the last message does.
-    keys: Option<Box<Keys>>,
+    /// Known publish ids, `None` in most channels. Each id is younger than some message in the log, so all of
+    /// them expire no later than the last message.
+    keys: Option<Box<RecentPublishIds>>,
 }
 
-/// What a log takes up.
+/// Size of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogSize {
-    /// What it holds, alone or together with others, in bytes.
+    /// Bytes held, including those shared with other logs.
     pub(super) bytes: usize,
-    /// What it adds to that of all logs, where bytes that several hold count once: below zero if it was the last to drop what another
-    /// had brought.
+    /// Contribution to the total of all logs, in which shared bytes count once. Negative if this log was the
+    /// last to drop bytes that were accounted to another.
     pub(super) added: isize,
 }
 
@@ -36,33 +35,33 @@ struct Stored {
     message: LogMessage,
 }
 
-/// What a message takes up besides its text.
+/// Bytes a message takes besides its text.
 const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
-impl Log {
-    /// Appends a message, and drops old ones beyond the limits, but never the message itself. `is_new` is whether no other log has it
-    /// yet.
+impl ChannelLog {
+    /// Appends a message, then drops old ones beyond the limits, but never the message itself. `is_new` is
+    /// true unless another log already has this message.
     pub(super) fn append(&mut self, at: Timestamp, message: LogMessage, is_new: bool, limits: &LogLimits) {
         self.push(at, message, is_new);
-        self.keep_to(limits);
+        self.enforce_limits(limits);
     }
 
-    /// The same without limits.
+    /// Like [`append`](Self::append), but without enforcing limits.
     pub(super) fn push(&mut self, at: Timestamp, message: LogMessage, is_new: bool) {
         let bytes = message.size();
         self.size.bytes += OVERHEAD_BYTES + bytes;
         self.size.added += signed(OVERHEAD_BYTES + if is_new { bytes } else { 0 });
         self.messages.push_back(Stored { at, message });
-        self.last += 1;
+        self.last_offset += 1;
     }
 
-    /// An empty log, which goes on after the message `last`.
-    pub(super) fn after(last: u64) -> Self {
-        Self { last, ..Self::default() }
+    /// Creates an empty log whose next message follows `last_offset`.
+    pub(super) fn starting_after(last: u64) -> Self {
+        Self { last_offset: last, ..Self::default() }
     }
 
     /// Drops old messages beyond the limits.
-    pub(super) fn keep_to(&mut self, limits: &LogLimits) {
+    pub(super) fn enforce_limits(&mut self, limits: &LogLimits) {
         while self.messages.len() > 1
             && (self.messages.len() > limits.messages || self.size.bytes > limits.bytes)
         {
@@ -70,38 +69,40 @@ impl Log {
         }
     }
 
-    /// The number that the next message gets.
+    /// Offset of the next message.
     pub(super) fn next_offset(&self) -> u64 {
-        self.last + 1
+        self.last_offset + 1
     }
 
-    /// The message that was published under this, if it was, and not longer ago than `cutoff`.
-    pub(super) fn published_as(&mut self, id: &PublishId, cutoff: Option<Timestamp>) -> Option<u64> {
+    /// Offset of the message published under `id`, if that is still known and younger than `cutoff`.
+    pub(super) fn find_publish(&mut self, id: &PublishId, cutoff: Option<Timestamp>) -> Option<u64> {
         if let Some(cutoff) = cutoff {
             self.drop_keys_up_to(cutoff);
         }
         self.keys.as_ref()?.offset(id)
     }
 
-    /// The newest message was published under this.
-    pub(super) fn remember(&mut self, id: PublishId, at: Timestamp) {
-        self.remember_as(id, at, self.last);
+    /// Records that the newest message was published under `id`.
+    pub(super) fn record_publish_id(&mut self, id: PublishId, at: Timestamp) {
+        self.record_publish_id_at(id, at, self.last_offset);
     }
 
-    /// This message, which may be there no more, was published under this: after all that are known.
-    pub(super) fn remember_as(&mut self, id: PublishId, at: Timestamp, offset: u64) {
+    /// Records that the message at `offset`, which may have been dropped, was published under `id`. Ids must
+    /// be added in the order of their times.
+    pub(super) fn record_publish_id_at(&mut self, id: PublishId, at: Timestamp, offset: u64) {
         if !self.messages.is_empty() {
             self.keys.get_or_insert_default().add(id, at, offset);
         }
     }
 
-    /// What is known, the oldest first.
-    pub(super) fn keys(&self) -> impl Iterator<Item = (&PublishId, Timestamp, u64)> {
+    /// Known publish ids, oldest first.
+    pub(super) fn publish_ids(&self) -> impl Iterator<Item = (&PublishId, Timestamp, u64)> {
         self.keys.iter().flat_map(|keys| keys.iter())
     }
 
-    /// Gives up the oldest message, and all that is as old: there is not enough memory for all logs together.
-    pub(super) fn give_up_oldest(&mut self) {
+    /// Drops the oldest message and all publish ids that are as old, because all logs together exceed their
+    /// memory budget.
+    pub(super) fn evict_oldest(&mut self) {
         if let Some(at) = self.oldest_at() {
             self.drop_oldest();
             self.drop_keys_up_to(at);
@@ -120,15 +121,15 @@ impl Log {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
             self.size.bytes -= OVERHEAD_BYTES + oldest.message.size();
-            self.size.added -= signed(OVERHEAD_BYTES + oldest.message.size_if_last());
-            // A burst's memory is given back, but not at every message.
+            self.size.added -= signed(OVERHEAD_BYTES + oldest.message.drop_and_count_freed());
+            // Releases the memory of a burst, without reallocating for every message.
             if self.messages.capacity() > 32 && self.messages.len() < self.messages.capacity() / 4 {
                 self.messages.shrink_to(self.messages.len() * 2);
             }
         }
     }
 
-    /// Drops what was published at `cutoff` or before.
+    /// Drops messages published at or before `cutoff`.
     pub(super) fn drop_up_to(&mut self, cutoff: Timestamp) {
         while self.oldest_at().is_some_and(|at| at <= cutoff) {
             self.drop_oldest();
@@ -136,10 +137,10 @@ impl Log {
         self.drop_keys_up_to(cutoff);
     }
 
-    /// Drops everything. The next message has the number after `last`.
+    /// Drops all messages and advances the log, so that the next message follows `last_offset`.
     pub(super) fn skip_to(&mut self, last: u64) {
         self.clear();
-        self.last = self.last.max(last);
+        self.last_offset = self.last_offset.max(last);
     }
 
     pub(super) fn clear(&mut self) {
@@ -154,13 +155,13 @@ impl Log {
         self.messages.front().map(|stored| stored.at)
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds { first: self.last - self.messages.len() as u64 + 1, last: self.last }
+    pub(super) fn bounds(&self) -> LogBounds {
+        LogBounds { first: self.last_offset - self.messages.len() as u64 + 1, last: self.last_offset }
     }
 
-    /// What it holds besides what was `seen` in other logs, in bytes.
+    /// Bytes held, not counting shared messages that other logs have already added to `seen`.
     #[cfg(feature = "simulation")]
-    pub(super) fn count(
+    pub(super) fn count_bytes(
         &self,
         seen: &mut std::collections::HashSet<*const super::message::SharedMessage>,
     ) -> usize {
@@ -185,8 +186,8 @@ impl Log {
         self.keys.as_ref().map_or(0, |keys| keys.bytes())
     }
 
-    /// How many messages were published after that.
-    pub(super) fn published_after(&self, at: Timestamp) -> usize {
+    /// Number of messages published after `at`.
+    pub(super) fn count_published_after(&self, at: Timestamp) -> usize {
         self.messages.len() - self.messages.partition_point(|stored| stored.at <= at)
     }
 
@@ -194,7 +195,7 @@ impl Log {
         self.messages.len()
     }
 
-    /// The messages from the number `offset` on that are still here.
+    /// Messages still in the log, from `offset` on.
     pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &LogMessage)> {
         let first = self.bounds().first;
         let skipped = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);
@@ -207,5 +208,5 @@ impl Log {
 }
 
 fn signed(bytes: usize) -> isize {
-    isize::try_from(bytes).expect("nothing in memory is larger")
+    isize::try_from(bytes).expect("sizes of objects in memory fit in isize")
 }

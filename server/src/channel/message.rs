@@ -1,28 +1,28 @@
-//! A message as logs keep it.
+//! Messages as stored in channel logs.
 
 use std::sync::Arc;
 
 use encke_core::encodings::Encodings;
-use encke_core::session::outbox::Place;
+use encke_core::session::outbox::LogPosition;
 
 use super::name::ChannelName;
 
-/// One of a log's messages.
+/// A message in a log.
 #[derive(Clone, Debug)]
 pub(crate) enum LogMessage {
-    /// In no other log.
+    /// Stored in one log only.
     Own(Encodings),
-    /// In the log of its channel, and in those of patterns: all have the same bytes.
+    /// Stored in the log of its channel and in those of matching patterns; all of them share the same bytes.
     Shared(Arc<SharedMessage>),
 }
 
-/// A message that is in several logs.
+/// A message stored in several logs.
 #[derive(Debug)]
 pub(crate) struct SharedMessage {
     pub(super) encodings: Encodings,
     pub(super) origin: Origin,
-    /// In all logs that got it, its channel's first.
-    pub(super) places: Box<[Place]>,
+    /// Position in each of these logs, that of the channel itself first.
+    pub(super) positions: Box<[LogPosition]>,
 }
 
 /// Where a message was published.
@@ -34,7 +34,7 @@ pub(crate) struct Origin {
 }
 
 impl LogMessage {
-    /// The message in each dialect.
+    /// Returns the message's encodings for all dialects.
     pub(crate) fn encodings(&self) -> &Encodings {
         match self {
             Self::Own(encodings) => encodings,
@@ -42,15 +42,15 @@ impl LogMessage {
         }
     }
 
-    /// Where else it is, and here.
-    pub(crate) fn places(&self) -> &[Place] {
+    /// Returns the message's positions in all logs that share it, or an empty slice if no other log has it.
+    pub(crate) fn positions(&self) -> &[LogPosition] {
         match self {
             Self::Own(_) => &[],
-            Self::Shared(shared) => &shared.places,
+            Self::Shared(shared) => &shared.positions,
         }
     }
 
-    /// Where it was published, if that may have been in another log.
+    /// Returns where the message was published, if that may have been in another log.
     pub(crate) fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Own(_) => None,
@@ -58,7 +58,7 @@ impl LogMessage {
         }
     }
 
-    /// The memory it takes beside the struct, in bytes, by itself or together with other logs.
+    /// Heap size in bytes, including bytes shared with other logs.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Own(encodings) => encodings.size(),
@@ -66,11 +66,11 @@ impl LogMessage {
         }
     }
 
-    /// The memory that is free when it is dropped here, in bytes.
-    pub(super) fn size_if_last(self) -> usize {
+    /// Drops the message and returns the number of bytes this freed.
+    pub(super) fn drop_and_count_freed(self) -> usize {
         match self {
             Self::Own(encodings) => encodings.size(),
-            // Of several logs that drop it at once, one gets it.
+            // If several logs drop the message concurrently, exactly one of them gets the inner value.
             Self::Shared(shared) => Arc::into_inner(shared).map_or(0, |shared| shared.size()),
         }
     }
@@ -78,7 +78,7 @@ impl LogMessage {
 
 impl SharedMessage {
     fn size(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.places) + self.encodings.size()
+        size_of::<Self>() + size_of_val(&*self.positions) + self.encodings.size()
     }
 }
 
@@ -86,9 +86,9 @@ impl SharedMessage {
 mod tests {
     use super::*;
 
-    /// A log holds millions.
+    /// A log can hold millions of messages, so the enum must not be larger than its common variant.
     #[test]
-    fn a_message_that_is_not_shared_costs_nothing_more() {
+    fn unshared_message_has_no_overhead() {
         assert_eq!(size_of::<LogMessage>(), size_of::<Encodings>());
     }
 }

@@ -1,13 +1,14 @@
-//! Channels: named streams of messages, each with a bounded log, and what follows them.
+//! Channels: named message streams, each with a bounded log, and their subscribers.
 //!
-//! Nothing is pushed. A publish appends to the log and wakes the subscribers that have read to its end; each then reads at
-//! its own cursor, as fast as its socket takes it. So a slow session costs its cursor, and a suspended one no more.
+//! Delivery is pull-based. A publish appends to the log and wakes the subscribers that have read to its end;
+//! each then reads from its own cursor, as fast as its socket accepts data. A slow or suspended session
+//! therefore costs no more than its cursor.
 //!
-//! A pattern (`/a/*`) is a channel that nobody publishes to: while it is followed, and for some time after, it gets what is published to the
-//! channels that it stands for.
+//! A pattern (`/a/*`) is a channel that cannot be published to directly. While it has subscribers, and for
+//! some time afterwards, its log receives the messages published to the channels it matches.
 //!
-//! Channels do not know who subscribes ([`Subscriber`]). Outside this room, an [engine](crate::engine) decides what
-//! is appended.
+//! Channels know their subscribers only through the [`Subscriber`] trait. An [engine](crate::engine), outside
+//! this module, decides what is appended.
 
 mod budget;
 mod busiest;
@@ -37,22 +38,22 @@ mod subscribers;
 mod sweep;
 mod trim;
 
-pub(crate) use busiest::{Busiest, BusyChannel, Busyness, MOST_BUSIEST};
+pub(crate) use busiest::{Busiest, BusyChannel, Busyness, MAX_BUSIEST};
 pub use channels::LogLimits;
-pub(crate) use channels::{Channels, NotPublished, Published, TooManyChannels};
-pub(crate) use feed::Fed;
-pub(crate) use hold::Hold;
-pub(crate) use keys::{MOST_KEYS, PublishId, Publisher};
-pub(crate) use life::{Life, new_epoch};
+pub(crate) use channels::{Channels, PublishError, Published, TooManyChannels};
+pub(crate) use feed::FeedOutcome;
+pub(crate) use hold::ChannelGuard;
+pub(crate) use keys::{MAX_PUBLISH_IDS, PublishId, Publisher};
+pub(crate) use life::{LogEpoch, new_epoch};
 pub(crate) use message::{LogMessage, Origin};
-pub(crate) use name::{BadChannelName, ChannelName};
+pub(crate) use name::{ChannelName, InvalidChannelName};
 pub(crate) use namespaces::Namespaces;
 pub use namespaces::{ChannelRules, Namespace};
 pub(crate) use occupancy::{Occupancy, OccupancySink};
 pub(crate) use pattern::overlap;
-pub(crate) use presence::{Member, MemberPhase, Present};
+pub(crate) use presence::{Member, MemberPhase, PresencePage};
 pub(crate) use record::LogRecord;
-pub(crate) use restored::Refill;
+pub(crate) use restored::LoadedMessage;
 pub(crate) use snapshot::{LogsWritten, RestoredLogs};
 pub(crate) use state::{Channel, ChannelView, HistoryMessage, HistoryPart, Retired};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};

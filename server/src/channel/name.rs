@@ -4,111 +4,114 @@ use std::sync::Arc;
 
 use super::pattern::Pattern;
 
-/// How the names of logs begin that have what the server itself says: to one session, and to all of a user's. Behind it is whose it is. Clients are
-/// told what is before the colon.
+/// Name prefixes of the logs for direct messages: to one session, and to all sessions of a user. The session
+/// id or user name follows the colon; clients see only the part before it.
 const TO_SESSION: &str = "$session:";
 const TO_USER: &str = "$user:";
 
-/// A channel's name: some text without control characters and commas, and not `.` or `..`. A comma separates names in a query. Names that begin
-/// with `$` are the server's.
+/// Channel name: non-empty text without control characters and commas, other than `.` and `..`. Commas
+/// separate names in query strings. Names that begin with `$` are reserved for the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChannelName(Arc<str>);
 
-/// The text is not a channel's name.
+/// Reason why a text is not a valid channel name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadChannelName {
+pub(crate) enum InvalidChannelName {
     #[error("a channel's name must not be empty")]
     Empty,
     #[error("a channel's name must not be longer than {limit} bytes (channel.name_bytes)")]
     TooLong { limit: usize },
-    #[error("a channel's name must not have control characters or commas")]
+    #[error("a channel's name must not contain control characters or commas")]
     BadCharacter,
-    #[error("names that begin with `$` are the server's")]
+    #[error("names that begin with `$` are reserved")]
     Reserved,
-    #[error("a channel's name must not be `.` or `..`: URLs cannot have it")]
+    #[error("a channel's name must not be `.` or `..`: URLs cannot contain it")]
     DotSegment,
-    #[error("nobody publishes to a pattern")]
+    #[error("patterns cannot be published to")]
     Pattern,
-    #[error("nobody publishes below {below}")]
+    #[error("channels below {below} cannot be published to")]
     NotPublic { below: &'static str },
 }
 
-/// What clients say to a server below these names is for it alone, in the protocol that has such names.
-const NOT_PUBLIC: [&str; 2] = ["/meta/", "/service/"];
+/// Prefixes that clients cannot publish below. In Bayeux, messages to these names are for the server alone.
+const UNPUBLISHABLE_PREFIXES: [&str; 2] = ["/meta/", "/service/"];
 
 impl ChannelName {
-    /// Checks `text`.
-    pub(crate) fn new(text: &str, limit: usize) -> Result<Self, BadChannelName> {
-        // Clients of HTTP take these out of a path, however they are written (RFC 3986, section 5.2.4): nobody could ask the API for that channel.
+    /// Validates a channel name.
+    pub(crate) fn new(text: &str, limit: usize) -> Result<Self, InvalidChannelName> {
+        // HTTP clients remove dot segments from a path, even if they are percent-encoded (RFC 3986, section
+        // 5.2.4), so the API could not address such a channel.
         if matches!(text, "." | "..") {
-            return Err(BadChannelName::DotSegment);
+            return Err(InvalidChannelName::DotSegment);
         }
-        Self::new_or_dots(text, limit)
+        Self::new_allowing_dots(text, limit)
     }
 
-    /// As [`new`](Self::new), and dots are good enough: for what is no channel, but how names begin.
-    pub(crate) fn new_or_dots(text: &str, limit: usize) -> Result<Self, BadChannelName> {
+    /// Like [`new`](Self::new), but accepts `.` and `..`. For name prefixes, which are not channels
+    /// themselves.
+    pub(crate) fn new_allowing_dots(text: &str, limit: usize) -> Result<Self, InvalidChannelName> {
         if text.is_empty() {
-            return Err(BadChannelName::Empty);
+            return Err(InvalidChannelName::Empty);
         }
         if text.len() > limit {
-            return Err(BadChannelName::TooLong { limit });
+            return Err(InvalidChannelName::TooLong { limit });
         }
         if text.chars().any(|char| char.is_control() || char == ',') {
-            return Err(BadChannelName::BadCharacter);
+            return Err(InvalidChannelName::BadCharacter);
         }
         if text.starts_with('$') {
-            return Err(BadChannelName::Reserved);
+            return Err(InvalidChannelName::Reserved);
         }
         Ok(Self(text.into()))
     }
 
-    /// Checks `text`, which somebody is to publish to.
-    pub(crate) fn to_publish(text: &str, limit: usize) -> Result<Self, BadChannelName> {
+    /// Validates the name of a channel to publish to.
+    pub(crate) fn for_publish(text: &str, limit: usize) -> Result<Self, InvalidChannelName> {
         let name = Self::new(text, limit)?;
         if Pattern::parse(text).is_some() {
-            return Err(BadChannelName::Pattern);
+            return Err(InvalidChannelName::Pattern);
         }
-        match NOT_PUBLIC.into_iter().find(|below| text.starts_with(below)) {
-            Some(below) => Err(BadChannelName::NotPublic { below }),
+        match UNPUBLISHABLE_PREFIXES.into_iter().find(|below| text.starts_with(below)) {
+            Some(below) => Err(InvalidChannelName::NotPublic { below }),
             None => Ok(name),
         }
     }
 
-    /// What is said to one session.
-    pub(crate) fn to_session(id: &impl fmt::Display) -> Self {
+    /// Channel for messages to one session.
+    pub(crate) fn for_session(id: &impl fmt::Display) -> Self {
         Self(format!("{TO_SESSION}{id}").into())
     }
 
-    /// What is said to all sessions of a user.
-    pub(crate) fn to_user(user: &str) -> Self {
+    /// Channel for messages to all sessions of a user.
+    pub(crate) fn for_user(user: &str) -> Self {
         Self(format!("{TO_USER}{user}").into())
     }
 
-    /// The name of a log of an earlier process, which may have allowed dots.
-    pub(super) fn of_log(text: &str) -> Result<Self, BadChannelName> {
+    /// Parses the name of a log written by an earlier process, whose version may have allowed dots.
+    pub(super) fn from_log(text: &str) -> Result<Self, InvalidChannelName> {
         let is_direct = [TO_SESSION, TO_USER].iter().any(|to| text.len() > to.len() && text.starts_with(to));
-        if is_direct { Ok(Self(text.into())) } else { Self::new_or_dots(text, usize::MAX) }
+        if is_direct { Ok(Self(text.into())) } else { Self::new_allowing_dots(text, usize::MAX) }
     }
 
-    /// Whether it has what the server says to some sessions. No client follows it by its own will, and none publishes to it.
+    /// Whether this channel carries direct messages from the server. Clients can neither subscribe nor
+    /// publish to it.
     pub(crate) fn is_direct(&self) -> bool {
         self.0.starts_with('$')
     }
 
-    /// What clients know it by.
-    pub(crate) fn told(&self) -> &str {
+    /// Name that clients see.
+    pub(crate) fn client_name(&self) -> &str {
         let whose = if self.is_direct() { self.0.find(':') } else { None };
         whose.map_or(&self.0, |colon| &self.0[..colon])
     }
 
-    /// Whether it stands for channels rather than being one.
+    /// Whether this name is a pattern.
     pub(crate) fn is_pattern(&self) -> bool {
         Pattern::parse(&self.0).is_some()
     }
 
-    /// Whether it is a pattern that stands for this channel.
-    pub(crate) fn stands_for(&self, channel: &Self) -> bool {
+    /// Whether this name is a pattern that matches `channel`.
+    pub(crate) fn matches(&self, channel: &Self) -> bool {
         Pattern::parse(&self.0).is_some_and(|pattern| pattern.matches(&channel.0))
     }
 
@@ -139,14 +142,14 @@ mod tests {
             ("news", Ok(())),
             ("a b/c.d*é", Ok(())),
             ("12345678", Ok(())),
-            ("123456789", Err(BadChannelName::TooLong { limit: 8 })),
-            ("", Err(BadChannelName::Empty)),
-            ("a,b", Err(BadChannelName::BadCharacter)),
-            ("a\nb", Err(BadChannelName::BadCharacter)),
-            ("a\u{85}", Err(BadChannelName::BadCharacter)),
-            ("$user", Err(BadChannelName::Reserved)),
-            (".", Err(BadChannelName::DotSegment)),
-            ("..", Err(BadChannelName::DotSegment)),
+            ("123456789", Err(InvalidChannelName::TooLong { limit: 8 })),
+            ("", Err(InvalidChannelName::Empty)),
+            ("a,b", Err(InvalidChannelName::BadCharacter)),
+            ("a\nb", Err(InvalidChannelName::BadCharacter)),
+            ("a\u{85}", Err(InvalidChannelName::BadCharacter)),
+            ("$user", Err(InvalidChannelName::Reserved)),
+            (".", Err(InvalidChannelName::DotSegment)),
+            ("..", Err(InvalidChannelName::DotSegment)),
             ("...", Ok(())),
             ("a/..", Ok(())),
             ("a$", Ok(())),
@@ -158,46 +161,46 @@ mod tests {
         }
     }
     #[test]
-    fn what_the_server_says_is_told_by_a_short_name() {
-        let session = ChannelName::to_session(&"s_1");
-        let user = ChannelName::to_user("a:b");
-        assert_eq!((session.as_str(), session.told()), ("$session:s_1", "$session"));
-        assert_eq!((user.as_str(), user.told()), ("$user:a:b", "$user"));
+    fn direct_message_channels_have_short_client_names() {
+        let session = ChannelName::for_session(&"s_1");
+        let user = ChannelName::for_user("a:b");
+        assert_eq!((session.as_str(), session.client_name()), ("$session:s_1", "$session"));
+        assert_eq!((user.as_str(), user.client_name()), ("$user:a:b", "$user"));
         let other = ChannelName::new("a:b", 10).expect("a name");
-        assert_eq!((other.told(), other.is_direct()), ("a:b", false));
+        assert_eq!((other.client_name(), other.is_direct()), ("a:b", false));
         for name in [&session, &user, &other] {
-            assert_eq!(ChannelName::of_log(name.as_str()), Ok(name.clone()));
+            assert_eq!(ChannelName::from_log(name.as_str()), Ok(name.clone()));
         }
-        assert!(ChannelName::of_log("..").is_ok(), "a name that was allowed once");
+        assert!(ChannelName::from_log("..").is_ok(), "dots were allowed in earlier versions");
         for text in ["$session:", "$user", "$other:a", "$"] {
-            assert_eq!(ChannelName::of_log(text), Err(BadChannelName::Reserved), "{text}");
+            assert_eq!(ChannelName::from_log(text), Err(InvalidChannelName::Reserved), "{text}");
         }
     }
 
     #[test]
-    fn nobody_publishes_to_some_names() {
-        let not_below = |below| Err(BadChannelName::NotPublic { below });
+    fn some_names_cannot_be_published_to() {
+        let not_public = |below| Err(InvalidChannelName::NotPublic { below });
         let table = [
             ("news", Ok(())),
-            ("$user", Err(BadChannelName::Reserved)),
-            ("", Err(BadChannelName::Empty)),
-            ("/*", Err(BadChannelName::Pattern)),
-            ("/a/**", Err(BadChannelName::Pattern)),
+            ("$user", Err(InvalidChannelName::Reserved)),
+            ("", Err(InvalidChannelName::Empty)),
+            ("/*", Err(InvalidChannelName::Pattern)),
+            ("/a/**", Err(InvalidChannelName::Pattern)),
             ("/a/*b", Ok(())),
             ("/a/*/b", Ok(())),
             ("a.*", Ok(())),
             ("*", Ok(())),
             ("a/*", Ok(())),
-            ("/meta/subscribe", not_below("/meta/")),
-            ("/meta/", not_below("/meta/")),
+            ("/meta/subscribe", not_public("/meta/")),
+            ("/meta/", not_public("/meta/")),
             ("/meta", Ok(())),
             ("/metal/a", Ok(())),
             ("meta/a", Ok(())),
-            ("/service/a/b", not_below("/service/")),
+            ("/service/a/b", not_public("/service/")),
             ("/services", Ok(())),
         ];
         for (text, expected) in table {
-            assert_eq!(ChannelName::to_publish(text, 64).map(|_| ()), expected, "{text:?}");
+            assert_eq!(ChannelName::for_publish(text, 64).map(|_| ()), expected, "{text:?}");
         }
     }
 }

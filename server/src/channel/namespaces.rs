@@ -1,67 +1,65 @@
-//! What holds for channels whose names begin alike.
+//! Per-namespace channel rules, selected by name prefix.
 
 use super::channels::LogLimits;
 
-/// The channels whose names begin with a prefix, and with no longer one that another has.
+/// Rules for the channels whose longest matching prefix is this one.
 #[derive(Clone, Debug)]
 pub struct Namespace {
-    /// It is not empty.
+    /// Never empty.
     pub prefix: String,
-    /// What holds for them.
     pub rules: ChannelRules,
 }
 
-/// What holds for a channel.
+/// Rules that apply to a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelRules {
-    /// What its log may hold.
     pub log: LogLimits,
-    /// Whether clients may publish, if their tokens allow it. The admin API always may.
+    /// Whether clients may publish if their tokens allow it. The admin API always may.
     pub publish: bool,
-    /// Whether clients may ask who follows it, if their tokens allow it.
+    /// Whether clients may query presence if their tokens allow it.
     pub presence: bool,
-    /// Whether messages say when they were published.
+    /// Whether messages carry the time at which they were published.
     pub at_ms: bool,
-    /// Whether followers are told of joins and leaves.
+    /// Whether subscribers receive joins and leaves.
     pub join_leave: bool,
 }
 
-/// All of them.
+/// All namespaces, and the default rules.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
-    /// For channels in none.
+    /// Rules for channels outside all namespaces.
     default: ChannelRules,
-    /// Those with the longest prefixes first.
+    /// Sorted by prefix length, longest first.
     named: Vec<Namespace>,
 }
 
 impl ChannelRules {
-    /// Everyone may do what tokens allow.
+    /// Allows publishing and presence, with timestamps and join/leave messages off.
     #[must_use]
-    pub fn of(log: LogLimits) -> Self {
+    pub fn with_limits(log: LogLimits) -> Self {
         Self { log, publish: true, presence: true, at_ms: false, join_leave: false }
     }
 }
 
 impl Namespaces {
-    /// No two may have the same prefix.
+    /// Prefixes must be unique.
     pub(crate) fn new(log: LogLimits, mut named: Vec<Namespace>) -> Self {
         named.sort_by_key(|namespace| std::cmp::Reverse(namespace.prefix.len()));
-        Self { default: ChannelRules::of(log), named }
+        Self { default: ChannelRules::with_limits(log), named }
     }
 
-    /// What holds for a channel, or a pattern, of this name.
+    /// Rules for the channel or pattern `name`.
     pub(crate) fn rules_of(&self, name: &str) -> &ChannelRules {
         let found = self.named.iter().find(|namespace| name.starts_with(&namespace.prefix));
         found.map_or(&self.default, |namespace| &namespace.rules)
     }
 
-    /// Whether followers of any channel are told of joins and leaves.
-    pub(crate) fn any_joins_and_leaves(&self) -> bool {
+    /// Whether any namespace has join/leave messages enabled.
+    pub(crate) fn any_join_leave(&self) -> bool {
         self.named.iter().any(|namespace| namespace.rules.join_leave)
     }
 
-    /// What all logs together may hold, in bytes.
+    /// Limit of all logs together, in bytes.
     pub(super) fn total_bytes(&self) -> usize {
         self.default.log.total_bytes
     }
@@ -76,7 +74,7 @@ mod tests {
         let log = |messages| LogLimits { messages, bytes: 1, age: None, total_bytes: 1 };
         let named = [("a", 1), ("a.b.", 2), ("a.b", 3), ("/x/", 4)].map(|(prefix, messages)| Namespace {
             prefix: prefix.to_owned(),
-            rules: ChannelRules::of(log(messages)),
+            rules: ChannelRules::with_limits(log(messages)),
         });
         let namespaces = Namespaces::new(log(0), named.into());
         for (name, messages) in [

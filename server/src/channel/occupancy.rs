@@ -6,47 +6,47 @@ use parking_lot::Mutex;
 
 use super::name::ChannelName;
 
-/// Is told when the first follows a channel, and when the last has left it, in that order. A log's lock is held.
+/// Receiver of occupancy changes: the first subscription to a channel and the end of the last one, in that
+/// order. Called with a log's lock held.
 pub(crate) trait OccupancySink: Send + Sync + 'static {
     fn occupied(&self, channel: &ChannelName);
     fn vacated(&self, channel: &ChannelName);
 }
 
-/// How many follow each channel. It counts by names: where a log goes on in another life, those who follow are in one before they leave the other,
-/// and nothing is told.
+/// Counts the subscribers of each channel. The count goes by name: when a log is replaced, subscribers join
+/// the new one before they leave the old one, so no change is reported.
 pub(crate) struct Occupancy {
-    followers: Mutex<HashMap<ChannelName, usize>>,
+    subscribers: Mutex<HashMap<ChannelName, usize>>,
     sink: Arc<dyn OccupancySink>,
 }
 
 impl Occupancy {
-    /// Nobody follows anything yet.
     pub(crate) fn new(sink: Arc<dyn OccupancySink>) -> Self {
-        Self { followers: Mutex::default(), sink }
+        Self { subscribers: Mutex::default(), sink }
     }
 
-    /// One more follows.
+    /// Counts a new subscription.
     pub(super) fn joined(&self, channel: &ChannelName) {
-        let mut followers = self.followers.lock();
-        let count = followers.entry(channel.clone()).or_default();
+        let mut subscribers = self.subscribers.lock();
+        let count = subscribers.entry(channel.clone()).or_default();
         *count += 1;
         if *count == 1 {
             self.sink.occupied(channel);
         }
     }
 
-    /// One more follows, which did so in the process before: whoever listens was told then.
-    pub(super) fn stayed(&self, channel: &ChannelName) {
-        *self.followers.lock().entry(channel.clone()).or_default() += 1;
+    /// Counts a subscription restored from the previous process, which has already reported it.
+    pub(super) fn restored(&self, channel: &ChannelName) {
+        *self.subscribers.lock().entry(channel.clone()).or_default() += 1;
     }
 
-    /// One follows no longer.
+    /// Counts the end of a subscription.
     pub(super) fn left(&self, channel: &ChannelName) {
-        let mut followers = self.followers.lock();
-        let Some(count) = followers.get_mut(channel) else { return };
+        let mut subscribers = self.subscribers.lock();
+        let Some(count) = subscribers.get_mut(channel) else { return };
         *count -= 1;
         if *count == 0 {
-            followers.remove(channel);
+            subscribers.remove(channel);
             self.sink.vacated(channel);
         }
     }
@@ -63,9 +63,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct RecordingSink(Mutex<Vec<String>>);
 
-    impl OccupancySink for Told {
+    impl OccupancySink for RecordingSink {
         fn occupied(&self, channel: &ChannelName) {
             self.0.lock().push(format!("+{}", channel.as_str()));
         }
@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_are_told() {
-        let told = Arc::new(Told::default());
-        let occupancy = Occupancy::new(Arc::clone(&told) as Arc<dyn OccupancySink>);
+    fn first_and_last_subscriptions_are_reported() {
+        let sink = Arc::new(RecordingSink::default());
+        let occupancy = Occupancy::new(Arc::clone(&sink) as Arc<dyn OccupancySink>);
         let name = |text| ChannelName::new(text, 255).expect("a name");
         let (a, b, c) = (name("a"), name("b"), name("c"));
         occupancy.joined(&a);
@@ -88,10 +88,10 @@ mod tests {
         occupancy.left(&b);
         occupancy.left(&a);
         occupancy.joined(&a);
-        occupancy.stayed(&c);
+        occupancy.restored(&c);
         occupancy.joined(&c);
         occupancy.left(&c);
         occupancy.left(&c);
-        assert_eq!(told.0.lock().join(" "), "+a +b -b -a +a -c");
+        assert_eq!(sink.0.lock().join(" "), "+a +b -b -a +a -c");
     }
 }

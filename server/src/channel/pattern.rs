@@ -1,13 +1,14 @@
-//! Channels by the shape of their names: `/a/*` has one further segment in place of the wildcard, `/a/**` one or more.
+//! Patterns, which match channels by the segments of their names: `/a/*` matches exactly one further segment,
+//! `/a/**` one or more.
 //!
-//! Only names that begin with a slash have segments, so only these are patterns, or matched by one.
+//! Only names that begin with a slash have segments, so only these can be patterns or match one.
 
 /// A name whose last segment is a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern<'a> {
-    /// All that stands before the wildcard: it ends with a slash.
+    /// Everything before the wildcard, including the final slash.
     before: &'a str,
-    /// Whether the wildcard stands for more segments than one.
+    /// Whether the wildcard matches more than one segment (`**`).
     deep: bool,
 }
 
@@ -15,7 +16,7 @@ const SHALLOW: &str = "*";
 const DEEP: &str = "**";
 
 impl<'a> Pattern<'a> {
-    /// The pattern of this name, if it is one.
+    /// Parses `name`, or returns `None` if it is not a pattern.
     pub(crate) fn parse(name: &'a str) -> Option<Self> {
         let last = name.strip_prefix('/')?.rsplit('/').next()?;
         let before = &name[..name.len() - last.len()];
@@ -26,14 +27,14 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether it stands for this channel. A pattern is no channel.
+    /// Whether the pattern matches `channel`. Patterns never match other patterns.
     pub(crate) fn matches(&self, channel: &str) -> bool {
         let rest = channel.strip_prefix(self.before);
         rest.is_some_and(|rest| self.deep || !rest.contains('/')) && Pattern::parse(channel).is_none()
     }
 
-    /// Whether there can be a channel that both stand for.
-    fn meets(&self, other: &Pattern<'_>) -> bool {
+    /// Whether some channel name matches both patterns.
+    fn overlaps(&self, other: &Pattern<'_>) -> bool {
         match (self.deep, other.deep) {
             (false, false) => self.before == other.before,
             (true, false) => other.before.starts_with(self.before),
@@ -43,18 +44,19 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Whether a message can be in the logs of both: of a channel and a pattern that stands for it, or of two patterns that meet.
+/// Whether one message can be in both logs: those of a channel and a pattern that matches it, or of two
+/// patterns with a common match.
 pub(crate) fn overlap(one: &str, other: &str) -> bool {
     match (Pattern::parse(one), Pattern::parse(other)) {
         (None, None) => one == other,
         (Some(pattern), None) => pattern.matches(other),
         (None, Some(pattern)) => pattern.matches(one),
-        (Some(one), Some(other)) => one.meets(&other),
+        (Some(one), Some(other)) => one.overlaps(&other),
     }
 }
 
-/// The patterns that stand for `channel`, of which there are one more than it has segments: always in the same order, for any two of
-/// them that stand for two channels.
+/// Calls `found` with every pattern that matches `channel`: one more than the channel has segments. Any two
+/// patterns are visited in the same order for all channels that both match.
 pub(super) fn for_each_matching(channel: &str, mut found: impl FnMut(&str)) {
     if !channel.starts_with('/') {
         return;
@@ -66,7 +68,7 @@ pub(super) fn for_each_matching(channel: &str, mut found: impl FnMut(&str)) {
         name.push_str(DEEP);
         found(&name);
     }
-    // The last has no slash in what it leaves open.
+    // `*` matches no further slash, so it can only replace the last segment.
     name.truncate(name.len() - DEEP.len());
     name.push_str(SHALLOW);
     found(&name);
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_of_n_segments_has_n_and_one_patterns() {
+    fn channel_with_n_segments_has_n_plus_one_patterns() {
         assert_eq!(matching("/a"), ["/**", "/*"]);
         assert_eq!(matching("/a/b/c"), ["/**", "/a/**", "/a/b/**", "/a/b/*"]);
         assert_eq!(matching("/a/"), ["/**", "/a/**", "/a/*"]);
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn those_found_are_those_that_match() {
+    fn enumerated_patterns_are_those_that_match() {
         let segments = ["a", "b", "", "*"];
         let mut names = vec![String::new()];
         for _ in 0..3 {
@@ -129,14 +131,15 @@ mod tests {
                 assert_eq!(parse(pattern).matches(channel), found.contains(pattern), "{pattern} {channel}");
             }
         }
-        // Two patterns meet if there is a channel that both stand for: one or two segments more show it.
+        // Two patterns overlap if some channel matches both; extending the longer one by one or two segments
+        // is enough to find it.
         let pairs = patterns.iter().flat_map(|one| patterns.iter().map(move |other| (one, other)));
         for (one, other) in pairs {
             let longest = if parse(one).before.len() > parse(other).before.len() { one } else { other };
             let parent = longest.trim_end_matches('*');
-            let is_met = |channel: &str| parse(one).matches(channel) && parse(other).matches(channel);
-            let meet = is_met(&format!("{parent}x")) || is_met(&format!("{parent}x/y"));
-            assert_eq!(overlap(one, other), meet, "{one} {other}");
+            let both_match = |channel: &str| parse(one).matches(channel) && parse(other).matches(channel);
+            let do_overlap = both_match(&format!("{parent}x")) || both_match(&format!("{parent}x/y"));
+            assert_eq!(overlap(one, other), do_overlap, "{one} {other}");
             assert_eq!(overlap(one, other), overlap(other, one));
         }
     }

@@ -1,52 +1,52 @@
-//! Who follows a channel.
+//! Presence: the subscribers of a channel.
 
 use serde::{Deserialize, Serialize};
 
 use super::channels::Channels;
 use super::subscribers::Subscriber;
 
-/// What others may see of one that follows a channel.
+/// Public information about a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Its id.
+    /// Session id.
     pub(crate) id: String,
     pub(crate) user: Option<String>,
     pub(crate) phase: MemberPhase,
 }
 
-/// Where it is in its life, as others see it.
+/// Public form of a session's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum MemberPhase {
     Attached,
-    /// It may come back.
+    /// Has lost its connection and may resume.
     Suspended,
     Closed,
 }
 
-/// Those who follow a channel on one server.
+/// One page of a channel's subscribers on a single server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Present {
-    /// How many there are.
+pub(crate) struct PresencePage {
+    /// Number of all subscribers.
     pub(crate) total: usize,
-    /// Some of them, each with its index: it grows, but not always by one.
+    /// Subscribers of this page, each with its index. Indices increase, but not always by one.
     pub(crate) members: Vec<(usize, Member)>,
-    /// The index from which on there may be more.
+    /// Index at which the next page starts, if there may be more.
     pub(crate) next: Option<usize>,
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Those who follow the channel from this index on, at most `limit`. Nobody, if there is no such channel.
-    pub(crate) fn present(&self, name: &str, from: usize, limit: usize) -> Present {
-        let Some(channel) = self.get(name) else { return Present::default() };
-        let (mut subscribers, total) = channel.subscribers(self.home(), from, limit.saturating_add(1));
-        // The index of the first that is not shown.
+    /// Returns at most `limit` subscribers from index `from` on; an empty page if the channel does not exist.
+    pub(crate) fn presence_page(&self, name: &str, from: usize, limit: usize) -> PresencePage {
+        let Some(channel) = self.get(name) else { return PresencePage::default() };
+        let (mut subscribers, total) = channel.subscribers(self.registry(), from, limit.saturating_add(1));
+        // One extra subscriber was requested; its index starts the next page.
         let next = subscribers.get(limit).map(|(index, _)| *index);
         subscribers.truncate(limit);
         let members = subscribers.into_iter();
         let members = members
-            .filter_map(|(index, subscriber)| Some((index, subscriber.member(self.home(), &channel)?)));
-        Present { total, members: members.collect(), next }
+            .filter_map(|(index, subscriber)| Some((index, subscriber.member(self.registry(), &channel)?)));
+        PresencePage { total, members: members.collect(), next }
     }
 }

@@ -1,110 +1,112 @@
-//! Appending to a channel's log, and to those of the patterns that stand for it.
+//! Appending to a channel's log and to those of the patterns that match it.
 //!
-//! A message gets into all of them at once: every log is locked before any of them changes, the channel's first, then those of patterns in
-//! an order that is the same for all channels. So nobody reads a message before it is everywhere, and any two messages are in the
-//! same order in all logs that have both. Sessions that read several of these logs depend on it (`encke_core`'s outbox). The
-//! bytes are stored once.
+//! A message is appended to all of them atomically: every log is locked before any of them changes, first the
+//! channel's, then those of patterns in an order that is the same for all channels. Nobody can read a message
+//! before all logs have it, and any two messages are in the same order in all logs that contain both.
+//! Sessions that read several of these logs depend on this (`encke_core`'s outbox). The bytes are stored
+//! once.
 
 use std::sync::Arc;
 
 use encke_core::Timestamp;
 use encke_core::encodings::Encodings;
 use encke_core::message::{Content, Message};
-use encke_core::session::outbox::Place;
+use encke_core::session::outbox::LogPosition;
 use parking_lot::MutexGuard;
 
-use super::channels::{Channels, NotPublished, Published};
+use super::channels::{Channels, PublishError, Published};
 use super::keys::PublishId;
-use super::log::{Log, LogSize};
+use super::log::{ChannelLog, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
-use super::state::{Change, Channel, State};
+use super::state::{Channel, ChannelState, SizeChange};
 use super::subscribers::Subscriber;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::timeouts::ArmAction;
-use crate::trace::Publish;
+use crate::trace::PublishTrace;
 
-/// A log, locked to be appended to.
-pub(super) struct Open<'a, S> {
+/// A log, locked for appending.
+pub(super) struct LockedLog<'a, S> {
     pub(super) channel: &'a Arc<Channel<S>>,
-    pub(super) state: MutexGuard<'a, State<S>>,
+    pub(super) state: MutexGuard<'a, ChannelState<S>>,
 }
 
-/// Why nothing came of an append.
-pub(super) enum NotAppended<'a, S> {
-    /// This log has just been retired.
+/// Why nothing was appended.
+pub(super) enum AppendError<'a, S> {
+    /// This channel has just been retired.
     Retired(&'a Arc<Channel<S>>),
-    /// Nothing is appended any more.
+    /// Appends are stopped.
     Closed,
 }
 
-/// What came of a publish.
-pub(super) enum Outcome {
+/// Result of a publish.
+pub(super) enum PublishOutcome {
     Appended(Appended),
-    /// It had been published before, as this message.
+    /// A repeated publish; the offset of the original message.
     Repeated(u64),
 }
 
-/// What came of an append.
+/// Result of an append.
 pub(super) struct Appended {
-    /// The message's number in its channel.
+    /// Offset of the message in its channel.
     offset: u64,
-    channel: After,
+    channel: FollowUp,
     /// In the order of the patterns.
-    patterns: Vec<After>,
+    patterns: Vec<FollowUp>,
 }
 
-/// What is to be done for a log once it is unlocked.
-pub(super) struct After {
+/// Work left for a log after it is unlocked.
+pub(super) struct FollowUp {
     arm: ArmAction,
-    /// The caller has begun a sweep.
+    /// The caller has started a sweep and must run it.
     sweep: bool,
-    /// It is a pattern that nobody has followed for long.
+    /// The log belongs to a pattern that has been without subscribers for too long, and can be dropped.
     ends: bool,
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Appends to a channel's log, and to those of the patterns that stand for it, and has their subscribers told. If there is no such
-    /// channel, `maker` makes it. What was published as `id` before, and is known still, is not published again.
+    /// Appends to a channel's log and to those of the patterns that match it, then notifies their
+    /// subscribers. Creates the channel on behalf of `creator` if it does not exist. A publish whose `id` is
+    /// still known is not repeated.
     ///
     /// # Errors
-    /// [`NotPublished`]: there is no such channel and no further one may be opened, or channels are closed.
+    /// [`PublishError`] if a channel limit is reached or the server is draining.
     pub(crate) fn publish(
         &self,
         name: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Result<Published, NotPublished> {
-        self.publish_traced(name, maker, content, id, &Publish::NONE)
+    ) -> Result<Published, PublishError> {
+        self.publish_traced(name, creator, content, id, &PublishTrace::NONE)
     }
 
-    /// The same, and it is followed how the message gets to its readers.
+    /// Like [`publish`](Self::publish), with tracing of the delivery.
     ///
     /// # Errors
-    /// [`NotPublished`].
+    /// [`PublishError`].
     pub(crate) fn publish_traced(
         &self,
         name: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-        trace: &Publish,
-    ) -> Result<Published, NotPublished> {
+        trace: &PublishTrace,
+    ) -> Result<Published, PublishError> {
         let now = self.timeouts.clock().now();
         loop {
-            let channel = self.open(name, maker)?;
+            let channel = self.get_or_create(name, creator)?;
             let patterns = self.patterns_of(name);
             match self.append(now, &channel, &patterns, content, (id, trace)) {
-                Err(NotAppended::Retired(retired)) => self.forget(retired),
-                Err(NotAppended::Closed) => {
+                Err(AppendError::Retired(retired)) => self.remove_from_table(retired),
+                Err(AppendError::Closed) => {
                     self.retire_if_unused(&channel);
-                    return Err(NotPublished::Draining);
+                    return Err(PublishError::Draining);
                 }
-                Ok(Outcome::Repeated(offset)) => {
+                Ok(PublishOutcome::Repeated(offset)) => {
                     return Ok(Published { offset, epoch: channel.epoch().into() });
                 }
-                Ok(Outcome::Appended(appended)) => {
+                Ok(PublishOutcome::Appended(appended)) => {
                     self.metrics.channels.published();
                     let offset = appended.offset;
                     self.finish_append(now, &channel, &patterns, appended);
@@ -114,7 +116,7 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// What follows once no log is locked.
+    /// Completes an append once no log is locked.
     pub(super) fn finish_append(
         &self,
         now: Timestamp,
@@ -122,12 +124,13 @@ impl<S: Subscriber> Channels<S> {
         patterns: &[Arc<Channel<S>>],
         appended: Appended,
     ) {
-        // A message by a pattern says where it is in both logs. So those that follow both get it by the pattern.
+        // A message delivered through a pattern names its positions in both logs. Notifying patterns first
+        // makes subscribers of both receive it through the pattern.
         for (pattern, after) in patterns.iter().zip(appended.patterns) {
             self.follow_up(pattern, after);
         }
         self.follow_up(channel, appended.channel);
-        self.keep_to_budget(now);
+        self.enforce_budget(now);
     }
 
     /// Wakes the subscribers that have read to the end.
@@ -144,127 +147,140 @@ impl<S: Subscriber> Channels<S> {
         channel: &'a Arc<Channel<S>>,
         patterns: &'a [Arc<Channel<S>>],
         content: &Content<'_>,
-        (id, trace): (Option<&PublishId>, &Publish),
-    ) -> Result<Outcome, NotAppended<'a, S>> {
-        let mut own = Open::lock(channel)?;
+        (id, trace): (Option<&PublishId>, &PublishTrace),
+    ) -> Result<PublishOutcome, AppendError<'a, S>> {
+        let mut own = LockedLog::lock(channel)?;
         if let Some(id) = id {
             let cutoff = self.log_limits(channel).age.and_then(|age| now.before(age));
-            if let Some(offset) = self.changing(&mut own, |log| log.published_as(id, cutoff)) {
-                return Ok(Outcome::Repeated(offset));
+            if let Some(offset) = self.change_log(&mut own, |log| log.find_publish(id, cutoff)) {
+                return Ok(PublishOutcome::Repeated(offset));
             }
         }
-        let mut others = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
+        let mut others = patterns.iter().map(LockedLog::lock).collect::<Result<Vec<_>, _>>()?;
         if self.is_closed() {
-            return Err(NotAppended::Closed);
+            return Err(AppendError::Closed);
         }
-        // The text is made under the lock, since the offset is part of it.
+        // Encoded under the lock, because the offset is part of the text.
         let offset = own.state.log.next_offset();
         let (name, epoch) = (channel.name(), channel.epoch());
-        let at_ms = self.at_ms(name.as_str(), content);
-        let message = Message { channel: name.told(), epoch, offset, at_ms, content };
+        let at_ms = self.publish_time_ms(name.as_str(), content);
+        let message = Message { channel: name.client_name(), epoch, offset, at_ms, content };
         let encodings = Encodings::new(&message);
         if others.is_empty() {
-            let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);
-            own.note_traced(trace);
-            self.remember(&mut own, now, id);
-            return Ok(Outcome::Appended(Appended { offset, channel, patterns: Vec::new() }));
+            let channel = self.append_locked(&mut own, now, LogMessage::Own(encodings), true);
+            own.record_trace(trace);
+            self.record_publish_id(&mut own, now, id);
+            return Ok(PublishOutcome::Appended(Appended { offset, channel, patterns: Vec::new() }));
         }
         let origin = Origin { channel: channel.name().clone(), epoch: channel.shared_epoch(), offset };
-        let places = std::iter::once(&own).chain(&others).map(Open::next_place).collect();
-        let message = Arc::new(SharedMessage { encodings, origin, places });
+        let positions = std::iter::once(&own).chain(&others).map(LockedLog::next_position).collect();
+        let message = Arc::new(SharedMessage { encodings, origin, positions });
         let patterns = others
             .iter_mut()
-            .map(|open| self.append_to(open, now, LogMessage::Shared(Arc::clone(&message)), false))
+            .map(|open| self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), false))
             .collect();
-        // The last, so that no log drops the message while it is held here as well.
-        let channel = self.append_to(&mut own, now, LogMessage::Shared(message), true);
-        std::iter::once(&mut own).chain(&mut others).for_each(|open| open.note_traced(trace));
-        self.remember(&mut own, now, id);
-        Ok(Outcome::Appended(Appended { offset, channel, patterns }))
+        // Appended last, so that no log drops the message while this function still holds a reference.
+        let channel = self.append_locked(&mut own, now, LogMessage::Shared(message), true);
+        std::iter::once(&mut own).chain(&mut others).for_each(|open| open.record_trace(trace));
+        self.record_publish_id(&mut own, now, id);
+        Ok(PublishOutcome::Appended(Appended { offset, channel, patterns }))
     }
 
-    /// Appends a message of a channel that has no log here.
+    /// Appends a message of a channel without a local log.
     pub(super) fn append_to_patterns<'a>(
         &self,
         now: Timestamp,
         patterns: &'a [Arc<Channel<S>>],
         origin: &Origin,
         content: &Content<'_>,
-    ) -> Result<Vec<After>, NotAppended<'a, S>> {
-        let mut logs = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
+    ) -> Result<Vec<FollowUp>, AppendError<'a, S>> {
+        let mut logs = patterns.iter().map(LockedLog::lock).collect::<Result<Vec<_>, _>>()?;
         if self.is_closed() {
-            return Err(NotAppended::Closed);
+            return Err(AppendError::Closed);
         }
         if logs.is_empty() {
             return Ok(Vec::new());
         }
         let Origin { channel, epoch, offset } = origin;
         let (name, offset) = (channel.as_str(), *offset);
-        let message = Message { channel: name, epoch, offset, at_ms: self.at_ms(name, content), content };
-        let (encodings, places) = (Encodings::new(&message), logs.iter().map(Open::next_place).collect());
-        let message = Arc::new(SharedMessage { encodings, origin: origin.clone(), places });
-        // The first counts its bytes.
+        let message =
+            Message { channel: name, epoch, offset, at_ms: self.publish_time_ms(name, content), content };
+        let (encodings, positions) =
+            (Encodings::new(&message), logs.iter().map(LockedLog::next_position).collect());
+        let message = Arc::new(SharedMessage { encodings, origin: origin.clone(), positions });
+        // Only the first log accounts for the bytes.
         let appended = logs.iter_mut().enumerate().map(|(index, open)| {
-            self.append_to(open, now, LogMessage::Shared(Arc::clone(&message)), index == 0)
+            self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), index == 0)
         });
         Ok(appended.collect())
     }
 
-    /// What follows once no log is locked.
-    pub(super) fn finish_patterns(&self, now: Timestamp, patterns: &[Arc<Channel<S>>], appended: Vec<After>) {
+    /// Completes an append to patterns once no log is locked.
+    pub(super) fn finish_patterns(
+        &self,
+        now: Timestamp,
+        patterns: &[Arc<Channel<S>>],
+        appended: Vec<FollowUp>,
+    ) {
         if appended.is_empty() {
             return;
         }
         for (pattern, after) in patterns.iter().zip(appended) {
             self.follow_up(pattern, after);
         }
-        self.keep_to_budget(now);
+        self.enforce_budget(now);
     }
 
-    /// When a message is published, in milliseconds since 1970, if the readers of its channel are told.
-    pub(super) fn at_ms(&self, channel: &str, content: &Content<'_>) -> Option<u64> {
+    /// PublishTrace time in milliseconds since 1970, if the channel's messages carry it.
+    pub(super) fn publish_time_ms(&self, channel: &str, content: &Content<'_>) -> Option<u64> {
         let is_told = self.namespaces().rules_of(channel).at_ms;
         is_told.then(|| content.at_ms.unwrap_or_else(|| self.timeouts.clock().unix_now().as_millis()))
     }
 
-    fn remember(&self, open: &mut Open<'_, S>, now: Timestamp, id: Option<&PublishId>) {
+    fn record_publish_id(&self, open: &mut LockedLog<'_, S>, now: Timestamp, id: Option<&PublishId>) {
         if let Some(id) = id {
-            self.changing(open, |log| log.remember(id.clone(), now));
+            self.change_log(open, |log| log.record_publish_id(id.clone(), now));
         }
     }
 
-    fn changing<R>(
+    fn change_log<R>(
         &self,
-        Open { channel, state }: &mut Open<'_, S>,
-        change: impl FnOnce(&mut Log) -> R,
+        LockedLog { channel, state }: &mut LockedLog<'_, S>,
+        change: impl FnOnce(&mut ChannelLog) -> R,
     ) -> R {
         let before = state.log.size();
         let result = change(&mut state.log);
-        self.note_growth(channel, state, before);
+        self.account_for(channel, state, before);
         result
     }
 
-    fn append_to(&self, open: &mut Open<'_, S>, now: Timestamp, message: LogMessage, is_new: bool) -> After {
-        let Open { channel, state } = open;
+    fn append_locked(
+        &self,
+        open: &mut LockedLog<'_, S>,
+        now: Timestamp,
+        message: LogMessage,
+        is_new: bool,
+    ) -> FollowUp {
+        let LockedLog { channel, state } = open;
         let before = state.log.size();
         state.log.append(now, message, is_new, self.log_limits(channel));
-        self.idle.note(channel, state);
-        let ends = channel.pattern().is_some() && state.has_been_left();
-        self.note_growth(channel, state, before);
+        self.idle.update(channel, state);
+        let ends = channel.pattern().is_some() && state.is_abandoned();
+        self.account_for(channel, state, before);
         if state.age_key.is_none() {
-            channel.list(state);
+            channel.list_by_age(state);
         }
-        After { arm: self.request_age(channel, state), sweep: state.sweep.published(), ends }
+        FollowUp { arm: self.request_age(channel, state), sweep: state.sweep.published(), ends }
     }
 
-    fn note_growth(&self, channel: &Channel<S>, state: &State<S>, before: LogSize) {
-        self.budget.changed(channel.account(), Change { before, after: state.log.size() });
+    fn account_for(&self, channel: &Channel<S>, state: &ChannelState<S>, before: LogSize) {
+        self.budget.update(channel.account(), SizeChange { before, after: state.log.size() });
     }
 
-    fn follow_up(&self, channel: &Arc<Channel<S>>, After { arm, sweep, ends }: After) {
+    fn follow_up(&self, channel: &Arc<Channel<S>>, FollowUp { arm, sweep, ends }: FollowUp) {
         self.timeouts.carry_out(&channel.timer, arm);
         if ends {
-            // Looks again, since somebody may follow it by now.
+            // Checked again, because the pattern may have a subscriber by now.
             self.trim_if(channel, |_| true, |_| ());
         }
         if sweep {
@@ -273,18 +289,18 @@ impl<S: Subscriber> Channels<S> {
     }
 }
 
-impl<'a, S: Subscriber> Open<'a, S> {
-    fn lock(channel: &'a Arc<Channel<S>>) -> Result<Self, NotAppended<'a, S>> {
+impl<'a, S: Subscriber> LockedLog<'a, S> {
+    fn lock(channel: &'a Arc<Channel<S>>) -> Result<Self, AppendError<'a, S>> {
         let state = channel.state.lock();
-        if state.retired { Err(NotAppended::Retired(channel)) } else { Ok(Self { channel, state }) }
+        if state.retired { Err(AppendError::Retired(channel)) } else { Ok(Self { channel, state }) }
     }
 
     #[cfg(not(feature = "otlp"))]
     #[inline]
-    fn note_traced(&self, _: &Publish) {}
+    fn record_trace(&self, _: &PublishTrace) {}
 
-    /// Where the next message will be.
-    fn next_place(&self) -> Place {
-        Place { log: self.channel.number(), offset: self.state.log.next_offset() }
+    /// Position of the next message.
+    fn next_position(&self) -> LogPosition {
+        LogPosition { log: self.channel.number(), offset: self.state.log.next_offset() }
     }
 }

@@ -1,113 +1,116 @@
-//! A log as it is written down, for another process to go on with. See `encke_core`'s session records: the same rules hold.
+//! Serialized logs, as one process hands them to the next. The compatibility rules of `encke_core`'s session
+//! records apply.
 
 use minicbor::{Decode, Encode};
 
-/// One log.
+/// A serialized log.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct LogRecord {
-    /// Told apart from all others since the first process.
+    /// Unique among all logs since the first process.
     #[n(0)]
     pub(crate) number: u64,
     #[n(1)]
     pub(crate) name: String,
     #[n(2)]
     pub(crate) epoch: String,
-    /// Who made it.
+    /// Textual form of the creator.
     #[n(3)]
-    pub(super) maker: String,
-    /// The number of the newest message there ever was.
+    pub(super) creator: String,
+    /// Offset of the newest message ever appended.
     #[n(4)]
     pub(crate) last: u64,
-    /// It is in no table: sessions alone remember it, and what it has, if it has ended because another has taken its place.
+    /// Whether the log is no longer in the channel table, because another log has replaced it. Only sessions
+    /// refer to it and its messages.
     #[n(5)]
     pub(super) retired: bool,
-    /// Its newest message when the last that followed it left, if nothing follows it.
+    /// Offset of the newest message at the time the last subscriber left; `None` while the log has
+    /// subscribers.
     #[n(6)]
     pub(super) left_at: Option<u64>,
-    /// Those that are still there, the oldest first.
+    /// Messages still in the log, oldest first.
     #[n(7)]
     pub(super) messages: Vec<MessageRecord>,
-    /// Publishes that are known again when they are repeated, the oldest first.
+    /// Known publish ids, oldest first, for detecting repeated publishes.
     #[cbor(n(8), default)]
     pub(super) keys: Vec<KeyRecord>,
-    /// Its messages are elsewhere, where other processes add to them.
+    /// Whether the engine holds the messages, so that other processes may append to them.
     #[cbor(n(9), default)]
-    pub(super) elsewhere: bool,
+    pub(super) is_remote: bool,
 }
 
-/// A publish that is known again when it is repeated.
+/// A publish id, for detecting repeated publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub(super) struct KeyRecord {
-    /// Whose.
+    /// Textual form of the publisher.
     #[n(0)]
     pub(super) publisher: String,
     #[n(1)]
     pub(super) key: String,
-    /// How long ago it was published.
+    /// Time since the publish.
     #[n(2)]
     pub(super) age_ns: u64,
-    /// As which message.
+    /// Offset of the published message.
     #[n(3)]
     pub(super) offset: u64,
 }
 
-/// A message of a log: its own, or one that it shares with others.
+/// A message of a log, either its own or shared with other logs.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub(super) struct MessageRecord {
-    /// How long ago it was published.
+    /// Time since the publish.
     #[n(0)]
     pub(super) age_ns: u64,
-    /// What was published; nothing if an earlier record has it.
+    /// Published data; `None` if an earlier record contains it.
     #[n(1)]
     pub(super) data: Option<String>,
-    /// What a message has that is in several logs, where the data is.
+    /// For a shared message, on the record that contains the data: where the message is stored.
     #[n(2)]
     pub(super) shared: Option<SharedRecord>,
-    /// The first place of a shared message that an earlier record has.
+    /// First position of a shared message that an earlier record contains.
     #[n(3)]
     pub(super) earlier: Option<(u64, u64)>,
-    /// Whose client has published the data.
+    /// User whose client published the message.
     #[n(4)]
     pub(super) user: Option<String>,
-    /// When, in milliseconds since 1970, if readers are told.
+    /// Publish time in milliseconds since 1970, if readers receive it.
     #[n(5)]
     pub(super) at_ms: Option<u64>,
-    /// Whether the data is a session that has gone, rather than come; nothing, if it is what was published.
+    /// For a join or leave: whether the session left. `None` for published data.
     #[n(6)]
     pub(super) has_left: Option<bool>,
 }
 
-/// What several logs have.
+/// Origin and positions of a message shared by several logs.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub(super) struct SharedRecord {
-    /// Where it was published.
+    /// Channel to which the message was published.
     #[n(0)]
     pub(super) channel: String,
     #[n(1)]
     pub(super) epoch: String,
     #[n(2)]
     pub(super) offset: u64,
-    /// Log and offset, its channel's first.
+    /// Number and offset in each log, the channel's own log first.
     #[n(3)]
-    pub(super) places: Vec<(u64, u64)>,
+    pub(super) positions: Vec<(u64, u64)>,
 }
 
 impl LogRecord {
-    /// How many messages it still has.
+    /// Number of messages still in the log.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether its messages are in no file, but where other processes add to them.
-    pub(crate) fn is_elsewhere(&self) -> bool {
-        self.elsewhere
+    /// Whether the messages are held by the engine rather than by the snapshot.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
-    /// Whether only sessions remember it.
+    /// Whether only sessions still refer to this log.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired
     }
@@ -118,10 +121,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_an_earlier_version_has_no_user_and_no_time_and_is_data() {
+    fn message_record_of_an_earlier_version_is_decoded() {
         #[derive(Encode)]
         #[cbor(array)]
-        struct Before {
+        struct EarlierRecord {
             #[n(0)]
             age_ns: u64,
             #[n(1)]
@@ -131,10 +134,10 @@ mod tests {
             #[n(3)]
             earlier: Option<(u64, u64)>,
         }
-        let before = Before { age_ns: 7, data: Some("1".into()), shared: None, earlier: None };
-        let bytes = minicbor::to_vec(&before).expect("it can be written");
-        let read: MessageRecord = minicbor::decode(&bytes).expect("it can be read");
-        let Before { age_ns, data, shared, earlier } = before;
+        let earlier_record = EarlierRecord { age_ns: 7, data: Some("1".into()), shared: None, earlier: None };
+        let bytes = minicbor::to_vec(&earlier_record).expect("records can be encoded");
+        let read: MessageRecord = minicbor::decode(&bytes).expect("a compatible record");
+        let EarlierRecord { age_ns, data, shared, earlier } = earlier_record;
         assert_eq!(
             read,
             MessageRecord { age_ns, data, shared, earlier, user: None, at_ms: None, has_left: None }

@@ -1,8 +1,8 @@
-//! Logs of an earlier process that are to go on elsewhere than they were: in an engine that other servers have added to meanwhile, or here
-//! after they were there.
+//! Logs of an earlier process that now belong to another engine: from local memory to a shared engine, to
+//! which other servers may have appended in the meantime, or back.
 //!
-//! Sessions keep their subscriptions. While a log is filling they read nothing of it, not even what they had sent, so that nothing counts as
-//! missing before it is known.
+//! Sessions keep their subscriptions. They cannot read a log while it is loading, not even messages that were
+//! already sent, so that nothing is reported missing before the engine's contents are known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,63 +12,67 @@ use encke_core::encodings::Encodings;
 use encke_core::message::{Content, Message};
 
 use super::channels::Channels;
-use super::hold::Hold;
-use super::life::Life;
-use super::log::Log;
+use super::hold::ChannelGuard;
+use super::life::LogEpoch;
+use super::log::ChannelLog;
 use super::message::LogMessage;
-use super::state::{Change, Channel};
+use super::state::{Channel, SizeChange};
 use super::subscribers::Subscriber;
 
-/// A message of a log, as its home has it.
+/// A message of a log, as retrieved from the engine.
 #[derive(Debug)]
-pub(crate) struct Refill<'a> {
+pub(crate) struct LoadedMessage<'a> {
     pub(crate) offset: u64,
-    /// How long ago it was published.
+    /// Time since the publish.
     pub(crate) age: Duration,
-    /// Nothing, if it cannot be had.
+    /// `None` if the message cannot be retrieved.
     pub(crate) content: Option<Content<'a>>,
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Each of these logs begins another life here. Those who follow it are told of a gap.
-    pub(crate) fn begin_anew<'a>(self: &Arc<Self>, restored: impl IntoIterator<Item = &'a Arc<Channel<S>>>) {
+    /// Starts a new epoch for each of these logs. Their subscribers receive a gap.
+    pub(crate) fn reset_epoch<'a>(self: &Arc<Self>, restored: impl IntoIterator<Item = &'a Arc<Channel<S>>>) {
         for old in restored {
-            let life = Life::begin(&self.entropy);
-            if let Some(new) = self.succeed(old, &life) {
-                self.filled(old);
+            let epoch = LogEpoch::random(&self.entropy);
+            if let Some(new) = self.replace_channel(old, &epoch) {
+                self.finish_loading(old);
                 self.move_subscribers(old, new.channel(), None);
             }
         }
     }
 
-    /// A log that is to be filled from elsewhere before anyone goes on with it; nothing, if nobody follows it: then it ends.
-    pub(crate) fn await_filling(self: &Arc<Self>, channel: &Arc<Channel<S>>) -> Option<Hold<S>> {
-        let hold = self.hold_followed(channel)?;
-        channel.state.lock().is_filling = true;
-        Some(hold)
+    /// Marks a log as loading, until the engine provides its contents. Returns `None` and removes the log if
+    /// it has no subscribers.
+    pub(crate) fn begin_loading(self: &Arc<Self>, channel: &Arc<Channel<S>>) -> Option<ChannelGuard<S>> {
+        let guard = self.acquire_if_subscribed(channel)?;
+        channel.state.lock().is_loading = true;
+        Some(guard)
     }
 
-    /// A log that goes on; nothing, if nobody follows it: then it ends.
-    pub(crate) fn hold_followed(self: &Arc<Self>, channel: &Arc<Channel<S>>) -> Option<Hold<S>> {
+    /// Returns a guard for the log, or removes the log and returns `None` if it has no subscribers.
+    pub(crate) fn acquire_if_subscribed(
+        self: &Arc<Self>,
+        channel: &Arc<Channel<S>>,
+    ) -> Option<ChannelGuard<S>> {
         if self.retire(channel, |state| state.subscribers.len() == 0) {
-            self.forget(channel);
+            self.remove_from_table(channel);
             return None;
         }
-        self.hold_open(Arc::clone(channel)).ok()
+        self.acquire_existing(Arc::clone(channel)).ok()
     }
 
-    /// Puts what a log has elsewhere, oldest first, in the place of what it has here. Its newest message is `last` then, or a later one that was known
-    /// here. Nothing happens once channels are closed.
-    pub(crate) fn refill<'a>(
+    /// Replaces the log's contents by the engine's, oldest message first. The newest offset becomes `last`,
+    /// or stays as it is if it was higher. Does nothing once channels are closed.
+    pub(crate) fn replace_log<'a>(
         &self,
         channel: &Arc<Channel<S>>,
-        messages: impl Iterator<Item = Refill<'a>>,
+        messages: impl Iterator<Item = LoadedMessage<'a>>,
         last: u64,
     ) {
         let now = self.timeouts.clock().now();
         let known = channel.last_offset();
-        let mut log = Log::default();
-        for Refill { offset, age, content } in messages {
+        let mut log = ChannelLog::default();
+        for LoadedMessage { offset, age, content } in messages {
             if offset > log.next_offset() {
                 log.skip_to(offset - 1);
             }
@@ -80,7 +84,7 @@ impl<S: Subscriber> Channels<S> {
                         channel: channel.name().as_str(),
                         epoch: channel.epoch(),
                         offset,
-                        at_ms: self.at_ms(channel.name().as_str(), &content),
+                        at_ms: self.publish_time_ms(channel.name().as_str(), &content),
                         content: &content,
                     };
                     let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
@@ -97,12 +101,12 @@ impl<S: Subscriber> Channels<S> {
                 return;
             }
             let before = std::mem::replace(&mut state.log, log).size();
-            self.budget.changed(channel.account(), Change { before, after: state.log.size() });
-            channel.unlist(&mut state);
-            channel.list(&mut state);
+            self.budget.update(channel.account(), SizeChange { before, after: state.log.size() });
+            channel.unlist_by_age(&mut state);
+            channel.list_by_age(&mut state);
             self.request_age(channel, &state)
         };
         self.timeouts.carry_out(&channel.timer, action);
-        self.keep_to_budget(now);
+        self.enforce_budget(now);
     }
 }

@@ -3,158 +3,159 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::encodings::PatternEncodings;
-use encke_core::message::{JsonString, Kind};
-use encke_core::session::outbox::{Bounds, Place, Slot};
+use encke_core::message::{ContentKind, JsonString};
+use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::budget::{Account, AgeKey};
-use super::life::Life;
-use super::log::{Log, LogSize};
+use super::budget::{AgeKey, CreatorAccount};
+use super::life::LogEpoch;
+use super::log::{ChannelLog, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;
 use super::occupancy::Occupancy;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
-use crate::timeouts::{Owners, TimerCell};
-use crate::trace::Traced;
+use crate::timeouts::{TimerCell, TimerOwners};
+use crate::trace::TracedMessages;
 
-/// One channel. Owned by the table of channels, and by its subscribers.
+/// A channel. Owned by the channel table and by its subscribers.
 #[derive(Debug)]
 pub(crate) struct Channel<S> {
     name: ChannelName,
-    /// This life of the log: offsets of different epochs do not compare.
+    /// Epoch of the log: offsets of different epochs do not compare.
     epoch: Arc<str>,
-    /// See [`Life::past`].
+    /// See [`LogEpoch::past`].
     past: Box<[(Box<str>, u64)]>,
-    /// An engine elsewhere has its log.
-    is_fed: bool,
-    /// Of a pattern.
+    /// Whether the engine, not this process, owns the log.
+    is_remote: bool,
+    /// Set if the channel is a pattern.
     pattern: Option<PatternEncodings>,
-    /// Told apart from all others that were here since the start.
+    /// Unique among all channels of this process.
     number: u64,
-    /// Of who made it.
-    account: Arc<Account<S>>,
-    /// Where it is counted who follows, if anyone wants to know.
+    /// Account of the creator.
+    account: Arc<CreatorAccount<S>>,
+    /// Counts the subscribers of each channel, if occupancy events are enabled.
     occupancy: Option<Arc<Occupancy>>,
-    /// The age of the log's oldest message. Its deadline is requested under the lock.
+    /// Expires when the oldest message reaches its maximum age. The deadline is requested under the lock.
     pub(super) timer: Arc<TimerCell>,
-    pub(super) state: Mutex<State<S>>,
+    pub(super) state: Mutex<ChannelState<S>>,
 }
 
-/// What the lock guards.
+/// State guarded by the channel's lock.
 #[derive(Debug)]
-pub(super) struct State<S> {
-    pub(super) log: Log,
+pub(super) struct ChannelState<S> {
+    pub(super) log: ChannelLog,
     pub(super) subscribers: Subscribers<S>,
     pub(super) sweep: Sweep,
-    /// The messages whose way to their readers is followed.
-    pub(super) traced: Traced,
-    /// Its key in the order of ages.
+    /// Messages whose delivery is traced.
+    pub(super) traced: TracedMessages,
+    /// Key in the account's order by age.
     pub(super) age_key: Option<AgeKey>,
-    /// Its number among those that nobody follows.
-    pub(super) idle: Option<u64>,
-    /// Its newest message when the last that followed it left.
-    pub(super) left_at: u64,
-    /// How many [holds](super::hold::Hold) there are.
-    holds: usize,
-    /// See [`Life::is_filling`].
-    pub(super) is_filling: bool,
-    /// It is unused and leaving the table. Whatever has found it there must look again.
+    /// Number in the list of idle channels, if nothing uses the channel.
+    pub(super) idle_number: Option<u64>,
+    /// Offset of the newest message when the last subscriber left.
+    pub(super) last_at_leave: u64,
+    /// Number of [guards](super::hold::ChannelGuard).
+    guards: usize,
+    /// See [`LogEpoch::is_loading`].
+    pub(super) is_loading: bool,
+    /// Whether the channel is being removed from the table. Code that has found it there must look it up
+    /// again.
     pub(super) retired: bool,
 }
 
-impl<S> Default for State<S> {
+impl<S> Default for ChannelState<S> {
     fn default() -> Self {
         Self {
-            log: Log::default(),
+            log: ChannelLog::default(),
             subscribers: Subscribers::default(),
             sweep: Sweep::default(),
-            traced: Traced::default(),
+            traced: TracedMessages::default(),
             age_key: None,
-            idle: None,
-            left_at: 0,
-            holds: 0,
-            is_filling: false,
+            idle_number: None,
+            last_at_leave: 0,
+            guards: 0,
+            is_loading: false,
             retired: false,
         }
     }
 }
 
-impl<S: Subscriber> State<S> {
-    /// Nothing follows or holds the channel.
+impl<S: Subscriber> ChannelState<S> {
+    /// Whether the channel has neither subscribers nor guards.
     pub(super) fn is_idle(&self) -> bool {
-        !self.retired && self.holds == 0 && self.subscribers.len() == 0
+        !self.retired && self.guards == 0 && self.subscribers.len() == 0
     }
 
-    /// There is one hold, and no subscriber.
-    pub(super) fn is_only_held(&self) -> bool {
-        self.holds == 1 && self.subscribers.len() == 0
+    /// Whether the channel has exactly one guard and no subscribers.
+    pub(super) fn has_sole_guard(&self) -> bool {
+        self.guards == 1 && self.subscribers.len() == 0
     }
 
-    /// Nothing has followed the pattern for so long that its log has lost what came next: it would go on for nobody.
-    pub(super) fn has_been_left(&self) -> bool {
-        self.idle.is_some() && self.log.bounds().first > self.left_at + 1
+    /// Whether the log of an idle pattern has dropped messages published after the last subscriber left. It
+    /// is useless from then on: no former subscriber could resume without a gap.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.idle_number.is_some() && self.log.bounds().first > self.last_at_leave + 1
     }
 
-    /// And its log is empty, and it has not been retired for that already.
+    /// Whether the channel is idle, not yet retired, and its log is empty.
     pub(super) fn is_unused(&self) -> bool {
         self.is_idle() && self.log.len() == 0
     }
 }
 
-/// It was just leaving the table.
+/// The channel was being removed from the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retired;
 
-/// What can be seen of a channel.
+/// Snapshot of a channel's public properties.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelView {
     pub(crate) name: ChannelName,
     pub(crate) epoch: String,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: LogBounds,
     pub(crate) messages: usize,
     pub(crate) bytes: usize,
     pub(crate) subscribers: usize,
 }
 
-/// The size of a log.
+/// Size of a log before and after a change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
+pub(super) struct SizeChange {
     pub(super) before: LogSize,
     pub(super) after: LogSize,
 }
 
-/// A message that was published some time ago.
+/// A message returned by a history query.
 #[derive(Debug)]
 pub(crate) struct HistoryMessage {
     pub(crate) offset: u64,
     pub(crate) age: Duration,
-    /// Where it was published, in the history of a pattern.
+    /// Channel of the message, in the history of a pattern.
     pub(crate) channel: Option<ChannelName>,
-    /// Whose client has published it.
+    /// User whose client published the message.
     pub(crate) user: Option<String>,
-    /// What the data tells.
-    pub(crate) kind: Kind,
-    /// JSON.
+    pub(crate) kind: ContentKind,
+    /// JSON text.
     pub(crate) data: String,
 }
 
-/// Which messages of a log are asked for.
+/// Range of messages that a history query selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HistoryPart {
-    /// The oldest after this offset.
+    /// Messages after this offset, oldest first.
     After(u64),
-    /// The newest of those between two offsets.
+    /// The newest messages between two offsets, both exclusive.
     Between { after: u64, before: u64 },
 }
 
 impl<S: Subscriber> Channel<S> {
     pub(super) fn new(
-        owners: &Owners<Self>,
+        owners: &TimerOwners<Self>,
         name: ChannelName,
-        account: Arc<Account<S>>,
+        account: Arc<CreatorAccount<S>>,
         number: u64,
-        Life { epoch, last, past, is_filling }: Life,
+        LogEpoch { id: epoch, last, past, is_loading }: LogEpoch,
         occupancy: Option<Arc<Occupancy>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -163,11 +164,15 @@ impl<S: Subscriber> Channel<S> {
             account,
             epoch,
             past,
-            is_fed: is_filling,
+            is_remote: is_loading,
             number,
             occupancy,
             timer: owners.new_timer(Weak::clone(this)),
-            state: Mutex::new(State { log: Log::after(last), is_filling, ..State::default() }),
+            state: Mutex::new(ChannelState {
+                log: ChannelLog::starting_after(last),
+                is_loading,
+                ..ChannelState::default()
+            }),
         })
     }
 
@@ -179,8 +184,9 @@ impl<S: Subscriber> Channel<S> {
         &self.epoch
     }
 
-    /// Whether what comes after this message of this epoch, is in the log, or was.
-    pub(crate) fn goes_on_after(&self, epoch: &str, offset: u64) -> bool {
+    /// Whether the log continues after message `offset` of `id`: every later message is in the log, or has
+    /// been.
+    pub(crate) fn continues_from(&self, epoch: &str, offset: u64) -> bool {
         *self.epoch == *epoch || self.past.iter().any(|(past, cut)| **past == *epoch && offset <= *cut)
     }
 
@@ -188,17 +194,18 @@ impl<S: Subscriber> Channel<S> {
         Arc::clone(&self.epoch)
     }
 
-    /// What all messages by it say of it, if it is a pattern.
+    /// Fields that all messages delivered through this pattern have in common; `None` if the channel is not a
+    /// pattern.
     pub(crate) fn pattern(&self) -> Option<&PatternEncodings> {
         self.pattern.as_ref()
     }
 
-    /// Whether its log is elsewhere, and is only repeated here.
-    pub(crate) fn is_fed(&self) -> bool {
-        self.is_fed
+    /// Whether the engine owns the log and this process only caches it.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
-    pub(super) fn account(&self) -> &Arc<Account<S>> {
+    pub(super) fn account(&self) -> &Arc<CreatorAccount<S>> {
         &self.account
     }
 
@@ -206,23 +213,23 @@ impl<S: Subscriber> Channel<S> {
         self.number
     }
 
-    /// The number of the newest message.
+    /// Offset of the newest message.
     pub(crate) fn last_offset(&self) -> u64 {
         self.state.lock().log.bounds().last
     }
 
-    /// Reads at someone's cursor.
-    pub(crate) fn read(&self) -> Reader<'_, S> {
-        Reader(self.state.lock())
+    /// Locks the log for reading.
+    pub(crate) fn read(&self) -> LogReader<'_, S> {
+        LogReader(self.state.lock())
     }
 
-    /// When its oldest message was published.
+    /// Publish time of the oldest message.
     #[cfg(feature = "simulation")]
     pub(crate) fn oldest_at(&self) -> Option<Timestamp> {
         self.state.lock().log.oldest_at()
     }
 
-    /// What can be seen of it.
+    /// Returns a snapshot of the channel's public properties.
     pub(crate) fn view(&self) -> ChannelView {
         let state = self.state.lock();
         ChannelView {
@@ -235,19 +242,24 @@ impl<S: Subscriber> Channel<S> {
         }
     }
 
-    /// Its subscribers from index `from` on, each with its index; and how many there are in all.
-    pub(crate) fn subscribers(&self, home: &S::Home, from: usize, limit: usize) -> (Vec<(usize, S)>, usize) {
+    /// Returns at most `limit` subscribers from index `from` on, each with its index, and the total number.
+    pub(crate) fn subscribers(
+        &self,
+        registry: &S::Registry,
+        from: usize,
+        limit: usize,
+    ) -> (Vec<(usize, S)>, usize) {
         let state = self.state.lock();
-        (state.subscribers.page(home, from, limit), state.subscribers.len())
+        (state.subscribers.page(registry, from, limit), state.subscribers.len())
     }
 
-    /// The messages of this part that are still there, at most `limit`, oldest first.
+    /// Returns at most `limit` of the selected messages that are still in the log, oldest first.
     pub(crate) fn history(
         &self,
         part: HistoryPart,
         limit: usize,
         now: Timestamp,
-    ) -> (Bounds, Vec<HistoryMessage>) {
+    ) -> (LogBounds, Vec<HistoryMessage>) {
         let state = self.state.lock();
         let (from, end) = match part {
             HistoryPart::After(offset) => (offset.saturating_add(1), u64::MAX),
@@ -268,46 +280,47 @@ impl<S: Subscriber> Channel<S> {
         (state.log.bounds(), messages.collect())
     }
 
-    /// Harmless if it is no longer a subscriber.
+    /// Removes a subscriber. Does nothing if the key is no longer valid.
     pub(crate) fn remove_subscriber(&self, key: SubscriberKey) {
         let mut state = self.state.lock();
-        // Its place may be another's by now.
+        // Another subscriber may have taken its index by now.
         if !state.subscribers.remove(key) {
             return;
         }
         if let Some(occupancy) = &self.occupancy {
             occupancy.left(&self.name);
         }
-        let left = state.traced.left(key.index());
+        let departure = state.traced.departure(key.index());
         drop(state);
-        left.tell();
+        departure.report();
     }
 
-    pub(super) fn add_hold(&self, then: impl FnOnce(&mut State<S>)) -> Result<(), Retired> {
+    pub(super) fn add_guard(&self, then: impl FnOnce(&mut ChannelState<S>)) -> Result<(), Retired> {
         let mut state = self.state.lock();
         if state.retired {
             return Err(Retired);
         }
-        state.holds += 1;
+        state.guards += 1;
         then(&mut state);
         Ok(())
     }
 
-    pub(super) fn remove_hold(&self) {
-        self.state.lock().holds -= 1;
+    pub(super) fn remove_guard(&self) {
+        self.state.lock().guards -= 1;
     }
 
-    /// Adds a subscriber. The channel must be [held](super::hold::Hold).
+    /// Adds a subscriber. The caller must hold a [guard](super::hold::ChannelGuard).
     ///
-    /// `join` decides by the log's bounds where the subscriber begins to read, and calls what it is given with the
-    /// subscriber's slot for this channel. The lock is held meanwhile, so nothing is published in between.
+    /// `join` receives the log's bounds, decides where the subscriber starts to read, and calls the given
+    /// function with the subscriber's slot for this channel. The lock is held throughout, so nothing is
+    /// published in between.
     ///
     /// # Errors
-    /// [`Retired`], when another has just taken its place, although it is held.
+    /// [`Retired`] if another channel has just replaced this one, despite the guard.
     pub(crate) fn join<R>(
         &self,
         subscriber: S,
-        join: impl FnOnce(Bounds, &mut dyn FnMut(Slot) -> SubscriberKey) -> R,
+        join: impl FnOnce(LogBounds, &mut dyn FnMut(SubscriptionSlot) -> SubscriberKey) -> R,
     ) -> Result<R, Retired> {
         let mut state = self.state.lock();
         if state.retired {
@@ -322,15 +335,15 @@ impl<S: Subscriber> Channel<S> {
         }))
     }
 
-    /// Whether there is one hold, and no subscriber.
-    pub(crate) fn is_only_held(&self) -> bool {
-        self.state.lock().is_only_held()
+    /// Whether the channel has exactly one guard and no subscribers.
+    pub(crate) fn has_sole_guard(&self) -> bool {
+        self.state.lock().has_sole_guard()
     }
 }
 
 impl<S: Subscriber> Channel<S> {
-    /// A subscriber of an earlier process goes on. It is told when there is more.
-    pub(crate) fn rejoin(&self, subscriber: S, slot: Slot) -> Option<SubscriberKey> {
+    /// Restores a subscriber of an earlier process, and marks it as waiting for new messages.
+    pub(crate) fn restore_subscriber(&self, subscriber: S, slot: SubscriptionSlot) -> Option<SubscriberKey> {
         let mut state = self.state.lock();
         if state.retired {
             return None;
@@ -338,7 +351,7 @@ impl<S: Subscriber> Channel<S> {
         let key = state.subscribers.add(subscriber, slot);
         state.subscribers.set_waiting(key);
         if let Some(occupancy) = &self.occupancy {
-            occupancy.stayed(&self.name);
+            occupancy.restored(&self.name);
         }
         Some(key)
     }
@@ -346,37 +359,38 @@ impl<S: Subscriber> Channel<S> {
 
 /// A channel's log, locked for reading.
 #[derive(Debug)]
-pub(crate) struct Reader<'a, S>(MutexGuard<'a, State<S>>);
+pub(crate) struct LogReader<'a, S>(MutexGuard<'a, ChannelState<S>>);
 
-impl<S: Subscriber> Reader<'_, S> {
-    /// While it is [filling](Self::is_filling) there is nothing new.
-    pub(crate) fn bounds(&self) -> Bounds {
-        if self.0.is_filling { Bounds { first: 1, last: 0 } } else { self.0.log.bounds() }
+impl<S: Subscriber> LogReader<'_, S> {
+    /// Bounds of the log; empty while it is [loading](Self::is_loading).
+    pub(crate) fn bounds(&self) -> LogBounds {
+        if self.0.is_loading { LogBounds { first: 1, last: 0 } } else { self.0.log.bounds() }
     }
 
-    /// Whether what it has is still to come: not even what was sent is there to be sent again.
-    pub(crate) fn is_filling(&self) -> bool {
-        self.0.is_filling
+    /// Whether the log's contents have not been loaded yet. Until then, even messages that were already sent
+    /// cannot be sent again.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.0.is_loading
     }
 
-    /// The messages from the number `offset` on.
+    /// Messages from `offset` on.
     pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &LogMessage> {
         self.0.log.since(offset).map(|(_, _, message)| message)
     }
 
-    /// Where the message with this number is.
-    pub(crate) fn places(&self, offset: u64) -> &[Place] {
-        self.since(offset).next().map_or(&[], LogMessage::places)
+    /// Positions of the message at `offset` in all logs that share it.
+    pub(crate) fn positions(&self, offset: u64) -> &[LogPosition] {
+        self.since(offset).next().map_or(&[], LogMessage::positions)
     }
 
-    /// Those of the messages that are traced.
+    /// Messages of this log whose delivery is traced.
     #[cfg(feature = "otlp")]
-    pub(crate) fn traced(&self) -> &Traced {
+    pub(crate) fn traced(&self) -> &TracedMessages {
         &self.0.traced
     }
 
-    /// This subscriber has read all there is, and wants to be told when there is more.
-    pub(crate) fn wait(&mut self, subscriber: SubscriberKey) {
+    /// Marks the subscriber as waiting, after it has read to the end of the log.
+    pub(crate) fn set_waiting(&mut self, subscriber: SubscriberKey) {
         self.0.subscribers.set_waiting(subscriber);
     }
 }

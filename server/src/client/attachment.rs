@@ -4,99 +4,106 @@ use encke_core::close::SuspendReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
 
-use super::{Context, Speaker};
-use crate::session::{Attached, Backlog, Link, Outgoing, SessionHandle, Transport, Via};
+use super::{CommandContext, Services};
+use crate::session::{Attached, Backlog, CommandSource, DeliveryWriter, Mailbox, SessionHandle, Transport};
 use crate::timeouts::Sleep;
 use crate::trace::Receipts;
 
-/// A connection's hold on its session.
+/// Guard of a connection's attachment to its session.
 ///
-/// However the connection's task ends, even by a panic, the session learns that its connection is gone.
+/// However the connection's task ends, even by a panic, the session is notified that the connection has
+/// ended.
 pub(crate) struct Attachment {
     pub(crate) session: SessionHandle,
-    pub(crate) link: Arc<Link>,
-    pub(crate) context: Arc<Context>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) services: Arc<Services>,
     transport: Transport,
     dialect: DialectName,
-    /// The connection goes on without its task.
-    rests: bool,
+    /// The connection is being parked: it continues without its task.
+    is_parking: bool,
 }
 
 impl Attachment {
-    pub(crate) fn new(attached: Attached, context: Arc<Context>) -> Self {
-        let Attached { session, link, transport, dialect, .. } = attached;
-        context.metrics.connections.opened(transport.into(), dialect);
-        Self { session, link, context, transport, dialect, rests: false }
+    pub(crate) fn new(attached: Attached, services: Arc<Services>) -> Self {
+        let Attached { session, mailbox, transport, dialect, .. } = attached;
+        services.metrics.connections.opened(transport.into(), dialect);
+        Self { session, mailbox, services, transport, dialect, is_parking: false }
     }
 
-    /// The hold of a connection that has been at rest.
-    pub(crate) fn woken(
+    /// Creates the attachment of an unparked connection.
+    pub(crate) fn unparked(
         session: SessionHandle,
-        link: Arc<Link>,
-        context: Arc<Context>,
+        mailbox: Arc<Mailbox>,
+        services: Arc<Services>,
         transport: Transport,
         dialect: DialectName,
     ) -> Self {
-        Self { session, link, context, transport, dialect, rests: false }
+        Self { session, mailbox, services, transport, dialect, is_parking: false }
     }
 
-    /// The connection goes to rest, and its session will not be told that it has ended.
-    pub(crate) fn rest(mut self) -> Arc<Link> {
-        self.rests = true;
-        Arc::clone(&self.link)
+    /// Ends the attachment of a connection that is being parked. Its session is not notified of an end.
+    pub(crate) fn park(mut self) -> Arc<Mailbox> {
+        self.is_parking = true;
+        Arc::clone(&self.mailbox)
     }
 
-    /// Tells the session what happened to its connection. Returns whether the session is still attached to it.
-    pub(crate) fn tell(&self, input: ConnectionInput) -> bool {
-        self.context.sessions.handle_connection(&self.session, self.link.id, input)
+    /// Notifies the session of an event on its connection. Returns whether the session is still attached to
+    /// it.
+    pub(crate) fn notify_session(&self, input: ConnectionInput) -> bool {
+        self.services.sessions.handle_connection(&self.session, self.mailbox.id, input)
     }
 
-    /// The client that speaks over this connection.
-    pub(crate) fn speaker(&self) -> Speaker<'_> {
-        Speaker { session: &self.session, context: &self.context, via: Via::connection(&self.link) }
+    /// Context of the commands that arrive over this connection.
+    pub(crate) fn command_context(&self) -> CommandContext<'_> {
+        CommandContext {
+            session: &self.session,
+            services: &self.services,
+            source: CommandSource::connection(&self.mailbox),
+        }
     }
 
-    /// What its client has to wait for, if its frames and requests have come too fast.
-    pub(crate) fn pause(&self) -> Option<Sleep> {
-        self.context.pause(&self.session)
+    /// Time to wait before reading on, if the client's frames and requests came too fast.
+    pub(crate) fn rate_limit_delay(&self) -> Option<Sleep> {
+        self.services.rate_limit_delay(&self.session)
     }
 
-    /// Its client has sent one more.
+    /// Counts a frame from the client.
     pub(crate) fn count_frame(&self) {
-        self.context.count_frames(&self.session, 1);
+        self.services.count_frames(&self.session, 1);
     }
 
-    /// The connection has failed. It is logged, no more.
-    pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
+    /// Logs that the connection has failed.
+    pub(crate) fn log_failure(&self, error: &dyn std::fmt::Display) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let (session, identity) = (self.session.id(), self.session.identity());
             tracing::debug!(%session, user = identity.user(), %error, "connection failed");
         }
     }
 
-    /// The connection is cut, for no fault of its client's: the system refuses its socket, on its way to rest or back.
-    pub(crate) fn given_up(&self, error: &dyn std::fmt::Display) {
-        tracing::warn!(session = %self.session.id(), %error, "a connection was cut: the system refused its socket");
+    /// Logs that the connection is closed through no fault of its client: the system refused its socket while
+    /// it was parked or unparked.
+    pub(crate) fn log_socket_refused(&self, error: &dyn std::fmt::Display) {
+        tracing::warn!(session = %self.session.id(), %error, "connection closed: the system refused its socket");
     }
 
-    /// Takes a share of what the session has for this connection, with the receipts for it.
-    pub(crate) fn take_outgoing(&self, out: &mut impl Outgoing) -> (Backlog, Receipts) {
-        self.context.sessions.take_outgoing(&self.session, &self.link, out)
+    /// Takes a batch of what the session has to send on this connection, with its receipts.
+    pub(crate) fn take_outgoing(&self, out: &mut impl DeliveryWriter) -> (Backlog, Receipts) {
+        self.services.sessions.take_outgoing(&self.session, &self.mailbox, out)
     }
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        if self.rests {
+        if self.is_parking {
             return;
         }
-        // Nothing happens if it knows already.
-        self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
-        // Between two polls a session keeps its place for the next.
-        if !self.session.is_between_polls(&self.link) {
-            self.link.take_permit();
+        // No effect if the session knows already.
+        self.notify_session(ConnectionInput::Ended(SuspendReason::ConnectionLost));
+        // Between two polls a session keeps its permit for the next poll.
+        if !self.session.is_between_polls(&self.mailbox) {
+            self.mailbox.take_permit();
         }
-        self.link.forget_task();
-        self.context.metrics.connections.closed(self.transport.into(), self.dialect);
+        self.mailbox.clear_waker();
+        self.services.metrics.connections.closed(self.transport.into(), self.dialect);
     }
 }

@@ -1,20 +1,20 @@
-//! What clients of Bayeux are told of how to go on.
+//! Advice to Bayeux clients on how to continue.
 
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::bayeux::{Advice, Reconnect, Reply};
+use encke_core::dialect::bayeux::{Advice, MessageReply, Reconnect};
 
-use super::{Attachment, Context, retry_ms};
+use super::{Attachment, Services, retry_ms};
 use crate::session::SessionCell;
 
-/// How long a client waits that has come by another way as well, before it asks again: each would have the other answered, without
-/// end.
+/// Pause before the next poll of a client that also polls over another connection. Without it, each poll
+/// would have the other answered, endlessly.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// All that a client is told of how to ask.
-pub(crate) fn advice(context: &Context) -> Advice {
-    let timeouts = context.sessions.settings();
+/// The full advice on how to poll.
+pub(crate) fn advice(services: &Services) -> Advice {
+    let timeouts = services.sessions.settings();
     Advice {
         reconnect: Some(Reconnect::Retry),
         interval: Some(Duration::ZERO),
@@ -24,41 +24,50 @@ pub(crate) fn advice(context: &Context) -> Advice {
     }
 }
 
-/// A client that was told to pause goes on doing so until it is told something else.
-pub(crate) fn go_on_advice(session: &SessionCell) -> Option<Advice> {
-    session.advise_pause(false).then(|| Advice::pause(Duration::ZERO))
+/// Advice that ends a pause. A client that was advised to pause continues to do so until it receives other
+/// advice.
+pub(crate) fn end_pause_advice(session: &SessionCell) -> Option<Advice> {
+    session.set_pause_advised(false).then(|| Advice::pause(Duration::ZERO))
 }
 
-/// How long a client is to stay away.
-pub(crate) fn retry(code: CloseCode, context: &Context) -> Duration {
-    Duration::from_millis(retry_ms(code, &context.entropy))
+/// How long a client has to wait before it reconnects.
+pub(crate) fn retry_delay(code: CloseCode, services: &Services) -> Duration {
+    Duration::from_millis(retry_ms(code, &services.entropy))
 }
 
 /// The last reply of a session, or of its connection.
-pub(crate) fn farewell<'a>(reply: Reply<'a>, code: CloseCode, attachment: &Attachment) -> Reply<'a> {
-    let Attachment { session, context, .. } = attachment;
-    let reply = turned_away(reply, code, context);
+pub(crate) fn final_reply<'a>(
+    reply: MessageReply<'a>,
+    code: CloseCode,
+    attachment: &Attachment,
+) -> MessageReply<'a> {
+    let Attachment { session, services, .. } = attachment;
+    let reply = refuse_with(reply, code, services);
     if reply.advice.is_some_and(|advice| advice.is_pause()) {
-        session.advise_pause(true);
+        session.set_pause_advised(true);
     }
     reply
 }
 
-/// The reply to a client that is turned away. Clients that are to have a new session are told so only when they are refused: some take it
-/// only then.
-pub(crate) fn turned_away<'a>(reply: Reply<'a>, code: CloseCode, context: &Context) -> Reply<'a> {
-    let retry = retry(code, context);
+/// The reply to a client that is refused. Clients that have to open a new session are advised to handshake
+/// only in a failed reply, because some of them follow the advice only then.
+pub(crate) fn refuse_with<'a>(
+    reply: MessageReply<'a>,
+    code: CloseCode,
+    services: &Services,
+) -> MessageReply<'a> {
+    let retry = retry_delay(code, services);
     let (reply, advice) = match code {
         CloseCode::Normal => (reply.succeeded(), Advice::none()),
-        // Its client has come by another way.
+        // The client is connected in another way.
         CloseCode::Replaced => (reply.succeeded(), Advice::pause(PAUSE)),
-        // The session is there, and so is what its client has not got.
+        // The session still exists, with the messages that the client has not received.
         CloseCode::Disconnected | CloseCode::Moved | CloseCode::PongTimeout => {
             (reply.succeeded(), Advice::pause(retry))
         }
         CloseCode::TokenExpired => (reply.failed_with(401, code.reason()), Advice::handshake(retry)),
-        code if code.invites_back() => (reply.failed_with(402, code.reason()), Advice::handshake(retry)),
+        code if code.allows_reconnect() => (reply.failed_with(402, code.reason()), Advice::handshake(retry)),
         code => (reply.failed_with(403, code.reason()), Advice::none()),
     };
-    Reply { advice: Some(advice), ..reply }
+    MessageReply { advice: Some(advice), ..reply }
 }

@@ -4,44 +4,45 @@ use encke_core::close::CloseCode;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
-use super::Context;
-use super::context::NotIdentified;
+use super::Services;
+use super::context::IdentifyError;
 use crate::admission::RefusalReason;
 use crate::auth::{Auth, AuthError, Identity, bearer};
 
-/// What a request says of its client, besides its query.
+/// Client-related parts of a request, apart from its query.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
     /// The token of `Authorization: Bearer`.
     bearer: Option<String>,
-    /// The client is not a web page, or is a page that may connect.
+    /// Whether the client is not a web page, or is a page whose origin is allowed.
     pub(crate) origin_allowed: bool,
-    /// Who it is, by the backend.
-    decision: Option<Decision>,
+    /// Result of the asynchronous authentication, if there was one.
+    decision: Option<AuthDecision>,
 }
 
-/// Who a client is, or why it gets no session.
-pub(crate) type Decided = Result<Identity, CloseCode>;
+/// The client's identity, or the close code that refuses it.
+pub(crate) type AuthResult = Result<Identity, CloseCode>;
 
-/// What is known of a client before it asks for its session.
+/// Result of authenticating a client, before it requests a session.
 #[derive(Clone, Debug)]
-pub(crate) struct Decision {
-    pub(crate) who: Decided,
-    /// It is known from the session that it comes back to, and so for that session alone.
+pub(crate) struct AuthDecision {
+    pub(crate) identity: AuthResult,
+    /// The identity was taken from the session that the client resumes, and is valid for that session only.
     pub(crate) only_resume: bool,
 }
 
 impl Caller {
-    pub(crate) fn of<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
+    pub(crate) fn from_request<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
         let headers = request.headers();
         let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
-        // From this machine and without a token, nothing but the origin distinguishes a page from a program: unless the name by which
-        // it comes can be no one else's. Programs send no origin.
+        // For a local request without a token, only the origin distinguishes a web page from a program, since
+        // programs send none. The page may have reached the server by DNS rebinding, unless the `Host` is a
+        // name of this server.
         let is_unguarded = origin.is_some()
             && address.is_loopback()
             && !auth.needs_token()
-            && !host.is_some_and(|host| auth.hosts.lists(host));
+            && !host.is_some_and(|host| auth.hosts.contains(host));
         Self {
             address,
             bearer: headers
@@ -53,46 +54,48 @@ impl Caller {
         }
     }
 
-    /// The same, once it is decided who it is.
-    pub(crate) fn decided(self, decision: Option<Decision>) -> Self {
+    /// Adds the result of the asynchronous authentication.
+    pub(crate) fn with_decision(self, decision: Option<AuthDecision>) -> Self {
         Self { decision, ..self }
     }
 
-    /// Whether it may have no session but the one that it comes back to. If that is just gone, it is to come again.
-    pub(crate) fn only_resumes(&self) -> bool {
+    /// Whether the client may only resume its session. If that has just ended, the client has to connect
+    /// again.
+    pub(crate) fn can_only_resume(&self) -> bool {
         self.decision.as_ref().is_some_and(|decision| decision.only_resume)
     }
 
-    /// The token that it came with. One in the query takes precedence over one in the header, which browsers cannot set.
+    /// The client's token. The one in the query takes precedence over the one in the header, which browsers
+    /// cannot set.
     pub(crate) fn token<'a>(&'a self, in_query: Option<&'a str>) -> Option<&'a str> {
         in_query.or(self.bearer.as_deref())
     }
 
-    /// Whether a header brings a token.
+    /// Whether a header has a token.
     pub(crate) fn has_token(&self) -> bool {
         self.bearer.is_some()
     }
 
-    /// Who the client is.
-    pub(crate) fn identify(&self, token: Option<&str>, context: &Context) -> Decided {
-        if let Some(Decision { who, .. }) = &self.decision {
+    /// Authenticates the client.
+    pub(crate) fn identify(&self, token: Option<&str>, services: &Services) -> AuthResult {
+        if let Some(AuthDecision { identity: who, .. }) = &self.decision {
             return who.clone();
         }
         if !self.origin_allowed {
-            context.refusals.refused(
+            services.refusals.record(
                 RefusalReason::Origin,
                 self.address,
                 "the origin is not in auth.origins",
             );
             return Err(CloseCode::Unauthorized);
         }
-        context.identify(self.token(token), self.address).map_err(|error| {
-            context.refusals.refused(error.reason(), self.address, error);
+        services.identify(self.token(token), self.address).map_err(|error| {
+            services.refusals.record(error.reason(), self.address, error);
             match error {
-                // The token may be good: its client is to come back.
-                NotIdentified::TooManyBadSignatures | NotIdentified::KeysUnknown => CloseCode::Overloaded,
-                NotIdentified::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
-                NotIdentified::BadToken(_) => CloseCode::Unauthorized,
+                // The token may be valid: the client is invited to reconnect.
+                IdentifyError::TooManyBadSignatures | IdentifyError::KeysPending => CloseCode::Overloaded,
+                IdentifyError::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
+                IdentifyError::BadToken(_) => CloseCode::Unauthorized,
             }
         })
     }

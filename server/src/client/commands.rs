@@ -1,4 +1,4 @@
-//! What clients ask for, and the responses.
+//! Handling of commands from clients, and of their responses.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -6,128 +6,131 @@ use std::task::{Context as TaskContext, Poll};
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::{Command, CommandError, Dialect, Request, Success, Texts};
+use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Success, TextSink};
 
-use super::Speaker;
+use super::CommandContext;
 use super::errors::{too_fast, user_too_fast};
-use super::exchange::Exchange;
-use super::waiting::{Kind, Waiting};
-use crate::admission::Pace;
-use crate::engine::Answer;
-use crate::session::{Backlog, Said};
+use super::exchange::CommandHandler;
+use super::waiting::{CommandKind, PendingCommands};
+use crate::admission::RateDecision;
+use crate::engine::EngineResponse;
+use crate::session::{Backlog, ClientInput};
 
-/// Carries out the commands of one connection or request, as fast as its session may give them.
+/// Commands of one connection or request. Enforces the command rate of the session.
 pub(crate) struct Commands<D: Dialect> {
-    /// Commands without responses, if there are any. Boxed, because most connections never wait.
-    waiting: Option<Box<Waiting<D::RequestId>>>,
+    /// Commands that have no response yet. Boxed, because most connections never have any.
+    pending: Option<Box<PendingCommands<D::RequestId>>>,
 }
 
 impl<D: Dialect> fmt::Debug for Commands<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.len());
-        f.debug_struct("Commands").field("waiting", &waiting).finish()
+        let pending = self.pending.as_ref().map_or(0, |pending| pending.len());
+        f.debug_struct("Commands").field("pending", &pending).finish()
     }
 }
 
 impl<D: Dialect> Commands<D> {
     pub(crate) fn new() -> Self {
-        Self { waiting: None }
+        Self { pending: None }
     }
 
-    /// Whether any wait for their responses.
-    pub(crate) fn are_waiting(&self) -> bool {
-        self.waiting.is_some()
+    /// Whether any command has no response yet.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
-    /// Carries out what a text asks for. Each request but the first counts as one more frame. Responses are written to `out`; `backlog` notes whether there is more to send now.
-    /// Returns whether the session has heard all of it.
-    pub(crate) fn received(
+    /// Handles the requests in a text. Each after the first counts as one more frame. Responses are written
+    /// to `out`; `backlog` records whether there is more to send now. Returns whether the session accepted
+    /// all of them.
+    pub(crate) fn handle_text(
         &mut self,
         text: &str,
-        speaker: Speaker<'_>,
+        context: CommandContext<'_>,
         backlog: &mut Backlog,
         dialect: &mut D,
-        out: &mut impl Texts,
+        out: &mut impl TextSink,
     ) -> bool {
-        let mut is_heard = true;
+        let mut is_accepted = true;
         for (before, request) in dialect.read(text).enumerate() {
             if before > 0 {
-                speaker.context.count_frames(speaker.session, 1);
+                context.services.count_frames(context.session, 1);
             }
-            is_heard &= self.requested(request, speaker, backlog, dialect, out);
+            is_accepted &= self.handle_request(request, context, backlog, dialect, out);
         }
-        is_heard
+        is_accepted
     }
 
-    /// Carries out one command. Returns whether the session has heard it: where it has not, it has no response, and nothing was done.
-    pub(crate) fn requested(
+    /// Handles one request. Returns whether the session accepted it. If not, nothing was done and there is no
+    /// response.
+    pub(crate) fn handle_request(
         &mut self,
-        Request { id, command }: Request<'_, D::RequestId>,
-        speaker: Speaker<'_>,
+        CommandRequest { id, command }: CommandRequest<'_, D::RequestId>,
+        context: CommandContext<'_>,
         backlog: &mut Backlog,
         dialect: &mut D,
-        out: &mut impl Texts,
+        out: &mut impl TextSink,
     ) -> bool {
-        let mut exchange = Exchange { speaker, backlog, dialect, out };
-        // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
+        let mut handler = CommandHandler { context, backlog, dialect, out };
+        // Acknowledgements and pongs do not count as commands: they do not show that a user is active, and
+        // cost next to nothing.
         match command {
-            Ok(Command::Ack { seq }) => self.acknowledge(Said::Ack { seq }, id, &mut exchange),
-            Ok(Command::Pong { seq }) => self.acknowledge(Said::Pong { seq }, id, &mut exchange),
+            Ok(Command::Ack { seq }) => self.acknowledge(ClientInput::Ack { seq }, id, &mut handler),
+            Ok(Command::Pong { seq }) => self.acknowledge(ClientInput::Pong { seq }, id, &mut handler),
             Ok(Command::Hold { hold, seq, token }) => {
-                exchange.hold(id, hold, seq, token.as_deref());
+                handler.hold(id, hold, seq, token.as_deref());
                 true
             }
-            Ok(Command::Nothing) => {
-                self.done(id, Ok(()), &mut exchange);
+            Ok(Command::Noop) => {
+                self.respond_in_turn(id, Ok(()), &mut handler);
                 true
             }
-            command => self.command(id, command, &mut exchange),
+            command => self.command(id, command, &mut handler),
         }
     }
 
-    /// Responds to the first command that waits, once it may. `None` if no command waits.
-    pub(crate) fn poll_waiting(
+    /// Responds to the first pending command once its outcome is known. `None` if no command is pending.
+    pub(crate) fn poll_pending(
         &mut self,
         task: &mut TaskContext<'_>,
-        speaker: Speaker<'_>,
+        context: CommandContext<'_>,
         backlog: &mut Backlog,
         dialect: &mut D,
-        out: &mut impl Texts,
+        out: &mut impl TextSink,
     ) -> Option<Poll<()>> {
-        let waiting = self.waiting.as_mut()?;
-        let Poll::Ready(first) = waiting.poll_first(task) else { return Some(Poll::Pending) };
-        let is_over = !waiting.is_anything_in_flight();
-        let mut exchange = Exchange { speaker, backlog, dialect, out };
+        let pending = self.pending.as_mut()?;
+        let Poll::Ready(first) = pending.poll_first(task) else { return Some(Poll::Pending) };
+        let is_idle = !pending.has_in_flight();
+        let mut handler = CommandHandler { context, backlog, dialect, out };
         if let Some((id, outcome)) = first {
-            exchange.respond(id, outcome);
+            handler.respond(id, outcome);
         }
-        if is_over && let Some(waiting) = self.waiting.take() {
-            for Request { id, command } in waiting.into_deferred() {
+        if is_idle && let Some(pending) = self.pending.take() {
+            for CommandRequest { id, command } in pending.into_deferred() {
                 match command {
-                    Ok(command) => self.begin(id, command, &mut exchange),
-                    Err(error) => self.done(id, Err(error), &mut exchange),
+                    Ok(command) => self.start(id, command, &mut handler),
+                    Err(error) => self.respond_in_turn(id, Err(error), &mut handler),
                 }
             }
         }
         Some(Poll::Ready(()))
     }
 
-    /// Whether more may be read while commands wait.
-    pub(crate) fn have_room(&self) -> bool {
-        self.waiting.as_ref().is_none_or(|waiting| waiting.has_room())
+    /// Whether more may be read while commands are pending.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pending.as_ref().is_none_or(|pending| pending.has_room())
     }
 
-    /// Responds to all commands that wait for an engine.
+    /// Responds to all pending commands.
     pub(crate) async fn finish(
         &mut self,
-        speaker: Speaker<'_>,
+        context: CommandContext<'_>,
         backlog: &mut Backlog,
         dialect: &mut D,
-        out: &mut impl Texts,
+        out: &mut impl TextSink,
     ) {
         poll_fn(|task| {
-            while let Some(waiting) = self.poll_waiting(task, speaker, backlog, dialect, out) {
-                if waiting.is_pending() {
+            while let Some(pending) = self.poll_pending(task, context, backlog, dialect, out) {
+                if pending.is_pending() {
                     return Poll::Pending;
                 }
             }
@@ -136,88 +139,92 @@ impl<D: Dialect> Commands<D> {
         .await;
     }
 
-    /// It is heard at once, whatever waits. An acknowledgement that ends the session gets no response; the Close frame says it.
+    /// Handled at once, whatever is pending. An acknowledgement that ends the session gets no response; the
+    /// Close frame takes its place.
     fn acknowledge(
         &mut self,
-        said: Said,
+        input: ClientInput,
         id: Option<D::RequestId>,
-        exchange: &mut Exchange<'_, D, impl Texts>,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) -> bool {
-        exchange.backlog.acknowledged();
-        let is_heard = exchange.speaker.say(said);
-        if is_heard {
-            self.done(id, Ok(()), exchange);
+        handler.backlog.acknowledged();
+        let is_accepted = handler.context.apply(input);
+        if is_accepted {
+            self.respond_in_turn(id, Ok(()), handler);
         }
-        is_heard
+        is_accepted
     }
 
     fn command(
         &mut self,
         id: Option<D::RequestId>,
         command: Result<Command<'_>, CommandError>,
-        exchange: &mut Exchange<'_, D, impl Texts>,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) -> bool {
-        if !exchange.speaker.say(Said::Command) {
-            // The session has just released this connection: nothing that it asks for counts.
+        if !handler.context.apply(ClientInput::Command) {
+            // The session has just released this connection, so its commands no longer count.
             return false;
         }
-        let Speaker { session, context, .. } = exchange.speaker;
-        let now = context.timeouts.clock().now();
-        match session.commands.command(context.settings.commands_per_second, now) {
-            Pace::Fine if !is_user_in_time(exchange.speaker, now) => {
-                self.done(id, Err(user_too_fast(context)), exchange);
+        let CommandContext { session, services, .. } = handler.context;
+        let now = services.timeouts.clock().now();
+        match session.commands.count_command(services.settings.commands_per_second, now) {
+            RateDecision::Allow if !is_within_user_rate(handler.context, now) => {
+                self.respond_in_turn(id, Err(user_too_fast(services)), handler);
             }
-            Pace::Fine => match command {
-                Ok(command) => self.begin(id, command, exchange),
-                Err(error) => self.done(id, Err(error), exchange),
+            RateDecision::Allow => match command {
+                Ok(command) => self.start(id, command, handler),
+                Err(error) => self.respond_in_turn(id, Err(error), handler),
             },
-            Pace::TooFast => self.done(id, Err(too_fast(context)), exchange),
-            Pace::Flood => _ = exchange.speaker.say(Said::Close(CloseReason::Limit)),
+            RateDecision::TooFast => self.respond_in_turn(id, Err(too_fast(services)), handler),
+            RateDecision::Flood => _ = handler.context.apply(ClientInput::Close(CloseReason::Limit)),
         }
         true
     }
 
-    /// Carries a command out, or has it wait for those before it.
-    fn begin(
+    /// Carries a command out, or defers it until the commands before it have finished.
+    fn start(
         &mut self,
         id: Option<D::RequestId>,
         command: Command<'_>,
-        exchange: &mut Exchange<'_, D, impl Texts>,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) {
-        let kind = Kind::of(&command);
-        if let Some(waiting) = &mut self.waiting
-            && !waiting.admits(kind)
+        let kind = CommandKind::of(&command);
+        if let Some(pending) = &mut self.pending
+            && !pending.admits(kind)
         {
-            return waiting.defer(id, Ok(command.into_owned()));
+            return pending.defer(id, Ok(command.into_owned()));
         }
         match command {
-            Command::Close => exchange.close(id),
-            Command::Violation => _ = exchange.speaker.say(Said::Close(CloseReason::ProtocolError)),
-            command => match (exchange.carry_out(command), &mut self.waiting) {
-                (Answer::Ready(outcome), None) => exchange.respond(id, outcome),
-                (answer, waiting) => {
-                    waiting.get_or_insert_with(|| Box::new(Waiting::new(kind))).began(id, answer);
+            Command::Close => handler.close(id),
+            Command::Violation => _ = handler.context.apply(ClientInput::Close(CloseReason::ProtocolError)),
+            command => match (handler.carry_out(command), &mut self.pending) {
+                (EngineResponse::Ready(outcome), None) => handler.respond(id, outcome),
+                (response, pending) => {
+                    pending
+                        .get_or_insert_with(|| Box::new(PendingCommands::new(kind)))
+                        .add_started(id, response);
                 }
             },
         }
     }
 
-    /// The response of what was done, or refused, at once comes when it is its turn.
-    fn done(
+    /// Responds to a command that was done or refused at once, in its turn.
+    fn respond_in_turn(
         &mut self,
         id: Option<D::RequestId>,
         outcome: Result<(), CommandError>,
-        exchange: &mut Exchange<'_, D, impl Texts>,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) {
-        match &mut self.waiting {
-            Some(waiting) => waiting.done(id, outcome),
-            None => exchange.respond(id, outcome.map(|()| Success::Done)),
+        match &mut self.pending {
+            Some(pending) => pending.add_finished(id, outcome),
+            None => handler.respond(id, outcome.map(|()| Success::Done)),
         }
     }
 }
 
-/// Whether all sessions of the client's user together are slow enough. Sessions of nobody by name have only their own rate.
-fn is_user_in_time(speaker: Speaker<'_>, now: Timestamp) -> bool {
-    let identity = speaker.session.identity();
-    identity.user().is_none_or(|user| speaker.context.user_rates.take(user, now))
+/// Whether all sessions of the client's user together are within the user's rate. Sessions of anonymous
+/// clients have only their own rate.
+fn is_within_user_rate(context: CommandContext<'_>, now: Timestamp) -> bool {
+    let identity = context.session.identity();
+    identity.user().is_none_or(|user| context.services.user_rates.try_count(user, now))
 }

@@ -6,146 +6,153 @@ use std::time::Duration;
 use encke_core::session::ConnectionId;
 use futures_util::future::select;
 
-use super::unfinished::Sender;
-use crate::admission::{Descriptors, Permits, Rates, RefusalReason, Refusals, Unfinished, network};
+use super::unfinished::PartialMessageSender;
+use crate::admission::{
+    DescriptorLimit, PartialMessages, Permits, RateLimiters, RefusalReason, Refusals, network,
+};
 use crate::auth::{Auth, AuthError, Identity};
 use crate::backend::Backend;
 use crate::channel::ChannelName;
-use crate::engine::Health;
+use crate::engine::RedisHealth;
 use crate::entropy::Entropy;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::reminders::Reminders;
 use crate::rest;
-use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, SessionRef, Sessions};
+use crate::session::{
+    AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions,
+};
 use crate::timeouts::{self, Sleep, Timeouts};
 #[cfg(feature = "otlp")]
 use crate::trace::Tracer;
 
-/// What connections need in order to rest.
-pub(crate) type Rest = rest::Rest<(SessionRef, ConnectionId)>;
+pub(crate) type ConnectionParking = rest::Parking<(SessionRef, ConnectionId)>;
 
-/// What every connection of a client shares.
-pub(crate) struct Context {
+/// Services that all connections of clients share.
+pub(crate) struct Services {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) logs: Logs,
-    /// What the backend wants done later.
+    pub(crate) logs: SessionLogs,
     pub(crate) reminders: Arc<Reminders>,
-    /// The backend, if it is asked before something is done.
+    /// The backend, if any hook is enabled.
     pub(crate) backend: Option<Arc<Backend>>,
-    /// The keys of the issuer of tokens, if it publishes them.
+    /// The issuer of tokens, if its keys are fetched from a URL.
     pub(crate) issuer: Option<Arc<Issuer>>,
-    /// Of an engine that is elsewhere.
-    pub(crate) engine_health: Option<Arc<Health>>,
-    /// Where there is a collector of traces.
+    /// Health of an engine outside of this process.
+    pub(crate) engine_health: Option<Arc<RedisHealth>>,
+    /// Set if traces are exported.
     #[cfg(feature = "otlp")]
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Arc<Metrics>,
-    /// One for each connection that has a session.
+    /// Permits of connections that have a session.
     pub(crate) permits: Arc<Permits>,
-    pub(crate) descriptors: Descriptors,
+    pub(crate) descriptors: DescriptorLimit,
     pub(crate) refusals: Refusals,
-    /// Of the commands of all sessions of each user.
-    pub(crate) user_rates: Rates<String>,
-    /// Of tokens with bad signatures, by network: each costs more to verify than to send.
-    pub(crate) bad_signatures: Rates<IpAddr>,
-    /// Of all connections.
-    pub(crate) unfinished: Arc<Unfinished<Sender>>,
-    /// Of new sessions, by network.
-    pub(crate) session_rates: Rates<IpAddr>,
+    /// Command rates of users, across their sessions.
+    pub(crate) user_rates: RateLimiters<String>,
+    /// Rates of tokens with bad signatures, by network. Verifying a signature costs more than sending one.
+    pub(crate) bad_signatures: RateLimiters<IpAddr>,
+    /// Partial messages of all connections.
+    pub(crate) partial_messages: Arc<PartialMessages<PartialMessageSender>>,
+    /// Rates of new sessions, by network.
+    pub(crate) session_rates: RateLimiters<IpAddr>,
     pub(crate) entropy: Entropy,
-    /// Unless connections keep their tasks.
-    pub(crate) rest: Option<Rest>,
+    /// `None` if connections are never parked.
+    pub(crate) parking: Option<ConnectionParking>,
     pub(crate) settings: ClientSettings,
 }
 
-/// What stands still in a server that looks well from outside.
+/// A component that has stopped making progress while the server still looks healthy from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stalled {
-    /// No timeout passes.
+pub(crate) enum StalledComponent {
+    /// Timeouts no longer expire.
     Timeouts(timeouts::Stalled),
-    /// Nobody hears what connections at rest say.
-    Rest,
+    /// Input on parked connections is no longer read.
+    Parking,
 }
 
-/// So long at least a client has for what it is told at its end: to read it, and to end its stream.
-const LEAST_CLOSING: Duration = Duration::from_millis(100);
+/// Minimum time that a client gets to read the last messages and to end its stream.
+const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
 
-impl Context {
-    /// Ready when a connection that ends has had its time to be told why: `close_timeout`, or less as long as another waits for its descriptor.
-    pub(crate) async fn closing_is_over(&self) {
+impl Services {
+    /// Completes when a closing connection has had its time to deliver the close reason: `close_timeout`, or
+    /// less while another connection waits for a descriptor.
+    pub(crate) async fn closing_elapsed(&self) {
         let since = self.timeouts.clock().now();
         let timeout = pin!(self.timeouts.sleep(self.settings.close_timeout));
-        let is_wanted = pin!(async {
-            while self.timeouts.clock().now().since(since) < LEAST_CLOSING {
-                self.descriptors.wanted().await;
+        let is_needed = pin!(async {
+            while self.timeouts.clock().now().since(since) < MIN_CLOSING_TIME {
+                self.descriptors.shortage().await;
             }
         });
-        select(timeout, is_wanted).await;
+        select(timeout, is_needed).await;
     }
 
-    /// Whether timeouts pass, and what connections at rest say is heard, within `watchdog`.
+    /// Checks that timeouts expire, and that input on parked connections is read, within `watchdog`.
     ///
     /// # Errors
-    /// What stands still.
-    pub(crate) fn health(&self, watchdog: Duration) -> Result<(), Stalled> {
-        self.timeouts.health(watchdog).map_err(Stalled::Timeouts)?;
-        let since = self.rest.as_ref().and_then(|rest| rest.poller.acting_since());
+    /// The component that is stalled.
+    pub(crate) fn health(&self, watchdog: Duration) -> Result<(), StalledComponent> {
+        self.timeouts.health(watchdog).map_err(StalledComponent::Timeouts)?;
+        let since = self.parking.as_ref().and_then(|parking| parking.poller.busy_since());
         match since {
-            Some(since) if self.timeouts.clock().now().since(since) > watchdog => Err(Stalled::Rest),
+            Some(since) if self.timeouts.clock().now().since(since) > watchdog => {
+                Err(StalledComponent::Parking)
+            }
             _ => Ok(()),
         }
     }
 
-    /// Gives a connection from this address the session that it asks for, or a new one. See [`Sessions::attach`].
+    /// Attaches a connection from this address to the session it asks for, or to a new one. See
+    /// [`Sessions::attach`].
     ///
     /// # Errors
-    /// The refusal, which is counted and logged.
+    /// The refusal, which was counted and logged.
     pub(crate) fn attach(
         &self,
         address: IpAddr,
         request: impl FnOnce(bool) -> AttachRequest,
         has_ended: impl Fn() -> bool,
-    ) -> Result<Attached, Refusal> {
+    ) -> Result<Attached, AttachRefusal> {
         let (network, now) = (network(address), self.timeouts.clock().now());
         let request = request(self.session_rates.has_room(&network, now));
         let attached = self.sessions.attach(&request, self.permits.take(address), has_ended);
         match &attached {
             Ok(attached) if attached.recovered => {}
-            Ok(_) => _ = self.session_rates.take(&network, now),
+            Ok(_) => _ = self.session_rates.try_count(&network, now),
             Err(refusal) => self.refused(*refusal, address),
         }
         attached
     }
 
-    /// How long a request for what is new is held whose client asks for so long, or leaves it to the server. One that was not told yet how to
-    /// ask is told at once.
-    pub(crate) fn hold_for(&self, asked: Option<Duration>, session: &SessionCell) -> Duration {
-        let longest = if session.is_advised() { self.sessions.settings().poll_hold } else { Duration::ZERO };
-        asked.map_or(longest, |asked| asked.min(longest))
+    /// How long a poll is held: what the client asks for, capped by `poll_hold`. A client that has not
+    /// received the polling advice yet is answered at once.
+    pub(crate) fn poll_hold(&self, requested: Option<Duration>, session: &SessionCell) -> Duration {
+        let max = if session.is_advised() { self.sessions.settings().poll_hold } else { Duration::ZERO };
+        requested.map_or(max, |requested| requested.min(max))
     }
 
-    /// What the client of a session has to wait for, if its frames and requests have come too fast.
-    pub(crate) fn pause(&self, session: &SessionCell) -> Option<Sleep> {
+    /// Time to wait before reading on, if the client's frames and requests came too fast.
+    pub(crate) fn rate_limit_delay(&self, session: &SessionCell) -> Option<Sleep> {
         let next_at = session.frames.next_at();
         (next_at > self.timeouts.clock().now()).then(|| self.timeouts.sleep_until(next_at))
     }
 
-    /// The client of a session has sent so many more.
+    /// Counts frames from a session's client.
     pub(crate) fn count_frames(&self, session: &SessionCell, count: usize) {
-        session.frames.count(count, self.settings.frames_per_second, self.timeouts.clock().now());
+        session.frames.count_input(count, self.settings.frames_per_second, self.timeouts.clock().now());
     }
 
-    /// Who the owner of a token from this address is. A token may have come with a connection, or on one.
+    /// Identifies the owner of a token from this address. The token may have arrived with a connection, or on
+    /// one.
     ///
     /// # Errors
-    /// [`NotIdentified`]. A bad signature counts for the address.
-    pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, NotIdentified> {
+    /// [`IdentifyError`]. A bad signature counts against the address.
+    pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, IdentifyError> {
         let (clock, network) = (self.timeouts.clock(), network(address));
         if !self.bad_signatures.has_room(&network, clock.now()) {
-            return Err(NotIdentified::TooManyBadSignatures);
+            return Err(IdentifyError::TooManyBadSignatures);
         }
         let now = clock.unix_now();
         let identity = self.auth.identify(token, now).and_then(|identity| {
@@ -155,103 +162,109 @@ impl Context {
         });
         identity.map_err(|error| {
             if error == AuthError::BadSignature {
-                self.bad_signatures.take(&network, clock.now());
+                self.bad_signatures.try_count(&network, clock.now());
             }
-            let may_be_known_later = error.is_of_another_key()
-                && self.issuer.as_ref().is_some_and(|issuer| !issuer.is_up_to_date());
-            if may_be_known_later { NotIdentified::KeysUnknown } else { NotIdentified::BadToken(error) }
+            let may_be_known_soon =
+                error.has_unknown_key() && self.issuer.as_ref().is_some_and(|issuer| !issuer.ensure_fresh());
+            if may_be_known_soon { IdentifyError::KeysPending } else { IdentifyError::BadToken(error) }
         })
     }
 
-    /// Whether sessions can join what their token names.
+    /// Checks that sessions can join the channels that their token names.
     fn check_joins(&self, identity: &Identity) -> Result<(), AuthError> {
         let bad = |problem| Err(AuthError::BadClaim { claim: "join", problem });
-        let longest = self.settings.channel_name_bytes;
+        let max_name_bytes = self.settings.channel_name_bytes;
         if identity.joins().count() > self.settings.max_subscriptions {
             return bad("has more channels than limits.max_subscriptions");
         }
-        if identity.joins().any(|name| ChannelName::new(name, longest).is_err()) {
-            return bad("has a name that no channel may have");
+        if identity.joins().any(|name| ChannelName::new(name, max_name_bytes).is_err()) {
+            return bad("has an invalid channel name");
         }
         Ok(())
     }
 
-    /// Whether there is none for one more connection.
+    /// Whether there are too few descriptors for one more connection.
     fn has_no_descriptor(&self) -> bool {
-        self.descriptors.are_too_few(self.permits.taken(), self.timeouts.clock().now())
+        self.descriptors.is_exhausted(self.permits.taken(), self.timeouts.clock().now())
     }
 
-    fn refused(&self, refusal: Refusal, address: IpAddr) {
+    fn refused(&self, refusal: AttachRefusal, address: IpAddr) {
         let (reason, detail) = match refusal {
-            Refusal::TooManyConnections if self.has_no_descriptor() => {
+            AttachRefusal::TooManyConnections if self.has_no_descriptor() => {
                 (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
             }
-            Refusal::TooManyConnections => {
+            AttachRefusal::TooManyConnections => {
                 (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
             }
-            Refusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
-            Refusal::TooFast => (RefusalReason::SessionRate, "limits.sessions_per_second_per_address"),
-            Refusal::Draining | Refusal::Moved => (RefusalReason::Draining, "the server is going away"),
-            Refusal::NotTheUser => (RefusalReason::User, "the session is another user's"),
-            Refusal::Gone => (RefusalReason::Gone, "the session is gone"),
-            Refusal::Ended(code) => (RefusalReason::Gone, code.reason()),
-            Refusal::Late => (RefusalReason::Late, "the client has come back on another connection"),
+            AttachRefusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
+            AttachRefusal::TooManyNewSessions => {
+                (RefusalReason::SessionRate, "limits.sessions_per_second_per_address")
+            }
+            AttachRefusal::Draining | AttachRefusal::Moved => {
+                (RefusalReason::Draining, "the server is shutting down")
+            }
+            AttachRefusal::WrongUser => (RefusalReason::User, "the session belongs to another user"),
+            AttachRefusal::SessionGone => (RefusalReason::Gone, "the session no longer exists"),
+            AttachRefusal::Ended(code) => (RefusalReason::Gone, code.reason()),
+            AttachRefusal::AlreadyReconnected => {
+                (RefusalReason::Late, "the client has reconnected on another connection")
+            }
         };
-        self.refusals.refused(reason, address, detail);
+        self.refusals.record(reason, address, detail);
     }
 }
 
-/// Why it is not known who a client is.
+/// Why a client could not be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotIdentified {
-    /// Its token was not looked at.
+pub(crate) enum IdentifyError {
+    /// Its token was not checked.
     #[error("limits.bad_signatures_per_second")]
     TooManyBadSignatures,
-    /// Its key may be one of the issuer's, which has still to be asked.
-    #[error("the issuer's keys are being read (auth.jwks): come again")]
-    KeysUnknown,
+    /// The token's key may be one of the issuer's, whose keys have not been fetched yet.
+    #[error("the issuer's keys are not available yet (auth.jwks): try again")]
+    KeysPending,
     #[error(transparent)]
     BadToken(#[from] AuthError),
 }
 
-impl NotIdentified {
+impl IdentifyError {
     pub(crate) fn reason(self) -> RefusalReason {
         match self {
             Self::TooManyBadSignatures => RefusalReason::TooManyBadSignatures,
-            Self::KeysUnknown => RefusalReason::IssuerKeys,
+            Self::KeysPending => RefusalReason::IssuerKeys,
             Self::BadToken(error) => RefusalReason::from(&error),
         }
     }
 }
 
-/// What one client may use.
+/// Settings and limits of each client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientSettings {
-    /// The longest name of a channel, in bytes.
+    /// Maximum length of a channel's name, in bytes.
     pub(crate) channel_name_bytes: usize,
-    /// Channels that one session may follow.
+    /// Maximum number of subscriptions of one session.
     pub(crate) max_subscriptions: usize,
-    /// Commands of one session; 0 for any number.
+    /// Command rate of one session; 0 means unlimited.
     pub(crate) commands_per_second: u32,
-    /// Frames of one session; 0 for any number.
+    /// Frame rate of one session; 0 means unlimited.
     pub(crate) frames_per_second: u32,
-    /// The longest message from a client, in bytes.
+    /// Maximum length of a message from a client, in bytes.
     pub(crate) max_message: usize,
-    /// The most bytes that wait to be sent on one connection, here and in the kernel each.
+    /// Bytes that may be queued for one connection in this process, and as many again in the kernel.
     pub(crate) send_buffer: usize,
-    /// How long a client may take to acknowledge [`ClientSettings::least_progress`].
+    /// Time within which a client must acknowledge [`ClientSettings::min_progress`].
     pub(crate) write_timeout: Duration,
-    /// In bytes a second.
-    pub(crate) slowest_reader: usize,
-    /// How long to wait for a client to end a connection that we closed.
+    /// Lowest accepted rate of reading, in bytes per second.
+    pub(crate) min_read_rate: usize,
+    /// How long to wait for a client to end a connection that the server has closed.
     pub(crate) close_timeout: Duration,
 }
 
 impl ClientSettings {
-    /// The bytes that a client must acknowledge in each `write_timeout`, if there are so many.
-    pub(crate) fn least_progress(&self) -> u64 {
+    /// Bytes that a client must acknowledge in each `write_timeout`, if that many are pending.
+    pub(crate) fn min_progress(&self) -> u64 {
         let bytes =
-            self.slowest_reader as u128 * self.write_timeout.as_nanos() / Duration::from_secs(1).as_nanos();
+            self.min_read_rate as u128 * self.write_timeout.as_nanos() / Duration::from_secs(1).as_nanos();
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 }

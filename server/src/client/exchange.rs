@@ -4,43 +4,43 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{
-    Beginning, Command, CommandError, Dialect, ErrorCode, Member, PublishKey, Response, Success, Texts,
-    UserPresence,
+    Command, CommandError, Dialect, ErrorCode, Member, PublishKey, Response, StartPosition, Success,
+    TextSink, UserPresence,
 };
 use encke_core::message::CompactJson;
 
 use super::asked::Publication;
-use super::context::NotIdentified;
+use super::context::IdentifyError;
 use super::errors::{bad_data, forbidden};
-use super::{Context, Speaker, unsubscribed};
+use super::{CommandContext, Services, unsubscribed};
 use crate::auth::{AuthError, Permission};
-use crate::backend::Ask;
-use crate::channel::{BadChannelName, ChannelName};
-use crate::engine::{Answer, Presence, UserSessions, all};
-use crate::session::{Backlog, NotSubscribed, Said, Subscribed};
+use crate::backend::HookKind;
+use crate::channel::{ChannelName, InvalidChannelName};
+use crate::engine::{EngineResponse, Presence, UserSessions, join_responses};
+use crate::session::{Backlog, ClientInput, SubscribeError, SubscribeOutcome};
 
-/// The most subscribers that a client is shown; it is told how many there are.
-const MOST_PRESENT: usize = 256;
+/// Maximum number of members in a presence response, which also has their total number.
+const MAX_MEMBERS: usize = 256;
 
-/// What a command did, or why it was refused.
-pub(super) type Outcome = Result<Success<'static>, CommandError>;
+/// Result of a command.
+pub(super) type CommandOutcome = Result<Success<'static>, CommandError>;
 
-/// One request of a client, and where its response goes.
-pub(super) struct Exchange<'a, D, T> {
-    pub(super) speaker: Speaker<'a>,
+/// Carries out one request of a client, and writes its response.
+pub(super) struct CommandHandler<'a, D, T> {
+    pub(super) context: CommandContext<'a>,
     pub(super) backlog: &'a mut Backlog,
     pub(super) dialect: &'a mut D,
     pub(super) out: &'a mut T,
 }
 
-impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
+impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
     /// Carries out a command other than `close`.
-    pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
-        Answer::Ready(match command {
+    pub(super) fn carry_out(&mut self, command: Command<'_>) -> EngineResponse<CommandOutcome> {
+        EngineResponse::Ready(match command {
             Command::Subscribe { channel, begin } => return self.subscribe(&channel, &begin),
             Command::SubscribeAll { channels } => return self.subscribe_all(&channels),
             Command::Publish { channel, data, key } => return self.publish(&channel, &data, key.as_ref()),
-            Command::Service { channel, data } => return self.say_to_service(&channel, &data),
+            Command::Service { channel, data } => return self.handle_service_message(&channel, &data),
             Command::Call { method, data } => return self.call(&method, &data),
             Command::Unsubscribe { channel } => {
                 self.unsubscribe([&*channel]);
@@ -55,20 +55,19 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Command::Ack { .. }
             | Command::Pong { .. }
             | Command::Hold { .. }
-            | Command::Nothing
+            | Command::Noop
             | Command::Violation
             | Command::Close => Ok(Success::Done),
         })
     }
 
-    /// Ends the session.
     pub(super) fn close(&mut self, id: Option<D::RequestId>) {
-        // While there is still a connection to respond on.
+        // Before the session ends, while there is a connection to respond on.
         self.respond(id, Ok(Success::Done));
-        self.speaker.say(Said::Close(CloseReason::Client));
+        self.context.apply(ClientInput::Close(CloseReason::Client));
     }
 
-    /// A request that the connection answers when its session says so.
+    /// Handles a poll, which the connection answers when its session says so.
     pub(super) fn hold(
         &mut self,
         id: Option<D::RequestId>,
@@ -76,32 +75,33 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         seq: Option<u64>,
         token: Option<&str>,
     ) {
-        let Speaker { session, context, .. } = self.speaker;
+        let CommandContext { session, services, .. } = self.context;
         if seq.is_some_and(|seq| seq > session.seq()) {
             return self.dialect.refuse_hold(id, self.out);
         }
         if let Some(Err(error)) = token.map(|token| self.refresh(token)) {
             return self.respond(id, Err(error));
         }
-        // What may have been lost comes again. Without a seq, all before the last answer has arrived: there may be room for more.
-        self.backlog.more |= seq.is_some();
+        // With a `seq`, lost messages are sent again. Without one, everything before the last answer has
+        // arrived, so there may be room for more.
+        self.backlog.has_more |= seq.is_some();
         self.backlog.acknowledged();
         self.dialect.hold(id, seq, self.out);
-        self.speaker.say(Said::Hold { hold: context.hold_for(hold, session), seq });
+        self.context.apply(ClientInput::Hold { hold: services.poll_hold(hold, session), seq });
     }
 
-    pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {
-        // What there is to read from a new subscription comes after the response.
-        self.backlog.more |= matches!(outcome, Ok(Success::Subscribed { .. } | Success::SubscribedAll));
+    pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: CommandOutcome) {
+        // Messages of a new subscription come after the response.
+        self.backlog.has_more |= matches!(outcome, Ok(Success::Subscribed { .. } | Success::SubscribedAll));
         self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
 
-    fn subscribe(&self, channel: &str, begin: &Beginning<'_>) -> Answer<Outcome> {
+    fn subscribe(&self, channel: &str, begin: &StartPosition<'_>) -> EngineResponse<CommandOutcome> {
         let name = match self.channel_name(channel) {
             Ok(name) => name,
-            Err(error) => return Answer::Ready(Err(error.into())),
+            Err(error) => return EngineResponse::Ready(Err(error.into())),
         };
-        self.speaker.subscribe(&name, begin).map(|subscribed| {
+        self.context.subscribe(&name, begin).map(|subscribed| {
             let subscribed = subscribed?;
             Ok(Success::Subscribed {
                 channel: subscribed.channel.name().as_str().to_owned().into(),
@@ -112,66 +112,66 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         })
     }
 
-    /// Subscribes to all channels or to none. Each but the first counts as one more command.
-    fn subscribe_all(&self, channels: &[Cow<'_, str>]) -> Answer<Outcome> {
-        let Speaker { session, context, via } = self.speaker;
+    /// Subscribes to all channels or to none. Each after the first counts as one more command.
+    fn subscribe_all(&self, channels: &[Cow<'_, str>]) -> EngineResponse<CommandOutcome> {
+        let CommandContext { session, services, source } = self.context;
         let names: Result<Vec<_>, _> =
             channels.iter().map(|channel| self.allowed_channel(Permission::Subscribe, channel)).collect();
         let names = match names {
             Ok(names) => names,
-            Err(error) => return Answer::Ready(Err(error)),
+            Err(error) => return EngineResponse::Ready(Err(error)),
         };
-        let limit = context.settings.max_subscriptions;
+        let limit = services.settings.max_subscriptions;
         if names.len() > limit {
-            return Answer::Ready(Err(NotSubscribed::TooManySubscriptions { limit }.into()));
+            return EngineResponse::Ready(Err(SubscribeError::TooManySubscriptions { limit }.into()));
         }
-        let (now, rate) = (context.timeouts.clock().now(), context.settings.commands_per_second);
-        // No more than a second's worth: beyond that a session is ended for its next command.
+        let (now, rate) = (services.timeouts.clock().now(), services.settings.commands_per_second);
+        // At most one second's worth. With more, the session would be closed for its next command.
         let others = (names.len() - 1).min(rate as usize);
-        session.commands.count(others, rate, now);
-        let is_new = |name: &ChannelName| !context.sessions.follows(session, name.as_str());
+        session.commands.count_input(others, rate, now);
+        let is_new = |name: &ChannelName| !services.sessions.is_subscribed(session, name.as_str());
         let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
-        let subscribe = |name| self.speaker.subscribe(name, &Beginning::Now);
-        let answers: Vec<_> = new.iter().map(subscribe).collect();
-        let (sessions, session) = (Arc::clone(&context.sessions), context.sessions.hold(session));
-        let conclude = move |results: Vec<Result<Subscribed, CommandError>>| {
-            // A reply to several channels cannot say that one is another.
+        let subscribe = |name| self.context.subscribe(name, &StartPosition::Now);
+        let responses: Vec<_> = new.iter().map(subscribe).collect();
+        let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.clone_handle(session));
+        let conclude = move |results: Vec<Result<SubscribeOutcome, CommandError>>| {
+            // A reply to several channels cannot report that the backend has replaced one.
             let error = results.iter().zip(&new).find_map(|(result, name)| match result {
                 Ok(subscribed) if subscribed.channel.name() == name => None,
-                Ok(_) => Some(forbidden("the backend has another channel in its place")),
+                Ok(_) => Some(forbidden("the backend has replaced a channel")),
                 Err(error) => Some(error.clone()),
             });
             let Some(error) = error else { return Ok(Success::SubscribedAll) };
             for subscribed in results.iter().flatten() {
-                sessions.unsubscribe(&session, via, subscribed.channel.name().as_str());
+                sessions.unsubscribe(&session, source, subscribed.channel.name().as_str());
             }
             Err(error)
         };
-        all(answers).map(conclude)
+        join_responses(responses).map(conclude)
     }
 
     fn unsubscribe<'c>(&self, channels: impl IntoIterator<Item = &'c str>) {
-        let Speaker { session, context, via } = self.speaker;
+        let CommandContext { session, services, source } = self.context;
         for channel in channels {
-            context.sessions.unsubscribe(session, via, channel);
+            services.sessions.unsubscribe(session, source, channel);
         }
     }
 
-    /// What no hook takes, the backend is called for.
-    fn say_to_service(&self, channel: &str, data: &str) -> Answer<Outcome> {
+    /// Sends a service message to the server's own code or, if that does not accept it, to the backend.
+    fn handle_service_message(&self, channel: &str, data: &str) -> EngineResponse<CommandOutcome> {
         let (name, data) = match self.service_message(channel, data) {
             Ok(message) => message,
-            Err(error) => return Answer::Ready(Err(error)),
+            Err(error) => return EngineResponse::Ready(Err(error)),
         };
-        let Speaker { session, context, .. } = self.speaker;
-        if context.sessions.service_message(session, name.as_str(), data.as_str()) {
-            return Answer::Ready(Ok(Success::Done));
+        let CommandContext { session, services, .. } = self.context;
+        if services.sessions.service_message(session, name.as_str(), data.as_str()) {
+            return EngineResponse::Ready(Ok(Success::Done));
         }
-        if context.backend_for(Ask::Call).is_some() {
-            return self.speaker.call(name.as_str(), data.as_str());
+        if services.backend_for(HookKind::Call).is_some() {
+            return self.context.call(name.as_str(), data.as_str());
         }
-        let message = "nothing takes messages on this channel".to_owned();
-        Answer::Ready(Err(CommandError { code: ErrorCode::UnknownCommand, message }))
+        let message = "no handler accepts messages on this channel".to_owned();
+        EngineResponse::Ready(Err(CommandError { code: ErrorCode::UnknownCommand, message }))
     }
 
     fn service_message<'d>(
@@ -180,39 +180,44 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         data: &'d str,
     ) -> Result<(ChannelName, CompactJson<'d>), CommandError> {
         let name = self.channel_name(channel)?;
-        if !self.speaker.session.identity().allows(Permission::Publish, name.as_str()) {
+        if !self.context.session.identity().allows(Permission::Publish, name.as_str()) {
             return Err(not_allowed(Permission::Publish));
         }
         Ok((name, CompactJson::parse(data).map_err(bad_data)?))
     }
 
-    fn call(&self, method: &str, data: &str) -> Answer<Outcome> {
+    fn call(&self, method: &str, data: &str) -> EngineResponse<CommandOutcome> {
         match CompactJson::parse(data) {
-            Ok(data) => self.speaker.call(method, data.as_str()),
-            Err(error) => Answer::Ready(Err(bad_data(error))),
+            Ok(data) => self.context.call(method, data.as_str()),
+            Err(error) => EngineResponse::Ready(Err(bad_data(error))),
         }
     }
 
-    fn publish(&self, channel: &str, data: &str, key: Option<&PublishKey<'_>>) -> Answer<Outcome> {
+    fn publish(
+        &self,
+        channel: &str,
+        data: &str,
+        key: Option<&PublishKey<'_>>,
+    ) -> EngineResponse<CommandOutcome> {
         let name = match self.allowed_channel(Permission::Publish, channel) {
             Ok(name) => name,
-            Err(error) => return Answer::Ready(Err(error)),
+            Err(error) => return EngineResponse::Ready(Err(error)),
         };
         let data = match CompactJson::parse(data) {
             Ok(data) => data,
-            Err(error) => return Answer::Ready(Err(bad_data(error))),
+            Err(error) => return EngineResponse::Ready(Err(bad_data(error))),
         };
-        self.speaker.publish(Publication { channel: name, data, key })
+        self.context.publish(Publication { channel: name, data, key })
     }
 
-    fn presence(&self, channel: &str) -> Answer<Outcome> {
+    fn presence(&self, channel: &str) -> EngineResponse<CommandOutcome> {
         let name = match self.allowed_channel(Permission::Presence, channel) {
             Ok(name) => name,
-            Err(error) => return Answer::Ready(Err(error)),
+            Err(error) => return EngineResponse::Ready(Err(error)),
         };
-        // By these, joins and leaves name sessions.
-        let is_named = self.context().logs.channels.namespaces().rules_of(name.as_str()).join_leave;
-        self.context().logs.engine.presence(&name, 0, MOST_PRESENT).map(move |presence| {
+        // Join and leave notices identify members by their sessions.
+        let is_named = self.services().logs.channels.namespaces().rules_of(name.as_str()).join_leave;
+        self.services().logs.engine.presence(&name, 0, MAX_MEMBERS).map(move |presence| {
             let presence = presence?;
             let users = presence.users().into_iter().map(|UserSessions { user, sessions, connections }| {
                 UserPresence { user: user.to_owned().into(), sessions, connections }
@@ -234,20 +239,22 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         })
     }
 
-    fn refresh(&mut self, token: &str) -> Outcome {
-        let Speaker { session, context, via } = self.speaker;
-        if context.asks_who_comes() {
-            return Err(forbidden("the backend says who you are, when you connect"));
+    fn refresh(&mut self, token: &str) -> CommandOutcome {
+        let CommandContext { session, services, source } = self.context;
+        if services.has_connect_hook() {
+            return Err(forbidden(
+                "tokens cannot be refreshed: the backend authenticates clients when they connect",
+            ));
         }
-        let identity = context.identify(Some(token), via.address()).inspect_err(|error| {
-            if *error == NotIdentified::BadToken(AuthError::BadSignature) {
-                // It was made up. Trying on would cost the server more than the client.
-                context.refusals.refused(error.reason(), via.address(), error);
-                session.close_connection(via, CloseCode::Unauthorized);
+        let identity = services.identify(Some(token), source.address()).inspect_err(|error| {
+            if *error == IdentifyError::BadToken(AuthError::BadSignature) {
+                // The token is forged. Further attempts would cost the server more than the client.
+                services.refusals.record(error.reason(), source.address(), error);
+                session.close_connection(source, CloseCode::Unauthorized);
             }
         })?;
-        let Some(revoked) = context.sessions.refresh(session, via, &identity) else {
-            return Err(forbidden("the token is another user's"));
+        let Some(revoked) = services.sessions.refresh(session, source, &identity) else {
+            return Err(forbidden("the token belongs to another user"));
         };
         for channel in &revoked {
             self.dialect.notify(&unsubscribed(channel, "forbidden"), self.out);
@@ -255,41 +262,43 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         Ok(Success::Done)
     }
 
-    /// The name of a channel on which the client may do this.
+    /// The channel's name, if the client has this permission on it.
     fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
         let name = match permission {
-            Permission::Publish => ChannelName::to_publish(text, self.context().settings.channel_name_bytes)?,
+            Permission::Publish => {
+                ChannelName::for_publish(text, self.services().settings.channel_name_bytes)?
+            }
             Permission::Subscribe | Permission::Presence => self.channel_name(text)?,
         };
-        if !self.speaker.session.identity().allows(permission, name.as_str()) {
+        if !self.context.session.identity().allows(permission, name.as_str()) {
             return Err(not_allowed(permission));
         }
-        let rules = self.context().logs.channels.namespaces().rules_of(name.as_str());
+        let rules = self.services().logs.channels.namespaces().rules_of(name.as_str());
         match permission {
             Permission::Publish if !rules.publish => {
                 Err(forbidden("clients may not publish to this channel"))
             }
             Permission::Presence if !rules.presence => {
-                Err(forbidden("clients may not see who follows this channel"))
+                Err(forbidden("clients may not list the subscribers of this channel"))
             }
             Permission::Publish | Permission::Presence | Permission::Subscribe => Ok(name),
         }
     }
 
-    fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {
-        ChannelName::new(text, self.context().settings.channel_name_bytes)
+    fn channel_name(&self, text: &str) -> Result<ChannelName, InvalidChannelName> {
+        ChannelName::new(text, self.services().settings.channel_name_bytes)
     }
 
-    fn context(&self) -> &'a Context {
-        self.speaker.context
+    fn services(&self) -> &'a Services {
+        self.context.services
     }
 }
 
 fn not_allowed(permission: Permission) -> CommandError {
-    let doing = match permission {
-        Permission::Subscribe => "to subscribe to",
-        Permission::Publish => "to publish to",
-        Permission::Presence => "to see who follows",
+    let action = match permission {
+        Permission::Subscribe => "subscribing to",
+        Permission::Publish => "publishing to",
+        Permission::Presence => "listing the subscribers of",
     };
-    forbidden(format!("the token does not allow {doing} this channel"))
+    forbidden(format!("the token does not allow {action} this channel"))
 }

@@ -1,28 +1,32 @@
-//! What a client is told when its connection begins.
+//! Messages at the beginning of a connection.
 
-use encke_core::dialect::Event;
+use encke_core::dialect::ServerEvent;
 
 use super::Attachment;
 use crate::channel::ChannelName;
 use crate::session::ExposedToken;
 
-/// The first message on every connection. `token` is that of its session.
-pub(crate) fn hello<'a>(attachment: &Attachment, token: &'a ExposedToken, recovered: bool) -> Event<'a> {
-    let timeouts = attachment.context.sessions.settings();
-    Event::Hello {
+/// The first message on every connection. `token` is the session's resume token.
+pub(crate) fn hello<'a>(
+    attachment: &Attachment,
+    token: &'a ExposedToken,
+    recovered: bool,
+) -> ServerEvent<'a> {
+    let timeouts = attachment.services.sessions.settings();
+    ServerEvent::Hello {
         session: token.id().into(),
         resume: (&**token).into(),
         recovered,
-        seq: attachment.link.begins_after(),
+        seq: attachment.mailbox.start_seq(),
         ping_interval: timeouts.ping_interval,
         pong_timeout: timeouts.pong_timeout,
         reconnect_window: timeouts.reconnect_window,
     }
 }
 
-/// The client no longer follows this channel.
-pub(crate) fn unsubscribed<'a>(channel: &'a ChannelName, reason: &'static str) -> Event<'a> {
-    Event::Unsubscribed { channel: channel.as_str(), reason }
+/// Notice that a subscription has ended.
+pub(crate) fn unsubscribed<'a>(channel: &'a ChannelName, reason: &'static str) -> ServerEvent<'a> {
+    ServerEvent::Unsubscribed { channel: channel.as_str(), reason }
 }
 
 #[cfg(test)]
@@ -30,20 +34,20 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
-    use encke_core::dialect::Beginning;
+    use encke_core::dialect::StartPosition;
     use encke_core::message::CompactJson;
     use futures_util::FutureExt;
 
     use super::super::test_context::{attach, attach_after, on_slow_engine};
     use super::*;
-    use crate::admission::Holder;
+    use crate::admission::QuotaOwner;
     use crate::channel::LogMessage;
-    use crate::session::{Attached, Channel, Outgoing, Transport};
+    use crate::session::{Attached, Channel, DeliveryWriter, Transport};
 
-    /// Takes what is sent.
-    struct Taken;
+    /// Discards what is sent.
+    struct Discard;
 
-    impl Outgoing for Taken {
+    impl DeliveryWriter for Discard {
         const TRANSPORT: Transport = Transport::WebSocket;
 
         fn len(&self) -> usize {
@@ -52,37 +56,40 @@ mod tests {
 
         fn message(&mut self, _: u64, _: &Channel, _: u64, _: &LogMessage) {}
 
-        fn gap(&mut self, _: u64, _: &Channel, _: &Event<'_>, _: Option<u64>) {}
+        fn gap(&mut self, _: u64, _: &Channel, _: &ServerEvent<'_>, _: Option<u64>) {}
 
-        fn notice(&mut self, _: u64, _: &Event<'_>) {}
+        fn notice(&mut self, _: u64, _: &ServerEvent<'_>) {}
     }
 
-    /// A connection may be taken over before it has said its hello. What it says then is still its own: its client has nothing of what the
-    /// other has.
+    /// A connection may be taken over before it has sent its hello. The hello still describes that
+    /// connection: its client has not received any message that was sent on the newer one.
     #[test]
-    fn a_hello_says_where_its_own_connection_begins() {
-        let (context, engine) = on_slow_engine();
-        engine.answers.store(true, Ordering::Relaxed);
-        let context = Arc::new(context);
-        let attachment = |attached: Attached| Attachment::new(attached, Arc::clone(&context));
-        let first = attachment(attach(&context, None));
+    fn hello_has_the_start_seq_of_its_own_connection() {
+        let (services, engine) = on_slow_engine();
+        engine.is_open.store(true, Ordering::Relaxed);
+        let services = Arc::new(services);
+        let attachment = |attached: Attached| Attachment::new(attached, Arc::clone(&services));
+        let first = attachment(attach(&services, None));
         let name = ChannelName::new("a", 255).expect("a name");
-        let speaker = first.speaker();
-        let subscribed = context.sessions.subscribe(speaker.session, speaker.via, &name, &Beginning::Now);
-        subscribed.into_future().now_or_never().expect("the engine answers").expect("it follows");
+        let command = first.command_context();
+        let subscribed =
+            services.sessions.subscribe(command.session, command.source, &name, &StartPosition::Now);
+        subscribed.into_future().now_or_never().expect("the engine answers").expect("it subscribes");
         for _ in 0..3 {
             let data = CompactJson::parse("1").expect("JSON");
-            let published = context.logs.engine.append(&name, &Holder::Operator, &data.into(), None);
+            let published = services.logs.engine.append(&name, &QuotaOwner::Operator, &data.into(), None);
             published.into_future().now_or_never().expect("the engine answers").expect("it is published");
         }
-        first.take_outgoing(&mut Taken);
+        first.take_outgoing(&mut Discard);
         assert_eq!(first.session.sent(), 3);
 
         let exposed = first.session.resume_token().expose();
-        let after = |seq| attachment(attach_after(&context, Some(exposed.to_string()), Some(seq)));
+        let after = |seq| attachment(attach_after(&services, Some(exposed.to_string()), Some(seq)));
         let (second, third) = (after(1), after(2));
         for (attachment, expected) in [(&first, 0), (&second, 1), (&third, 2)] {
-            let Event::Hello { seq, .. } = hello(attachment, &exposed, true) else { panic!("a hello") };
+            let ServerEvent::Hello { seq, .. } = hello(attachment, &exposed, true) else {
+                panic!("expected a hello")
+            };
             assert_eq!(seq, expected);
         }
     }

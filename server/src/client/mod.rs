@@ -1,4 +1,4 @@
-//! What a client may ask for and what it is told, on any transport.
+//! Commands and responses of clients, independent of the transport.
 
 mod asked;
 mod attachment;
@@ -16,14 +16,14 @@ mod unfinished;
 mod waiting;
 
 pub(crate) use attachment::Attachment;
-pub(crate) use caller::{Caller, Decision};
-pub(crate) use coming::Coming;
+pub(crate) use caller::{AuthDecision, Caller};
+pub(crate) use coming::ConnectAttempt;
 pub(crate) use commands::Commands;
-pub(crate) use context::{ClientSettings, Context, Rest, Stalled};
+pub(crate) use context::{ClientSettings, ConnectionParking, Services, StalledComponent};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use retry::{goaway, retry_ms};
-pub(crate) use speaker::Speaker;
-pub(crate) use unfinished::Sender;
+pub(crate) use speaker::CommandContext;
+pub(crate) use unfinished::PartialMessageSender;
 
 #[cfg(test)]
 mod slow_engine_tests;

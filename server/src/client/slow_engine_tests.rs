@@ -1,84 +1,84 @@
-//! Commands whose engine does not answer at once.
+//! Tests of commands on an engine that does not answer at once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use encke_core::close::CloseReason;
-use encke_core::dialect::Texts;
+use encke_core::dialect::TextSink;
 use encke_core::dialect::json::Json;
 use encke_core::session::Phase;
 
 use super::test_context::{attach, on_slow_engine};
-use super::waiting::MOST_IN_FLIGHT;
-use super::{Attachment, Commands, Context};
+use super::waiting::MAX_IN_FLIGHT;
+use super::{Attachment, Commands, Services};
 use crate::channel::TooManyChannels;
 use crate::engine::EngineError;
-use crate::engine::slow::Held;
+use crate::engine::slow::SlowControl;
 use crate::session::Backlog;
 
 /// One connection of a client, and the engine behind it.
-struct World {
-    context: Arc<Context>,
+struct SlowEngineWorld {
+    services: Arc<Services>,
     attachment: Attachment,
     commands: Commands<Json>,
     backlog: Backlog,
-    written: Written,
-    engine: Arc<Held>,
+    written: WrittenTexts,
+    engine: Arc<SlowControl>,
 }
 
 #[derive(Default)]
-struct Written(Vec<String>);
+struct WrittenTexts(Vec<String>);
 
-impl Texts for Written {
+impl TextSink for WrittenTexts {
     fn text(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
 }
 
-impl World {
+impl SlowEngineWorld {
     fn new() -> Self {
-        let (context, engine) = on_slow_engine();
-        let context = Arc::new(context);
-        let attachment = Attachment::new(attach(&context, None), Arc::clone(&context));
+        let (services, engine) = on_slow_engine();
+        let services = Arc::new(services);
+        let attachment = Attachment::new(attach(&services, None), Arc::clone(&services));
         let commands = Commands::new();
-        let written = Written::default();
-        Self { context, attachment, commands, backlog: Backlog::default(), written, engine }
+        let written = WrittenTexts::default();
+        Self { services, attachment, commands, backlog: Backlog::default(), written, engine }
     }
 
     fn receive(&mut self, text: &str) {
         let Self { commands, attachment, backlog, written, .. } = self;
-        commands.received(text, attachment.speaker(), backlog, &mut Json::default(), written);
+        commands.handle_text(text, attachment.command_context(), backlog, &mut Json::default(), written);
     }
 
     fn publish(&mut self, id: usize) {
         self.receive(&format!(r#"{{"id":{id},"publish":{{"channel":"a","data":{id}}}}}"#));
     }
 
-    /// The engine answers. Returns what is written until nothing waits.
+    /// Has the engine answer, and returns everything that is written until no command is pending.
     fn answer_all(&mut self) -> Vec<String> {
-        self.engine.answers.store(true, Ordering::Relaxed);
-        while let Some(waiting) = self.poll() {
-            assert!(waiting.is_ready(), "the engine has answered");
+        self.engine.is_open.store(true, Ordering::Relaxed);
+        while let Some(poll) = self.poll() {
+            assert!(poll.is_ready(), "the engine has answered");
         }
-        self.engine.answers.store(false, Ordering::Relaxed);
+        self.engine.is_open.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.written.0)
     }
 
     fn poll(&mut self) -> Option<Poll<()>> {
         let Self { commands, attachment, backlog, written, .. } = self;
         let mut task = TaskContext::from_waker(Waker::noop());
-        commands.poll_waiting(&mut task, attachment.speaker(), backlog, &mut Json::default(), written)
+        commands.poll_pending(&mut task, attachment.command_context(), backlog, &mut Json::default(), written)
     }
 }
 
 #[test]
-fn a_reply_waits_for_the_engine() {
-    let mut world = World::new();
-    assert_eq!(world.poll(), None, "nothing waits");
+fn replies_wait_for_the_engine() {
+    let mut world = SlowEngineWorld::new();
+    assert_eq!(world.poll(), None, "nothing is pending");
     world.receive(r#"{"id":1,"publish":{"channel":"a","data":1}}"#);
     assert_eq!((world.poll(), world.written.0.len()), (Some(Poll::Pending), 0));
-    world.engine.answers.store(true, Ordering::Relaxed);
+    world.engine.is_open.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));
     let reply = world.written.0.pop().expect("a reply");
     assert!(reply.starts_with(r#"{"reply":{"id":1,"ok":{"offset":1,"#), "{reply}");
@@ -87,68 +87,68 @@ fn a_reply_waits_for_the_engine() {
 
 #[test]
 fn a_subscription_begins_when_the_engine_has_answered() {
-    let mut world = World::new();
+    let mut world = SlowEngineWorld::new();
     world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
     assert_eq!(world.attachment.session.subscriptions().len(), 0);
-    world.engine.answers.store(true, Ordering::Relaxed);
+    world.engine.is_open.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));
     assert_eq!(world.attachment.session.subscriptions().len(), 1);
-    assert!(world.backlog.more, "there may be something to read");
+    assert!(world.backlog.has_more, "there may be something to read");
 }
 
 #[test]
-fn a_session_that_was_taken_over_meanwhile_subscribes_to_nothing() {
-    let mut world = World::new();
+fn subscribe_fails_if_the_session_was_taken_over_meanwhile() {
+    let mut world = SlowEngineWorld::new();
     world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
     let token = world.attachment.session.resume_token().expose();
-    let other = attach(&world.context, Some(token.to_string()));
+    let other = attach(&world.services, Some(token.to_string()));
     assert!(other.recovered);
-    world.engine.answers.store(true, Ordering::Relaxed);
+    world.engine.is_open.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));
     assert_eq!(world.attachment.session.subscriptions().len(), 0);
     let reply = world.written.0.pop().expect("a reply");
     assert!(reply.contains(r#""code":"limit""#), "{reply}");
-    assert_eq!(world.context.logs.channels.len(), 0, "nothing holds the channel");
+    assert_eq!(world.services.logs.channels.len(), 0, "nothing keeps the channel alive");
 }
 
 #[test]
-fn many_publishes_are_under_way_at_once_and_answered_in_order() {
-    let mut world = World::new();
-    for id in 1..MOST_IN_FLIGHT {
+fn publishes_run_concurrently_and_are_answered_in_order() {
+    let mut world = SlowEngineWorld::new();
+    for id in 1..MAX_IN_FLIGHT {
         world.publish(id);
-        assert!(world.commands.have_room(), "after {id}");
+        assert!(world.commands.has_room(), "after {id}");
     }
-    world.publish(MOST_IN_FLIGHT);
-    assert!(!world.commands.have_room(), "nothing more is read");
-    assert_eq!(world.context.logs.channels.get("a").expect("a log").last_offset(), MOST_IN_FLIGHT as u64);
+    world.publish(MAX_IN_FLIGHT);
+    assert!(!world.commands.has_room(), "nothing more is read");
+    assert_eq!(world.services.logs.channels.get("a").expect("a log").last_offset(), MAX_IN_FLIGHT as u64);
     let replies = world.answer_all();
-    assert_eq!(replies.len(), MOST_IN_FLIGHT);
+    assert_eq!(replies.len(), MAX_IN_FLIGHT);
     for (reply, id) in replies.iter().zip(1..) {
         assert!(reply.starts_with(&format!(r#"{{"reply":{{"id":{id},"ok":{{"offset":{id},"#)), "{reply}");
     }
-    assert!(world.commands.have_room());
+    assert!(world.commands.has_room());
 }
 
 #[test]
 fn commands_of_another_kind_wait_for_those_before_them() {
-    let mut world = World::new();
+    let mut world = SlowEngineWorld::new();
     world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
     world.receive(r#"{"id":2,"subscribe":{"channel":"b"}}"#);
-    assert!(world.commands.have_room());
+    assert!(world.commands.has_room());
     world.receive(r#"{"id":3,"unsubscribe":{"channel":"a"}}"#);
-    assert!(!world.commands.have_room(), "the third waits, so nothing more is read");
-    // What is in the same text, or was read before, waits as well.
+    assert!(!world.commands.has_room(), "the third is deferred, so nothing more is read");
+    // Commands in the same text, or in texts that were read before, are deferred as well.
     world.publish(4);
     world.receive(r#"{"id":5,"subscribe":{}}"#);
     let ids: Vec<String> = world.answer_all().iter().map(|reply| reply[10..16].to_owned()).collect();
     assert_eq!(ids, [r#""id":1"#, r#""id":2"#, r#""id":3"#, r#""id":4"#, r#""id":5"#]);
-    let followed = world.attachment.session.subscriptions();
-    assert_eq!(followed.iter().map(|(channel, _)| channel.name().as_str()).collect::<Vec<_>>(), ["b"]);
+    let subscriptions = world.attachment.session.subscriptions();
+    assert_eq!(subscriptions.iter().map(|(channel, _)| channel.name().as_str()).collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]
-fn an_acknowledgement_is_heard_at_once_and_answered_in_its_turn() {
-    let mut world = World::new();
+fn acknowledgements_take_effect_at_once_and_are_answered_in_turn() {
+    let mut world = SlowEngineWorld::new();
     world.publish(1);
     world.receive(r#"{"id":2,"ack":{"seq":0}}"#);
     assert!(world.written.0.is_empty());
@@ -158,8 +158,8 @@ fn an_acknowledgement_is_heard_at_once_and_answered_in_its_turn() {
 }
 
 #[test]
-fn a_client_that_ends_its_session_has_its_replies_first() {
-    let mut world = World::new();
+fn close_is_answered_after_pending_commands() {
+    let mut world = SlowEngineWorld::new();
     world.publish(1);
     world.receive(r#"{"id":2,"close":{}}"#);
     assert!(world.written.0.is_empty());
@@ -171,13 +171,13 @@ fn a_client_that_ends_its_session_has_its_replies_first() {
 }
 
 #[test]
-fn what_an_engine_refuses_is_told() {
-    let mut world = World::new();
+fn engine_errors_are_reported_to_the_client() {
+    let mut world = SlowEngineWorld::new();
     for (error, code) in [
         (EngineError::Unavailable, "unavailable"),
         (EngineError::OutcomeUnknown, "outcome_unknown"),
         (EngineError::Overloaded, "overloaded"),
-        (EngineError::TooManyChannels(TooManyChannels::Here { limit: 1 }), "limit"),
+        (EngineError::TooManyChannels(TooManyChannels::Server { limit: 1 }), "limit"),
     ] {
         *world.engine.refusal.lock() = Some(error);
         world.publish(1);

@@ -1,17 +1,17 @@
-use super::Context;
-use crate::session::{Said, SessionCell, Via};
+use super::Services;
+use crate::session::{ClientInput, CommandSource, SessionCell};
 
-/// A client that speaks to its session: over its connection, or by a request beside it.
+/// Session and services of a command, and the source that it came from.
 #[derive(Clone, Copy)]
-pub(crate) struct Speaker<'a> {
+pub(crate) struct CommandContext<'a> {
     pub(crate) session: &'a SessionCell,
-    pub(crate) context: &'a Context,
-    pub(crate) via: Via,
+    pub(crate) services: &'a Services,
+    pub(crate) source: CommandSource,
 }
 
-impl Speaker<'_> {
-    /// Tells the session what its machine needs to know. Returns whether it still listens.
-    pub(crate) fn say(self, said: Said) -> bool {
-        self.context.sessions.said(self.session, self.via, said)
+impl CommandContext<'_> {
+    /// Applies an input to the session. Returns whether the session still accepts input from this source.
+    pub(crate) fn apply(self, input: ClientInput) -> bool {
+        self.services.sessions.handle_client_input(self.session, self.source, input)
     }
 }

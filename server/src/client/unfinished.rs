@@ -4,39 +4,45 @@ use encke_core::Timestamp;
 use encke_core::close::CloseCode;
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
-use crate::admission::UnfinishedMessage;
-use crate::session::{Link, Notes};
+use super::Services;
+use crate::admission::PartialMessage;
+use crate::session::{Mailbox, Signals};
 
-/// What a message that is not whole yet comes by.
+/// Sender of a partial message.
 #[derive(Clone, Debug)]
-pub(crate) enum Sender {
+pub(crate) enum PartialMessageSender {
     /// A session's connection.
-    Connection(Arc<Link>),
-    /// A request beside it, which is given up when this is cancelled.
+    Connection(Arc<Mailbox>),
+    /// A request apart from it, which is aborted when this token is cancelled.
     Request(CancellationToken),
 }
 
-impl Sender {
-    fn cut(self) {
+impl PartialMessageSender {
+    fn abort(self) {
         match self {
-            Self::Connection(link) => {
-                // At rest it has nothing unfinished, or no more.
-                if let Some(task) = link.post_to_task(Notes::close(CloseCode::TryAgainLater)) {
+            Self::Connection(mailbox) => {
+                // A parked connection has no partial message.
+                if let Some(task) = mailbox.post_to_task(Signals::close(CloseCode::TryAgainLater)) {
                     task.wake();
                 }
             }
-            Self::Request(cut) => cut.cancel(),
+            Self::Request(token) => token.cancel(),
         }
     }
 }
 
-impl Context {
-    /// A message has so many bytes now. If all together have too many, some of them are given up, perhaps this one.
-    pub(crate) fn account(&self, message: &UnfinishedMessage<Sender>, bytes: usize, now: Timestamp) {
-        for sender in message.set(bytes, now) {
-            self.metrics.connections.unfinished_closed();
-            sender.cut();
+impl Services {
+    /// Records the size of a partial message. If all partial messages together are too large, some are
+    /// aborted, perhaps this one.
+    pub(crate) fn account_partial_message(
+        &self,
+        message: &PartialMessage<PartialMessageSender>,
+        bytes: usize,
+        now: Timestamp,
+    ) {
+        for sender in message.resize(bytes, now) {
+            self.metrics.connections.partial_message_closed();
+            sender.abort();
         }
     }
 }

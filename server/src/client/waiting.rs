@@ -1,38 +1,39 @@
-//! Commands that wait for an engine or the backend, or for those before them.
+//! Commands that are waiting for an engine, for the backend, or for earlier commands.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use encke_core::dialect::{Command, CommandError, Request, Success};
+use encke_core::dialect::{Command, CommandError, CommandRequest, Success};
 use futures_util::FutureExt;
 
-use super::exchange::Outcome;
-use crate::engine::Answer;
+use super::exchange::CommandOutcome;
+use crate::engine::EngineResponse;
 
-/// Commands of one connection that are under way. Beyond these, nothing is read from it.
-pub(super) const MOST_IN_FLIGHT: usize = 64;
+/// Maximum number of commands in flight on one connection. Nothing more is read from it meanwhile.
+pub(super) const MAX_IN_FLIGHT: usize = 64;
 
-/// Commands without responses yet, in the order in which they came.
-pub(super) struct Waiting<I> {
-    /// What was asked of the engine or the backend, and what was done or refused since.
-    in_flight: VecDeque<(Option<I>, Answer<Outcome>)>,
-    kind: Kind,
-    /// Commands that begin once nothing is in flight: at most as many as one text has, since none is read while there are any.
-    deferred: VecDeque<Request<'static, I>>,
+/// Commands without responses, in the order of arrival.
+pub(super) struct PendingCommands<I> {
+    /// Commands whose outcome is pending, and finished ones whose turn has not come.
+    in_flight: VecDeque<(Option<I>, EngineResponse<CommandOutcome>)>,
+    kind: CommandKind,
+    /// Commands that start once nothing is in flight. At most as many as one text has, since nothing is read
+    /// while there are any.
+    deferred: VecDeque<CommandRequest<'static, I>>,
 }
 
-/// What commands have in common that may be under way at the same time. A publish before or after a subscribe is heard or not by the order of
-/// the two, so one waits for the other.
+/// Commands of the same kind may be in flight at the same time. A publish and a subscribe may not: whether
+/// the publish is received depends on their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CommandKind {
     Publish,
     Subscribe,
     Call,
-    /// Goes with no other.
+    /// Never in flight together with another command.
     Other,
 }
 
-impl Kind {
+impl CommandKind {
     pub(super) fn of(command: &Command<'_>) -> Self {
         match command {
             Command::Publish { .. } => Self::Publish,
@@ -43,8 +44,8 @@ impl Kind {
     }
 }
 
-impl<I> Waiting<I> {
-    pub(super) fn new(kind: Kind) -> Self {
+impl<I> PendingCommands<I> {
+    pub(super) fn new(kind: CommandKind) -> Self {
         Self { in_flight: VecDeque::new(), kind, deferred: VecDeque::new() }
     }
 
@@ -52,53 +53,53 @@ impl<I> Waiting<I> {
         self.in_flight.len() + self.deferred.len()
     }
 
-    /// Whether a command may begin now.
-    pub(super) fn admits(&self, kind: Kind) -> bool {
-        kind == self.kind && kind != Kind::Other && self.has_room()
+    /// Whether a command of this kind may start now.
+    pub(super) fn admits(&self, kind: CommandKind) -> bool {
+        kind == self.kind && kind != CommandKind::Other && self.has_room()
     }
 
     /// Whether more may be read from the connection.
     pub(super) fn has_room(&self) -> bool {
-        self.deferred.is_empty() && self.in_flight.len() < MOST_IN_FLIGHT
+        self.deferred.is_empty() && self.in_flight.len() < MAX_IN_FLIGHT
     }
 
-    /// A command has begun.
-    pub(super) fn began(&mut self, id: Option<I>, answer: Answer<Outcome>) {
-        debug_assert!(self.deferred.is_empty(), "those that were deferred come first");
-        self.in_flight.push_back((id, answer));
+    /// Adds a command that has started.
+    pub(super) fn add_started(&mut self, id: Option<I>, response: EngineResponse<CommandOutcome>) {
+        debug_assert!(self.deferred.is_empty(), "deferred commands come first");
+        self.in_flight.push_back((id, response));
     }
 
-    /// A command begins later.
+    /// Adds a command that starts later.
     pub(super) fn defer(&mut self, id: Option<I>, command: Result<Command<'static>, CommandError>) {
-        self.deferred.push_back(Request { id, command });
+        self.deferred.push_back(CommandRequest { id, command });
     }
 
-    /// A command was done, or refused, at once: its response comes after all others.
-    pub(super) fn done(&mut self, id: Option<I>, outcome: Result<(), CommandError>) {
+    /// Adds a command that was done or refused at once. Its response comes after all earlier ones.
+    pub(super) fn add_finished(&mut self, id: Option<I>, outcome: Result<(), CommandError>) {
         if self.deferred.is_empty() {
-            self.began(id, Answer::Ready(outcome.map(|()| Success::Done)));
+            self.add_started(id, EngineResponse::Ready(outcome.map(|()| Success::Done)));
         } else {
-            self.defer(id, outcome.map(|()| Command::Nothing));
+            self.defer(id, outcome.map(|()| Command::Noop));
         }
     }
 
-    pub(super) fn into_deferred(self) -> VecDeque<Request<'static, I>> {
+    pub(super) fn into_deferred(self) -> VecDeque<CommandRequest<'static, I>> {
         self.deferred
     }
 
-    pub(super) fn is_anything_in_flight(&self) -> bool {
+    pub(super) fn has_in_flight(&self) -> bool {
         !self.in_flight.is_empty()
     }
 
-    /// The outcome of the first command, once it is there.
-    pub(super) fn poll_first(&mut self, task: &mut Context<'_>) -> Poll<Option<(Option<I>, Outcome)>> {
-        let Some((id, answer)) = self.in_flight.pop_front() else { return Poll::Ready(None) };
-        let outcome = match answer {
-            Answer::Ready(outcome) => outcome,
-            Answer::Later(mut later) => match later.poll_unpin(task) {
+    /// Polls for the outcome of the first command.
+    pub(super) fn poll_first(&mut self, task: &mut Context<'_>) -> Poll<Option<(Option<I>, CommandOutcome)>> {
+        let Some((id, response)) = self.in_flight.pop_front() else { return Poll::Ready(None) };
+        let outcome = match response {
+            EngineResponse::Ready(outcome) => outcome,
+            EngineResponse::Pending(mut later) => match later.poll_unpin(task) {
                 Poll::Ready(outcome) => outcome,
                 Poll::Pending => {
-                    self.in_flight.push_front((id, Answer::Later(later)));
+                    self.in_flight.push_front((id, EngineResponse::Pending(later)));
                     return Poll::Pending;
                 }
             },

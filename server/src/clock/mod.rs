@@ -1,9 +1,9 @@
-//! Time. Nothing else reads a clock.
+//! The server's clock. No other module reads the system's clocks.
 //!
-//! Time that the server could not serve does not count: when the wheel thread wakes much later than it planned (a
-//! stopped process, a suspended machine, starvation), what goes beyond `stall_threshold` is taken out of the
-//! server's time for good. A freeze of thirty seconds closes no healthy session. Changes of the wall clock matter
-//! only to the expiry of tokens, which state it in wall-clock time.
+//! Time during which the server could not run does not count. If the wheel thread wakes much later than
+//! planned (stopped process, suspended machine, starvation), the excess over `stall_threshold` is removed
+//! from server time for good. A freeze of thirty seconds therefore closes no healthy session. Changes of the
+//! wall clock affect only the expiry of tokens, which is given in wall-clock time.
 
 mod served_time;
 #[cfg(any(test, feature = "simulation"))]
@@ -16,107 +16,108 @@ use encke_core::Timestamp;
 
 use served_time::ServedTime;
 
-pub(crate) use served_time::Turn;
+pub(crate) use served_time::TurnTime;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated_time::SimulatedTime;
 pub use unix_time::UnixTime;
 
-/// The first instant, so that there is time before it and none is zero: sessions and messages of earlier processes have their age, and a
-/// session ends when it has lived long enough through all of them. Ten years.
-const START: Duration = Duration::from_hours(10 * 365 * 24);
+/// Server time at startup: ten years, so that earlier times can be represented and none is zero. Sessions and
+/// messages of earlier processes keep their age, and a session reaches its maximum lifetime across restarts.
+const START_OFFSET: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Server time. Any thread may read it; the wheel thread alone moves its limit.
+/// Server time. Any thread may read it; only the wheel thread moves its limit.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    source: Source,
+    source: TimeSource,
     origin: Instant,
     served: ServedTime,
 }
 
-/// Where time comes from.
+/// Clocks that the time is read from.
 #[derive(Debug)]
-enum Source {
-    /// The clocks of the machine.
+enum TimeSource {
     Machine,
-    /// The simulation, which moves both of its clocks itself.
+    /// The simulation, which advances both clocks itself.
     #[cfg(any(test, feature = "simulation"))]
     Simulated(std::sync::Arc<SimulatedTime>),
 }
 
 impl Clock {
-    /// A clock whose time, once [`Clock::plan`] was called, runs at most `stall_threshold` beyond the plan.
+    /// Creates a clock that, after the first call of [`Clock::plan_wake_up`], runs at most `stall_threshold`
+    /// beyond the planned wake-up.
     #[must_use]
     pub(crate) fn new(stall_threshold: Duration) -> Self {
-        Self { source: Source::Machine, origin: now(), served: ServedTime::new(stall_threshold) }
+        Self { source: TimeSource::Machine, origin: now(), served: ServedTime::new(stall_threshold) }
     }
 
-    /// The same on simulated time.
+    /// Creates a clock on simulated time.
     #[must_use]
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn simulated(time: std::sync::Arc<SimulatedTime>, stall_threshold: Duration) -> Self {
-        Self { source: Source::Simulated(time), ..Self::new(stall_threshold) }
+        Self { source: TimeSource::Simulated(time), ..Self::new(stall_threshold) }
     }
 
-    /// The server's time.
     #[must_use]
     pub(crate) fn now(&self) -> Timestamp {
-        // The limit first, then the monotonic clock: see `ServedTime::read`.
+        // The limit must be read before the monotonic clock: see `ServedTime::read`.
         self.served.read(|| self.monotonic())
     }
 
-    /// Time since the start as the machine counts it, stalls included: for the watchdog, which looks for them.
+    /// Time since startup by the machine's clock, stalls included. Used by the watchdog to detect stalls.
     #[must_use]
     pub(crate) fn uptime(&self) -> Duration {
         match &self.source {
-            Source::Machine => now().duration_since(self.origin),
+            TimeSource::Machine => now().duration_since(self.origin),
             #[cfg(any(test, feature = "simulation"))]
-            Source::Simulated(time) => time.elapsed(),
+            TimeSource::Simulated(time) => time.elapsed(),
         }
     }
 
-    /// The wall clock, for what a token says about time (`exp`, `nbf`) and for nothing else: it jumps.
+    /// The wall clock, which may jump. Used only for time claims of tokens (`exp`, `nbf`).
     #[must_use]
     pub(crate) fn unix_now(&self) -> UnixTime {
         match &self.source {
-            Source::Machine => unix_now(),
+            TimeSource::Machine => unix_now(),
             #[cfg(any(test, feature = "simulation"))]
-            Source::Simulated(time) => time.unix_now(),
+            TimeSource::Simulated(time) => time.unix_now(),
         }
     }
 
-    /// The wall clock as exactly as there is one, since 1970: what a trace tells its times by. It decides nothing.
+    /// Wall-clock time since 1970 with the highest available precision, for the timestamps of traces. For
+    /// display only.
     #[must_use]
     #[cfg(feature = "otlp")]
     pub(crate) fn since_1970(&self) -> Duration {
         match &self.source {
-            Source::Machine => since_1970(),
+            TimeSource::Machine => since_1970(),
             #[cfg(any(test, feature = "simulation"))]
-            Source::Simulated(time) => Duration::from_millis(time.unix_now().as_millis()),
+            TimeSource::Simulated(time) => Duration::from_millis(time.unix_now().as_millis()),
         }
     }
 
-    /// For the wheel thread, on waking: the time, and how much was lost to a stall.
-    pub(crate) fn turn(&self) -> Turn {
+    /// Called by the wheel thread when it wakes: returns the time, and how much of it was lost to a stall.
+    pub(crate) fn turn(&self) -> TurnTime {
         self.served.turn(self.monotonic())
     }
 
-    /// For the wheel thread, before it sleeps: no thread's time shall run much beyond the planned wake-up.
-    pub(crate) fn plan(&self, wake_up: Timestamp) {
-        self.served.plan(wake_up);
+    /// Called by the wheel thread before it sleeps: limits server time, on every thread, to the stall
+    /// threshold after the planned wake-up.
+    pub(crate) fn plan_wake_up(&self, wake_up: Timestamp) {
+        self.served.plan_wake_up(wake_up);
     }
 
-    /// This clock's instants as hyper counts them.
+    /// Converts a timestamp of this clock to hyper's `Instant`.
     pub(crate) fn to_instant(&self, timestamp: Timestamp) -> Instant {
         self.origin + Duration::from_nanos(timestamp.as_nanos())
     }
 
-    /// The reverse of [`Clock::to_instant`].
+    /// Reverse of [`Clock::to_instant`].
     pub(crate) fn timestamp_of(&self, instant: Instant) -> Timestamp {
         Timestamp::from_nanos(nanos(instant.saturating_duration_since(self.origin)))
     }
 
     fn monotonic(&self) -> u64 {
-        nanos(START + self.uptime())
+        nanos(START_OFFSET + self.uptime())
     }
 }
 
@@ -125,7 +126,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock of the machine, for programs beside the server: that one has a clock of its own.
+/// The machine's wall clock, for programs other than the server, which has a clock of its own.
 #[must_use]
 pub fn unix_now() -> UnixTime {
     UnixTime::since_epoch(since_1970())
@@ -133,25 +134,25 @@ pub fn unix_now() -> UnixTime {
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
 fn since_1970() -> Duration {
-    // A clock that is set to before 1970 counts as 1970.
+    // A wall clock set before 1970 counts as 1970.
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The machine's monotonic clock, for a supervisor on the same machine, which reads it, too.
+/// The machine's monotonic clock, for a supervisor on the same machine that compares it with its own reading.
 #[must_use]
 pub fn monotonic_now() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    // It begins with the machine, and does not go below zero.
+    // The clock starts at boot and is never negative.
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The time that the process has had on processors.
+/// Processor time used by the process.
 pub(crate) fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A duration in nanoseconds: 584 years of them fit.
+/// Converts a duration to nanoseconds, which cover 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -163,14 +164,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_come_back_as_they_went() {
+    fn instants_round_trip() {
         let clock = Clock::new(Duration::from_millis(500));
         let now = clock.now();
         assert_eq!(clock.timestamp_of(clock.to_instant(now)), now);
     }
 
     #[test]
-    fn simulated_time_passes_when_told_to() {
+    fn simulated_time_advances_only_when_told() {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_000)));
         let clock = Clock::simulated(Arc::clone(&time), Duration::from_millis(500));
         let start = clock.now();
@@ -182,14 +183,14 @@ mod tests {
         time.set_unix(UnixTime::from_secs(500));
         time.advance(Duration::from_secs(1));
         assert_eq!(clock.unix_now(), UnixTime::from_secs(501), "the wall clock may jump");
-        assert_eq!(clock.now(), start + Duration::from_secs(4), "and nothing else minds");
+        assert_eq!(clock.now(), start + Duration::from_secs(4), "server time is not affected");
     }
 
     #[test]
-    fn a_simulated_stall_is_one() {
+    fn a_simulated_stall_is_detected() {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
         let clock = Clock::simulated(Arc::clone(&time), Duration::from_millis(500));
-        clock.plan(clock.now() + Duration::from_millis(100));
+        clock.plan_wake_up(clock.now() + Duration::from_millis(100));
         time.advance(Duration::from_secs(30));
         assert_eq!(clock.turn().stalled, Duration::from_millis(29_400));
     }

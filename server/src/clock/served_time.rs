@@ -5,14 +5,14 @@ use encke_core::Timestamp;
 
 use super::nanos;
 
-/// What a turn of the wheel finds.
+/// Time at the start of a wheel turn, and the length of the stall before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Turn {
+pub(crate) struct TurnTime {
     pub(crate) now: Timestamp,
     pub(crate) stalled: Duration,
 }
 
-/// The arithmetic of the clock, without the clock. All values are nanoseconds.
+/// Arithmetic of the clock, without reading one. All values are nanoseconds.
 #[derive(Debug)]
 pub(super) struct ServedTime {
     stall_threshold: u64,
@@ -29,27 +29,28 @@ impl ServedTime {
         }
     }
 
-    /// Limit first (Acquire): a reader that sees a new limit sees what was stolen before it was set. A reader that sees an old
-    /// one is held by it, however late the monotonic clock is read.
+    /// Loads the limit first (Acquire): a reader that sees a new limit also sees the time stolen before that
+    /// limit was set. A reader that sees an old limit is bounded by it, however late it reads the monotonic
+    /// clock.
     pub(super) fn read(&self, monotonic: impl FnOnce() -> u64) -> Timestamp {
         let limit = self.limit.load(Ordering::Acquire);
         let stolen = self.stolen.load(Ordering::Relaxed);
         Timestamp::from_nanos(monotonic().saturating_sub(stolen).min(limit))
     }
 
-    pub(super) fn turn(&self, monotonic: u64) -> Turn {
+    pub(super) fn turn(&self, monotonic: u64) -> TurnTime {
         let limit = self.limit.load(Ordering::Relaxed);
         let stolen = self.stolen.load(Ordering::Relaxed);
         let served = monotonic.saturating_sub(stolen);
         let excess = served.saturating_sub(limit);
         if excess > 0 {
-            // Until the next plan the old limit holds everyone, whatever they see of this.
+            // Until the next plan, the old limit bounds every reader, whether or not it sees this store.
             self.stolen.store(stolen + excess, Ordering::Relaxed);
         }
-        Turn { now: Timestamp::from_nanos(served - excess), stalled: Duration::from_nanos(excess) }
+        TurnTime { now: Timestamp::from_nanos(served - excess), stalled: Duration::from_nanos(excess) }
     }
 
-    pub(super) fn plan(&self, wake_up: Timestamp) {
+    pub(super) fn plan_wake_up(&self, wake_up: Timestamp) {
         self.limit.store(wake_up.as_nanos().saturating_add(self.stall_threshold), Ordering::Release);
     }
 }
@@ -73,22 +74,25 @@ mod tests {
     }
 
     #[test]
-    fn on_time_it_is_the_monotonic_clock() {
+    fn without_stalls_it_equals_the_monotonic_clock() {
         let time = time();
         assert_eq!(read(&time, 1_000), at(1_000));
-        time.plan(at(1_100));
-        assert_eq!(read(&time, 1_600), at(1_600), "late by the threshold is not a stall");
-        assert_eq!(time.turn(1_600 * MS), Turn { now: at(1_600), stalled: Duration::ZERO });
+        time.plan_wake_up(at(1_100));
+        assert_eq!(read(&time, 1_600), at(1_600), "lateness up to the threshold is not a stall");
+        assert_eq!(time.turn(1_600 * MS), TurnTime { now: at(1_600), stalled: Duration::ZERO });
     }
 
     #[test]
     fn a_stall_costs_at_most_the_threshold() {
         let time = time();
-        time.plan(at(1_100));
-        assert_eq!(read(&time, 31_000), at(1_600), "no one sees time jump ahead of the wheel");
-        assert_eq!(time.turn(31_000 * MS), Turn { now: at(1_600), stalled: Duration::from_millis(29_400) });
+        time.plan_wake_up(at(1_100));
+        assert_eq!(read(&time, 31_000), at(1_600), "time never runs ahead of the wheel");
+        assert_eq!(
+            time.turn(31_000 * MS),
+            TurnTime { now: at(1_600), stalled: Duration::from_millis(29_400) }
+        );
         assert_eq!(read(&time, 31_001), at(1_600), "before the next plan");
-        time.plan(at(1_610));
+        time.plan_wake_up(at(1_610));
         assert_eq!(read(&time, 31_002), at(1_602));
     }
 
@@ -99,17 +103,17 @@ mod tests {
         for round in 0..3 {
             let now = time.turn(monotonic * MS).now;
             assert_eq!(now, at(1_000 + round * 500));
-            time.plan(now);
+            time.plan_wake_up(now);
             monotonic += 10_000;
         }
     }
 
     #[test]
-    fn it_never_goes_backwards_for_the_wheel_though_the_limit_may() {
+    fn time_never_goes_backwards_even_if_the_limit_does() {
         let time = time();
-        time.plan(at(2_000));
+        time.plan_wake_up(at(2_000));
         let before = time.turn(1_000 * MS).now;
-        time.plan(at(1_010));
+        time.plan_wake_up(at(1_010));
         assert!(read(&time, 1_000) >= before);
     }
 }

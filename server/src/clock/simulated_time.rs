@@ -3,16 +3,16 @@ use std::time::Duration;
 
 use super::{UnixTime, nanos};
 
-/// The clocks of a simulation. They stand still until they are moved.
+/// Clocks of a simulation. They advance only when told to.
 #[derive(Debug)]
 pub struct SimulatedTime {
     elapsed_nanos: AtomicU64,
-    /// The wall clock in nanoseconds since 1970.
+    /// Wall clock in nanoseconds since 1970.
     unix_nanos: AtomicU64,
 }
 
 impl SimulatedTime {
-    /// The start, which is at `unix` by the wall clock.
+    /// Creates clocks that start at `unix` by the wall clock.
     #[must_use]
     pub fn new(unix: UnixTime) -> Self {
         let time = Self { elapsed_nanos: AtomicU64::new(0), unix_nanos: AtomicU64::new(0) };
@@ -20,18 +20,18 @@ impl SimulatedTime {
         time
     }
 
-    /// Both clocks go on by `duration`.
+    /// Advances both clocks by `duration`.
     pub fn advance(&self, duration: Duration) {
         self.elapsed_nanos.fetch_add(nanos(duration), Ordering::Relaxed);
         self.unix_nanos.fetch_add(nanos(duration), Ordering::Relaxed);
     }
 
-    /// The wall clock jumps, forwards or backwards.
+    /// Sets the wall clock, which may jump forwards or backwards.
     pub fn set_unix(&self, unix: UnixTime) {
         self.unix_nanos.store(nanos(unix.since(UnixTime::from_secs(0))), Ordering::Relaxed);
     }
 
-    /// Since the start, by the monotonic clock.
+    /// Time since the start by the monotonic clock.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_nanos.load(Ordering::Relaxed))

@@ -1,38 +1,36 @@
 use std::time::Duration;
 
-/// A point in time by the wall clock, in milliseconds since 1970. Only tokens use it: every timeout of the
-/// server is in [`Timestamp`](encke_core::Timestamp)s.
+/// Wall-clock time in milliseconds since 1970. Only tokens use it: the server's timeouts use
+/// [`Timestamp`](encke_core::Timestamp).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixTime {
     millis: u64,
 }
 
 impl UnixTime {
-    /// Whole seconds since 1970.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self { millis: secs.saturating_mul(1000) }
     }
 
-    /// Time since 1970.
+    /// Creates a time from the duration since 1970.
     #[must_use]
     pub fn since_epoch(duration: Duration) -> Self {
         Self { millis: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// Whole seconds since 1970. A fraction counts as one: what expires then has not expired before.
+    /// Seconds since 1970, rounded up, so that nothing expires early.
     #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.millis.div_ceil(1000)
     }
 
-    /// Milliseconds since 1970.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.millis
     }
 
-    /// How long from `earlier` until this; nothing when it is not earlier.
+    /// Time elapsed since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))

@@ -1,4 +1,4 @@
-//! `[auth]` and `[tls]`: secrets and files. Whatever is wrong with them is said without saying what they are.
+//! `[auth]` and `[tls]`: secrets and files. Errors never show the secrets.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;
-use super::raw::Checks;
-use super::units::{Span, SpanOrOff};
+use super::raw::Validator;
+use super::units::{DurationOrOff, DurationSetting};
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 use crate::tls::Tls;
 
-/// Times of tokens are in seconds.
-const SHORTEST_TOKEN: Duration = Duration::from_secs(1);
+/// Token times are in whole seconds.
+const MIN_TOKEN_LIFETIME: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 pub(super) struct RawAuth {
@@ -24,9 +24,9 @@ pub(super) struct RawAuth {
     keys: Vec<RawKey>,
     api_keys: Vec<RawApiKey>,
     origins: Vec<String>,
-    longest_token: SpanOrOff,
+    max_token_lifetime: DurationOrOff,
     pub(super) jwks: String,
-    pub(super) jwks_refresh: Span,
+    pub(super) jwks_refresh: DurationSetting,
     pub(super) jwks_ca: PathBuf,
     audience: String,
 }
@@ -40,7 +40,7 @@ struct RawKey {
     public_key_file: Option<PathBuf>,
 }
 
-/// A key that is good for everything, or one with a name and what it is good for.
+/// An API key: a plain string with all scopes, or a table with a name and scopes.
 enum RawApiKey {
     Plain(String),
     Named(NamedApiKey),
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for RawApiKey {
     }
 }
 
-/// By hand: of an untagged enum, errors would not say which field is wrong.
+/// Written by hand, because errors of an untagged enum would not name the wrong field.
 struct ApiKeyVisitor;
 
 impl<'de> Visitor<'de> for ApiKeyVisitor {
@@ -86,11 +86,11 @@ pub(super) struct RawTls {
     pub(super) admin: bool,
 }
 
-impl Checks<'_> {
+impl Validator<'_> {
     pub(super) fn auth(&self, raw: &RawAuth, hosts: &[String]) -> Result<Auth, ConfigError> {
         let mut keys = Vec::new();
         if !raw.secret.is_empty() {
-            keys.push(self.sound("auth.secret", Key::from_secret(None, &raw.secret))?);
+            keys.push(self.require_ok("auth.secret", Key::from_secret(None, &raw.secret))?);
         }
         for (index, key) in raw.keys.iter().enumerate() {
             let name = |field: &str| format!("auth.keys[{index}].{field}");
@@ -101,16 +101,16 @@ impl Checks<'_> {
         }
         let api_keys = self.api_keys(&raw.api_keys)?;
         for (index, origin) in raw.origins.iter().enumerate() {
-            self.sound(&format!("auth.origins[{index}]"), Origins::check(origin))?;
+            self.require_ok(&format!("auth.origins[{index}]"), Origins::check(origin))?;
         }
         for (index, host) in hosts.iter().enumerate() {
-            self.sound(&format!("listen.hosts[{index}]"), Hosts::check(host))?;
+            self.require_ok(&format!("listen.hosts[{index}]"), Hosts::check(host))?;
         }
         let (api_keys, origins) = (api_keys, Origins::new(&raw.origins));
         let mut auth = Auth::new(keys, api_keys, origins, Hosts::new(hosts));
-        let fits = raw.longest_token.0.is_none_or(|longest| longest >= SHORTEST_TOKEN);
-        self.require(fits, "auth.longest_token", "must be at least 1s, or off")?;
-        auth.longest_token = raw.longest_token.0;
+        let fits = raw.max_token_lifetime.0.is_none_or(|longest| longest >= MIN_TOKEN_LIFETIME);
+        self.require(fits, "auth.max_token_lifetime", "must be at least 1s, or off")?;
+        auth.max_token_lifetime = raw.max_token_lifetime.0;
         auth.audience = (!raw.audience.is_empty()).then(|| raw.audience.as_str().into());
         Ok(auth)
     }
@@ -121,16 +121,16 @@ impl Checks<'_> {
             let of = |field: &str| format!("auth.api_keys[{index}]{field}");
             let key = match key {
                 RawApiKey::Plain(key) => {
-                    self.sound(&of(""), ApiKey::new(&index.to_string(), key, vec![Scope::All]))?
+                    self.require_ok(&of(""), ApiKey::new(&index.to_string(), key, vec![Scope::All]))?
                 }
                 RawApiKey::Named(NamedApiKey { name, key, scopes }) => {
                     self.require(!name.is_empty(), &of(".name"), "must not be empty")?;
                     self.require(!scopes.is_empty(), &of(".scopes"), "must not be empty")?;
-                    self.sound(&of(".key"), ApiKey::new(name, key, scopes.clone()))?
+                    self.require_ok(&of(".key"), ApiKey::new(name, key, scopes.clone()))?
                 }
             };
             let is_new = keys.iter().all(|other| other.name != key.name);
-            self.require(is_new, &of(".name"), "is the name of another")?;
+            self.require(is_new, &of(".name"), "is the name of another key")?;
             let other = keys.iter().find(|other| other.is_same_key(&key));
             if let Some(other) = other {
                 return self.refuse(&of(""), format!("is the same key as that of {:?}", other.name));
@@ -144,20 +144,20 @@ impl Checks<'_> {
         let kid = Some(&*key.kid);
         match (key.algorithm, &key.secret, &key.public_key_file) {
             (Algorithm::Hs256, Some(secret), None) => {
-                self.sound(&name("secret"), Key::from_secret(kid, secret))
+                self.require_ok(&name("secret"), Key::from_secret(kid, secret))
             }
             (Algorithm::Rs256 | Algorithm::Es256, None, Some(path)) => {
                 let name = name("public_key_file");
                 let of_file = |problem: String| format!("{}: {problem}", path.display());
                 let pem = std::fs::read(path).map_err(|error| of_file(format!("cannot be read: {error}")));
-                let pem = self.sound(&name, pem)?;
+                let pem = self.require_ok(&name, pem)?;
                 let key = Key::from_pem(kid, key.algorithm, &pem);
-                self.sound(&name, key.map_err(|error| of_file(error.to_string())))
+                self.require_ok(&name, key.map_err(|error| of_file(error.to_string())))
             }
             (Algorithm::Hs256, ..) => {
-                self.refuse(&name("algorithm"), "HS256 takes `secret`, and no `public_key_file`")
+                self.refuse(&name("algorithm"), "HS256 takes `secret`, not `public_key_file`")
             }
-            _ => self.refuse(&name("algorithm"), "RS256 and ES256 take `public_key_file`, and no `secret`"),
+            _ => self.refuse(&name("algorithm"), "RS256 and ES256 take `public_key_file`, not `secret`"),
         }
     }
 

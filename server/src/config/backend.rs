@@ -7,9 +7,9 @@ use hyper::header::HeaderName;
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::raw::Checks;
-use super::units::Span;
-use crate::backend::{Ask, BackendSettings};
+use super::raw::Validator;
+use super::units::DurationSetting;
+use crate::backend::{BackendSettings, HookKind};
 use crate::outbound::{Target, Trust};
 
 const CA: &str = "backend.ca";
@@ -24,34 +24,34 @@ pub(super) struct RawBackend {
     call: String,
     secret: String,
     ca: PathBuf,
-    timeout: Span,
+    timeout: DurationSetting,
     max_in_flight: usize,
     max_in_flight_per_session: usize,
 }
 
-impl Checks<'_> {
-    /// Nothing, where the backend is asked nothing.
+impl Validator<'_> {
+    /// Validates `[backend]`. Returns `None` if no hook is configured.
     pub(super) fn backend(
         &self,
         raw: &RawBackend,
         handshake_timeout: Duration,
     ) -> Result<Option<BackendSettings>, ConfigError> {
         let urls = [
-            (Ask::Connect, "backend.connect", &raw.connect),
-            (Ask::Subscribe, "backend.subscribe", &raw.subscribe),
-            (Ask::Publish, "backend.publish", &raw.publish),
-            (Ask::Call, "backend.call", &raw.call),
+            (HookKind::Connect, "backend.connect", &raw.connect),
+            (HookKind::Subscribe, "backend.subscribe", &raw.subscribe),
+            (HookKind::Publish, "backend.publish", &raw.publish),
+            (HookKind::Call, "backend.call", &raw.call),
         ];
-        let mut targets: Vec<(Ask, Target)> = Vec::new();
+        let mut targets: Vec<(HookKind, Target)> = Vec::new();
         for (ask, key, url) in urls.into_iter().filter(|(.., url)| !url.is_empty()) {
-            targets.push((ask, self.sound(key, url.parse())?));
+            targets.push((ask, self.require_ok(key, url.parse())?));
         }
         self.request_timeout("backend.timeout", raw.timeout.0)?;
         let fits = targets.is_empty() || raw.timeout.0 < handshake_timeout;
         self.require(fits, "backend.timeout", "must be shorter than limits.handshake_timeout")?;
         let mut headers: Vec<HeaderName> = Vec::new();
         for (index, name) in raw.headers.iter().enumerate() {
-            headers.push(self.sound(&format!("backend.headers[{index}]"), name.parse())?);
+            headers.push(self.require_ok(&format!("backend.headers[{index}]"), name.parse())?);
         }
         for (index, name) in raw.cookies.iter().enumerate() {
             let is_name = !name.is_empty()
@@ -66,11 +66,11 @@ impl Checks<'_> {
         }
         let secret = match &*raw.secret {
             "" => None,
-            secret => Some(self.sound("backend.secret", secret.parse())?),
+            secret => Some(self.require_ok("backend.secret", secret.parse())?),
         };
         let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
         let has_tls = targets.iter().any(|(_, target)| target.is_tls());
-        let trust = self.sound(CA, Trust::load(has_tls, CA, ca))?;
+        let trust = self.require_ok(CA, Trust::load(has_tls, CA, ca))?;
         Ok((!targets.is_empty()).then_some(BackendSettings {
             targets,
             headers,

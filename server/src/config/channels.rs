@@ -1,23 +1,23 @@
-//! `[channel]`, and `[[namespace]]`: what holds for channels whose names begin alike. What one does not say is as for all others.
+//! `[channel]` and `[[namespace]]`. A setting that a namespace leaves out is taken from `[channel]`.
 
 use serde::Deserialize;
 
-use super::raw::Checks;
-use super::units::{Size, SpanOrOff, unless_zero};
+use super::raw::Validator;
+use super::units::{DurationOrOff, SizeSetting, unless_zero};
 use super::{ChannelConfig, ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
 use crate::channel::ChannelName;
 
-/// A channel is looked for in all of them.
-const MOST_NAMESPACES: usize = 64;
+/// Bounded because a channel's namespace is found by linear search.
+const MAX_NAMESPACES: usize = 64;
 
-const LONGEST_NAME: usize = 4096;
+const MAX_NAME_BYTES: usize = 4096;
 
 #[derive(Deserialize)]
 pub(super) struct RawChannel {
     pub(super) history_messages: usize,
-    history_bytes: Size,
-    history_age: SpanOrOff,
-    history_total_bytes: Size,
+    history_bytes: SizeSetting,
+    history_age: DurationOrOff,
+    history_total_bytes: SizeSetting,
     name_bytes: usize,
 }
 
@@ -26,16 +26,16 @@ pub(super) struct RawChannel {
 pub(super) struct RawNamespace {
     prefix: String,
     history_messages: Option<usize>,
-    history_bytes: Option<Size>,
-    history_age: Option<SpanOrOff>,
+    history_bytes: Option<SizeSetting>,
+    history_age: Option<DurationOrOff>,
     publish: Option<bool>,
     presence: Option<bool>,
     at_ms: Option<bool>,
     join_leave: Option<bool>,
 }
 
-/// The key of a namespace.
-pub(super) fn key_of(index: usize, field: &str) -> String {
+/// Returns the key of a namespace's setting, for error messages.
+pub(super) fn namespace_key(index: usize, field: &str) -> String {
     format!("namespace[{index}].{field}")
 }
 
@@ -60,7 +60,7 @@ impl RawNamespace {
             age: self.history_age.map_or(default.age, |age| age.0),
             total_bytes: default.total_bytes,
         };
-        let all = ChannelRules::of(log);
+        let all = ChannelRules::with_limits(log);
         let rules = ChannelRules {
             publish: self.publish.unwrap_or(all.publish),
             presence: self.presence.unwrap_or(all.presence),
@@ -72,7 +72,7 @@ impl RawNamespace {
     }
 }
 
-impl Checks<'_> {
+impl Validator<'_> {
     pub(super) fn channel(&self, channel: &RawChannel, max_message: usize) -> Result<(), ConfigError> {
         let bytes = unless_zero(channel.history_bytes.0);
         let fits = bytes >= max_message;
@@ -80,8 +80,8 @@ impl Checks<'_> {
         let fits = unless_zero(channel.history_total_bytes.0) >= bytes;
         let message = "must not be less than channel.history_bytes";
         self.require(fits, "channel.history_total_bytes", message)?;
-        let fits = (1..=LONGEST_NAME).contains(&channel.name_bytes);
-        self.require(fits, "channel.name_bytes", format!("must be from 1 to {LONGEST_NAME}"))
+        let fits = (1..=MAX_NAME_BYTES).contains(&channel.name_bytes);
+        self.require(fits, "channel.name_bytes", format!("must be from 1 to {MAX_NAME_BYTES}"))
     }
 
     pub(super) fn namespaces(
@@ -91,22 +91,22 @@ impl Checks<'_> {
         max_message: usize,
         engine: &EngineConfig,
     ) -> Result<(), ConfigError> {
-        let few = raw.len() <= MOST_NAMESPACES;
-        self.require(few, "namespace", format!("there may be at most {MOST_NAMESPACES}"))?;
+        let few = raw.len() <= MAX_NAMESPACES;
+        self.require(few, "namespace", format!("there may be at most {MAX_NAMESPACES}"))?;
         for (index, namespace) in raw.iter().enumerate() {
             let RawNamespace { prefix, history_messages, history_bytes, .. } = namespace;
-            let key = |field: &str| key_of(index, field);
+            let key = |field: &str| namespace_key(index, field);
             self.require(
                 !prefix.is_empty(),
                 &key("prefix"),
-                "must not be empty: [channel] is for all others",
+                "must not be empty: settings for all other channels belong in [channel]",
             )?;
             let fits = prefix.len() <= channel.name_bytes;
             self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)")?;
-            self.sound(&key("prefix"), ChannelName::new_or_dots(prefix, channel.name_bytes))?;
+            self.require_ok(&key("prefix"), ChannelName::new_allowing_dots(prefix, channel.name_bytes))?;
             let is_new = raw.iter().take(index).all(|other| other.prefix != *prefix);
             self.require(is_new, &key("prefix"), format!("{prefix:?} is the `prefix` of another namespace"))?;
-            if let Some(Size(bytes)) = history_bytes {
+            if let Some(SizeSetting(bytes)) = history_bytes {
                 let bytes = unless_zero(*bytes);
                 let message = "must not be less than limits.max_message";
                 self.require(bytes >= max_message, &key("history_bytes"), message)?;
@@ -118,7 +118,7 @@ impl Checks<'_> {
                 )?;
             }
             let is_bounded = matches!(engine, EngineConfig::Memory) || *history_messages != Some(0);
-            let message = "0, no limit, does not go with engine.kind = \"redis\"";
+            let message = "must not be 0 (no limit) with engine.kind = \"redis\"";
             self.require(is_bounded, &key("history_messages"), message)?;
         }
         Ok(())

@@ -1,60 +1,65 @@
-//! How the descriptors that the process may open are shared out: so that clients, however many come, leave some for whoever looks what is
-//! wrong, and for what the server does meanwhile.
+//! How the process's file descriptors are divided. Some are reserved, so that even a server full of clients
+//! can be inspected and can do its own work.
 
 use super::{Config, EngineConfig};
 use crate::events::WEBHOOK_LANES;
 
-/// What the process has open before anyone comes (standard streams, listeners, epolls, signals, locks: some two dozen), and what it opens for
-/// a moment: the file of the snapshot, certificates that are read again, look-ups of names, connections that are on their way out.
-const OWN: usize = 64;
-/// Who allows more has a larger machine, with more threads that wait for sockets, and more that happens at once.
-const OWN_PART: usize = 256;
-/// Of all, connections of the admin listener: some dashboards and Prometheus, of some hundreds of descriptors, and all that it may have by default of 65,536.
-const ADMIN_PART: usize = 64;
-const FEWEST_ADMIN: usize = 16;
-/// Of all, connections to the backend: each question under way has one.
-const BACKEND_PART: usize = 8;
-/// The connection to Redis, the one before, a Sentinel, and look-ups.
-const REDIS: usize = 8;
-/// The issuer's keys, and the collector of traces: one, and one that is closing.
-const OTHERS: usize = 4;
-/// Of those of clients, what connections have that are told that there is no room: each for a moment.
-const TELLING_PART: usize = 64;
-const FEWEST_TELLING: usize = 8;
-const MOST_TELLING: usize = 1024;
-/// However few there are, clients have so much of all.
-const LEAST_PART: usize = 4;
+/// Minimum reserve for the server itself: what it has open before any client connects (standard streams,
+/// listeners, epolls, signals, locks: about two dozen), and what it opens briefly (snapshot file,
+/// certificates that are reloaded, name look-ups, connections that are closing).
+const RESERVED_MIN: usize = 64;
+/// The server itself gets at least 1/256 of all descriptors: a larger limit usually means a larger machine,
+/// with more threads that wait for sockets and more concurrent activity.
+const RESERVED_DIVISOR: usize = 256;
+/// The admin listener gets at most 1/64 of all descriptors. If there are a few hundred, that is enough for
+/// some dashboards and Prometheus; of 65,536, it is the default of `limits.max_admin_connections`.
+const ADMIN_DIVISOR: usize = 64;
+const ADMIN_MIN: usize = 16;
+/// Requests to the backend in flight get at most 1/8 of all descriptors, one each.
+const BACKEND_DIVISOR: usize = 8;
+/// The connection to Redis, its predecessor, a Sentinel, and name look-ups.
+const REDIS_RESERVE: usize = 8;
+/// The issuer's key set and the trace collector, each with one connection in use and one that is closing.
+const OUTBOUND_RESERVE: usize = 4;
+/// 1/64 of the clients' descriptors is for connections that are refused for lack of room, each of which is
+/// open only briefly.
+const REFUSALS_DIVISOR: usize = 64;
+const REFUSALS_MIN: usize = 8;
+const REFUSALS_MAX: usize = 1024;
+/// Clients get at least 1/4 of all descriptors, however few there are.
+const CLIENTS_MIN_DIVISOR: usize = 4;
 
-/// With fewer than these the server does not start: it could not even say what is wrong.
-pub const FEWEST_DESCRIPTORS: u64 = 64;
+/// The server does not start with fewer descriptors: it could not even report what is wrong.
+pub const MIN_DESCRIPTORS: u64 = 64;
 
-/// What clients may have of the descriptors.
+/// Clients' share of the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientDescriptors {
-    /// Connections that have a place: one more is refused, as one beyond `limits.max_connections`.
+    /// Maximum number of admitted connections. Further ones are refused, as beyond `limits.max_connections`.
     pub connections: usize,
-    /// Sockets have numbers below this. The kernel gives the lowest that is free: where there is none, sockets wait to be accepted.
+    /// Sockets of clients have descriptor numbers below this. The kernel always assigns the lowest free
+    /// number; if that is not below the bound, sockets wait to be accepted.
     pub below: usize,
 }
 
-/// Where nobody knows how many there are.
+/// Unlimited, for when the number of descriptors is unknown.
 impl Default for ClientDescriptors {
     fn default() -> Self {
         Self { connections: usize::MAX, below: usize::MAX }
     }
 }
 
-/// The parts of all descriptors.
-struct Shares {
+/// How all descriptors are divided.
+struct DescriptorBudget {
     admin: usize,
     backend: usize,
     clients: ClientDescriptors,
 }
 
 impl Config {
-    /// Lowers limits to what so many descriptors allow.
-    pub fn fit_into(&mut self, descriptors: u64) {
-        let Shares { admin, backend, clients } = self.shares(descriptors);
+    /// Lowers limits to what this number of descriptors allows.
+    pub fn fit_descriptors(&mut self, descriptors: u64) {
+        let DescriptorBudget { admin, backend, clients } = self.descriptor_budget(descriptors);
         self.limits.max_admin_connections = admin;
         self.limits.descriptors = clients;
         if let Some(settings) = &mut self.backend {
@@ -62,25 +67,25 @@ impl Config {
         }
     }
 
-    /// How many connections of clients so many descriptors allow.
-    pub(super) fn connections_of(&self, descriptors: u64) -> usize {
-        self.shares(descriptors).clients.connections
+    /// Returns the maximum number of client connections for this number of descriptors.
+    pub(super) fn max_connections_for(&self, descriptors: u64) -> usize {
+        self.descriptor_budget(descriptors).clients.connections
     }
 
-    fn shares(&self, descriptors: u64) -> Shares {
+    fn descriptor_budget(&self, descriptors: u64) -> DescriptorBudget {
         let all = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let own = OWN.max(all / OWN_PART);
-        let admin = self.limits.max_admin_connections.min(FEWEST_ADMIN.max(all / ADMIN_PART));
+        let own = RESERVED_MIN.max(all / RESERVED_DIVISOR);
+        let admin = self.limits.max_admin_connections.min(ADMIN_MIN.max(all / ADMIN_DIVISOR));
         let in_flight = self.backend.as_ref().map_or(0, |backend| backend.max_in_flight);
-        let backend = in_flight.min((all / BACKEND_PART).max(1));
-        let redis = if matches!(self.engine, EngineConfig::Redis(_)) { REDIS } else { 0 };
-        let kept = own + admin + backend + redis + OTHERS + WEBHOOK_LANES * self.webhooks.len();
-        let sockets = all.saturating_sub(kept).max(all / LEAST_PART);
-        let telling = (sockets / TELLING_PART).clamp(FEWEST_TELLING, MOST_TELLING);
+        let backend = in_flight.min((all / BACKEND_DIVISOR).max(1));
+        let redis = if matches!(self.engine, EngineConfig::Redis(_)) { REDIS_RESERVE } else { 0 };
+        let kept = own + admin + backend + redis + OUTBOUND_RESERVE + WEBHOOK_LANES * self.webhooks.len();
+        let sockets = all.saturating_sub(kept).max(all / CLIENTS_MIN_DIVISOR);
+        let telling = (sockets / REFUSALS_DIVISOR).clamp(REFUSALS_MIN, REFUSALS_MAX);
         let connections = sockets.saturating_sub(telling).max(1);
-        // Half of our own are open before anyone comes, and have low numbers.
+        // About half of the server's reserve is opened before any client connects, and has low numbers.
         let below = (sockets + own / 2).min(all);
-        Shares { admin, backend, clients: ClientDescriptors { connections, below } }
+        DescriptorBudget { admin, backend, clients: ClientDescriptors { connections, below } }
     }
 }
 
@@ -95,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn most_are_for_clients_and_some_are_kept() {
+    fn clients_get_most_descriptors_and_some_are_reserved() {
         let config = config(&[]);
         for (all, admin, connections, below) in [
             (64, 16, 8, 48),
@@ -104,14 +109,14 @@ mod tests {
             (20_000, 312, 19_300, 19_645),
             (1_048_576, 1024, 1_042_428, 1_045_500),
         ] {
-            let Shares { admin: for_admin, clients, .. } = config.shares(all);
+            let DescriptorBudget { admin: for_admin, clients, .. } = config.descriptor_budget(all);
             assert_eq!((for_admin, clients), (admin, ClientDescriptors { connections, below }), "{all}");
         }
     }
 
-    /// A number that clients cannot have is left for each of the others, whatever there is of them.
+    /// For any number of descriptors, enough numbers beyond the clients' bound remain for everything else.
     #[test]
-    fn what_is_kept_is_enough_for_all_others() {
+    fn reserved_descriptors_suffice() {
         let others = [
             "backend.call=http://127.0.0.1/",
             "backend.max_in_flight=40",
@@ -119,26 +124,26 @@ mod tests {
             "engine.url=redis://127.0.0.1",
             r#"webhook=[{url="http://127.0.0.1/",events=["session.opened"],secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}]"#,
         ];
-        for (flags, beside) in [(&[][..], 0), (&others, 40 + REDIS + WEBHOOK_LANES)] {
+        for (flags, beside) in [(&[][..], 0), (&others, 40 + REDIS_RESERVE + WEBHOOK_LANES)] {
             let mut config = config(flags);
             for all in (400..20_000).step_by(7) {
-                config.fit_into(all);
+                config.fit_descriptors(all);
                 let below = config.limits.descriptors.below;
                 let kept = usize::try_from(all).expect("it is small") - below;
-                assert!(kept >= OWN / 2 + FEWEST_ADMIN + beside, "{all}: {kept}");
-                assert!(config.limits.descriptors.connections + OWN / 2 < below, "{all}: {below}");
+                assert!(kept >= RESERVED_MIN / 2 + ADMIN_MIN + beside, "{all}: {kept}");
+                assert!(config.limits.descriptors.connections + RESERVED_MIN / 2 < below, "{all}: {below}");
             }
         }
     }
 
     #[test]
-    fn limits_of_others_are_lowered_to_their_parts_and_never_raised() {
+    fn other_limits_are_lowered_and_never_raised() {
         let flags = ["backend.call=http://127.0.0.1/", "limits.max_admin_connections=9"];
         let mut config = config(&flags);
-        config.fit_into(1000);
+        config.fit_descriptors(1000);
         let in_flight = |config: &Config| config.backend.as_ref().expect("a backend").max_in_flight;
         assert_eq!((config.limits.max_admin_connections, in_flight(&config)), (9, 125));
-        config.fit_into(u64::MAX);
+        config.fit_descriptors(u64::MAX);
         assert_eq!((config.limits.max_admin_connections, in_flight(&config)), (9, 125));
     }
 }

@@ -1,16 +1,16 @@
-//! `[engine]`: where channels live.
+//! `[engine]`: where channels are stored.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::channels::RawChannel;
-use super::raw::Checks;
-use super::{ConfigError, EngineConfig, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
+use super::raw::Validator;
+use super::{ConfigError, EngineConfig, RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 
 #[derive(Deserialize)]
 pub(super) struct RawEngine {
-    kind: Kind,
+    kind: RawEngineKind,
     url: String,
     master: String,
     sentinel_user: String,
@@ -27,25 +27,25 @@ pub(super) struct RawEngine {
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum RawEngineKind {
     Memory,
     Redis,
 }
 
-/// It stands in every key.
-const LONGEST_PREFIX: usize = 64;
+/// Bounded because every Redis key begins with it.
+const MAX_PREFIX: usize = 64;
 
-/// Each may take a second when the master is looked for.
-const MOST_SENTINELS: usize = 16;
+/// Bounded because querying one Sentinel for the master may take a second.
+const MAX_SENTINELS: usize = 16;
 
-impl Checks<'_> {
+impl Validator<'_> {
     pub(super) fn engine(&self, raw: &RawEngine, channel: &RawChannel) -> Result<EngineConfig, ConfigError> {
-        if raw.kind == Kind::Memory {
+        if raw.kind == RawEngineKind::Memory {
             let strings =
                 [("engine.url", &raw.url), ("engine.user", &raw.user), ("engine.password", &raw.password)];
-            let strings = strings.into_iter().chain(raw.of_sentinels());
+            let strings = strings.into_iter().chain(raw.sentinel_settings());
             let strings = strings.map(|(key, value)| (key, Path::new(value)));
-            for (key, value) in strings.chain(raw.files()) {
+            for (key, value) in strings.chain(raw.tls_files()) {
                 self.require(is_unset(value), key, "needs engine.kind = \"redis\"")?;
             }
             return Ok(EngineConfig::Memory);
@@ -55,17 +55,17 @@ impl Checks<'_> {
         let has_password = raw.user.is_empty() || !raw.password.is_empty();
         self.require(has_password, "engine.user", "needs engine.password")?;
         let is_prefix = |prefix: &str| {
-            prefix.len() <= LONGEST_PREFIX
+            prefix.len() <= MAX_PREFIX
                 && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?[]\\^".contains(&byte))
         };
         let message = format!(
-            "must have at most {LONGEST_PREFIX} characters of ASCII, and none that has a meaning in patterns or clusters"
+            "must have at most {MAX_PREFIX} printable ASCII characters, except {{}}*?[]\\^, which are special in patterns and clusters"
         );
         self.require(is_prefix(&raw.prefix), "engine.prefix", message)?;
-        let message = "0, no limit, does not go with engine.kind = \"redis\": nothing else bounds what a channel takes there";
+        let message = "must not be 0 (no limit) with engine.kind = \"redis\": nothing else limits the size of a channel there";
         self.require(channel.history_messages > 0, "channel.history_messages", message)?;
         Ok(EngineConfig::Redis(Box::new(RedisSettings {
-            place,
+            location: place,
             tls,
             user: raw.user.clone(),
             password: raw.password.clone(),
@@ -75,28 +75,28 @@ impl Checks<'_> {
         })))
     }
 
-    fn place(&self, raw: &RawEngine) -> Result<RedisPlace, ConfigError> {
+    fn place(&self, raw: &RawEngine) -> Result<RedisLocation, ConfigError> {
         if raw.master.is_empty() {
-            for (key, value) in raw.of_sentinels() {
+            for (key, value) in raw.sentinel_settings() {
                 self.require(value.is_empty(), key, "needs engine.master")?;
             }
             let is_one = raw.url.starts_with("unix:") || !raw.url.contains(',');
             self.require(is_one, "engine.master", "must be set when engine.url names several Sentinels")?;
-            let address = raw.url.parse().map(RedisPlace::At);
+            let address = raw.url.parse().map(RedisLocation::Address);
             return address.or_else(|error: String| self.refuse("engine.url", error));
         }
-        let addresses = raw.url.split(',').map(|url| RedisAddress::of_sentinel(url.trim()));
+        let addresses = raw.url.split(',').map(|url| RedisAddress::parse_sentinel(url.trim()));
         let addresses: Vec<_> =
             addresses.collect::<Result<_, _>>().or_else(|error: String| self.refuse("engine.url", error))?;
-        let fits = addresses.len() <= MOST_SENTINELS;
-        self.require(fits, "engine.url", format!("must name at most {MOST_SENTINELS} Sentinels"))?;
+        let fits = addresses.len() <= MAX_SENTINELS;
+        self.require(fits, "engine.url", format!("must name at most {MAX_SENTINELS} Sentinels"))?;
         let is_alike = addresses.iter().all(|address| address.is_tls() == addresses[0].is_tls());
-        self.require(is_alike, "engine.url", "must have all Sentinels behind TLS, or none")?;
+        self.require(is_alike, "engine.url", "must use TLS for all Sentinels or for none")?;
         let is_name = raw.master.bytes().all(|byte| byte.is_ascii_graphic());
-        self.require(is_name, "engine.master", "must be a name of ASCII without spaces")?;
+        self.require(is_name, "engine.master", "must be an ASCII name without spaces")?;
         let has_password = raw.sentinel_user.is_empty() || !raw.sentinel_password.is_empty();
         self.require(has_password, "engine.sentinel_user", "needs engine.sentinel_password")?;
-        Ok(RedisPlace::Asked(Sentinels {
+        Ok(RedisLocation::Sentinels(Sentinels {
             addresses,
             master: raw.master.clone(),
             user: raw.sentinel_user.clone(),
@@ -104,18 +104,18 @@ impl Checks<'_> {
         }))
     }
 
-    fn engine_tls(&self, raw: &RawEngine, place: &RedisPlace) -> Result<Option<RedisTls>, ConfigError> {
+    fn engine_tls(&self, raw: &RawEngine, place: &RedisLocation) -> Result<Option<RedisTls>, ConfigError> {
         let is_tls = match place {
-            RedisPlace::At(address) => address.is_tls(),
-            RedisPlace::Asked(sentinels) => sentinels.addresses.iter().any(RedisAddress::is_tls),
+            RedisLocation::Address(address) => address.is_tls(),
+            RedisLocation::Sentinels(sentinels) => sentinels.addresses.iter().any(RedisAddress::is_tls),
         };
         if !is_tls {
-            for (key, file) in raw.files() {
+            for (key, file) in raw.tls_files() {
                 self.require(is_unset(file), key, "needs an engine.url that begins with rediss://")?;
             }
             return Ok(None);
         }
-        let [ca, certificate, key] = raw.files().map(|(_, file)| (!is_unset(file)).then_some(file));
+        let [ca, certificate, key] = raw.tls_files().map(|(_, file)| (!is_unset(file)).then_some(file));
         self.require(
             certificate.is_some() || key.is_none(),
             "engine.certificate",
@@ -132,7 +132,7 @@ impl Checks<'_> {
 }
 
 impl RawEngine {
-    fn of_sentinels(&self) -> [(&'static str, &String); 3] {
+    fn sentinel_settings(&self) -> [(&'static str, &String); 3] {
         [
             ("engine.master", &self.master),
             ("engine.sentinel_user", &self.sentinel_user),
@@ -140,7 +140,7 @@ impl RawEngine {
         ]
     }
 
-    fn files(&self) -> [(&'static str, &Path); 3] {
+    fn tls_files(&self) -> [(&'static str, &Path); 3] {
         [("engine.ca", &self.ca), ("engine.certificate", &self.certificate), ("engine.key", &self.key)]
     }
 }

@@ -1,53 +1,55 @@
 use std::path::PathBuf;
 
-use super::layers::Source;
+use super::layers::SettingSource;
 
-/// What is wrong with a configuration.
+/// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
+    /// The configuration file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's word.
-        error: std::io::Error,
-    },
-    /// The file is not TOML.
+    Unreadable { path: PathBuf, error: std::io::Error },
+    /// The file is not valid TOML.
     #[error("{}: {message}", path.display())]
     Syntax {
-        /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// Position and description of the syntax error.
         message: String,
     },
-    /// There is no such key.
+    /// Unknown key.
     #[error("unknown key `{key}` (set by {origin})")]
     UnknownKey {
-        /// The key.
         key: String,
-        /// Who set it.
-        origin: Source,
+        /// Where it was set.
+        origin: SettingSource,
     },
-    /// A variable of the environment that is nearly a key's.
-    #[error("{name} is no setting; {meant} is (two underscores)")]
-    NearlyAKey {
-        /// The variable.
+    /// The key has another name now.
+    #[error("`{key}` (set by {origin}) was renamed: use `{new}`")]
+    RenamedKey {
+        /// The old name.
+        key: String,
+        /// The present name.
+        new: &'static str,
+        /// Where the old name was set.
+        origin: SettingSource,
+    },
+    /// An environment variable that would name a key if it had two underscores after the section.
+    #[error("{name} is not a setting; did you mean {suggestion} (two underscores)?")]
+    MissingSeparator {
+        /// Name of the variable.
         name: String,
-        /// What was meant, presumably.
-        meant: String,
+        /// The variable that was probably intended.
+        suggestion: String,
     },
-    /// A value does not fit its key.
+    /// Invalid value.
     #[error("`{key}` (set by {origin}): {message}")]
     Invalid {
-        /// The key.
         key: String,
-        /// Who set it.
-        origin: Source,
-        /// What is wrong.
+        /// Where it was set.
+        origin: SettingSource,
+        /// Description of the problem.
         message: String,
     },
-    /// `--set` without a `=`.
+    /// `--set` with an argument that has no `=`.
     #[error("--set {0}: expected KEY=VALUE")]
     NotAnAssignment(String),
 }

@@ -1,4 +1,4 @@
-//! Defaults, file, environment and flags, laid over each other; and where each value came from.
+//! Layers of settings (defaults, file, environment, flags), and where each value was set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,27 +10,30 @@ use super::ConfigError;
 
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
-/// The sections whose values are not shown.
-pub(super) const SECRETS: [&str; 5] = ["auth", "backend", "engine", "trace", "webhook"];
-/// Lists of tables beside the sections: `[[webhook]]`.
-const LISTS: [&str; 2] = ["namespace", "webhook"];
-/// Between the levels of a key in the environment.
+/// Sections that may hold secrets. Their values are never shown.
+pub(super) const SECRET_SECTIONS: [&str; 5] = ["auth", "backend", "engine", "trace", "webhook"];
+/// Sections that are lists of tables, such as `[[webhook]]`.
+const LIST_SECTIONS: [&str; 2] = ["namespace", "webhook"];
+/// Keys that were renamed, each with its new name. Setting an old one is an error that names the new one.
+const RENAMED: [(&str, &str); 2] =
+    [("rest.after", "parking.after"), ("auth.longest_token", "auth.max_token_lifetime")];
+/// Separates section and key in the name of an environment variable.
 const ENV_SEPARATOR: &str = "__";
 
-/// Where a value came from.
+/// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Built in.
+pub enum SettingSource {
+    /// Built-in default.
     Default,
-    /// The configuration file.
+    /// Configuration file.
     File(PathBuf),
-    /// A variable of the environment.
+    /// Environment variable.
     Environment(String),
-    /// The command line.
+    /// Command-line flag.
     Flag(String),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("the default"),
@@ -41,23 +44,23 @@ impl fmt::Display for Source {
     }
 }
 
-/// The default file, every key with its comment.
+/// Returns the default configuration file: every key with its comment.
 #[must_use]
 pub fn default_file() -> &'static str {
     DEFAULTS
 }
 
-/// All values, each from the strongest layer that has it.
+/// All values, each from the strongest layer that sets it.
 pub(super) struct Layers {
     table: Table,
-    sources: BTreeMap<String, Source>,
+    sources: BTreeMap<String, SettingSource>,
 }
 
 impl Layers {
     pub(super) fn defaults() -> Self {
         let mut table: Table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
-        // Written into the default file, they could not be added to.
-        table.extend(LISTS.map(|list| (list.to_owned(), Value::Array(Vec::new()))));
+        // Not in the default file: a TOML file could not append to lists that are defined there.
+        table.extend(LIST_SECTIONS.map(|list| (list.to_owned(), Value::Array(Vec::new()))));
         Self { table, sources: BTreeMap::new() }
     }
 
@@ -68,14 +71,14 @@ impl Layers {
             path: path.to_owned(),
             message: syntax_error(&text, &error),
         })?;
-        self.add_table("", table, &Source::File(path.to_owned()))
+        self.add_table("", table, &SettingSource::File(path.to_owned()))
     }
 
-    fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), ConfigError> {
+    fn add_table(&mut self, prefix: &str, table: Table, source: &SettingSource) -> Result<(), ConfigError> {
         for (name, value) in table {
             let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match value {
-                Value::Table(_) if LISTS.contains(&&*key) => {
+                Value::Table(_) if LIST_SECTIONS.contains(&&*key) => {
                     let message = format!("is a list of tables: [[{key}]]");
                     return Err(ConfigError::Invalid { key, origin: source.clone(), message });
                 }
@@ -85,7 +88,9 @@ impl Layers {
                 }
                 Value::Table(inner) if !key.contains('.') => {
                     if !self.table.contains_key(&key) {
-                        return Err(ConfigError::UnknownKey { key, origin: source.clone() });
+                        let mut set = inner.keys().map(|name| format!("{key}.{name}"));
+                        let old = set.find(|key| new_name(key).is_some());
+                        return Err(unknown_key(old.unwrap_or(key), source.clone()));
                     }
                     self.add_table(&key, inner, source)?;
                 }
@@ -95,8 +100,10 @@ impl Layers {
         Ok(())
     }
 
-    /// Variables without the separator are not ours: `ENCKE_HOME` may mean something to someone else. But one that would name a
-    /// key if it had the separator is a mistake.
+    /// Adds settings from environment variables.
+    ///
+    /// Variables without the separator are ignored, since `ENCKE_HOME`, for example, may belong to another
+    /// program. But a variable that would name a key if it had the separator is an error.
     pub(super) fn add_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -106,22 +113,22 @@ impl Layers {
             let Some((section, key)) = rest.split_once(ENV_SEPARATOR) else {
                 let list = rest.to_lowercase();
                 if self.get(&list).is_some() {
-                    self.set_text(list, &text, Source::Environment(name))?;
+                    self.set_text(list, &text, SettingSource::Environment(name))?;
                     continue;
                 }
-                match self.meant_by(rest) {
-                    Some(meant) => return Err(ConfigError::NearlyAKey { name, meant }),
+                match self.intended_variable(rest) {
+                    Some(meant) => return Err(ConfigError::MissingSeparator { name, suggestion: meant }),
                     None => continue,
                 }
             };
             let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
-            self.set_text(key, &text, Source::Environment(name))?;
+            self.set_text(key, &text, SettingSource::Environment(name))?;
         }
         Ok(())
     }
 
-    /// The variable that this one, whose name has no separator, would be with it.
-    fn meant_by(&self, rest: &str) -> Option<String> {
+    /// Returns the variable that was probably intended by one without a separator.
+    fn intended_variable(&self, rest: &str) -> Option<String> {
         rest.match_indices('_').find_map(|(at, _)| {
             let (section, key) = (&rest[..at], &rest[at + 1..]);
             let keys = self.table.get(&section.to_lowercase())?.as_table()?;
@@ -130,8 +137,13 @@ impl Layers {
         })
     }
 
-    /// Sets a key from text, which is taken for the type that its default has.
-    pub(super) fn set_text(&mut self, key: String, text: &str, source: Source) -> Result<(), ConfigError> {
+    /// Sets a key from text, converted to the type of its default.
+    pub(super) fn set_text(
+        &mut self,
+        key: String,
+        text: &str,
+        source: SettingSource,
+    ) -> Result<(), ConfigError> {
         let value = match self.get(&key) {
             Some(Value::Integer(_)) => {
                 text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
@@ -152,9 +164,9 @@ impl Layers {
         self.set(key, value, source)
     }
 
-    fn set(&mut self, key: String, value: Value, source: Source) -> Result<(), ConfigError> {
+    fn set(&mut self, key: String, value: Value, source: SettingSource) -> Result<(), ConfigError> {
         let Some(slot) = self.get(&key) else {
-            return Err(ConfigError::UnknownKey { key, origin: source });
+            return Err(unknown_key(key, source));
         };
         *slot = value;
         self.sources.insert(key, source);
@@ -164,17 +176,18 @@ impl Layers {
     fn get(&mut self, key: &str) -> Option<&mut Value> {
         match key.split_once('.') {
             Some((section, name)) => self.table.get_mut(section)?.as_table_mut()?.get_mut(name),
-            None => self.table.get_mut(key).filter(|_| LISTS.contains(&key)),
+            None => self.table.get_mut(key).filter(|_| LIST_SECTIONS.contains(&key)),
         }
     }
 
-    /// Who set a key, or what a key in a list belongs to: of `auth.keys[1].kid`, that is `auth.keys`.
-    pub(super) fn source(&self, key: &str) -> Source {
+    /// Returns where a key was set. A key inside a list, such as `auth.keys[1].kid`, was set where the list
+    /// was (`auth.keys`).
+    pub(super) fn source(&self, key: &str) -> SettingSource {
         let set = key.split_once('[').map_or(key, |(list, _)| list);
-        self.sources.get(set).cloned().unwrap_or(Source::Default)
+        self.sources.get(set).cloned().unwrap_or(SettingSource::Default)
     }
 
-    /// Reads all values as `T`.
+    /// Deserializes all values as `T`.
     pub(super) fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, ConfigError> {
         serde_path_to_error::deserialize(self.table.clone()).map_err(|error| {
             let key = error.path().to_string();
@@ -186,18 +199,30 @@ impl Layers {
     }
 }
 
-/// Whether a key is in a section whose values are not shown.
-fn is_secret(key: &str) -> bool {
-    key.split(['.', '[']).next().is_some_and(|section| SECRETS.contains(&section))
+/// Returns the new name of a key that was renamed.
+fn new_name(key: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
 }
 
-/// A list, as TOML or JSON.
+fn unknown_key(key: String, origin: SettingSource) -> ConfigError {
+    match new_name(&key) {
+        Some(new) => ConfigError::RenamedKey { key, new, origin },
+        None => ConfigError::UnknownKey { key, origin },
+    }
+}
+
+/// Whether a key is in a section that may hold secrets.
+fn is_secret(key: &str) -> bool {
+    key.split(['.', '[']).next().is_some_and(|section| SECRET_SECTIONS.contains(&section))
+}
+
+/// Parses a list, written as TOML or JSON.
 fn parse_list(text: &str) -> Option<Value> {
     let toml = format!("list = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("list"));
     toml.or_else(|| serde_json::from_str(text).ok()).filter(Value::is_array)
 }
 
-/// Where and what, without the line itself: it may be one with a secret.
+/// Describes a syntax error by its position, without quoting the line, which may hold a secret.
 fn syntax_error(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
@@ -205,7 +230,7 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> String {
     format!("TOML parse error at line {line}, column {column}: {}", error.message())
 }
 
-/// An error of serde without the value that it is about.
+/// Strips the offending value from a serde error message.
 fn without_value(message: &str) -> &str {
     let about_value = ["invalid type: ", "invalid value: "].iter().any(|start| message.starts_with(start));
     match message.rfind("expected ") {

@@ -2,56 +2,58 @@ use std::time::Duration;
 
 use super::ClientDescriptors;
 
-/// What a client may use.
+/// Limits of clients' resource use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long a connection may take to become a session's.
+    /// How long a connection may take until it belongs to a session.
     pub handshake_timeout: Duration,
-    /// The longest message from a client, in bytes.
+    /// Maximum size of a message from a client, in bytes.
     pub max_message: usize,
-    /// What may wait in the kernel to be read by a client, in bytes.
+    /// Size of the kernel's send buffer per connection, in bytes.
     pub send_buffer: usize,
-    /// What may wait in the kernel to be read from a client, in bytes.
+    /// Size of the kernel's receive buffer per connection, in bytes.
     pub receive_buffer: usize,
-    /// What all clients together may have sent of messages that are not whole, in bytes.
+    /// Maximum memory for partial messages of all clients together, in bytes.
     pub receive_total: usize,
-    /// The slowest reader that is not cut, in bytes a second over `write_timeout`; 0: a byte is enough.
+    /// Slowest accepted reader, in bytes per second over `write_timeout`; 0: a single byte is enough.
     pub slowest_reader: usize,
-    /// Open connections.
+    /// Maximum number of open connections.
     pub max_connections: usize,
-    /// What they may have of the process's descriptors; see [`Config::fit_into`](super::Config::fit_into).
+    /// Clients' share of the process's file descriptors; see
+    /// [`Config::fit_descriptors`](super::Config::fit_descriptors).
     pub descriptors: ClientDescriptors,
-    /// Connections without a session.
+    /// Maximum number of connections without a session.
     pub max_handshakes: usize,
-    /// Sessions, suspended ones included.
+    /// Maximum number of sessions, including suspended ones.
     pub max_sessions: usize,
-    /// Open connections from one address.
+    /// Maximum number of open connections per address.
     pub max_connections_per_address: usize,
-    /// Channels that one session may follow.
+    /// Maximum number of subscriptions per session.
     pub max_subscriptions: usize,
-    /// Channels in all.
+    /// Maximum number of channels.
     pub max_channels: usize,
-    /// Channels that one user has made.
+    /// Maximum number of channels created by one user.
     pub max_channels_per_user: usize,
-    /// Reminders that wait.
+    /// Maximum number of pending reminders.
     pub max_reminders: usize,
-    /// Commands from one client; 0 for any number.
+    /// Maximum number of commands per second and session; 0: no limit.
     pub commands_per_second: u32,
-    /// Frames of one session; 0 for any number.
+    /// Maximum number of frames per second and session; 0: no limit.
     pub frames_per_second: u32,
-    /// Commands of all sessions of one user; 0 for any number.
+    /// Maximum number of commands per second of all sessions of a user; 0: no limit.
     pub user_commands_per_second: u32,
-    /// Tokens with bad signatures from one address; 0 for any number.
+    /// Maximum number of invalid signatures per second from one address; 0: no limit.
     pub bad_signatures_per_second: u32,
-    /// Connections to the admin listener.
+    /// Maximum number of connections to the admin listener.
     pub max_admin_connections: usize,
-    /// New sessions from one address; 0 for any number.
+    /// Maximum number of new sessions per second from one address; 0: no limit.
     pub sessions_per_second_per_address: u32,
 }
 
 impl Limits {
-    /// In so many slots sessions live: some may have ended and still have a task. Of those there are fewer than of the others.
-    pub(crate) fn slots(&self) -> usize {
+    /// Number of session slots: sessions that have ended may still have a task and thus occupy a slot. There
+    /// are fewer of these than of live sessions.
+    pub(crate) fn session_slots(&self) -> usize {
         self.max_sessions.saturating_mul(2)
     }
 }

@@ -1,11 +1,11 @@
-//! Of `[listen]`: the addresses, and what stands in front of the server.
+//! `[listen]`: the addresses, and the proxies in front of the server.
 
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 
-use super::raw::{Checks, Listen};
+use super::raw::{RawListen, Validator};
 use super::{ConfigError, ListenerKind};
 use crate::admin::PublicUrl;
 use crate::auth::Auth;
@@ -22,10 +22,10 @@ pub(super) enum RawForwarded {
 
 const TRUSTED: &str = "listen.trusted_proxies";
 
-impl Checks<'_> {
+impl Validator<'_> {
     pub(super) fn listen(
         &self,
-        listen: &Listen,
+        listen: &RawListen,
         auth: &Auth,
         backend: Option<&BackendSettings>,
         insecure: bool,
@@ -38,15 +38,15 @@ impl Checks<'_> {
             may.or_else(|message| self.refuse(key, message))?;
         }
         let same = listen.public == listen.admin && listen.public.port() != 0;
-        self.require(!same, "listen.admin", "the same address as listen.public")?;
+        self.require(!same, "listen.admin", "must not be the same address as listen.public")?;
         self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
     }
 
     pub(super) fn public_url(&self, text: &str) -> Result<Option<PublicUrl>, ConfigError> {
-        (!text.is_empty()).then(|| self.sound("listen.public_url", PublicUrl::parse(text))).transpose()
+        (!text.is_empty()).then(|| self.require_ok("listen.public_url", PublicUrl::parse(text))).transpose()
     }
 
-    pub(super) fn proxies(&self, listen: &Listen) -> Result<Proxies, ConfigError> {
+    pub(super) fn proxies(&self, listen: &RawListen) -> Result<Proxies, ConfigError> {
         let forwarded = match listen.forwarded {
             RawForwarded::Off => None,
             RawForwarded::XForwardedFor => Some(ForwardedHeader::XForwardedFor),
@@ -60,20 +60,21 @@ impl Checks<'_> {
             };
             trusted.push(network);
         }
-        let message = "needs listen.trusted_proxies: whom to believe";
+        let message = "needs listen.trusted_proxies";
         for (key, is_set) in
             [("listen.forwarded", forwarded.is_some()), ("listen.proxy_protocol", listen.proxy_protocol)]
         {
             self.require(!is_set || !trusted.is_empty(), key, message)?;
         }
         let is_used = forwarded.is_some() || listen.proxy_protocol;
-        let message = "needs listen.forwarded or listen.proxy_protocol: what to believe";
+        let message = "needs listen.forwarded or listen.proxy_protocol";
         self.require(trusted.is_empty() || is_used, TRUSTED, message)?;
         Ok(Proxies { trusted: trusted.into(), forwarded, proxy_protocol: listen.proxy_protocol })
     }
 }
 
-/// An address is a network of one. A network of IPv4 that is written as one of IPv6 is the former, as which its addresses are known.
+/// Parses a network. A single address is a network of one. An IPv4 network written as IPv4-mapped IPv6
+/// becomes IPv4, the form in which its addresses are known.
 fn network(text: &str) -> Option<IpNet> {
     const MAPPED: u8 = 96;
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_those_of_the_addresses_that_come() {
+    fn networks_are_parsed() {
         for (text, expected) in [
             ("10.0.0.0/8", Some("10.0.0.0/8")),
             ("10.0.0.1", Some("10.0.0.1/32")),

@@ -45,114 +45,105 @@ use crate::trace::TraceSettings;
 use layers::Layers;
 
 pub use crate::channel::{ChannelRules, LogLimits, Namespace};
-pub use crate::engine::{RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
-pub use crate::timeouts::Scheme;
-pub use descriptors::{ClientDescriptors, FEWEST_DESCRIPTORS};
+pub use crate::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
+pub use crate::timeouts::TimerScheme;
+pub use descriptors::{ClientDescriptors, MIN_DESCRIPTORS};
 pub use error::ConfigError;
-pub use layers::{Source, default_file};
+pub use layers::{SettingSource, default_file};
 pub use limits::Limits;
 
-/// Everything that can be set, checked.
+/// The validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect.
+    /// Address of the public listener, which clients connect to.
     pub public: SocketAddr,
-    /// The admin listener.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
-    /// Connections that may wait to be accepted.
+    /// Length of the accept queue.
     pub backlog: i32,
-    /// How long a start waits for an address that another process still has.
+    /// How long a starting server waits for an address that another process still uses.
     pub listen_wait: Duration,
-    /// Where pages reach the public listener from outside, if that is known.
+    /// External URL of the public listener, if configured.
     pub(crate) public_url: Option<PublicUrl>,
-    /// What stands in front of the server.
+    /// Proxies in front of the public listener.
     pub proxies: Proxies,
-    /// The wheel and the workers.
     pub timers: TimersConfig,
-    /// The timeouts of every session.
     pub session: SessionTimeouts,
-    /// What a session remembers of what it was sent, in messages.
+    /// Capacity of a session's replay ring, in messages.
     pub max_unacked: usize,
-    /// Where channels live.
     pub engine: EngineConfig,
-    /// Channels and their logs.
     pub channel: ChannelConfig,
-    /// How long a client may leave what is sent to it unread.
+    /// How long a client may read more slowly than [`Limits::slowest_reader`] allows.
     pub write_timeout: Duration,
-    /// How long to wait for a client to end a connection that we closed.
+    /// How long to wait for a client to close a connection after our Close frame.
     pub close_timeout: Duration,
-    /// How long a connection is silent before it gives its task up, if it ever does.
-    pub rest_after: Option<Duration>,
-    /// Clients of CometD and Faye.
+    /// How long a connection must be silent before it is parked. `None`: connections are never parked.
+    pub park_after: Option<Duration>,
     pub bayeux: BayeuxConfig,
-    /// What a client may use.
     pub limits: Limits,
-    /// How long clients have to leave.
+    /// How long clients have to disconnect when the server drains.
     pub drain: Duration,
-    /// Where sessions and channels wait for the next process, if they do.
+    /// Where sessions and channels are saved for the next process, if they are.
     pub snapshot: Option<SnapshotSettings>,
-    /// Who may connect, and who may use the admin API.
+    /// Authentication of clients and of the admin API.
     pub auth: Arc<Auth>,
-    /// The certificate of the public listener, if it has one.
+    /// Certificate of the public listener. `None`: no TLS.
     pub tls: Option<Arc<Tls>>,
-    /// The admin listener has it, too.
+    /// Whether the admin listener uses TLS as well.
     pub tls_for_admin: bool,
-    /// The backend, if it is asked before something is done.
+    /// Hooks of the backend, if there are any.
     pub(crate) backend: Option<BackendSettings>,
-    /// Where the keys are that tokens may be signed with, beside those of `auth`.
+    /// Where the token issuer publishes its key set, if configured.
     pub(crate) issuer: Option<IssuerSettings>,
-    /// Backends that are told of events.
     pub(crate) webhooks: Vec<WebhookSettings>,
-    /// Where traces go, if they go anywhere.
+    /// Where traces are exported, if they are.
     #[cfg(feature = "otlp")]
     pub(crate) trace: Option<TraceSettings>,
-    /// Logs.
     pub log: LogConfig,
-    /// Whether listening beyond loopback without authentication is meant.
+    /// Whether to allow listening beyond loopback without authentication.
     pub insecure: bool,
 }
 
-/// One of the two listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum ListenerKind {
-    /// That of clients.
+    /// Listener for clients.
     Public,
-    /// That of the admin API.
+    /// Listener for the admin API.
     Admin,
 }
 
-/// The wheel and the workers.
+/// Settings of the timing wheel and its workers.
 #[derive(Clone, Debug)]
 pub struct TimersConfig {
-    /// How the wheel keeps its timers.
-    pub scheme: Scheme,
-    /// The wheel's unit of time.
+    /// Data structure of the wheel.
+    pub scheme: TimerScheme,
+    /// Resolution of the wheel.
     pub tick: Duration,
-    /// Threads that act on what expires.
+    /// Number of worker threads.
     pub workers: usize,
-    /// How much later than due a ping may leave.
+    /// How late a ping may be sent, so that pings can be batched.
     pub ping_slack: Duration,
-    /// Waking later than planned by more than this is a stall.
+    /// A wheel that wakes later than planned by more than this has stalled.
     pub stall_threshold: Duration,
-    /// When the wheel has not turned for this long, something is wrong.
+    /// How long the wheel, an expiry or a poller may make no progress before `/healthz` fails.
     pub watchdog: Duration,
 }
 
-/// Clients of CometD and Faye.
+/// Settings for CometD and Faye clients.
 #[derive(Clone, Debug, Default)]
 pub struct BayeuxConfig {
-    /// Where they connect; empty: nowhere.
+    /// Path that they connect to. Empty: disabled.
     pub path: String,
-    /// Requests that one browser may have held at a time.
+    /// Maximum number of requests held per browser.
     pub polls_per_browser: usize,
-    /// Whether pages may ask by scripts.
+    /// Whether callback polling (by `<script>`) is allowed.
     pub callback_polling: bool,
 }
 
 #[cfg(feature = "otlp")]
 impl EngineConfig {
-    /// As `engine.kind` has it.
+    /// Returns the value of `engine.kind`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -161,89 +152,86 @@ impl EngineConfig {
     }
 }
 
-/// Where channels live.
+/// Where channels are stored.
 #[derive(Clone, Debug)]
 pub enum EngineConfig {
     /// In this process.
     Memory,
-    /// In a Redis.
+    /// In Redis, shared by several servers.
     Redis(Box<RedisSettings>),
 }
 
-/// Channels and their logs.
+/// Settings of channels and their logs.
 #[derive(Clone, Debug)]
 pub struct ChannelConfig {
-    /// What logs may hold.
     pub log: LogLimits,
-    /// Other rules, for channels whose names begin alike.
+    /// Settings for channels whose names begin with a prefix.
     pub namespaces: Vec<Namespace>,
-    /// The longest name, in bytes.
+    /// Maximum length of a channel name, in bytes.
     pub name_bytes: usize,
 }
 
-/// Logs.
+/// Settings of the server's log.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
-    /// A filter of `tracing-subscriber`.
+    /// Filter for `tracing-subscriber`.
     pub level: String,
-    /// How lines look.
     pub format: LogFormat,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Pretty on a terminal, JSON elsewhere.
+    /// Pretty on a terminal, JSON otherwise.
     Auto,
-    /// For people.
+    /// Human-readable.
     Pretty,
-    /// For programs.
+    /// One JSON object per line.
     Json,
 }
 
-/// Where settings come from, besides the defaults.
+/// Sources of the configuration, in addition to the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The configuration file.
+    /// Configuration file.
     pub file: Option<PathBuf>,
-    /// The environment; [`std::env::vars`] as a rule.
+    /// Environment variables, usually [`std::env::vars`].
     pub environment: Vec<(String, String)>,
-    /// `key=value` from the command line.
+    /// `key=value` pairs from the command line.
     pub flags: Vec<String>,
-    /// Whether listening beyond loopback without authentication is meant.
+    /// Whether to allow listening beyond loopback without authentication.
     pub insecure: bool,
 }
 
-/// The admin listener, as those see it who ask it.
+/// How to reach the admin listener of a configured server.
 #[derive(Clone, Copy, Debug)]
 pub struct AdminListener {
-    /// Where it is.
     pub address: SocketAddr,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub has_tls: bool,
 }
 
 impl Settings {
-    /// Only the file, for checking it.
+    /// Settings from a file alone, to check it.
     #[must_use]
-    pub fn of_file(file: &Path) -> Self {
+    pub fn from_file(file: &Path) -> Self {
         Self { file: Some(file.to_owned()), ..Self::default() }
     }
 
-    /// Resolves the settings.
+    /// Resolves and validates the settings.
     ///
     /// # Errors
-    /// The first thing that is wrong, naming the key and where it was set.
+    /// The first problem found, with the key and where it was set.
     pub fn resolve(&self) -> Result<Config, ConfigError> {
         raw::resolve(&self.layers()?, self.insecure)
     }
 
-    /// Where the admin listener is, for others to ask it. The files that settings name are not read: a server that runs may have read them
-    /// when they were good, or as another user.
+    /// Returns how to reach the admin listener, for use by another process. Files that the settings name are
+    /// not read: the running server may have read an earlier version of them, or read them as another user.
     ///
     /// # Errors
-    /// A key or a value that cannot be, naming the key and where it was set.
+    /// An unknown key or an invalid value, with the key and where it was set.
     pub fn admin_listener(&self) -> Result<AdminListener, ConfigError> {
         raw::admin_listener(&self.layers()?)
     }
@@ -257,20 +245,20 @@ impl Settings {
         for flag in &self.flags {
             let (key, value) = flag
                 .split_once('=')
-                .ok_or_else(|| ConfigError::NotAnAssignment(without_secret(flag).to_owned()))?;
-            let source = Source::Flag(format!("--set {}", without_secret(flag)));
+                .ok_or_else(|| ConfigError::NotAnAssignment(redacted(flag).to_owned()))?;
+            let source = SettingSource::Flag(format!("--set {}", redacted(flag)));
             layers.set_text(key.trim().to_owned(), value.trim(), source)?;
         }
         Ok(layers)
     }
 }
 
-/// A `key=value` as it may be shown: of sections with secrets, the key alone.
-fn without_secret(flag: &str) -> &str {
+/// Returns `key=value` in a form that can be shown: only the key, if its section may hold secrets.
+fn redacted(flag: &str) -> &str {
     let begins_with = |section: &str| {
         flag.trim_start().get(..section.len()).is_some_and(|start| start.eq_ignore_ascii_case(section))
     };
-    if !layers::SECRETS.iter().any(|section| begins_with(section)) {
+    if !layers::SECRET_SECTIONS.iter().any(|section| begins_with(section)) {
         return flag;
     }
     let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_ []".contains(c);
@@ -278,7 +266,8 @@ fn without_secret(flag: &str) -> &str {
 }
 
 impl ListenerKind {
-    /// Beyond loopback, whoever comes needs a token or a key, unless the contrary is meant.
+    /// Checks that a listener beyond loopback requires a token or an API key, or that the operator allowed it
+    /// without.
     fn may_listen(
         self,
         address: SocketAddr,
@@ -288,7 +277,7 @@ impl ListenerKind {
     ) -> Result<(), String> {
         let (is_guarded, guards) = match self {
             Self::Public => {
-                let asks = backend.is_some_and(BackendSettings::decides_who_comes);
+                let asks = backend.is_some_and(BackendSettings::authenticates_clients);
                 (asks || auth.needs_token(), "auth.secret, auth.keys, auth.jwks or backend.connect")
             }
             Self::Admin => (!auth.api_keys.is_empty(), "auth.api_keys"),
@@ -297,13 +286,13 @@ impl ListenerKind {
             return Ok(());
         }
         Err(format!(
-            "refusing to listen beyond loopback without authentication: set {guards}; --insecure allows it"
+            "refusing to listen beyond loopback without authentication: set {guards}, or allow it with --insecure"
         ))
     }
 }
 
 impl Config {
-    /// The address of this listener.
+    /// Returns the address of a listener.
     #[must_use]
     pub fn address(&self, kind: ListenerKind) -> SocketAddr {
         match kind {
@@ -312,21 +301,21 @@ impl Config {
         }
     }
 
-    /// Whether this listener may be on an address that the configuration does not name: that of a socket that was inherited.
+    /// Checks whether a listener may use an address that is not in the configuration: that of an inherited
+    /// socket.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// Why it may not.
     pub fn may_listen(&self, kind: ListenerKind, address: SocketAddr) -> Result<(), String> {
         kind.may_listen(address, &self.auth, self.backend.as_ref(), self.insecure)
     }
 
-    /// For the wheel thread.
-    pub(crate) fn wheel(&self) -> WheelSettings {
+    pub(crate) fn wheel_settings(&self) -> WheelSettings {
         let TimersConfig { scheme, tick, stall_threshold, .. } = self.timers;
-        WheelSettings { scheme, tick, stall_threshold, armed_again_after: self.session.pong_timeout }
+        WheelSettings { scheme, tick, stall_threshold, rearm_delay: self.session.pong_timeout }
     }
 
-    /// Every timeout that is set, with its key.
+    /// Returns every timeout that is set, with its key.
     fn timeouts(&self) -> impl Iterator<Item = (Cow<'static, str>, Duration)> {
         let session = &self.session;
         let timeouts = [
@@ -344,7 +333,7 @@ impl Config {
             ("shutdown.drain", Some(self.drain)),
         ];
         let ages = self.channel.namespaces.iter().enumerate().map(|(index, namespace)| {
-            (Cow::Owned(channels::key_of(index, "history_age")), namespace.rules.log.age)
+            (Cow::Owned(channels::namespace_key(index, "history_age")), namespace.rules.log.age)
         });
         let timeouts = timeouts.into_iter().map(|(key, timeout)| (Cow::Borrowed(key), timeout));
         timeouts.chain(ages).filter_map(|(key, timeout)| Some((key, timeout?)))

@@ -1,16 +1,16 @@
-//! What `[backend]` and `[[webhook]]` share.
+//! Checks that several kinds of outbound requests share.
 
 use std::time::Duration;
 
 use super::ConfigError;
-use super::raw::Checks;
+use super::raw::Validator;
 
-/// A shorter one is a mistake.
-const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
+/// A shorter timeout is certainly a mistake.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-impl Checks<'_> {
-    /// How long a request that the server makes may take.
+impl Validator<'_> {
+    /// Checks the timeout of an outbound request.
     pub(super) fn request_timeout(&self, key: &str, timeout: Duration) -> Result<(), ConfigError> {
-        self.require(timeout >= SHORTEST_TIMEOUT, key, "must be at least 100ms")
+        self.require(timeout >= MIN_TIMEOUT, key, "must be at least 100ms")
     }
 }

@@ -1,4 +1,4 @@
-//! Settings as they are written, and the checks that make them a [`Config`].
+//! The settings as deserialized, and the checks that turn them into a [`Config`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,34 +12,34 @@ use super::auth::{RawAuth, RawTls};
 use super::backend::RawBackend;
 use super::channels::{RawChannel, RawNamespace};
 use super::engine::RawEngine;
-use super::layers::{Layers, Source};
+use super::layers::{Layers, SettingSource};
 use super::listen::RawForwarded;
 use super::log::RawLog;
 use super::memory::sessions_that_fit;
 use super::trace::RawTrace;
-use super::units::{Size, Span, SpanOrOff, unless_zero};
+use super::units::{DurationOrOff, DurationSetting, SizeSetting, unless_zero};
 use super::webhook::RawWebhook;
 use super::{
     AdminListener, BayeuxConfig, ClientDescriptors, Config, ConfigError, EngineConfig, Limits, LogConfig,
-    Scheme, TimersConfig,
+    TimerScheme, TimersConfig,
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
-use crate::timeouts::MOST_WORKERS;
+use crate::timeouts::MAX_WORKERS;
 use crate::tls::Tls;
 
 #[derive(Deserialize)]
-struct Raw {
-    listen: Listen,
-    timers: Timers,
-    session: Session,
-    rest: RawRest,
+struct RawConfig {
+    listen: RawListen,
+    timers: RawTimers,
+    session: RawSession,
+    parking: RawParking,
     engine: RawEngine,
     channel: RawChannel,
     bayeux: RawBayeux,
     limits: RawLimits,
-    shutdown: Shutdown,
+    shutdown: RawShutdown,
     auth: RawAuth,
     tls: RawTls,
     webhook: Vec<RawWebhook>,
@@ -50,11 +50,11 @@ struct Raw {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Listen {
+pub(super) struct RawListen {
     pub(super) public: SocketAddr,
     pub(super) admin: SocketAddr,
     pub(super) backlog: u16,
-    wait: SpanOrOff,
+    wait: DurationOrOff,
     public_url: String,
     hosts: Vec<String>,
     pub(super) trusted_proxies: Vec<String>,
@@ -63,32 +63,32 @@ pub(super) struct Listen {
 }
 
 #[derive(Deserialize)]
-struct Timers {
-    tick: Span,
-    scheme: Scheme,
+struct RawTimers {
+    tick: DurationSetting,
+    scheme: TimerScheme,
     workers: usize,
-    ping_slack: Span,
-    stall_threshold: Span,
-    watchdog: Span,
+    ping_slack: DurationSetting,
+    stall_threshold: DurationSetting,
+    watchdog: DurationSetting,
 }
 
 #[derive(Deserialize)]
-struct Session {
-    ping_interval: Span,
-    pong_timeout: Span,
-    poll_hold: Span,
-    poll_gap: Span,
-    reconnect_window: Span,
-    lifetime: SpanOrOff,
-    idle: SpanOrOff,
-    write_timeout: Span,
-    close_timeout: Span,
+struct RawSession {
+    ping_interval: DurationSetting,
+    pong_timeout: DurationSetting,
+    poll_hold: DurationSetting,
+    poll_gap: DurationSetting,
+    reconnect_window: DurationSetting,
+    lifetime: DurationOrOff,
+    idle: DurationOrOff,
+    write_timeout: DurationSetting,
+    close_timeout: DurationSetting,
     max_unacked: usize,
 }
 
 #[derive(Deserialize)]
-struct RawRest {
-    after: SpanOrOff,
+struct RawParking {
+    after: DurationOrOff,
 }
 
 #[derive(Deserialize)]
@@ -100,12 +100,12 @@ struct RawBayeux {
 
 #[derive(Deserialize)]
 struct RawLimits {
-    handshake_timeout: Span,
-    max_message: Size,
-    send_buffer: Size,
-    receive_buffer: Size,
-    receive_total: Size,
-    slowest_reader: Size,
+    handshake_timeout: DurationSetting,
+    max_message: SizeSetting,
+    send_buffer: SizeSetting,
+    receive_buffer: SizeSetting,
+    receive_total: SizeSetting,
+    slowest_reader: SizeSetting,
     max_connections: usize,
     max_handshakes: usize,
     max_sessions: usize,
@@ -123,32 +123,32 @@ struct RawLimits {
 }
 
 #[derive(Deserialize)]
-struct Shutdown {
-    drain: Span,
+struct RawShutdown {
+    drain: DurationSetting,
     snapshot: PathBuf,
-    snapshot_max_age: Span,
+    snapshot_max_age: DurationSetting,
 }
 
-const SHORTEST_TICK: Duration = Duration::from_millis(1);
-const LONGEST_TICK: Duration = Duration::from_secs(1);
-/// A ring that is full too soon stops the stream with every round trip.
-const LONGEST_BEFORE_REST: Duration = Duration::from_secs(60);
-const FEWEST_UNACKED: usize = 16;
+const MIN_TICK: Duration = Duration::from_millis(1);
+const MAX_TICK: Duration = Duration::from_secs(1);
+const MAX_PARK_DELAY: Duration = Duration::from_secs(60);
+/// A smaller replay ring would fill up, and stop the stream, in every round trip.
+const MIN_UNACKED: usize = 16;
 const MAX_SESSIONS: &str = "limits.max_sessions";
 const POLL_GAP: &str = "session.poll_gap";
-/// 16 bytes each, for each session.
-const MOST_UNACKED: usize = 65_536;
-/// Control frames must fit, and so must our own hello.
-const SMALLEST_BUFFER: usize = 1024;
+/// A ring entry takes 16 bytes, in every session.
+const MAX_UNACKED: usize = 65_536;
+/// Control frames and the server's own hello must fit.
+const MIN_BUFFER: usize = 1024;
 
 pub(super) fn admin_listener(layers: &Layers) -> Result<AdminListener, ConfigError> {
-    let raw: Raw = layers.read()?;
+    let raw: RawConfig = layers.read()?;
     Ok(AdminListener { address: raw.listen.admin, has_tls: raw.tls.admin })
 }
 
 pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
-    let raw: Raw = layers.read()?;
-    let checks = Checks(layers);
+    let raw: RawConfig = layers.read()?;
+    let checks = Validator(layers);
     let mut auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
     let (issuer, key_set) = checks.issuer(&raw.auth, raw.limits.handshake_timeout.0)?.unzip();
     auth.key_set = key_set;
@@ -159,7 +159,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let public_url = checks.public_url(&raw.listen.public_url)?;
     checks.timers(&raw.timers)?;
     checks.session(&raw.session)?;
-    checks.rest(&raw.rest)?;
+    checks.parking(&raw.parking)?;
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
@@ -186,7 +186,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
     if checks.is_default(POLL_GAP) {
-        // Whoever asks for a short window need not know of polls.
+        // An operator who sets a short window need not know about polls.
         let longest = (config.session.reconnect_window / 2).max(2 * config.timers.tick);
         config.session.poll_gap = config.session.poll_gap.min(longest);
     }
@@ -194,7 +194,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     Ok(config)
 }
 
-impl Raw {
+impl RawConfig {
     fn into_config(
         self,
         engine: EngineConfig,
@@ -234,7 +234,7 @@ impl Raw {
                 polls_per_browser: unless_zero(self.bayeux.polls_per_browser),
                 callback_polling: self.bayeux.callback_polling,
             },
-            rest_after: self.rest.after.0,
+            park_after: self.parking.after.0,
             write_timeout: self.session.write_timeout.0,
             close_timeout: self.session.close_timeout.0,
             limits: Limits {
@@ -280,10 +280,10 @@ impl Raw {
     }
 }
 
-/// The rules between settings.
-pub(super) struct Checks<'a>(&'a Layers);
+/// Checks of settings, alone and against each other.
+pub(super) struct Validator<'a>(&'a Layers);
 
-impl Checks<'_> {
+impl Validator<'_> {
     pub(super) fn require(
         &self,
         holds: bool,
@@ -297,27 +297,31 @@ impl Checks<'_> {
         Err(ConfigError::Invalid { key: key.into(), origin: self.0.source(key), message: message.into() })
     }
 
-    /// What a check of its own has found.
-    pub(super) fn sound<T, E: ToString>(&self, key: &str, result: Result<T, E>) -> Result<T, ConfigError> {
+    /// Turns the error of a check into a [`ConfigError`] for this key.
+    pub(super) fn require_ok<T, E: ToString>(
+        &self,
+        key: &str,
+        result: Result<T, E>,
+    ) -> Result<T, ConfigError> {
         result.or_else(|error| self.refuse(key, error.to_string()))
     }
 
     fn is_default(&self, key: &str) -> bool {
-        self.0.source(key) == Source::Default
+        self.0.source(key) == SettingSource::Default
     }
 
-    /// Of an age, 0 is no limit that anyone wants: every snapshot is older.
-    fn shutdown(&self, shutdown: &Shutdown) -> Result<(), ConfigError> {
+    /// An age of 0 would not mean "no limit": every snapshot is older.
+    fn shutdown(&self, shutdown: &RawShutdown) -> Result<(), ConfigError> {
         let is_some = !shutdown.snapshot_max_age.0.is_zero();
         self.require(is_some, "shutdown.snapshot_max_age", "must be longer than 0: no snapshot would be read")
     }
 
-    fn timers(&self, timers: &Timers) -> Result<(), ConfigError> {
+    fn timers(&self, timers: &RawTimers) -> Result<(), ConfigError> {
         let tick = timers.tick.0;
-        let fits = (SHORTEST_TICK..=LONGEST_TICK).contains(&tick);
+        let fits = (MIN_TICK..=MAX_TICK).contains(&tick);
         self.require(fits, "timers.tick", "must be from 1ms to 1s")?;
-        let fits = (1..=MOST_WORKERS).contains(&timers.workers);
-        self.require(fits, "timers.workers", format!("must be from 1 to {MOST_WORKERS}"))?;
+        let fits = (1..=MAX_WORKERS).contains(&timers.workers);
+        self.require(fits, "timers.workers", format!("must be from 1 to {MAX_WORKERS}"))?;
         let threshold = timers.stall_threshold.0;
         self.require(threshold >= 4 * tick, "timers.stall_threshold", "must be at least four ticks")?;
         self.require(
@@ -327,10 +331,10 @@ impl Checks<'_> {
         )
     }
 
-    fn rest(&self, rest: &RawRest) -> Result<(), ConfigError> {
-        // Whatever has waited for less than that, and come back, is remembered for so long.
-        let fits = rest.after.0.is_none_or(|after| after <= LONGEST_BEFORE_REST);
-        self.require(fits, "rest.after", "must be at most 1m, or off")
+    fn parking(&self, parking: &RawParking) -> Result<(), ConfigError> {
+        // Upper bound on how long an entry stays in the idle queue.
+        let fits = parking.after.0.is_none_or(|after| after <= MAX_PARK_DELAY);
+        self.require(fits, "parking.after", "must be at most 1m, or off")
     }
 
     fn at_least_two_ticks(&self, config: &Config) -> Result<(), ConfigError> {
@@ -342,13 +346,13 @@ impl Checks<'_> {
         self.require(slack_fits, "timers.ping_slack", "must be shorter than session.ping_interval")
     }
 
-    fn session(&self, session: &Session) -> Result<(), ConfigError> {
+    fn session(&self, session: &RawSession) -> Result<(), ConfigError> {
         let fits = session.pong_timeout.0 <= session.ping_interval.0;
         self.require(fits, "session.pong_timeout", "must not be longer than session.ping_interval")?;
         let fits = self.is_default(POLL_GAP) || session.poll_gap.0 < session.reconnect_window.0;
         self.require(fits, POLL_GAP, "must be shorter than session.reconnect_window")?;
-        let fits = (FEWEST_UNACKED..=MOST_UNACKED).contains(&session.max_unacked);
-        let message = format!("must be from {FEWEST_UNACKED} to {MOST_UNACKED}");
+        let fits = (MIN_UNACKED..=MAX_UNACKED).contains(&session.max_unacked);
+        let message = format!("must be from {MIN_UNACKED} to {MAX_UNACKED}");
         self.require(fits, "session.max_unacked", message)
     }
 
@@ -363,7 +367,7 @@ impl Checks<'_> {
         self.require(
             path.is_empty() || (is_path(path) && !is_taken),
             "bayeux.path",
-            "must be empty, or the path of a URL that begins with a slash and does not end with one, and none that is taken",
+            "must be empty, or a URL path that begins with a slash, does not end with one, and is not /ws, /events or /poll",
         )
     }
 
@@ -373,7 +377,7 @@ impl Checks<'_> {
             ("limits.send_buffer", limits.send_buffer.0),
             ("limits.receive_buffer", limits.receive_buffer.0),
         ] {
-            self.require(size >= SMALLEST_BUFFER, key, "must be at least 1KiB")?;
+            self.require(size >= MIN_BUFFER, key, "must be at least 1KiB")?;
             self.require(size <= 1 << 30, key, "must be at most 1GiB")?;
         }
         let fits = unless_zero(limits.receive_total.0) >= limits.max_message.0;

@@ -9,7 +9,7 @@ fn error(settings: &Settings) -> String {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_documents() {
+fn defaults_match_the_documents() {
     let config = Settings::default().resolve().expect("the defaults are valid");
     let session = SessionTimeouts {
         ping_interval: Duration::from_secs(25),
@@ -31,7 +31,7 @@ fn a_stronger_layer_wins() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), "[session]\nping_interval = \"21s\"\npong_timeout = \"11s\"\nidle = \"1h\"")
         .expect("written");
-    let mut settings = Settings::of_file(file.path());
+    let mut settings = Settings::from_file(file.path());
     settings.environment = vec![
         ("ENCKE_SESSION__PONG_TIMEOUT".into(), "12s".into()),
         ("ENCKE_SESSION__IDLE".into(), "2h".into()),
@@ -76,7 +76,7 @@ fn errors_name_the_key_and_where_it_was_set() {
             &["session.poll_gap=120s"],
             "`session.poll_gap` (set by --set session.poll_gap=120s): must be shorter than session.reconnect_window",
         ),
-        (&["rest.after=61s"], "must be at most 1m, or off"),
+        (&["parking.after=61s"], "must be at most 1m, or off"),
         (&["timers.ping_slack=25s"], "must be shorter than session.ping_interval"),
         (&["timers.stall_threshold=39ms"], "must be at least four ticks"),
         (&["timers.watchdog=500ms"], "must be longer than timers.stall_threshold"),
@@ -89,7 +89,7 @@ fn errors_name_the_key_and_where_it_was_set() {
             "`listen.public_url` (set by --set listen.public_url=wss://ws.example/ws): must have no path",
         ),
         (&["listen.public_url=ws.example"], "`listen.public_url`"),
-        (&["listen.public_url=wss://user@ws.example"], "must name no user"),
+        (&["listen.public_url=wss://user@ws.example"], "must not contain a user name"),
         (&["session.max_unacked=15"], "must be from 16 to 65536"),
         (&["channel.history_bytes=63KiB"], "must not be less than limits.max_message"),
         (&["channel.history_total_bytes=1023KiB"], "must not be less than channel.history_bytes"),
@@ -110,8 +110,8 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["listen.trusted_proxies=[\"10.0.0.1\"]"], "needs listen.forwarded or listen.proxy_protocol"),
         (&["listen.trusted_proxies=[\"10.0.0.1\", \"nginx\"]"], "`listen.trusted_proxies[1]`"),
         (&["log.level=a=b=c"], "`log.level`"),
-        (&["log.level=verbose"], "`verbose` is none of error, warn, info"),
-        (&["log.level=info,hyper"], "`hyper` is none of"),
+        (&["log.level=verbose"], "`verbose` must be error, warn, info"),
+        (&["log.level=info,hyper"], "`hyper` must be"),
     ];
     for (flags, message) in table {
         let error = error(&with(flags));
@@ -120,7 +120,7 @@ fn errors_name_the_key_and_where_it_was_set() {
 }
 
 #[test]
-fn a_poll_gap_that_is_not_set_fits_the_window() {
+fn unset_poll_gap_fits_the_reconnect_window() {
     for (window, gap_ms) in [("120s", 10_000), ("20s", 10_000), ("19s", 9_500), ("300ms", 150), ("30ms", 20)]
     {
         let config = with(&[&format!("session.reconnect_window={window}")]).resolve().expect("valid");
@@ -132,7 +132,7 @@ fn a_poll_gap_that_is_not_set_fits_the_window() {
 #[cfg(not(feature = "schemes"))]
 fn a_build_with_one_scheme_says_so() {
     let config = with(&["timers.scheme=hierarchical"]).resolve().expect("valid");
-    assert_eq!(config.timers.scheme, Scheme::Hierarchical);
+    assert_eq!(config.timers.scheme, TimerScheme::Hierarchical);
     assert_eq!(
         error(&with(&["timers.scheme=lawn"])),
         "`timers.scheme` (set by --set timers.scheme=lawn): `lawn`: this build has only `hierarchical`"
@@ -144,32 +144,37 @@ fn a_build_with_one_scheme_says_so() {
 fn every_scheme_has_a_name() {
     let error = error(&with(&["timers.scheme=sundial"]));
     assert!(error.contains("unknown variant `sundial`, expected one of `hierarchical`, `hier"), "{error}");
-    for scheme in Scheme::ALL {
+    for scheme in TimerScheme::ALL {
         assert!(error.contains(&format!("`{scheme}`")), "{scheme}: {error}");
         let config = with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid");
         assert_eq!(config.timers.scheme, scheme);
-        let told = default_file().lines().filter(|line| line.starts_with(&format!("#   {scheme} "))).count();
-        assert_eq!(told, 1, "{scheme} is explained in the default file");
+        let entries =
+            default_file().lines().filter(|line| line.starts_with(&format!("#   {scheme} "))).count();
+        assert_eq!(entries, 1, "{scheme} is explained in the default file");
     }
     let names = error.split_once("expected one of").expect("the names").1.matches('`').count() / 2;
-    assert_eq!(names, Scheme::ALL.len());
+    assert_eq!(names, TimerScheme::ALL.len());
 }
 
 #[test]
 #[cfg(feature = "schemes")]
-fn a_scheme_that_comes_late_is_a_warning() {
-    for scheme in Scheme::ALL {
+fn late_schemes_cause_warnings() {
+    for scheme in TimerScheme::ALL {
         let warnings =
             with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid").warnings(1 << 20);
         let warns = warnings.iter().any(|warning| warning.contains(&format!("timers.scheme = {scheme}")));
-        assert_eq!(warns, matches!(scheme, Scheme::Coarse | Scheme::OneMigration), "{scheme}: {warnings:?}");
+        assert_eq!(
+            warns,
+            matches!(scheme, TimerScheme::Coarse | TimerScheme::OneMigration),
+            "{scheme}: {warnings:?}"
+        );
     }
     let coarse = with(&["timers.scheme=coarse", "session.lifetime=off", "channel.history_age=off"]);
     let warnings = coarse.resolve().expect("valid").warnings(1 << 20);
     assert_eq!(
         warnings,
         [
-            "with timers.scheme = coarse, some timeouts may pass late by more than half of session.close_timeout (2s): \
+            "with timers.scheme = coarse, some timeouts may be late by more than half of session.close_timeout (2s): \
           session.reconnect_window up to 5s 110ms"
         ]
     );
@@ -183,7 +188,7 @@ fn a_scheme_that_comes_late_is_a_warning() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_or_the_environment_is_named() {
+fn errors_in_files_and_the_environment_are_located() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().display().to_string();
     for (text, message) in [
@@ -196,10 +201,10 @@ fn what_is_wrong_in_a_file_or_the_environment_is_named() {
         ("[session\n", format!("{path}: TOML parse error at line 1")),
     ] {
         std::fs::write(file.path(), text).expect("written");
-        let error = error(&Settings::of_file(file.path()));
+        let error = error(&Settings::from_file(file.path()));
         assert!(error.contains(&message), "{text}: {error}");
     }
-    let error_of_nowhere = error(&Settings::of_file(Path::new("nowhere.toml")));
+    let error_of_nowhere = error(&Settings::from_file(Path::new("nowhere.toml")));
     assert!(error_of_nowhere.starts_with("cannot read nowhere.toml"), "{error_of_nowhere}");
     let environment = vec![("ENCKE_SESSION__SPEED".into(), "1s".into())];
     let error = error(&Settings { environment, ..Settings::default() });
@@ -207,14 +212,35 @@ fn what_is_wrong_in_a_file_or_the_environment_is_named() {
 }
 
 #[test]
-fn a_variable_that_lacks_an_underscore_is_no_silence() {
+fn renamed_keys_are_errors_that_name_the_new_key() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let path = file.path().display().to_string();
+    for (section, name, variable, new) in [
+        ("rest", "after", "ENCKE_REST__AFTER", "parking.after"),
+        ("auth", "longest_token", "ENCKE_AUTH__LONGEST_TOKEN", "auth.max_token_lifetime"),
+    ] {
+        let old = format!("{section}.{name}");
+        let expected = |origin: &str| format!("`{old}` (set by {origin}) was renamed: use `{new}`");
+        for text in [format!("[{section}]\n{name} = \"1h\""), format!("{old} = \"1h\"")] {
+            std::fs::write(file.path(), &text).expect("written");
+            assert_eq!(error(&Settings::from_file(file.path())), expected(&path), "{text}");
+        }
+        let environment = vec![(variable.to_owned(), "1h".to_owned())];
+        assert_eq!(error(&Settings { environment, ..Settings::default() }), expected(variable));
+        let error = error(&with(&[&format!("{old}=1h")]));
+        assert!(error.starts_with(&format!("`{old}` (set by --set {old}")), "{error}");
+        assert!(error.ends_with(&format!(") was renamed: use `{new}`")), "{error}");
+    }
+}
+
+#[test]
+fn variable_with_a_single_underscore_is_an_error() {
     let set = |name: &str| {
         let environment = vec![(name.to_owned(), "1s".to_owned())];
         Settings { environment, ..Settings::default() }.resolve().map(drop).map_err(|error| error.to_string())
     };
     let error = set("ENCKE_SESSION_PING_INTERVAL").expect_err("a mistake");
-    let meant =
-        "ENCKE_SESSION_PING_INTERVAL is no setting; ENCKE_SESSION__PING_INTERVAL is (two underscores)";
+    let meant = "ENCKE_SESSION_PING_INTERVAL is not a setting; did you mean ENCKE_SESSION__PING_INTERVAL (two underscores)?";
     assert_eq!(error, meant);
     assert_eq!(set("ENCKE_HOME"), Ok(()));
     assert_eq!(set("ENCKE_SESSION_SPEED"), Ok(()), "there is no such key that could be meant");
@@ -224,7 +250,7 @@ const SECRET: &str = "auth.secret=0123456789abcdef0123456789abcdef";
 const API_KEY: &str = "auth.api_keys=['0123456789abcdef']";
 
 #[test]
-fn beyond_loopback_only_with_what_guards_it_or_on_purpose() {
+fn listening_beyond_loopback_needs_authentication_or_insecure() {
     let (public, admin) = ("listen.public=0.0.0.0:8000", "listen.admin=0.0.0.0:8001");
     let keys = "auth.keys=[{kid='a',algorithm='HS256',secret='0123456789abcdef0123456789abcdef'}]";
     for (flags, refused) in [
@@ -260,7 +286,7 @@ fn lists_are_written_as_toml_or_json() {
     assert!(with(&["auth.origins=[]"]).resolve().is_ok());
 }
 
-/// The words that stand for secrets here start with `hunter`.
+/// Every secret in this test begins with `hunter`.
 #[test]
 fn errors_about_authentication_name_the_key_and_show_no_secret() {
     let key = |fields: &str| {
@@ -311,8 +337,8 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
             "`auth.api_keys[1]` (set by --set auth.api_keys): is the same key as that of \"ro\"",
         ),
         (
-            "auth.longest_token=999ms".into(),
-            "`auth.longest_token` (set by --set auth.longest_token): must be at least 1s, or off",
+            "auth.max_token_lifetime=999ms".into(),
+            "`auth.max_token_lifetime` (set by --set auth.max_token_lifetime): must be at least 1s, or off",
         ),
         (
             "auth.jwks=ftp://issuer.example/keys".into(),
@@ -383,13 +409,13 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
 }
 
 #[test]
-fn an_engine_elsewhere() {
+fn redis_engine_settings() {
     let redis = |more: &[&str]| with(&[&["engine.kind=redis", "engine.url=redis://10.0.0.1"], more].concat());
     let EngineConfig::Redis(settings) = redis(&["engine.password=hunter2"]).resolve().expect("valid").engine
     else {
         panic!("no Redis");
     };
-    let RedisPlace::At(address) = &settings.place else { panic!("Sentinels") };
+    let RedisLocation::Address(address) = &settings.location else { panic!("Sentinels") };
     assert_eq!(*address, RedisAddress::Tcp("10.0.0.1".into(), 6379));
     assert!(!format!("{settings:?}").contains("hunter"), "{settings:?}");
     assert!(matches!(Settings::default().resolve().expect("valid").engine, EngineConfig::Memory));
@@ -429,7 +455,7 @@ fn an_engine_elsewhere() {
         ),
         (
             redis(&["engine.url=rediss://x", "engine.ca=Cargo.toml"]),
-            "`engine.ca` (set by --set engine.ca): Cargo.toml: has no certificate in PEM",
+            "`engine.ca` (set by --set engine.ca): Cargo.toml: contains no PEM certificate",
         ),
     ] {
         let error = error(&settings);
@@ -438,14 +464,14 @@ fn an_engine_elsewhere() {
 }
 
 #[test]
-fn an_engine_that_sentinels_know() {
+fn sentinel_settings() {
     let sentinels = |url: &str, more: &[&str]| {
         let url = format!("engine.url={url}");
         with(&[&["engine.kind=redis", "engine.master=main", &*url], more].concat())
     };
     let settings = sentinels("redis://a, redis://b:7000", &["engine.sentinel_password=hunter2"]);
     let EngineConfig::Redis(settings) = settings.resolve().expect("valid").engine else { panic!("no Redis") };
-    assert_eq!(settings.place.to_string(), "main of redis://a:26379,redis://b:7000");
+    assert_eq!(settings.location.to_string(), "main of redis://a:26379,redis://b:7000");
     assert!(!format!("{settings:?}").contains("hunter"), "{settings:?}");
     let many = vec!["redis://a"; 17].join(",");
     for (settings, message) in [
@@ -459,9 +485,9 @@ fn an_engine_that_sentinels_know() {
         ),
         (with(&["engine.master=main"]), "`engine.master` (set by --set engine.master): needs engine.kind"),
         (sentinels("redis://a,", &[]), "`engine.url` (set by --set engine.url): must be redis://"),
-        (sentinels("redis://a,rediss://b", &[]), "must have all Sentinels behind TLS, or none"),
+        (sentinels("redis://a,rediss://b", &[]), "must use TLS for all Sentinels or for none"),
         (sentinels(&many, &[]), "must name at most 16 Sentinels"),
-        (sentinels("redis://a", &["engine.master=a b"]), "must be a name"),
+        (sentinels("redis://a", &["engine.master=a b"]), "must be an ASCII name"),
         (sentinels("redis://a", &["engine.sentinel_user=me"]), "needs engine.sentinel_password"),
     ] {
         let error = error(&settings);
@@ -470,7 +496,7 @@ fn an_engine_that_sentinels_know() {
 }
 
 #[test]
-fn secrets_in_a_file_are_not_shown_either() {
+fn errors_show_no_secrets_from_files() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     for (text, message) in [
         ("[auth]\nsecret = hunter2\n", "TOML parse error at line 2, column 10"),
@@ -479,7 +505,7 @@ fn secrets_in_a_file_are_not_shown_either() {
         ("[auth]\nsecret = [\"hunter2\"]", "expected a string"),
     ] {
         std::fs::write(file.path(), text).expect("written");
-        let error = error(&Settings::of_file(file.path()));
+        let error = error(&Settings::from_file(file.path()));
         assert!(error.contains(message) && !error.contains("hunter"), "{text}: {error}");
     }
     let shown = format!("{:?}", with(&[SECRET, API_KEY]).resolve().expect("valid"));
@@ -487,14 +513,14 @@ fn secrets_in_a_file_are_not_shown_either() {
 }
 
 #[test]
-fn a_namespace_has_what_it_says_and_else_what_all_have() {
+fn namespaces_override_channel_settings() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let text = "[channel]\nhistory_messages = 7\nhistory_age = \"9m\"\n\
                 [[namespace]]\nprefix = \"a.\"\n\
                 [[namespace]]\nprefix = \"b.\"\nhistory_messages = 0\nhistory_bytes = \"2MiB\"\nhistory_age = \"off\"\n\
                 publish = false\npresence = false\nat_ms = true\njoin_leave = true\n";
     std::fs::write(file.path(), text).expect("written");
-    let [plain, own] = &*Settings::of_file(file.path()).resolve().expect("valid").channel.namespaces else {
+    let [plain, own] = &*Settings::from_file(file.path()).resolve().expect("valid").channel.namespaces else {
         panic!("two")
     };
     let said = |namespace: &Namespace| {
@@ -511,7 +537,7 @@ fn a_namespace_has_what_it_says_and_else_what_all_have() {
 }
 
 #[test]
-fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
+fn invalid_namespaces_are_refused() {
     let redis = &["engine.kind=redis", "engine.url=redis://a"][..];
     let many = (0..65).map(|number| format!("{{prefix='{number}'}}")).collect::<Vec<_>>().join(",");
     for (namespaces, others, message) in [
@@ -521,8 +547,8 @@ fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
             "`namespace[2].prefix` … \"a\" is the `prefix` of another",
         ),
         ("{prefix=''}", &[], "`namespace[0].prefix` … must not be empty"),
-        ("{prefix='$user:'}", &[], "`namespace[0].prefix` … names that begin with `$` are the server's"),
-        ("{prefix='a,b'}", &[], "`namespace[0].prefix` … must not have control characters or commas"),
+        ("{prefix='$user:'}", &[], "`namespace[0].prefix` … names that begin with `$` are reserved"),
+        ("{prefix='a,b'}", &[], "`namespace[0].prefix` … must not contain control characters or commas"),
         ("{prefix='abcd'}", &["channel.name_bytes=3"], "`namespace[0].prefix` … must not be longer"),
         ("{publish=true}", &[], "missing field `prefix`"),
         ("{prefix='a'},{prefix='b',join=true}", &[], "`namespace[1].join` … unknown field `join`"),
@@ -534,7 +560,7 @@ fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
             "`namespace[0].history_bytes` … must not be less than limits",
         ),
         ("{prefix='a',history_bytes='1GiB'}", &[], "`namespace[0].history_bytes` … must not be more than"),
-        ("{prefix='a',history_messages=0}", redis, "`namespace[0].history_messages` … 0, no limit"),
+        ("{prefix='a',history_messages=0}", redis, "`namespace[0].history_messages` … must not be 0"),
         ("7", &[], "`namespace[0]`"),
         (&*many, &[], "`namespace` … there may be at most 64"),
     ] {
@@ -551,13 +577,13 @@ fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
         ("[[namespaces]]\nprefix = \"a\"", "namespaces"),
     ] {
         std::fs::write(file.path(), text).expect("written");
-        let error = error(&Settings::of_file(file.path()));
+        let error = error(&Settings::from_file(file.path()));
         assert!(error.contains(message), "{text}: {error}");
     }
 }
 
 #[test]
-fn certificate_and_key_come_together() {
+fn certificate_and_key_must_be_set_together() {
     for (flags, message) in [
         (
             &["tls.certificate=/nowhere.pem"][..],
@@ -568,7 +594,7 @@ fn certificate_and_key_come_together() {
             &["tls.certificate=/nowhere.pem", "tls.key=/nowhere.pem"],
             "`tls.certificate` (set by --set tls.certificate=/nowhere.pem): /nowhere.pem: cannot be read: No such file",
         ),
-        (&["tls.certificate=/dev/null", "tls.key=/dev/null"], "/dev/null: has no certificate in PEM"),
+        (&["tls.certificate=/dev/null", "tls.key=/dev/null"], "/dev/null: contains no PEM certificate"),
     ] {
         let error = error(&with(flags));
         assert!(error.contains(message), "{flags:?}: {error}");
@@ -576,12 +602,12 @@ fn certificate_and_key_come_together() {
 }
 
 #[test]
-fn likely_trouble_is_a_warning() {
+fn questionable_settings_cause_warnings() {
     let calm = with(&["limits.max_connections=1000"]).resolve().expect("valid");
     assert_eq!(calm.warnings(1100), Vec::<String>::new());
     let calm = with(&["session.poll_hold=55s", "session.ping_interval=60s"]).resolve().expect("valid");
     assert_eq!(calm.warnings(256), Vec::<String>::new());
-    assert!(calm.warnings(128)[0].contains("leaves 36 connections beside"), "{:?}", calm.warnings(128));
+    assert!(calm.warnings(128)[0].contains("leaves 36 connections for clients"), "{:?}", calm.warnings(128));
     let flags = ["session.ping_interval=61s", "session.poll_hold=56s", "limits.max_connections=1000"];
     let warnings = with(&flags).resolve().expect("valid").warnings(1099);
     assert!(warnings[0].starts_with("session.ping_interval is 1m 1s"), "{warnings:?}");

@@ -9,7 +9,7 @@ use hyper::header::{
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::raw::Checks;
+use super::raw::Validator;
 #[cfg(feature = "otlp")]
 use crate::outbound::{Target, Trust};
 #[cfg(feature = "otlp")]
@@ -21,28 +21,28 @@ const SAMPLE: &str = "trace.sample";
 const CA: &str = "trace.ca";
 #[cfg(feature = "otlp")]
 const HEADERS: &str = "trace.headers";
-/// What the server says by itself of each request.
+/// Headers that the server itself sets on each request.
 #[cfg(feature = "otlp")]
-const OWN_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
+const RESERVED_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
 
 #[derive(Deserialize)]
 pub(super) struct RawTrace {
     otlp: String,
     #[cfg_attr(
         not(feature = "otlp"),
-        expect(dead_code, reason = "for requests alone, of which there are none")
+        expect(dead_code, reason = "only used by requests, which this build does not send")
     )]
     headers: Vec<String>,
     #[cfg_attr(
         not(feature = "otlp"),
-        expect(dead_code, reason = "for https alone, which nothing is sent by")
+        expect(dead_code, reason = "only used with https, which this build does not use")
     )]
     ca: PathBuf,
     sample: f64,
 }
 
-impl Checks<'_> {
-    /// This build sends no traces.
+impl Validator<'_> {
+    /// Checks `[trace]` in a build without OpenTelemetry, which can export no traces.
     #[cfg(not(feature = "otlp"))]
     pub(super) fn trace(&self, raw: &RawTrace) -> Result<(), ConfigError> {
         self.sample(raw)?;
@@ -50,19 +50,19 @@ impl Checks<'_> {
         self.require(raw.otlp.is_empty(), OTLP, message)
     }
 
-    /// Nothing, where there is no collector.
+    /// Validates `[trace]`. Returns `None` if there is no collector.
     #[cfg(feature = "otlp")]
     pub(super) fn trace(&self, raw: &RawTrace) -> Result<Option<TraceSettings>, ConfigError> {
         self.sample(raw)?;
         if raw.otlp.is_empty() {
             return Ok(None);
         }
-        let target: Target = self.sound(OTLP, url_of_traces(&raw.otlp).parse())?;
+        let target: Target = self.require_ok(OTLP, traces_url(&raw.otlp).parse())?;
         let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
-        let trust = self.sound(CA, Trust::load(target.is_tls(), CA, ca))?;
+        let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, ca))?;
         let mut headers = HeaderMap::new();
         for (index, line) in raw.headers.iter().enumerate() {
-            let (name, value) = self.sound(&format!("{HEADERS}[{index}]"), header(line))?;
+            let (name, value) = self.require_ok(&format!("{HEADERS}[{index}]"), parse_header(line))?;
             headers.append(name, value);
         }
         Ok(Some(TraceSettings { target, trust, headers, sample: raw.sample }))
@@ -73,23 +73,23 @@ impl Checks<'_> {
     }
 }
 
-/// A collector that is named without a path has traces where OTLP says.
+/// Returns the URL for traces: of a collector without a path, the default path of OTLP.
 #[cfg(feature = "otlp")]
-fn url_of_traces(text: &str) -> String {
+fn traces_url(text: &str) -> String {
     let base = text.trim_end_matches('/');
     let has_path = base.split_once("://").is_none_or(|(_, rest)| rest.contains(['/', '?', '#']));
     if has_path { text.to_owned() } else { format!("{base}/v1/traces") }
 }
 
-/// A line of a request. What is wrong with it is said without quoting it: it may be a key.
+/// Parses a header line. Errors do not quote it, since it may be a key.
 #[cfg(feature = "otlp")]
-fn header(line: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = line.split_once(':').ok_or("must be a name, a colon and a value")?;
-    let name: HeaderName = name.trim().parse().map_err(|_| "has no name of a header before the colon")?;
-    if OWN_HEADERS.contains(&name) {
-        return Err("is a header that the server sets by itself");
+    let name: HeaderName = name.trim().parse().map_err(|_| "has no valid header name before the colon")?;
+    if RESERVED_HEADERS.contains(&name) {
+        return Err("is a header that the server sets itself");
     }
-    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| "has a value that no header may have")?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| "has an invalid value")?;
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_in_no_error() {
+    fn errors_show_no_secrets() {
         for flag in [
             "trace.otlp=http://me:hunter2@a",
             "trace.headers=hunter2",
@@ -147,10 +147,10 @@ mod tests {
         }
         for (line, message) in [
             ("hunter2", "must be a name, a colon and a value"),
-            (": hunter2", "has no name of a header before the colon"),
-            ("api key: hunter2", "has no name of a header before the colon"),
-            ("a: hunter2\u{7f}", "has a value that no header may have"),
-            ("Content-Type: hunter2", "is a header that the server sets by itself"),
+            (": hunter2", "has no valid header name before the colon"),
+            ("api key: hunter2", "has no valid header name before the colon"),
+            ("a: hunter2\u{7f}", "has an invalid value"),
+            ("Content-Type: hunter2", "is a header that the server sets itself"),
         ] {
             let error = with(line).expect("refused");
             let expected = format!("`trace.headers[1]` (set by --set trace.headers): {message}");
@@ -161,7 +161,7 @@ mod tests {
     #[cfg(feature = "otlp")]
     #[test]
     fn a_collector_is_a_url() {
-        use super::url_of_traces;
+        use super::traces_url;
         assert_eq!(error(&["trace.otlp=http://127.0.0.1:4318"]), None);
         for bad in ["localhost:4318", "ftp://a", "http://user:word@a"] {
             let error = error(&[&format!("trace.otlp={bad}")]).expect("no collector");
@@ -174,7 +174,7 @@ mod tests {
             ("https://a/otlp/v1/traces", "https://a/otlp/v1/traces"),
             ("https://a?key=1", "https://a?key=1"),
         ] {
-            assert_eq!(url_of_traces(text), url);
+            assert_eq!(traces_url(text), url);
         }
     }
 }

@@ -8,7 +8,7 @@ fn resolve(webhook: &str) -> Result<Config, ConfigError> {
     Settings { flags, ..Settings::default() }.resolve()
 }
 
-/// A machine need not trust anyone for that.
+/// A webhook by plain HTTP, so that the test needs no trusted authorities on the machine.
 fn plain() -> String {
     format!("{{ {}, {SECRET} }}", FIELDS.replace("https", "http"))
 }
@@ -27,7 +27,7 @@ fn a_file_has_blocks_and_the_environment_a_list() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let block = format!("[[webhook]]\n{}\n{SECRET}\n", FIELDS.replace("https", "http").replace(", ", "\n"));
     std::fs::write(file.path(), format!("{block}\n{block}name = 'b'\n")).expect("written");
-    let config = Settings::of_file(file.path()).resolve().expect("valid");
+    let config = Settings::from_file(file.path()).resolve().expect("valid");
     let names: Vec<_> = config.webhooks.iter().map(|webhook| &*webhook.name).collect();
     assert_eq!(names, ["0", "b"]);
 
@@ -36,7 +36,7 @@ fn a_file_has_blocks_and_the_environment_a_list() {
     assert_eq!(config.webhooks.len(), 1);
 
     std::fs::write(file.path(), "[webhook]\nurl = 'http://a.example'").expect("written");
-    let error = Settings::of_file(file.path()).resolve().expect_err("a table").to_string();
+    let error = Settings::from_file(file.path()).resolve().expect_err("a table").to_string();
     assert!(error.ends_with("is a list of tables: [[webhook]]"), "{error}");
 }
 

@@ -4,53 +4,52 @@ use std::future::{IntoFuture, Ready, ready};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, join_all};
 
-/// What an engine answers: at once, or when a future completes.
-pub(crate) enum Answer<T> {
-    /// The answer.
+/// Response of an engine, available immediately or when a future completes.
+pub(crate) enum EngineResponse<T> {
     Ready(T),
-    /// The answer comes later. Dropping the future does not take the question back.
-    Later(BoxFuture<'static, T>),
+    /// Dropping the future does not cancel the request.
+    Pending(BoxFuture<'static, T>),
 }
 
-impl<T: Send + 'static> Answer<T> {
-    /// What follows from the answer.
-    pub(crate) fn map<U>(self, then: impl FnOnce(T) -> U + Send + 'static) -> Answer<U> {
+impl<T: Send + 'static> EngineResponse<T> {
+    /// Maps the result.
+    pub(crate) fn map<U>(self, then: impl FnOnce(T) -> U + Send + 'static) -> EngineResponse<U> {
         match self {
-            Self::Ready(answer) => Answer::Ready(then(answer)),
-            Self::Later(answer) => Answer::Later(answer.map(then).boxed()),
+            Self::Ready(response) => EngineResponse::Ready(then(response)),
+            Self::Pending(response) => EngineResponse::Pending(response.map(then).boxed()),
         }
     }
 }
 
-/// All answers, in order, once the last has come.
-pub(crate) fn all<T: Send + 'static>(answers: Vec<Answer<T>>) -> Answer<Vec<T>> {
-    if answers.iter().any(|answer| matches!(answer, Answer::Later(_))) {
-        return Answer::Later(join_all(answers.into_iter().map(IntoFuture::into_future)).boxed());
+/// Waits for all responses and returns them in order.
+pub(crate) fn join_responses<T: Send + 'static>(responses: Vec<EngineResponse<T>>) -> EngineResponse<Vec<T>> {
+    if responses.iter().any(|response| matches!(response, EngineResponse::Pending(_))) {
+        return EngineResponse::Pending(join_all(responses.into_iter().map(IntoFuture::into_future)).boxed());
     }
-    let ready = answers.into_iter().filter_map(|answer| match answer {
-        Answer::Ready(answer) => Some(answer),
-        Answer::Later(_) => None,
+    let ready = responses.into_iter().filter_map(|response| match response {
+        EngineResponse::Ready(response) => Some(response),
+        EngineResponse::Pending(_) => None,
     });
-    Answer::Ready(ready.collect())
+    EngineResponse::Ready(ready.collect())
 }
 
-impl<T: Send + 'static> IntoFuture for Answer<T> {
+impl<T: Send + 'static> IntoFuture for EngineResponse<T> {
     type Output = T;
     type IntoFuture = Either<Ready<T>, BoxFuture<'static, T>>;
 
     fn into_future(self) -> Self::IntoFuture {
         match self {
-            Self::Ready(answer) => Either::Left(ready(answer)),
-            Self::Later(answer) => Either::Right(answer),
+            Self::Ready(response) => Either::Left(ready(response)),
+            Self::Pending(response) => Either::Right(response),
         }
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+impl<T: fmt::Debug> fmt::Debug for EngineResponse<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ready(answer) => f.debug_tuple("Ready").field(answer).finish(),
-            Self::Later(_) => f.write_str("Later"),
+            Self::Ready(response) => f.debug_tuple("Ready").field(response).finish(),
+            Self::Pending(_) => f.write_str("Later"),
         }
     }
 }

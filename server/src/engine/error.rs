@@ -1,30 +1,29 @@
-use crate::channel::{NotPublished, TooManyChannels};
+use crate::channel::{PublishError, TooManyChannels};
 
-/// Why an engine did not do what it was asked.
+/// Why an engine request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EngineError {
-    /// There may be no further channel.
     #[error(transparent)]
     TooManyChannels(#[from] TooManyChannels),
-    /// The server is going away, and takes no more messages.
-    #[error("the server is going away, and takes no more messages")]
+    /// The server is shutting down and accepts no more messages.
+    #[error("the server is shutting down and accepts no more messages")]
     Draining,
-    /// The engine cannot be reached. Nothing was done.
-    #[error("channels cannot be reached now; nothing was done")]
+    /// The engine is unreachable. Nothing was done.
+    #[error("channels are unavailable; nothing was done")]
     Unavailable,
-    /// The engine was asked and has not answered. It may have done it, now or later, or not.
-    #[error("no answer came; it may have been done, or not")]
+    /// The request was sent but not answered. It may have taken effect, may do so later, or never.
+    #[error("no response from the engine; the request may have taken effect")]
     OutcomeUnknown,
-    /// The engine is asked for too much at once. Nothing was done.
-    #[error("channels are asked for too much at once; nothing was done")]
+    /// Too many requests are in flight. Nothing was done.
+    #[error("too many requests in flight; nothing was done")]
     Overloaded,
 }
 
-impl From<NotPublished> for EngineError {
-    fn from(error: NotPublished) -> Self {
+impl From<PublishError> for EngineError {
+    fn from(error: PublishError) -> Self {
         match error {
-            NotPublished::TooManyChannels(error) => error.into(),
-            NotPublished::Draining => Self::Draining,
+            PublishError::TooManyChannels(error) => error.into(),
+            PublishError::Draining => Self::Draining,
         }
     }
 }

@@ -2,13 +2,15 @@ use std::sync::Arc;
 
 use encke_core::message::Content;
 
-use super::{Answer, EngineError, History, LogEngine, Presence};
-use crate::admission::Holder;
-use crate::channel::{Channel, ChannelName, Channels, HistoryPart, Hold, PublishId, Published, Subscriber};
+use super::{EngineError, EngineResponse, History, LogEngine, Presence};
+use crate::admission::QuotaOwner;
+use crate::channel::{
+    Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
+};
 use crate::timeouts::Timeouts;
-use crate::trace::Publish;
+use crate::trace::PublishTrace;
 
-/// Logs in the memory of this process, which end with it. It answers everything at once.
+/// Engine whose logs are in the memory of this process and end with it. All its responses are immediate.
 #[derive(Debug)]
 pub(crate) struct MemoryEngine<S: Subscriber> {
     pub(crate) channels: Arc<Channels<S>>,
@@ -19,23 +21,23 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
     fn append(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>> {
-        Answer::Ready(self.channels.publish(channel, maker, content, id).map_err(EngineError::from))
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        EngineResponse::Ready(self.channels.publish(channel, creator, content, id).map_err(EngineError::from))
     }
 
     fn append_traced(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-        trace: &Publish,
-    ) -> Answer<Result<Published, EngineError>> {
-        let published = self.channels.publish_traced(channel, maker, content, id, trace);
-        Answer::Ready(published.map_err(EngineError::from))
+        trace: &PublishTrace,
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        let published = self.channels.publish_traced(channel, creator, content, id, trace);
+        EngineResponse::Ready(published.map_err(EngineError::from))
     }
 
     fn read(
@@ -43,14 +45,18 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         channel: &ChannelName,
         part: HistoryPart,
         limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>> {
+    ) -> EngineResponse<Result<Option<History>, EngineError>> {
         let now = self.timeouts.clock().now();
         let log = self.channels.get(channel.as_str());
-        Answer::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))))
+        EngineResponse::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))))
     }
 
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
-        Answer::Ready(self.channels.hold(channel, maker).map_err(EngineError::from))
+    fn subscribe(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
+        EngineResponse::Ready(self.channels.acquire(channel, creator).map_err(EngineError::from))
     }
 
     fn presence(
@@ -58,12 +64,16 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         channel: &ChannelName,
         cursor: u64,
         limit: usize,
-    ) -> Answer<Result<Presence, EngineError>> {
+    ) -> EngineResponse<Result<Presence, EngineError>> {
         let from = usize::try_from(cursor).unwrap_or(usize::MAX);
-        Answer::Ready(Ok(Presence::here(self.channels.present(channel.as_str(), from, limit))))
+        EngineResponse::Ready(Ok(Presence::single_server(self.channels.presence_page(
+            channel.as_str(),
+            from,
+            limit,
+        ))))
     }
 
-    fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {
-        self.channels.begin_anew(restored.iter().filter(|channel| channel.is_fed()));
+    fn adopt_restored(&self, restored: Vec<Arc<Channel<S>>>) {
+        self.channels.reset_epoch(restored.iter().filter(|channel| channel.is_remote()));
     }
 }

@@ -1,8 +1,9 @@
-//! Engines: where the logs of channels live.
+//! Engines, which own the logs of channels.
 //!
-//! Sessions read from the logs in [`channel`](crate::channel). The memory engine has no other; an engine that several servers
-//! share appends elsewhere, and feeds those logs from there. An engine is asked with no lock held and answers by an
-//! [`Answer`], since only the memory engine has all its answers at once.
+//! Sessions read from the logs in [`channel`](crate::channel). For the memory engine these are the only ones;
+//! an engine shared by several servers appends elsewhere and feeds the local logs from there. Engines are
+//! called without holding a lock, and return an [`EngineResponse`], since only the memory engine can always
+//! respond immediately.
 
 mod answer;
 mod error;
@@ -18,94 +19,103 @@ use std::sync::Arc;
 
 use encke_core::Timestamp;
 use encke_core::message::Content;
-use encke_core::session::outbox::Bounds;
+use encke_core::session::outbox::LogBounds;
 
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::channel::{
-    Channel, ChannelName, HistoryMessage, HistoryPart, Hold, PublishId, Published, Subscriber,
+    Channel, ChannelGuard, ChannelName, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
 };
-use crate::trace::Publish;
+use crate::trace::PublishTrace;
 
-pub(crate) use answer::{Answer, all};
+pub(crate) use answer::{EngineResponse, join_responses};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
-pub(crate) use pauses::Pauses;
+pub(crate) use pauses::RetryBackoff;
 pub(crate) use presence::{Presence, UserSessions};
-pub use redis::{EvictsKeys, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
-pub(crate) use redis::{Health, RedisEngine};
+pub use redis::{EvictsKeys, RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
+pub(crate) use redis::{RedisEngine, RedisHealth};
 #[cfg(feature = "simulation")]
 pub(crate) use redis::{SimulatedRedis, Stream};
 
-/// Where the logs of channels live.
+/// Owner of channel logs.
 ///
-/// Every answer comes within a bounded time: a WebSocket that waits for many does not read its socket meanwhile. What is asked one after the
-/// other by one connection is done in that order, if it is of one kind.
+/// All responses arrive within a bounded time, because a WebSocket connection that waits for too many of them
+/// stops reading its socket. Requests of the same kind from one connection are executed in order.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
-    /// Appends a message to a channel's log, which `maker` makes if there is none, and to those of the patterns that stand for the
-    /// channel and are followed: to all of them before anyone reads it in one, in an order that is the same for all. What was published
-    /// on the channel under the same `id` before, and is known still, is not appended again; the answer is that of the first time.
+    /// Appends a message to a channel's log, which is created on behalf of `creator` if it does not exist,
+    /// and to those of the subscribed patterns that match the channel. All of these logs have the message
+    /// before anyone reads it in one of them, and its order relative to others is the same in all. If a
+    /// publish on this channel with the same `id` is still known, nothing is appended, and the response is
+    /// that of the first publish.
     fn append(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>>;
+    ) -> EngineResponse<Result<Published, EngineError>>;
 
-    /// The same, and it is followed how the message gets to its readers here. An engine that does not know that appends it, no more.
+    /// Like [`append`](Self::append), with tracing of the delivery to local readers. Engines without tracing
+    /// support just append.
     fn append_traced(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-        _trace: &Publish,
-    ) -> Answer<Result<Published, EngineError>> {
-        self.append(channel, maker, content, id)
+        _trace: &PublishTrace,
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        self.append(channel, creator, content, id)
     }
 
-    /// This part of the channel's log, at most `limit` messages; nothing if there is no such channel.
+    /// Returns at most `limit` messages of a channel's log, or `None` if the channel does not exist.
     fn read(
         &self,
         channel: &ChannelName,
         part: HistoryPart,
         limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>>;
+    ) -> EngineResponse<Result<Option<History>, EngineError>>;
 
-    /// The log to read the channel, or the pattern, from: it follows the channel for as long as it is held or has
-    /// subscribers. `maker` makes it if there is none.
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>>;
+    /// Returns the local log of a channel or pattern, created on behalf of `creator` if it does not exist. It
+    /// receives the channel's messages while it has guards or subscribers.
+    fn subscribe(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>>;
 
-    /// Those who follow a channel, on all servers that share it: a page of at most `limit`, from the beginning or from where another
-    /// [ended](Presence::next_cursor).
+    /// Returns a page of at most `limit` subscribers of a channel on all servers that share it. `cursor` is
+    /// zero or the [end](Presence::next_cursor) of the previous page.
     fn presence(
         &self,
         channel: &ChannelName,
         cursor: u64,
         limit: usize,
-    ) -> Answer<Result<Presence, EngineError>>;
+    ) -> EngineResponse<Result<Presence, EngineError>>;
 
-    /// The server ends: those that share its channels need not wait for it. Nothing, where nobody does.
-    fn leave(&self) -> Answer<()> {
-        Answer::Ready(())
+    /// Announces that this server is shutting down, so that others do not wait for its replies. Does nothing
+    /// in engines that are not shared.
+    fn leave(&self) -> EngineResponse<()> {
+        EngineResponse::Ready(())
     }
 
-    /// Channels of an earlier process, which may have had another engine, and which sessions follow already. Called once, at the start, before anything
-    /// else is asked. Engines that stand before another one need not know.
-    fn go_on_with(&self, _restored: Vec<Arc<Channel<S>>>) {}
+    /// Adopts channels of an earlier process, possibly with another engine, to which sessions already
+    /// subscribe. Called once at startup, before any other request. Engines that wrap another one need not
+    /// implement it.
+    fn adopt_restored(&self, _restored: Vec<Arc<Channel<S>>>) {}
 }
 
-/// What a log still has.
+/// Part of a channel's log.
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) epoch: Box<str>,
-    pub(crate) bounds: Bounds,
-    /// Oldest first.
+    pub(crate) bounds: LogBounds,
+    /// Oldest message first.
     pub(crate) messages: Vec<HistoryMessage>,
 }
 
 impl History {
-    /// What a log here has, at this time.
+    /// Reads a local log.
     fn of<S: Subscriber>(log: &Channel<S>, part: HistoryPart, limit: usize, now: Timestamp) -> Self {
         let (bounds, messages) = log.history(part, limit, now);
         Self { epoch: log.epoch().into(), bounds, messages }

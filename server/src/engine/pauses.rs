@@ -1,24 +1,24 @@
 use std::time::Duration;
 
-const SHORTEST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(1);
+const MIN_DELAY: Duration = Duration::from_millis(50);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// How long to leave an engine alone that has not done what it was asked: twice as long each time, up to a limit.
+/// Delays between attempts after an engine request has failed. Each is twice as long as the previous one, up
+/// to a limit.
 #[derive(Debug)]
-pub(crate) struct Pauses {
+pub(crate) struct RetryBackoff {
     next: Duration,
 }
 
-impl Pauses {
+impl RetryBackoff {
     pub(crate) fn new() -> Self {
-        Self { next: SHORTEST }
+        Self { next: MIN_DELAY }
     }
 
-    /// The next one.
-    pub(crate) fn pause(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = LONGEST.min(2 * pause);
-        pause
+    pub(crate) fn next_delay(&mut self) -> Duration {
+        let delay = self.next;
+        self.next = MAX_DELAY.min(2 * delay);
+        delay
     }
 }
 
@@ -27,11 +27,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_doubles_up_to_a_limit() {
-        let mut pauses = Pauses::new();
+    fn delay_doubles_up_to_a_limit() {
+        let mut backoff = RetryBackoff::new();
         assert_eq!(
             [50, 100, 200, 400, 800, 1_000, 1_000].map(Duration::from_millis),
-            [(); 7].map(|()| pauses.pause())
+            [(); 7].map(|()| backoff.next_delay())
         );
     }
 }

@@ -1,32 +1,31 @@
 use std::collections::HashMap;
 
-use crate::channel::{Member, MemberPhase, Present};
+use crate::channel::{Member, MemberPhase, PresencePage};
 
-/// Those who follow a channel, on all servers.
+/// Subscribers of a channel on all servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Presence {
-    /// How many there are.
+    /// Number of all subscribers.
     pub(crate) total: usize,
-    /// Some of them.
+    /// Subscribers of this page.
     pub(crate) members: Vec<Member>,
-    /// Where those begin that are not shown.
+    /// Cursor of the next page, if there is one.
     pub(crate) next_cursor: Option<u64>,
-    /// Servers that have not said who there is.
+    /// Servers that did not reply.
     pub(crate) incomplete: Vec<String>,
 }
 
-/// Sessions of one user.
+/// Number of sessions and connections of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserSessions<'a> {
     pub(crate) user: &'a str,
-    /// How many there are.
     pub(crate) sessions: usize,
-    /// How many of these have a connection, or are between two polls.
+    /// Sessions that are connected, or between two polls.
     pub(crate) connections: usize,
 }
 
 impl Presence {
-    /// The users of the members, in the order in which they come first. Those of nobody by name are left out.
+    /// Groups the members by user, in the order of their first appearance. Anonymous sessions are left out.
     pub(crate) fn users(&self) -> Vec<UserSessions<'_>> {
         let mut users: Vec<UserSessions<'_>> = Vec::new();
         let mut places = HashMap::new();
@@ -42,8 +41,8 @@ impl Presence {
         users
     }
 
-    /// Where there is one server.
-    pub(super) fn here(Present { total, members, next }: Present) -> Self {
+    /// Presence on a server that shares its channels with no other.
+    pub(super) fn single_server(PresencePage { total, members, next }: PresencePage) -> Self {
         Self {
             total,
             members: members.into_iter().map(|(_, member)| member).collect(),

@@ -1,4 +1,4 @@
-//! An engine for tests, which answers when it is told to.
+//! A test engine whose responses wait for a signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,39 +8,39 @@ use encke_core::message::Content;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
-use super::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
-use crate::admission::Holder;
-use crate::channel::{ChannelName, HistoryPart, Hold, PublishId, Published};
+use super::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
+use crate::admission::QuotaOwner;
+use crate::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
 use crate::session::SessionRef;
 
-/// The memory engine, which keeps its answers to itself until it is told to give them.
+/// The memory engine, with responses held back until the test releases them.
 #[derive(Debug)]
 pub(crate) struct SlowEngine {
     pub(crate) memory: MemoryEngine<SessionRef>,
-    pub(crate) held: Arc<Held>,
+    pub(crate) control: Arc<SlowControl>,
 }
 
-/// What a test tells its engine.
+/// Lets a test control the engine.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// Whether it gives its answers now.
-    pub(crate) answers: AtomicBool,
-    /// What becomes of a publish.
+pub(crate) struct SlowControl {
+    /// Whether responses are released.
+    pub(crate) is_open: AtomicBool,
+    /// Error to return for publishes, if set.
     pub(crate) refusal: Mutex<Option<EngineError>>,
 }
 
 impl SlowEngine {
-    fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
-        let held = Arc::clone(&self.held);
-        let mut answer = Some(answer);
-        let ready = std::future::poll_fn(move |_| match answer.take() {
-            Some(Answer::Ready(ready)) if held.answers.load(Ordering::Relaxed) => Poll::Ready(ready),
+    fn later<T: Send + 'static>(&self, response: EngineResponse<T>) -> EngineResponse<T> {
+        let held = Arc::clone(&self.control);
+        let mut response = Some(response);
+        let ready = std::future::poll_fn(move |_| match response.take() {
+            Some(EngineResponse::Ready(ready)) if held.is_open.load(Ordering::Relaxed) => Poll::Ready(ready),
             waiting => {
-                answer = waiting;
+                response = waiting;
                 Poll::Pending
             }
         });
-        Answer::Later(ready.boxed())
+        EngineResponse::Pending(ready.boxed())
     }
 }
 
@@ -48,13 +48,13 @@ impl LogEngine<SessionRef> for SlowEngine {
     fn append(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>> {
-        self.later(match *self.held.refusal.lock() {
-            Some(error) => Answer::Ready(Err(error)),
-            None => self.memory.append(channel, maker, content, id),
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        self.later(match *self.control.refusal.lock() {
+            Some(error) => EngineResponse::Ready(Err(error)),
+            None => self.memory.append(channel, creator, content, id),
         })
     }
 
@@ -63,12 +63,16 @@ impl LogEngine<SessionRef> for SlowEngine {
         channel: &ChannelName,
         part: HistoryPart,
         limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>> {
+    ) -> EngineResponse<Result<Option<History>, EngineError>> {
         self.later(self.memory.read(channel, part, limit))
     }
 
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {
-        self.later(self.memory.follow(channel, maker))
+    fn subscribe(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<SessionRef>, EngineError>> {
+        self.later(self.memory.subscribe(channel, creator))
     }
 
     fn presence(
@@ -76,7 +80,7 @@ impl LogEngine<SessionRef> for SlowEngine {
         channel: &ChannelName,
         cursor: u64,
         limit: usize,
-    ) -> Answer<Result<Presence, EngineError>> {
+    ) -> EngineResponse<Result<Presence, EngineError>> {
         self.later(self.memory.presence(channel, cursor, limit))
     }
 }

@@ -4,23 +4,25 @@ use encke_core::session::LifecycleEvent;
 
 use crate::session::{EventSink, SessionId};
 
-/// Told of every lifecycle event.
+/// Receives every lifecycle event.
 ///
-/// An expiry is reported by a worker thread: a slow hook delays the other expiries of the same batch. What a client or an
-/// administrator did is reported by a thread of the runtime, which must not be blocked. No lock is held. Two threads
-/// may report two events of one session at once: [`LifecycleEvent::number`] orders them.
+/// Expiries are reported by a worker thread: a slow hook delays the other expiries of the same batch. Events
+/// caused by clients or administrators are reported by a runtime thread, which must not block. No lock is
+/// held. Two threads may report two events of one session concurrently: [`LifecycleEvent::number`] orders
+/// them.
 pub trait Hooks: Send + Sync + 'static {
-    /// Something happened to a session. `user` is the `sub` of its client's token, if it has one.
+    /// Called for each event of a session. `user` is the `sub` claim of the client's token, if present.
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
 
-    /// A client has said something to the server's own code, on a channel below `/service/`. `data` is JSON. Returns whether it is
-    /// taken; if not, the client is told so. Called by a thread of the runtime, which must not be blocked.
+    /// Called when a client publishes to a channel below `/service/`, which is addressed to the server's own
+    /// code. `data` is JSON. Returns whether the message is accepted; if not, the client receives an error.
+    /// Called by a runtime thread, which must not block.
     fn service_message(&self, _session: SessionId, _user: Option<&str>, _channel: &str, _data: &str) -> bool {
         false
     }
 }
 
-/// No hooks.
+/// Hooks that ignore every event.
 #[derive(Clone, Copy, Debug)]
 pub struct NoHooks;
 
@@ -28,20 +30,20 @@ impl Hooks for NoHooks {
     fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
 }
 
-/// Passes events and messages on to hooks, whose panics end here.
+/// Forwards events and messages to the hooks and catches their panics.
 pub(crate) struct HookSink(pub(crate) Box<dyn Hooks>);
 
 impl EventSink for HookSink {
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent) {
         if catch_unwind(AssertUnwindSafe(|| self.0.session_event(session, user, event))).is_err() {
-            tracing::error!(%session, user, name = event.transition.name(), "a hook panicked");
+            tracing::error!(%session, user, name = event.transition.name(), "hook panicked");
         }
     }
 
     fn service_message(&self, session: SessionId, user: Option<&str>, channel: &str, data: &str) -> bool {
         let call = || self.0.service_message(session, user, channel, data);
         catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-            tracing::error!(%session, user, channel, "a hook panicked");
+            tracing::error!(%session, user, channel, "hook panicked");
             false
         })
     }

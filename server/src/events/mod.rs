@@ -1,4 +1,4 @@
-//! Lifecycle events for those outside the server: hooks, and webhooks.
+//! Delivers lifecycle events to hooks and webhooks.
 
 mod hooks;
 mod sinks;

@@ -9,29 +9,29 @@ use crate::metrics::Metrics;
 use crate::reminders::WebhookSink;
 use crate::session::{EventSink, SessionId};
 
-/// What hears of events, and where they are counted.
+/// Receivers of events, and the metrics that count them.
 pub(crate) struct Sinks {
     pub(crate) metrics: Arc<Metrics>,
-    /// Of sessions.
+    /// Receives session events.
     pub(crate) sessions: Box<dyn EventSink>,
-    /// Of channels.
+    /// Tracks which channels have subscribers, if a webhook subscribes to channel events.
     pub(crate) channels: Option<Arc<Occupancy>>,
-    /// Of reminders that are due.
+    /// Receives due reminders.
     pub(crate) reminders: Option<Arc<dyn WebhookSink>>,
 }
 
 impl Sinks {
-    /// Hooks, and webhooks if there are any.
-    pub(crate) fn of(hooks: HookSink, webhooks: Option<&Arc<Webhooks>>, metrics: Arc<Metrics>) -> Self {
+    /// Combines the hooks with the webhooks, if any are configured.
+    pub(crate) fn combine(hooks: HookSink, webhooks: Option<&Arc<Webhooks>>, metrics: Arc<Metrics>) -> Self {
         let Some(webhooks) = webhooks else {
             return Self { metrics, ..Self::from(Box::new(hooks)) };
         };
         let channels = || Arc::new(Occupancy::new(Arc::clone(webhooks) as Arc<dyn OccupancySink>));
         Self {
             metrics,
-            channels: webhooks.want_channels().then(channels),
+            channels: webhooks.any_wants_channel_events().then(channels),
             reminders: Some(Arc::clone(webhooks) as Arc<dyn WebhookSink>),
-            sessions: Box::new(Both { hooks, webhooks: Arc::clone(webhooks) }),
+            sessions: Box::new(HooksAndWebhooks { hooks, webhooks: Arc::clone(webhooks) }),
         }
     }
 }
@@ -42,12 +42,12 @@ impl<S: EventSink> From<Box<S>> for Sinks {
     }
 }
 
-struct Both {
+struct HooksAndWebhooks {
     hooks: HookSink,
     webhooks: Arc<Webhooks>,
 }
 
-impl EventSink for Both {
+impl EventSink for HooksAndWebhooks {
     fn wants_order(&self) -> bool {
         true
     }

@@ -7,25 +7,25 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-/// TLS with whoever has the address, which the configuration names. The certificate is for the names by which clients know the server, and its address is
-/// none of those. Nothing secret is said.
+/// Starts a TLS connection without verifying the certificate: the check connects by the address in the
+/// configuration, which no certificate names, and sends no secret.
 pub(super) fn tls<S: Read + Write>(socket: S, address: IpAddr) -> Result<StreamOwned<ClientConnection, S>> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(Error::other)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
     let connection = ClientConnection::new(Arc::new(config), ServerName::IpAddress(address.into()));
     Ok(StreamOwned::new(connection.map_err(Error::other)?, socket))
 }
 
-/// Takes every certificate whose key the server has.
+/// Accepts every certificate, provided that the server has its private key.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AnyCertificate {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

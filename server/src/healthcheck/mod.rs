@@ -1,4 +1,5 @@
-//! `encke healthcheck`: asks a running server whether it is well, where there is nothing else to ask with, as in a container.
+//! `encke healthcheck`: checks the health of a running server, for environments without an HTTP client, such
+//! as containers.
 
 mod any_certificate;
 mod exchange;
@@ -13,66 +14,67 @@ use clap::Args;
 use encke_server::clock::monotonic_now;
 use encke_server::config::Settings;
 
-use within::Within;
+use within::DeadlineStream;
 
-/// From the connection to the end of the answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit for the whole check, including the connection.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct HealthcheckArgs {
-    /// Ask whether it takes new clients (/readyz), not whether it is well (/healthz).
+    /// Check whether the server accepts new clients (/readyz) instead of whether it is healthy (/healthz).
     #[arg(long)]
     ready: bool,
-    /// The server's configuration file. The environment counts, too.
+    /// The server's configuration file. Environment variables apply as well.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the server has its admin listener: the same as --set listen.admin=ADDR.
+    /// Address of the server's admin listener; short for --set listen.admin=ADDR.
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
-    /// Any key of the configuration.
+    /// Set a configuration key. Can be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl HealthcheckArgs {
-    /// What the server says, if it says yes.
-    pub(crate) fn ask(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
+    /// Returns the server's response if it is healthy.
+    pub(crate) fn check(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
         let admin = self.admin.map(|address| format!("listen.admin={address}"));
         let flags = self.set.into_iter().chain(admin).collect();
         let settings = Settings { file: self.config, environment, flags, insecure: false };
         let admin = settings.admin_listener()?;
-        let address = reachable(admin.address);
+        let address = reachable_address(admin.address);
         let url_path = if self.ready { "/readyz" } else { "/healthz" };
         let described = |error| format!("{address}{url_path}: {error}");
-        let answer = answer(address, url_path, admin.has_tls).map_err(described)?;
-        match (answer.status, health_in(&answer.body)) {
+        let answer = fetch(address, url_path, admin.has_tls).map_err(described)?;
+        match (answer.status, parse_health(&answer.body)) {
             (200, Some(health)) if health == "ok" => Ok(format!("{{\"status\":\"{health}\"}}\n")),
             (status, Some(health)) => Err(format!("{address}{url_path}: {status} {health}").into()),
-            (status, None) => Err(format!("{address}{url_path}: {status}, and no word of Encke's").into()),
+            (status, None) => Err(format!("{address}{url_path}: {status}, but this is not Encke").into()),
         }
     }
 }
 
-/// How the server says it is. What something else says there may be meant for the terminal that shows it.
-fn health_in(body: &str) -> Option<String> {
+/// Extracts the status from a response. Other text is rejected, since another program may have sent it to
+/// manipulate the terminal.
+fn parse_health(body: &str) -> Option<String> {
     let object: serde_json::Map<_, _> = serde_json::from_str(body).ok()?;
     let status = object.get("status")?.as_str()?;
     status.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then(|| status.to_owned())
 }
 
-fn answer(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<exchange::Answer> {
-    let until = monotonic_now() + ANSWER_WITHIN;
-    let socket = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
-    let socket = Within::new(socket, until);
+fn fetch(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<exchange::HealthResponse> {
+    let until = monotonic_now() + TIMEOUT;
+    let socket = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    let socket = DeadlineStream::new(socket, until);
     if is_tls {
-        exchange::ask(any_certificate::tls(socket, address.ip())?, address, path)
+        exchange::send_request(any_certificate::tls(socket, address.ip())?, address, path)
     } else {
-        exchange::ask(socket, address, path)
+        exchange::send_request(socket, address, path)
     }
 }
 
-/// A server that listens on every address is reached by loopback.
-fn reachable(address: SocketAddr) -> SocketAddr {
+/// Returns the address at which to reach a listener: loopback, if it listens on all addresses.
+fn reachable_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_server_is_reached() {
+    fn unspecified_addresses_are_reached_by_loopback() {
         for (listens, asked) in [
             ("127.0.0.1:8001", "127.0.0.1:8001"),
             ("0.0.0.0:8001", "127.0.0.1:8001"),
@@ -94,7 +96,7 @@ mod tests {
             ("10.0.0.7:80", "10.0.0.7:80"),
         ] {
             let [listens, asked] = [listens, asked].map(|text| text.parse().expect("an address"));
-            assert_eq!(reachable(listens), asked);
+            assert_eq!(reachable_address(listens), asked);
         }
     }
 }

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use encke_server::clock::monotonic_now;
 
-/// A socket until an instant: it blocks no longer, however little comes at a time.
+/// A socket with a deadline: reads and writes fail after it, even if data arrives byte by byte.
 #[derive(Debug)]
-pub(super) struct Within {
+pub(super) struct DeadlineStream {
     socket: TcpStream,
-    /// By [`monotonic_now`].
+    /// On the clock of [`monotonic_now`].
     until: Duration,
 }
 
-impl Within {
+impl DeadlineStream {
     pub(super) fn new(socket: TcpStream, until: Duration) -> Self {
         Self { socket, until }
     }
 
-    /// For what the next call may block at most.
-    fn left(&self) -> Result<Option<Duration>> {
+    /// Returns how long the next call may block.
+    fn remaining(&self) -> Result<Option<Duration>> {
         let left = self.until.saturating_sub(monotonic_now());
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }
 
-/// The system says that the call would block.
+/// Maps the error that the system reports for a socket timeout.
 fn timed_out<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
@@ -32,16 +32,16 @@ fn timed_out<T>(result: Result<T>) -> Result<T> {
     })
 }
 
-impl Read for Within {
+impl Read for DeadlineStream {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.set_read_timeout(self.remaining()?)?;
         timed_out(self.socket.read(buffer))
     }
 }
 
-impl Write for Within {
+impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        self.socket.set_write_timeout(self.left()?)?;
+        self.socket.set_write_timeout(self.remaining()?)?;
         timed_out(self.socket.write(bytes))
     }
 
@@ -56,15 +56,15 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn silence_ends_in_time() {
+    fn silent_peer_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it listens");
         let until = monotonic_now() + Duration::from_millis(20);
-        let mut silent = Within::new(TcpStream::connect(address).expect("it listens"), until);
-        let error = silent.read(&mut [0; 8]).expect_err("nobody says anything");
+        let mut silent = DeadlineStream::new(TcpStream::connect(address).expect("it listens"), until);
+        let error = silent.read(&mut [0; 8]).expect_err("the peer is silent");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(monotonic_now() >= until, "not before");
-        let error = silent.write(b"late").expect_err("the time is over");
+        let error = silent.write(b"late").expect_err("the deadline has passed");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 }

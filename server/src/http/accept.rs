@@ -18,27 +18,31 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long to wait when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// How often to look whether there is a descriptor again that connections of this listener may have.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How often it looks before that, each time after other tasks have run: a socket that gives way is closed by its task.
-const LOOKS_AT_ONCE: u32 = 8;
-/// After how many looks another gives way: one that is told why it is closed keeps its descriptor for a tenth of a second.
-const LOOKS_FOR_ONE: u32 = LOOKS_AT_ONCE + 12;
+/// Interval between checks for a free descriptor that connections of this listener may use.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// Number of checks without that interval, each after other tasks have run: the socket of an evicted
+/// connection is closed by its task.
+const IMMEDIATE_CHECKS: u32 = 8;
+/// Number of checks between two evictions. An evicted connection that is sent the reason keeps its descriptor
+/// for a tenth of a second.
+const CHECKS_PER_EVICTION: u32 = IMMEDIATE_CHECKS + 12;
 
-/// Connections that are accepted before others have their turn. Each becomes a task, and too many of these at once would delay
-/// the tasks that there are: the runtime moves what a worker's queue cannot hold to a queue that is hardly looked at.
-const ACCEPTED_AT_ONCE: u32 = 16;
+/// Number of connections that are accepted before other tasks run. Each becomes a task, and too many of them
+/// at once would delay the existing ones: the runtime moves the overflow of a worker's queue to a queue that
+/// is rarely polled.
+const MAX_ACCEPTS_PER_POLL: u32 = 16;
 
-/// How much the kernel holds of a connection that it has not sent yet, before it takes no more.
+/// Number of unsent bytes of a connection above which the kernel takes no more.
 const UNSENT_BYTES: u32 = 16 * 1024;
 
-/// A bound address. Connections can arrive, and wait, before they are [accepted](Acceptor).
+/// A bound address. Connections can arrive, and are queued, before they are [accepted](Acceptor).
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: std::net::TcpListener,
     pub(crate) address: SocketAddr,
-    /// For connections that may have come before the socket had these options: they have not inherited them.
-    for_waiting: Option<SocketOptions>,
+    /// Options for connections that may have arrived before the socket had them, and so have not inherited
+    /// them.
+    queued_options: Option<SocketOptions>,
 }
 
 impl Listener {
@@ -51,7 +55,7 @@ impl Listener {
         Self::listen(socket, backlog, None)
     }
 
-    /// Listens on a socket that was listened on before this process began.
+    /// Listens on a socket that was listening before this process started.
     pub(crate) fn inherit(
         socket: std::net::TcpListener,
         backlog: i32,
@@ -63,33 +67,34 @@ impl Listener {
     }
 
     fn listen(socket: Socket, backlog: i32, for_waiting: Option<SocketOptions>) -> io::Result<Self> {
-        // Again, if it was listened on before: it gets this backlog then.
+        // If the socket is already listening, this sets its backlog.
         socket.listen(backlog)?;
         let socket = std::net::TcpListener::from(socket);
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, for_waiting })
+        Ok(Self { socket, address, queued_options: for_waiting })
     }
 }
 
-/// What every accepted socket inherits from the one that is listened on, so that it costs no system call a connection.
+/// Options that accepted sockets inherit from the listening socket, so that they cost no system call per
+/// connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SocketOptions {
-    /// What may wait in the kernel to be read by a client, in bytes.
+    /// Number of bytes that the kernel may hold for a client to read.
     pub(crate) send_buffer: usize,
-    /// What may wait in the kernel to be read from a client, in bytes.
+    /// Number of bytes from a client that the kernel may hold unread.
     pub(crate) receive_buffer: usize,
 }
 
 impl SocketOptions {
     fn set(self, socket: &Socket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        // Heartbeats and replies are small, and waited for.
+        // Heartbeats and replies are small, and clients wait for them.
         socket.set_tcp_nodelay(true)?;
         // A client that never reads would otherwise take up to 4 MB of kernel memory.
         socket.set_send_buffer_size(self.send_buffer)?;
-        // A client that sends and is not read would otherwise take as much.
+        // A client whose input is not read would otherwise take as much.
         socket.set_recv_buffer_size(self.receive_buffer)?;
-        // What is sent last shall not wait for long behind what was sent before: a ping, above all.
+        // The latest output, above all a ping, must not wait for long behind earlier output.
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)
     }
 }
@@ -99,42 +104,50 @@ impl SocketOptions {
 pub(crate) struct Acceptor {
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
-    /// Connections have descriptors with numbers below this: the others are kept for all else.
-    below: usize,
-    said: LogThrottle,
+    /// Connections have descriptors with numbers below this. The others are reserved for everything else.
+    descriptor_limit: usize,
+    log_throttle: LogThrottle,
 }
 
-/// What becomes of the connections that are accepted.
-pub(crate) trait Serve {
-    /// Ready when there is room for one more. Each waits in the kernel until then.
-    fn room(&self) -> impl Future<Output = ()>;
+/// Handles accepted connections.
+pub(crate) trait ConnectionHandler {
+    /// Waits until there is room for another connection. Connections wait in the kernel until then.
+    fn wait_for_room(&self) -> impl Future<Output = ()>;
 
-    /// There is no descriptor for the next, which waits: those that are being closed should come to an end.
-    fn hurry(&self) {}
+    /// Called when there is no descriptor for the next connection, so that closing connections finish sooner.
+    fn hurry_closing(&self) {}
 
-    /// One that has done nothing yet should give way for it. Whether one does.
-    fn give_way(&self) -> bool {
+    /// Evicts a connection that has done nothing yet in favor of the next one. Returns whether there was one.
+    fn evict_one(&self) -> bool {
         false
     }
 
-    /// Serves one.
+    /// Serves a connection.
     fn serve(&self, socket: TcpStream, peer: SocketAddr);
 }
 
 impl Acceptor {
     pub(crate) fn new(timeouts: Arc<Timeouts>, metrics: Arc<Metrics>, below: usize) -> Self {
-        Self { timeouts, metrics, below, said: LogThrottle::once_in(LOG_INTERVAL) }
+        Self {
+            timeouts,
+            metrics,
+            descriptor_limit: below,
+            log_throttle: LogThrottle::with_interval(LOG_INTERVAL),
+        }
     }
 
-    /// Accepts what has waited for the options of the socket, until nobody waits any more. What goes wrong is left to those who accept
-    /// the rest.
-    async fn accept_waiting(&self, listener: &Listener, connections: &impl Serve) {
-        let Some(options) = listener.for_waiting else { return };
+    /// Accepts the connections that arrived before the socket had its options, until none is queued any more.
+    /// Errors are left to the regular accept loop.
+    async fn accept_queued(&self, listener: &Listener, connections: &impl ConnectionHandler) {
+        let Some(options) = listener.queued_options else { return };
         loop {
-            connections.room().await;
+            connections.wait_for_room().await;
             let Ok((socket, peer)) = listener.socket.accept() else { return };
-            let socket =
-                if self.may_have(&socket) { socket } else { self.lowered(socket, connections).await };
+            let socket = if self.has_allowed_descriptor(&socket) {
+                socket
+            } else {
+                self.with_allowed_descriptor(socket, connections).await
+            };
             if options.set(&SockRef::from(&socket)).is_ok()
                 && let Ok(socket) = TcpStream::from_std(socket)
             {
@@ -144,9 +157,9 @@ impl Acceptor {
         }
     }
 
-    /// Accepts for as long as it is polled.
-    pub(crate) async fn accept(self, listener: Listener, connections: impl Serve) {
-        self.accept_waiting(&listener, &connections).await;
+    /// Accepts connections for as long as it is polled.
+    pub(crate) async fn accept(self, listener: Listener, connections: impl ConnectionHandler) {
+        self.accept_queued(&listener, &connections).await;
         let listener = match TcpListener::from_std(listener.socket) {
             Ok(listener) => listener,
             Err(error) => {
@@ -155,20 +168,20 @@ impl Acceptor {
         };
         let mut accepted = 0;
         loop {
-            if accepted == ACCEPTED_AT_ONCE {
+            if accepted == MAX_ACCEPTS_PER_POLL {
                 accepted = 0;
                 tokio::task::yield_now().await;
             }
             accepted += 1;
-            connections.room().await;
+            connections.wait_for_room().await;
             match self.next(&listener, &connections).await {
                 Ok((socket, peer)) => connections.serve(socket, peer),
-                // The peer was gone before we came to it.
+                // The peer had disconnected before the connection was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Of the process, or of the machine, all are open.
+                // All descriptors of the process or of the machine are in use.
                 Err(error) => {
-                    connections.hurry();
-                    connections.give_way();
+                    connections.hurry_closing();
+                    connections.evict_one();
                     self.failed(&error);
                     self.timeouts.sleep(PAUSE_AFTER_ERROR).await;
                 }
@@ -179,42 +192,43 @@ impl Acceptor {
     async fn next(
         &self,
         listener: &TcpListener,
-        connections: &impl Serve,
+        connections: &impl ConnectionHandler,
     ) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, peer) = listener.accept().await?;
-        if self.may_have(&socket) {
+        if self.has_allowed_descriptor(&socket) {
             return Ok((socket, peer));
         }
-        let socket = self.lowered(socket.into_std()?, connections).await;
+        let socket = self.with_allowed_descriptor(socket.into_std()?, connections).await;
         Ok((TcpStream::from_std(socket)?, peer))
     }
 
-    fn may_have(&self, socket: &impl AsRawFd) -> bool {
-        usize::try_from(socket.as_raw_fd()).is_ok_and(|number| number < self.below)
+    fn has_allowed_descriptor(&self, socket: &impl AsRawFd) -> bool {
+        usize::try_from(socket.as_raw_fd()).is_ok_and(|number| number < self.descriptor_limit)
     }
 
-    /// The same socket by a lower descriptor, as soon as there is one; it has one of those that are kept. The kernel gives the lowest that is free:
-    /// so no more than this one are taken, and all who come later wait in the kernel.
-    async fn lowered(
+    /// Returns the same socket under a lower descriptor as soon as one is free, since it has a reserved one.
+    /// The kernel assigns the lowest free descriptor, so no other reserved one is taken, and later
+    /// connections wait in the kernel.
+    async fn with_allowed_descriptor(
         &self,
         mut socket: std::net::TcpStream,
-        connections: &impl Serve,
+        connections: &impl ConnectionHandler,
     ) -> std::net::TcpStream {
-        let (mut looks, mut next_gives_way) = (0, 0);
-        while !self.may_have(&socket) {
-            connections.hurry();
-            if looks >= next_gives_way && connections.give_way() {
-                next_gives_way = looks + LOOKS_FOR_ONE;
+        let (mut checks, mut next_eviction) = (0, 0);
+        while !self.has_allowed_descriptor(&socket) {
+            connections.hurry_closing();
+            if checks >= next_eviction && connections.evict_one() {
+                next_eviction = checks + CHECKS_PER_EVICTION;
             }
-            if looks < LOOKS_AT_ONCE {
+            if checks < IMMEDIATE_CHECKS {
                 tokio::task::yield_now().await;
             } else {
-                if looks == LOOKS_AT_ONCE {
-                    self.failed(&"no descriptor is left for it; raise LimitNOFILE or `ulimit -n`");
+                if checks == IMMEDIATE_CHECKS {
+                    self.failed(&"no file descriptor is available; raise LimitNOFILE or `ulimit -n`");
                 }
-                self.timeouts.sleep(LOOK_AGAIN).await;
+                self.timeouts.sleep(CHECK_INTERVAL).await;
             }
-            looks += 1;
+            checks += 1;
             if let Ok(other) = socket.try_clone()
                 && other.as_raw_fd() < socket.as_raw_fd()
             {
@@ -226,8 +240,8 @@ impl Acceptor {
 
     fn failed(&self, error: &dyn fmt::Display) {
         self.metrics.connections.accept_failed();
-        if self.said.pass(self.timeouts.clock().now()).is_some() {
-            tracing::error!(%error, "cannot accept connections; trying on");
+        if self.log_throttle.pass(self.timeouts.clock().now()).is_some() {
+            tracing::error!(%error, "cannot accept connections, retrying");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON, of limited size, within limited time.
+//! Request bodies: JSON, of limited size, within limited time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use serde::Deserialize;
 use super::{ApiError, ApiErrorCode};
 use crate::timeouts::Timeouts;
 
-/// How much more is read and discarded, so that a client that writes everything before it reads gets its answer.
-const DISCARDED_BYTES: usize = 1024 * 1024;
+/// Number of excess bytes that are read and discarded, so that a client that writes everything before it
+/// reads gets its response.
+const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
 
-/// An error quotes what the client sent, but only this much of it.
-const LONGEST_MESSAGE_CHARS: usize = 200;
+/// Maximum length of an error message that quotes a client's input.
+const MAX_MESSAGE_CHARS: usize = 200;
 
-/// What one body may take.
+/// Limits of a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
-    /// Its length.
     pub(crate) max_bytes: usize,
-    /// How long it may take to arrive.
+    /// Time within which the body must arrive.
     pub(crate) timeout: Duration,
 }
 
-/// Reads all of a body. `grown` hears how much memory it takes.
+/// Reads a whole body. `grown` is called with the memory that it takes, whenever that grows.
 pub(crate) async fn read(
     body: Incoming,
     limits: BodyLimits,
@@ -47,14 +47,14 @@ pub(crate) async fn read(
     }
 }
 
-/// Parses a body.
+/// Parses a body as JSON.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body).map_err(|error| {
-        ApiError::bad_request(error.to_string().chars().take(LONGEST_MESSAGE_CHARS).collect::<String>())
+        ApiError::bad_request(error.to_string().chars().take(MAX_MESSAGE_CHARS).collect::<String>())
     })
 }
 
-/// Parses a body that is an object. An array of its fields in their order, which the library would take for one, is none.
+/// Parses a body that must be an object. serde_json would also accept an array of its fields in order.
 pub(crate) fn parse_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(ApiError::bad_request("the body must be a JSON object"));
@@ -62,13 +62,14 @@ pub(crate) fn parse_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, 
     parse(body)
 }
 
-/// What the headers say of the body, without parameters.
+/// Returns the media type that the headers declare, without parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether the headers say that the body is JSON. A form of another web page can post text, but not say that.
+/// Checks that the headers declare the body as JSON. A form of another web page can post text, but cannot
+/// declare that.
 pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if media_type(headers).eq_ignore_ascii_case("application/json") {
         return Ok(());
@@ -85,25 +86,26 @@ async fn collect(
         let message = format!("the body has more than {limit} bytes (limits.max_message)");
         ApiError::new(ApiErrorCode::TooLarge, message)
     };
-    let most = limit + DISCARDED_BYTES;
-    if body.size_hint().lower() > most as u64 {
+    let max_read = limit + MAX_DISCARDED_BYTES;
+    if body.size_hint().lower() > max_read as u64 {
         return Err(too_large());
     }
-    let mut kept = BytesMut::new();
+    let mut collected = BytesMut::new();
     let mut length = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
+        let frame =
+            frame.map_err(|error| ApiError::bad_request(format!("the body is incomplete: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
-        if length > most {
+        if length > max_read {
             break;
         }
         if length <= limit {
-            kept.extend_from_slice(&data);
-            grown(kept.capacity());
+            collected.extend_from_slice(&data);
+            grown(collected.capacity());
         }
     }
-    if length > limit { Err(too_large()) } else { Ok(kept.freeze()) }
+    if length > limit { Err(too_large()) } else { Ok(collected.freeze()) }
 }
 
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_json_is_taken() {
+    fn only_json_is_accepted() {
         for (text, taken) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),

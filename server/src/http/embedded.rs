@@ -6,25 +6,26 @@ use ring::digest::{SHA256, digest};
 use super::Reply;
 use super::reply::with;
 
-/// A file that is in the binary. Whoever has it asks each time, mostly for 304: so what it has is always of this server's version.
+/// A file embedded in the binary. Clients revalidate it each time, and mostly get 304, so their copy always
+/// matches the server's version.
 #[derive(Debug)]
-pub(crate) struct Embedded {
+pub(crate) struct EmbeddedFile {
     content_type: &'static str,
     bytes: &'static [u8],
-    /// Changes with the file, and with nothing else: all servers of one version have the same.
+    /// Depends only on the file: all servers of one version have the same.
     tag: HeaderValue,
 }
 
-impl Embedded {
+impl EmbeddedFile {
     pub(crate) fn new(content_type: &'static str, bytes: &'static [u8]) -> Self {
         let tag = BASE64URL_NOPAD.encode(&digest(&SHA256, bytes).as_ref()[..12]);
         let tag = HeaderValue::try_from(format!("\"{tag}\"")).expect("base64 is visible ASCII");
         Self { content_type, bytes, tag }
     }
 
-    /// The file, unless the client has it already. hyper leaves out the body of an answer to HEAD.
+    /// Returns the file, or 304 if the client has it already. hyper omits the body of a response to HEAD.
     pub(crate) fn reply(&self, headers: &HeaderMap) -> Reply {
-        let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| names(tags, &self.tag));
+        let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| lists_tag(tags, &self.tag));
         let mut reply = if is_known {
             let mut reply = Reply::default();
             *reply.status_mut() = StatusCode::NOT_MODIFIED;
@@ -38,8 +39,9 @@ impl Embedded {
     }
 }
 
-/// Whether a list of tags has this one (RFC 9110, section 13.1.2). A cache that has compressed the file calls the tag weak.
-fn names(tags: &HeaderValue, tag: &HeaderValue) -> bool {
+/// Whether a list of tags contains this one (RFC 9110, section 13.1.2). A cache that has compressed the file
+/// makes the tag weak.
+fn lists_tag(tags: &HeaderValue, tag: &HeaderValue) -> bool {
     tags.as_bytes().split(|byte| *byte == b',').any(|listed| {
         let listed = listed.trim_ascii();
         listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag.as_bytes()
@@ -54,23 +56,23 @@ mod tests {
     fn tags_are_found_in_lists() {
         let tag = HeaderValue::from_static("\"b\"");
         for tags in ["\"b\"", "W/\"b\"", "\"a\", \"b\"", "\"a\",W/\"b\" , \"c\"", "*"] {
-            assert!(names(&HeaderValue::from_static(tags), &tag), "{tags}");
+            assert!(lists_tag(&HeaderValue::from_static(tags), &tag), "{tags}");
         }
         for tags in ["", "b", "\"a\"", "\"bb\"", "W/b", "\"b"] {
-            assert!(!names(&HeaderValue::from_static(tags), &tag), "{tags}");
+            assert!(!lists_tag(&HeaderValue::from_static(tags), &tag), "{tags}");
         }
     }
 
     #[test]
-    fn whoever_has_the_file_is_not_sent_it_again() {
-        let file = Embedded::new("text/plain", b"a file");
+    fn unchanged_file_gets_304() {
+        let file = EmbeddedFile::new("text/plain", b"a file");
         let first = file.reply(&HeaderMap::new());
         assert_eq!(first.status(), StatusCode::OK);
         let tag = first.headers()[ETAG].clone();
         let again = file.reply(&HeaderMap::from_iter([(IF_NONE_MATCH, tag.clone())]));
         assert_eq!((again.status(), &again.headers()[ETAG]), (StatusCode::NOT_MODIFIED, &tag));
         let other =
-            Embedded::new("text/plain", b"another").reply(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
+            EmbeddedFile::new("text/plain", b"another").reply(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
         assert_eq!(other.status(), StatusCode::OK);
     }
 }

@@ -2,52 +2,53 @@ use hyper::StatusCode;
 use serde::Serialize;
 use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
-/// What an answer of HTTP says is wrong, in a word: on the admin listener, and for clients that come by HTTP. The comments stand in the
-/// README's reference.
+/// Error code of an HTTP response, on the admin listener and for clients that use HTTP. The comments appear
+/// in the README's reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum ApiErrorCode {
-    /// The request is not what it should be; the message says what is wrong.
+    /// The request is malformed; the message says why.
     BadRequest,
-    /// The data is no JSON that a message can have.
+    /// The data is not JSON that a message can carry.
     Malformed,
-    /// Not the name of a channel, or of none that this can be done with.
+    /// The channel name is invalid, or the channel does not support this operation.
     BadChannel,
-    /// No key, or a wrong one; of a client, no valid token.
+    /// The key is missing or wrong; for a client, there is no valid token.
     Unauthorized,
-    /// The key's scopes, the page's origin, the name of the host or the token does not allow it.
+    /// The key's scopes, the page's origin, the host name or the token do not allow this.
     Forbidden,
-    /// There is no such thing, or not any more.
+    /// The resource does not exist, or no longer exists.
     NotFound,
-    /// The path takes other methods, which `Allow` names.
+    /// The path supports other methods, which `Allow` lists.
     MethodNotAllowed,
     /// The body did not arrive within `limits.handshake_timeout`.
     Timeout,
-    /// Another poll of the session has come since.
+    /// Another poll of the session has arrived since.
     Superseded,
-    /// The session is gone, and nothing of the request was done.
+    /// The session no longer exists, and nothing of the request was done.
     Gone,
-    /// The body, or the data of a message, is longer than `limits.max_message` allows; or there are too many commands or messages in one request.
+    /// The body, or the data of a message, exceeds `limits.max_message`, or the request contains too many
+    /// commands or messages.
     TooLarge,
-    /// The body is of another type than is read here.
+    /// The body's media type is not supported.
     UnsupportedMediaType,
-    /// Here a request becomes a WebSocket.
+    /// This path requires a WebSocket upgrade.
     UpgradeRequired,
-    /// It would exceed a limit, which the message names; later it may not.
+    /// The request would exceed a limit, which the message names. It may succeed later.
     Limit,
-    /// The engine, where channels live, cannot be reached: nothing was done.
+    /// The engine, which stores the channels, cannot be reached. Nothing was done.
     Unavailable,
-    /// No answer came from there: it may have been done, or not.
+    /// The engine did not answer. The request may or may not have been carried out.
     OutcomeUnknown,
-    /// Too much is being done already; nothing was done.
+    /// The server is overloaded. Nothing was done.
     Overloaded,
-    /// The server is going away.
+    /// The server is shutting down.
     Draining,
 }
 
 impl ApiErrorCode {
-    /// The status of an answer with it.
+    /// Status of a response with this code.
     pub(crate) const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest | Self::Malformed | Self::BadChannel => StatusCode::BAD_REQUEST,

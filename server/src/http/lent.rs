@@ -8,62 +8,68 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport::Socket;
 
-/// A socket that hyper has. Its owner can ask the kernel about it meanwhile, which hyper cannot: see [`Peer`].
+/// A socket that hyper uses. Meanwhile its owner can query the kernel about it, which hyper cannot: see
+/// [`Peer`].
 #[derive(Debug)]
-pub(crate) struct Lent<S>(Arc<Mutex<Loan<S>>>);
+pub(crate) struct SharedSocket<S>(Arc<Mutex<SharedState<S>>>);
 
-/// The peer of a socket that is lent. The socket is locked for one call of the kernel at a time, and nothing is locked meanwhile.
+/// The peer of a shared socket. The socket is locked for one system call at a time, and no other lock is
+/// taken meanwhile.
 #[derive(Debug)]
-pub(crate) struct Peer<S>(Weak<Mutex<Loan<S>>>);
+pub(crate) struct Peer<S>(Weak<Mutex<SharedState<S>>>);
 
 #[derive(Debug)]
-struct Loan<S> {
-    /// Until it is taken back.
+struct SharedState<S> {
+    /// `None` once it is taken back.
     socket: Option<S>,
-    end: Option<End>,
+    end: Option<PeerEnd>,
 }
 
 /// How the peer's stream has ended.
 #[derive(Clone, Copy, Debug)]
-enum End {
-    /// Before it had acknowledged all that was sent, or not. hyper then ends ours, which has to be acknowledged, too.
-    Ended { had_all: bool },
-    /// The kernel may have had what its program has not.
+enum PeerEnd {
+    /// The peer ended its stream, and had or had not acknowledged everything by then. hyper then ends our
+    /// stream, which has to be acknowledged, too.
+    Ended { acknowledged_all: bool },
+    /// The connection failed: the peer's kernel may have received bytes that its program has not.
     Failed,
 }
 
-const LENT: &str = "it is there as long as it is lent";
+const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 
-impl<S: Unpin> Lent<S> {
+impl<S: Unpin> SharedSocket<S> {
     pub(crate) fn new(socket: S) -> (Self, Peer<S>) {
-        let loan = Arc::new(Mutex::new(Loan { socket: Some(socket), end: None }));
-        let peer = Peer(Arc::downgrade(&loan));
-        (Self(loan), peer)
+        let state = Arc::new(Mutex::new(SharedState { socket: Some(socket), end: None }));
+        let peer = Peer(Arc::downgrade(&state));
+        (Self(state), peer)
     }
 
     /// Takes the socket back.
     pub(crate) fn into_inner(self) -> S {
-        self.0.lock().socket.take().expect(LENT)
+        self.0.lock().socket.take().expect(NOT_TAKEN_BACK)
     }
 
-    fn with<T>(&self, act: impl FnOnce(Pin<&mut S>) -> T) -> T {
-        act(Pin::new(self.0.lock().socket.as_mut().expect(LENT)))
+    fn with_socket<T>(&self, act: impl FnOnce(Pin<&mut S>) -> T) -> T {
+        act(Pin::new(self.0.lock().socket.as_mut().expect(NOT_TAKEN_BACK)))
     }
 }
 
 impl<S: Socket> Peer<S> {
-    /// Whether it has ended the connection, as far as the kernel knows. Nobody knows that of a socket that was taken back.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.0.upgrade().is_some_and(|loan| loan.lock().socket.as_ref().is_some_and(Socket::is_over))
+    /// Whether the peer has ended the connection, as far as the kernel knows. `false` once the socket is
+    /// taken back.
+    pub(crate) fn has_disconnected(&self) -> bool {
+        self.0
+            .upgrade()
+            .is_some_and(|state| state.lock().socket.as_ref().is_some_and(Socket::is_closed_by_peer))
     }
 
-    /// Whether it may not have all that was sent to it: by the end of its stream, or else by now.
-    pub(crate) fn may_lack(&self) -> bool {
-        self.0.upgrade().is_some_and(|loan| {
-            let Loan { socket, end } = &*loan.lock();
+    /// Whether the peer may not have received everything: by the end of its stream, or else by now.
+    pub(crate) fn may_have_missed_bytes(&self) -> bool {
+        self.0.upgrade().is_some_and(|state| {
+            let SharedState { socket, end } = &*state.lock();
             match end {
-                Some(End::Ended { had_all }) => !had_all,
-                Some(End::Failed) => true,
+                Some(PeerEnd::Ended { acknowledged_all }) => !acknowledged_all,
+                Some(PeerEnd::Failed) => true,
                 None => socket.as_ref().is_some_and(|socket| socket.unacknowledged().bytes > 0),
             }
         })
@@ -76,34 +82,36 @@ impl<S> Clone for Peer<S> {
     }
 }
 
-impl<S: Socket> AsyncRead for Lent<S> {
+impl<S: Socket> AsyncRead for SharedSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut loan = self.0.lock();
-        let Loan { socket, end } = &mut *loan;
-        let socket = socket.as_mut().expect(LENT);
+        let mut state = self.0.lock();
+        let SharedState { socket, end } = &mut *state;
+        let socket = socket.as_mut().expect(NOT_TAKEN_BACK);
         let before = buf.remaining();
         let read = ready!(Pin::new(&mut *socket).poll_read(context, buf));
         let has_ended = match &read {
             Ok(()) => before > 0 && buf.remaining() == before,
-            // Without the farewell of TLS.
+            // The stream ended without `close_notify`.
             Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
         };
         if has_ended {
-            end.get_or_insert_with(|| End::Ended { had_all: socket.unacknowledged().bytes == 0 });
+            end.get_or_insert_with(|| PeerEnd::Ended {
+                acknowledged_all: socket.unacknowledged().bytes == 0,
+            });
         } else if read.is_err() {
-            end.get_or_insert(End::Failed);
+            end.get_or_insert(PeerEnd::Failed);
         }
         Poll::Ready(read)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Lent<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for SharedSocket<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.with(|socket| socket.poll_write(context, bytes))
+        self.with_socket(|socket| socket.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -111,19 +119,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lent<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.with(|socket| socket.poll_write_vectored(context, bytes))
+        self.with_socket(|socket| socket.poll_write_vectored(context, bytes))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.with(|socket| socket.is_write_vectored())
+        self.with_socket(|socket| socket.is_write_vectored())
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_flush(context))
+        self.with_socket(|socket| socket.poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_shutdown(context))
+        self.with_socket(|socket| socket.poll_shutdown(context))
     }
 }
 
@@ -136,40 +144,40 @@ mod tests {
     use crate::transport::TcpSocket;
 
     #[test]
-    fn the_owner_sees_that_the_peer_is_gone() -> io::Result<()> {
+    fn owner_sees_disconnect() -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut lent, peer) = Lent::new(TcpSocket::Plain(listener.accept().await?.0));
-            assert!(!peer.is_gone());
+            let (mut shared, peer) = SharedSocket::new(TcpSocket::Plain(listener.accept().await?.0));
+            assert!(!peer.has_disconnected());
             drop(client);
-            assert_eq!(lent.read(&mut [0]).await?, 0);
-            assert!(peer.is_gone() && !peer.may_lack());
-            // What is sent from here on is no matter.
-            lent.write_all(b"late").await?;
-            assert!(!peer.may_lack());
-            let _socket = lent.into_inner();
-            assert!(!peer.is_gone(), "nobody asks a socket that was taken back");
+            assert_eq!(shared.read(&mut [0]).await?, 0);
+            assert!(peer.has_disconnected() && !peer.may_have_missed_bytes());
+            // Output after the end of the peer's stream does not count.
+            shared.write_all(b"late").await?;
+            assert!(!peer.may_have_missed_bytes());
+            let _socket = shared.into_inner();
+            assert!(!peer.has_disconnected(), "unknown once the socket is taken back");
             Ok(())
         })
     }
 
     #[test]
-    fn a_peer_whose_connection_fails_may_lack_what_its_machine_has() -> io::Result<()> {
+    fn failed_connection_may_have_missed_acknowledged_bytes() -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut lent, peer) = Lent::new(TcpSocket::Plain(listener.accept().await?.0));
-            lent.write_all(b"answer").await?;
+            let (mut shared, peer) = SharedSocket::new(TcpSocket::Plain(listener.accept().await?.0));
+            shared.write_all(b"answer").await?;
             client.readable().await?;
-            assert!(!peer.may_lack());
-            // With that unread, its kernel sends a reset.
+            assert!(!peer.may_have_missed_bytes());
+            // With the answer unread, the client's kernel sends a reset.
             drop(client);
-            let error = lent.read(&mut [0]).await.expect_err("it was reset");
+            let error = shared.read(&mut [0]).await.expect_err("a connection reset");
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-            assert!(peer.may_lack());
+            assert!(peer.may_have_missed_bytes());
             Ok(())
         })
     }

@@ -1,4 +1,4 @@
-//! HTTP for both listeners: accepting connections, reading bodies, making replies, files of the binary.
+//! HTTP for both listeners: accepting connections, reading bodies, making replies, serving embedded files.
 
 mod accept;
 pub(crate) mod body;
@@ -9,13 +9,13 @@ pub(crate) mod reply;
 mod rewound;
 mod timed_writes;
 
-pub(crate) use accept::{Acceptor, Listener, Serve, SocketOptions};
-pub(crate) use embedded::Embedded;
+pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
+pub(crate) use embedded::EmbeddedFile;
 pub(crate) use error_code::ApiErrorCode;
-pub(crate) use lent::{Lent, Peer};
+pub(crate) use lent::{Peer, SharedSocket};
 pub(crate) use reply::{ApiError, Reply};
-pub(crate) use rewound::Rewound;
+pub(crate) use rewound::PrefixedIo;
 pub(crate) use timed_writes::TimedWrites;
 
-/// The longest head of a request: what is longer gets 431. hyper would buffer up to 400 KiB of it.
+/// Maximum size of a request's head. A longer one gets 431. hyper would buffer up to 400 KiB of it.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;

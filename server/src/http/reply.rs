@@ -9,15 +9,15 @@ use serde::Serialize;
 use super::ApiErrorCode;
 use crate::auth::BadHost;
 
-/// A whole answer.
+/// A complete response.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-/// A refusal: `{"error":{"code","message"}}` with the fitting status.
+/// An error response: `{"error":{"code","message"}}` with the matching status.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     code: ApiErrorCode,
     message: String,
-    /// What the client may do instead.
+    /// Header that says what the client may do instead.
     header: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for ApiError {
     }
 }
 
-/// What a refusal says.
+/// Content of an error response.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorBody {
     code: ApiErrorCode,
@@ -61,7 +61,7 @@ impl ApiError {
         Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
     }
 
-    /// `allow` are the methods that there are, separated by commas.
+    /// `allow` lists the supported methods, separated by commas.
     pub(crate) fn method_not_allowed(allow: &str) -> Self {
         let error = Self::new(ApiErrorCode::MethodNotAllowed, format!("allowed: {allow}"));
         Self { header: HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)), ..error }
@@ -71,7 +71,7 @@ impl ApiError {
         Self { code, message: message.into(), header: None }
     }
 
-    /// Without its status, as one of several results.
+    /// Returns the error without its status, for a list of results.
     pub(crate) fn into_body(self) -> ErrorBody {
         ErrorBody { code: self.code, message: self.message }
     }
@@ -80,11 +80,11 @@ impl ApiError {
 impl From<ApiError> for Reply {
     fn from(mut error: ApiError) -> Self {
         #[derive(Serialize)]
-        struct Body {
+        struct ErrorEnvelope {
             error: ErrorBody,
         }
         let (status, header) = (error.code.status(), error.header.take());
-        let mut reply = json_with(status, &Body { error: error.into_body() });
+        let mut reply = json_with(status, &ErrorEnvelope { error: error.into_body() });
         if let Some((name, value)) = header {
             reply.headers_mut().insert(name, value);
         }

@@ -4,49 +4,50 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A socket of which something was read before: that comes first.
+/// A socket with bytes that were already read from it and that are returned first.
 #[derive(Debug)]
-pub(crate) struct Rewound<S> {
+pub(crate) struct PrefixedIo<S> {
     socket: S,
     read_already: Vec<u8>,
-    /// How much of that was handed on.
-    handed_on: usize,
+    /// Number of these bytes that were passed on.
+    passed_on: usize,
 }
 
-impl<S> Rewound<S> {
+impl<S> PrefixedIo<S> {
     pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
-        Self { socket, read_already, handed_on: 0 }
+        Self { socket, read_already, passed_on: 0 }
     }
 
-    /// The socket, and what was read before and not handed on, with `next`, which was.
+    /// Returns the socket, and the bytes that are still unused: `next`, which were passed on last, and the
+    /// rest of the bytes that were already read.
     pub(crate) fn into_parts(mut self, next: &[u8]) -> (S, Vec<u8>) {
-        let rest = self.read_already.split_off(self.handed_on);
+        let rest = self.read_already.split_off(self.passed_on);
         (self.socket, [next, &rest].concat())
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedIo<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let rest = &this.read_already[this.handed_on..];
+        let rest = &this.read_already[this.passed_on..];
         if rest.is_empty() {
             return Pin::new(&mut this.socket).poll_read(context, buf);
         }
         let count = rest.len().min(buf.remaining());
         buf.put_slice(&rest[..count]);
-        this.handed_on += count;
-        if this.handed_on == this.read_already.len() {
-            (this.read_already, this.handed_on) = (Vec::new(), 0);
+        this.passed_on += count;
+        if this.passed_on == this.read_already.len() {
+            (this.read_already, this.passed_on) = (Vec::new(), 0);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedIo<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
     }
@@ -80,12 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_before_comes_first() {
-        let mut socket = Rewound::new(tokio::io::join(&b"def"[..], tokio::io::sink()), b"abc".to_vec());
+    fn prefix_is_read_first() {
+        let mut socket = PrefixedIo::new(tokio::io::join(&b"def"[..], tokio::io::sink()), b"abc".to_vec());
         let mut two = [0; 2];
         socket.read_exact(&mut two).now_or_never().expect("at once").expect("read");
         assert_eq!(&two, b"ab");
-        assert_eq!(Rewound::new((), b"xyz".to_vec()).into_parts(b"w").1, b"wxyz");
+        assert_eq!(PrefixedIo::new((), b"xyz".to_vec()).into_parts(b"w").1, b"wxyz");
         let mut rest = Vec::new();
         socket.read_to_end(&mut rest).now_or_never().expect("at once").expect("read");
         assert_eq!(rest, b"cdef");

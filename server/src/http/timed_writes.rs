@@ -8,28 +8,32 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::timeouts::{Sleep, Timeouts};
 
-/// A stream on which a write fails that the peer does not take for a while: else a client that asks and does not read
-/// would hold its answer for ever.
+/// A stream whose writes fail if the peer takes nothing for `timeout`. Otherwise, a client that sends a
+/// request and does not read would keep the response in memory forever.
 #[derive(Debug)]
 pub(crate) struct TimedWrites<S> {
     stream: S,
     timeout: Duration,
     timeouts: Arc<Timeouts>,
     /// Set while the peer takes nothing.
-    held: Option<Box<Sleep>>,
+    timer: Option<Box<Sleep>>,
 }
 
 impl<S> TimedWrites<S> {
     pub(crate) fn new(stream: S, timeout: Duration, timeouts: Arc<Timeouts>) -> Self {
-        Self { stream, timeout, timeouts, held: None }
+        Self { stream, timeout, timeouts, timer: None }
     }
 
-    fn hold<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn apply_timeout<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.held = None;
+            self.timer = None;
             return written;
         }
-        let held = self.held.get_or_insert_with(|| Box::new(self.timeouts.sleep(self.timeout)));
+        let held = self.timer.get_or_insert_with(|| Box::new(self.timeouts.sleep(self.timeout)));
         match Pin::new(&mut **held).poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -54,16 +58,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, buf);
-        self.hold(context, written)
+        self.apply_timeout(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.hold(context, flushed)
+        self.apply_timeout(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.hold(context, shut)
+        self.apply_timeout(context, shut)
     }
 }

@@ -12,112 +12,117 @@ use tokio::task::spawn_blocking;
 
 use super::KeySource;
 use crate::auth::{BadKeySet, Key, parse_key_set};
-use crate::outbound::{Client, OutboundError, Target};
+use crate::outbound::{OutboundClient, OutboundError, Target};
 use crate::timeouts::Timeouts;
 
-/// The longest set, in bytes.
-const LONGEST: usize = 256 * 1024;
+/// Maximum size of a key set, in bytes.
+const MAX_SET_BYTES: usize = 256 * 1024;
 
-/// Reads the set.
-pub(super) enum Fetch {
-    File(Box<Aside>),
-    Url(Box<Url>),
+/// Fetches the key set.
+pub(super) enum KeySetFetcher {
+    File(Box<FileFetcher>),
+    Url(Box<UrlFetcher>),
 }
 
-/// A file is read beside the tasks, since it may block: one on another machine, or a pipe.
-pub(super) struct Aside {
+/// Reads a file on a blocking thread, since it may be on a network file system or be a pipe.
+pub(super) struct FileFetcher {
     path: Arc<Path>,
     timeout: Duration,
     timeouts: Arc<Timeouts>,
-    /// One reader at a time: each that is blocked has a thread.
-    turn: Arc<Semaphore>,
+    /// Allows one reader at a time: each blocked reader occupies a thread.
+    reader_permit: Arc<Semaphore>,
 }
 
-pub(super) struct Url {
+pub(super) struct UrlFetcher {
     target: Target,
-    client: Client,
+    client: OutboundClient,
     timeout: Duration,
 }
 
-/// Why there is no set.
+/// Reason why the key set could not be fetched.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotFetched {
+pub(crate) enum FetchError {
     #[error(transparent)]
     Outbound(OutboundError),
-    #[error("it answers {0}, not 200 OK")]
+    #[error("the response has status {0}, not 200 OK")]
     Status(StatusCode),
     #[error("cannot be read: {0}")]
     File(io::Error),
-    #[error("it blocks whoever reads it")]
-    Blocks,
-    #[error("is longer than {LONGEST} bytes")]
+    #[error("reading it blocks")]
+    Blocked,
+    #[error("is longer than {MAX_SET_BYTES} bytes")]
     TooLong,
     #[error(transparent)]
-    Bad(BadKeySet),
+    Invalid(BadKeySet),
 }
 
-impl Fetch {
+impl KeySetFetcher {
     pub(super) fn new(source: KeySource, timeout: Duration, timeouts: &Arc<Timeouts>) -> Self {
         match source {
             KeySource::File(path) => {
                 let (timeouts, turn) = (Arc::clone(timeouts), Arc::new(Semaphore::new(1)));
-                Self::File(Box::new(Aside { path: path.into(), timeout, timeouts, turn }))
+                Self::File(Box::new(FileFetcher {
+                    path: path.into(),
+                    timeout,
+                    timeouts,
+                    reader_permit: turn,
+                }))
             }
             KeySource::Url(target, trust) => {
-                // It is asked too seldom for a connection to be kept.
-                let client = Client::new(*trust, Arc::clone(timeouts), 0, LONGEST);
-                Self::Url(Box::new(Url { target, client, timeout }))
+                // Fetches are too rare to keep a connection open.
+                let client = OutboundClient::new(*trust, Arc::clone(timeouts), 0, MAX_SET_BYTES);
+                Self::Url(Box::new(UrlFetcher { target, client, timeout }))
             }
         }
     }
 
-    /// The keys, and how many more there are that are not for us.
-    pub(super) async fn keys(&self) -> Result<(Vec<Key>, usize), NotFetched> {
+    /// Returns the usable keys, and the number of unusable ones.
+    pub(super) async fn keys(&self) -> Result<(Vec<Key>, usize), FetchError> {
         match self {
             Self::File(file) => file.read().await,
-            Self::Url(url) => parse_key_set(&url.get().await?).map_err(NotFetched::Bad),
+            Self::Url(url) => parse_key_set(&url.get().await?).map_err(FetchError::Invalid),
         }
     }
 }
 
-/// The keys in a file, and how many more it has that are not for us.
+/// Reads a key set from a file. Returns the usable keys, and the number of unusable ones.
 ///
 /// # Errors
-/// [`NotFetched`].
-pub(crate) fn read_keys(path: &Path) -> Result<(Vec<Key>, usize), NotFetched> {
-    parse_key_set(&read(path)?).map_err(NotFetched::Bad)
+/// [`FetchError`].
+pub(crate) fn read_keys(path: &Path) -> Result<(Vec<Key>, usize), FetchError> {
+    parse_key_set(&read(path)?).map_err(FetchError::Invalid)
 }
 
-impl Aside {
-    async fn read(&self) -> Result<(Vec<Key>, usize), NotFetched> {
-        let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| NotFetched::Blocks)?;
+impl FileFetcher {
+    async fn read(&self) -> Result<(Vec<Key>, usize), FetchError> {
+        let turn = Arc::clone(&self.reader_permit).try_acquire_owned().map_err(|_| FetchError::Blocked)?;
         let path = Arc::clone(&self.path);
         let read = spawn_blocking(move || {
             let _turn = turn;
             read_keys(&path)
         });
-        let read = self.timeouts.within(self.timeout, read).await.ok_or(NotFetched::Blocks)?;
-        read.unwrap_or_else(|error| Err(NotFetched::File(io::Error::other(error))))
+        let read = self.timeouts.within(self.timeout, read).await.ok_or(FetchError::Blocked)?;
+        read.unwrap_or_else(|error| Err(FetchError::File(io::Error::other(error))))
     }
 }
 
-impl Url {
-    async fn get(&self) -> Result<Bytes, NotFetched> {
-        let reply = self.client.get(&self.target, self.timeout).await.map_err(NotFetched::Outbound)?;
-        // Anything else, be it of success, is not the set.
-        if reply.status == StatusCode::OK { Ok(reply.body) } else { Err(NotFetched::Status(reply.status)) }
+impl UrlFetcher {
+    async fn get(&self) -> Result<Bytes, FetchError> {
+        let reply = self.client.get(&self.target, self.timeout).await.map_err(FetchError::Outbound)?;
+        // Other success statuses do not carry the set either.
+        if reply.status == StatusCode::OK { Ok(reply.body) } else { Err(FetchError::Status(reply.status)) }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, NotFetched> {
+fn read(path: &Path) -> Result<Vec<u8>, FetchError> {
     let mut text = Vec::new();
-    let file = File::open(path).map_err(NotFetched::File)?;
-    file.take(LONGEST as u64 + 1).read_to_end(&mut text).map_err(NotFetched::File)?;
-    if text.len() > LONGEST { Err(NotFetched::TooLong) } else { Ok(text) }
+    let file = File::open(path).map_err(FetchError::File)?;
+    file.take(MAX_SET_BYTES as u64 + 1).read_to_end(&mut text).map_err(FetchError::File)?;
+    if text.len() > MAX_SET_BYTES { Err(FetchError::TooLong) } else { Ok(text) }
 }
 
-/// Where it is.
-impl fmt::Debug for Fetch {
+/// Shows the location of the key set.
+impl fmt::Debug for KeySetFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.path.fmt(f),

@@ -1,8 +1,8 @@
-//! The keys of whoever issues clients' tokens, as that publishes them: a JSON Web Key Set, at a URL or in a file.
+//! Keys of the issuer of clients' tokens, published as a JSON Web Key Set at a URL or in a file.
 //!
-//! One task reads the set: at the start, from time to time, and when a token names a key that is not there. Until the set has been read
-//! for such a token, it is not known whether the token is good: its client is to come again. Where reading fails, the keys stay that are
-//! there, and it is tried again, each time later.
+//! One task fetches the set: at startup, periodically, and when a token names an unknown key. Until the set
+//! has been fetched for such a token, its validity is unknown and its client must retry. If a fetch fails,
+//! the present keys stay in use, and the fetch is retried with increasing delays.
 
 mod fetch;
 mod settings;
@@ -23,25 +23,26 @@ use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::outbound::Backoff;
 use crate::timeouts::Timeouts;
-use fetch::Fetch;
+use fetch::KeySetFetcher;
 pub(crate) use fetch::read_keys;
 pub(crate) use settings::{IssuerSettings, KeySource};
 
-/// A set that was read within so long is not read again for a token: whoever makes tokens up decides nothing about how often.
-const FRESH: Duration = Duration::from_secs(10);
+/// A set that was fetched this recently is not fetched again for a token. This keeps forged tokens from
+/// controlling the frequency of fetches.
+const FRESH_FOR: Duration = Duration::from_secs(10);
 
-/// Knows the issuer's keys.
+/// Keeps the issuer's keys up to date.
 pub(crate) struct Issuer {
-    fetch: Fetch,
+    fetcher: KeySetFetcher,
     refresh: Duration,
     timeout: Duration,
     keys: Arc<KeySet>,
-    /// What the last attempt has come to. It changes with each.
+    /// Result of the last attempt. Watchers are notified of each attempt.
     last: watch::Sender<Attempt>,
-    /// By a token: the set is wanted before its time.
-    wanted: Notify,
-    /// By whoever runs the server.
-    ordered: Notify,
+    /// A token needs the set before the next periodic fetch.
+    refresh_wanted: Notify,
+    /// The operator has requested a reload.
+    reload_requested: Notify,
     metrics: Arc<Metrics>,
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
@@ -49,16 +50,16 @@ pub(crate) struct Issuer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
-    /// There was none yet.
+    /// No attempt has finished yet.
     None,
-    /// It began then: what was published before is in the set.
+    /// The fetch began at this time: the set contains everything published before.
     Succeeded(Timestamp),
-    /// The next comes by itself, and not before its time.
+    /// The next attempt follows after a delay; tokens cannot trigger it earlier.
     Failed,
 }
 
 impl Issuer {
-    /// Nothing is read before [`Self::start`].
+    /// Creates the issuer. Nothing is fetched before [`Self::start`].
     pub(crate) fn new(
         settings: IssuerSettings,
         keys: Arc<KeySet>,
@@ -67,66 +68,68 @@ impl Issuer {
         entropy: Entropy,
     ) -> Self {
         let IssuerSettings { source, refresh, timeout } = settings;
-        metrics.issuer.begin();
+        metrics.issuer.create_series();
         Self {
-            fetch: Fetch::new(source, timeout, &timeouts),
+            fetcher: KeySetFetcher::new(source, timeout, &timeouts),
             refresh,
             timeout,
             keys,
             last: watch::Sender::new(Attempt::None),
-            wanted: Notify::new(),
-            ordered: Notify::new(),
+            refresh_wanted: Notify::new(),
+            reload_requested: Notify::new(),
             metrics,
             timeouts,
             entropy,
         }
     }
 
-    /// Begins to read the set, and goes on for as long as the runtime lives.
+    /// Starts the task that fetches the set until the runtime ends.
     pub(crate) fn start(self: &Arc<Self>, executor: &dyn Executor) {
         let this = Arc::clone(self);
-        executor.spawn(Box::pin(async move { this.keep_up().await }));
+        executor.spawn(Box::pin(async move { this.run().await }));
     }
 
-    /// Whether the set may have the key of this token, but has to be read first.
-    pub(crate) fn may_know_more(&self, token: &str, auth: &Auth) -> bool {
-        !self.is_fresh() && !auth.has_key_of(token)
+    /// Whether the set may contain the key of this token but has to be fetched first.
+    pub(crate) fn may_have_key_for(&self, token: &str, auth: &Auth) -> bool {
+        !self.is_fresh() && !auth.has_key_for(token)
     }
 
-    /// Whether the set was read just now: a key that it does not have is none of the issuer's. If it was not, it will be.
-    pub(crate) fn is_up_to_date(&self) -> bool {
+    /// Whether the set was fetched recently, so that a key missing from it is not the issuer's. If it was
+    /// not, requests a fetch.
+    pub(crate) fn ensure_fresh(&self) -> bool {
         let fresh = self.is_fresh();
         if !fresh {
-            self.wanted.notify_one();
+            self.refresh_wanted.notify_one();
         }
         fresh
     }
 
-    /// Has the set read now, whatever came of it last.
-    pub(crate) fn read_again(&self) {
-        self.ordered.notify_one();
+    /// Requests a fetch now, regardless of the last result.
+    pub(crate) fn request_reload(&self) {
+        self.reload_requested.notify_one();
     }
 
-    /// Waits until the set has been read, if it was not just now; not for ever, and not at all after an attempt that failed.
-    pub(crate) async fn learn(&self) {
+    /// Waits until the set has been fetched, unless it was fetched recently. Waits at most for the timeout,
+    /// and not at all if the last attempt failed.
+    pub(crate) async fn wait_for_refresh(&self) {
         let mut last = self.last.subscribe();
-        if *last.borrow_and_update() != Attempt::Failed && !self.is_up_to_date() {
+        if *last.borrow_and_update() != Attempt::Failed && !self.ensure_fresh() {
             self.timeouts.within(self.timeout, last.changed()).await;
         }
     }
 
     fn is_fresh(&self) -> bool {
         let now = self.timeouts.clock().now();
-        matches!(*self.last.borrow(), Attempt::Succeeded(at) if now.since(at) < FRESH)
+        matches!(*self.last.borrow(), Attempt::Succeeded(at) if now.since(at) < FRESH_FOR)
     }
 
-    async fn keep_up(&self) {
+    async fn run(&self) {
         let mut backoff = Backoff::new();
         loop {
             let begun = self.timeouts.clock().now();
-            let is_read = self.read().await;
-            // Whose tokens came until now have it.
-            let _ = self.wanted.notified().now_or_never();
+            let is_read = self.fetch_once().await;
+            // Tokens that arrived until now are covered by this attempt.
+            let _ = self.refresh_wanted.notified().now_or_never();
             let (attempt, pause) = if is_read {
                 backoff = Backoff::new();
                 (Attempt::Succeeded(begun), self.refresh)
@@ -136,32 +139,32 @@ impl Issuer {
             self.last.send_replace(attempt);
             let by_a_token = async {
                 match attempt {
-                    // It says nothing new of an issuer that does not answer.
+                    // Tokens must not trigger retries while the issuer does not respond.
                     Attempt::Failed => pending().await,
-                    _ => self.wanted.notified().await,
+                    _ => self.refresh_wanted.notified().await,
                 }
             };
             let by_a_token = pin!(by_a_token);
             let by_itself = select(self.timeouts.sleep(pause), by_a_token);
-            select(by_itself, pin!(self.ordered.notified())).await;
+            select(by_itself, pin!(self.reload_requested.notified())).await;
         }
     }
 
-    /// Reads the set once. Returns whether it could be read.
-    async fn read(&self) -> bool {
-        match self.fetch.keys().await {
+    /// Fetches the set once. Returns whether that succeeded.
+    async fn fetch_once(&self) -> bool {
+        match self.fetcher.keys().await {
             Ok((keys, ignored)) => {
                 if *self.last.borrow() == Attempt::Failed {
-                    tracing::info!(from = ?self.fetch, "the issuer's keys can be read again");
+                    tracing::info!(from = ?self.fetcher, "the issuer's keys are available again");
                 }
-                tracing::debug!(from = ?self.fetch, keys = keys.len(), ignored, "the issuer's keys were read");
+                tracing::debug!(from = ?self.fetcher, keys = keys.len(), ignored, "the issuer's keys were fetched");
                 self.metrics.issuer.read(keys.len(), self.timeouts.clock().unix_now());
                 self.keys.replace(keys);
                 true
             }
             Err(problem) => {
                 self.metrics.issuer.failed();
-                tracing::warn!(from = ?self.fetch, %problem, "the issuer's keys cannot be read: those of before hold (auth.jwks)");
+                tracing::warn!(from = ?self.fetcher, %problem, "cannot fetch the issuer's keys: keeping the present ones (auth.jwks)");
                 false
             }
         }
@@ -170,6 +173,6 @@ impl Issuer {
 
 impl fmt::Debug for Issuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issuer").field("from", &self.fetch).finish_non_exhaustive()
+        f.debug_struct("Issuer").field("from", &self.fetcher).finish_non_exhaustive()
     }
 }

@@ -3,20 +3,20 @@ use std::time::Duration;
 
 use crate::outbound::{Target, Trust};
 
-/// How the issuer's keys are known.
+/// Settings of the issuer's key set.
 #[derive(Clone, Debug)]
 pub(crate) struct IssuerSettings {
     pub(crate) source: KeySource,
-    /// They are read again after so long.
+    /// Interval between periodic fetches.
     pub(crate) refresh: Duration,
-    /// How long to read them may take.
+    /// Timeout of a fetch.
     pub(crate) timeout: Duration,
 }
 
-/// Where they are.
+/// Location of the key set.
 #[derive(Clone, Debug)]
 pub(crate) enum KeySource {
     File(PathBuf),
-    /// And whose certificates count there.
+    /// URL, and the authorities trusted for it.
     Url(Target, Box<Trust>),
 }

@@ -7,70 +7,68 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AskLabels {
-    ask: &'static str,
+pub(super) struct HookLabels {
+    hook: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AskOutcomeLabels {
-    ask: &'static str,
+pub(super) struct HookOutcomeLabels {
+    hook: &'static str,
     outcome: &'static str,
 }
 
-/// Questions to the backend. Without one all stay at zero.
+/// Metrics of requests to the backend. Without a backend, all stay at zero.
 #[derive(Debug)]
 pub(crate) struct BackendMetrics {
-    pub(super) asked: Family<AskOutcomeLabels, Counter>,
-    pub(super) seconds: Family<AskLabels, Histogram, fn() -> Histogram>,
+    pub(super) requests: Family<HookOutcomeLabels, Counter>,
+    pub(super) seconds: Family<HookLabels, Histogram, fn() -> Histogram>,
     pub(super) in_flight: Gauge,
-    pub(super) open: Family<AskLabels, Gauge>,
+    pub(super) circuit_open: Family<HookLabels, Gauge>,
 }
 
 impl BackendMetrics {
-    /// It is asked this, and one of these comes of it: all are shown from here on.
-    pub(crate) fn begin(&self, ask: &'static str, outcomes: impl Iterator<Item = &'static str>) {
+    /// Exports the metrics of a hook with all of its outcomes, even while they are 0.
+    pub(crate) fn create_series(&self, hook: &'static str, outcomes: impl Iterator<Item = &'static str>) {
         for outcome in outcomes {
-            drop(self.asked.get_or_create(&AskOutcomeLabels { ask, outcome }));
+            drop(self.requests.get_or_create(&HookOutcomeLabels { hook, outcome }));
         }
-        drop(self.seconds.get_or_create(&AskLabels { ask }));
-        drop(self.open.get_or_create(&AskLabels { ask }));
+        drop(self.seconds.get_or_create(&HookLabels { hook }));
+        drop(self.circuit_open.get_or_create(&HookLabels { hook }));
     }
 
-    /// A question has come to this.
-    pub(crate) fn asked(&self, ask: &'static str, outcome: &'static str) {
-        self.asked.get_or_create(&AskOutcomeLabels { ask, outcome }).inc();
+    /// Counts a finished request.
+    pub(crate) fn request_finished(&self, hook: &'static str, outcome: &'static str) {
+        self.requests.get_or_create(&HookOutcomeLabels { hook, outcome }).inc();
     }
 
-    /// So long after it was sent.
-    pub(crate) fn took(&self, ask: &'static str, time: Duration) {
-        self.seconds.get_or_create(&AskLabels { ask }).observe(time.as_secs_f64());
+    /// Records how long a request took.
+    pub(crate) fn observe_duration(&self, hook: &'static str, time: Duration) {
+        self.seconds.get_or_create(&HookLabels { hook }).observe(time.as_secs_f64());
     }
 
-    /// So many are under way.
-    pub(crate) fn in_flight(&self, questions: usize) {
+    pub(crate) fn set_in_flight(&self, questions: usize) {
         self.in_flight.set(super::as_gauge(questions));
     }
 
-    /// How many are under way.
-    pub(crate) fn in_flight_now(&self) -> usize {
+    pub(crate) fn current_in_flight(&self) -> usize {
         self.in_flight.get().try_into().unwrap_or_default()
     }
 
-    /// The circuit breaker has opened, or closed.
-    pub(crate) fn opened(&self, ask: &'static str, open: bool) {
-        self.open.get_or_create(&AskLabels { ask }).set(i64::from(open));
+    /// Records that the circuit breaker opened or closed.
+    pub(crate) fn set_circuit_open(&self, hook: &'static str, open: bool) {
+        self.circuit_open.get_or_create(&HookLabels { hook }).set(i64::from(open));
     }
 }
 
 impl Default for BackendMetrics {
     fn default() -> Self {
-        // From half a millisecond to 16 seconds.
+        // From 0.5 ms to 16 s.
         let seconds = || Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
         Self {
-            asked: Family::default(),
+            requests: Family::default(),
             seconds: Family::new_with_constructor(seconds),
             in_flight: Gauge::default(),
-            open: Family::default(),
+            circuit_open: Family::default(),
         }
     }
 }

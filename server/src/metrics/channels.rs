@@ -2,7 +2,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Serialize;
 
-/// Channels, their logs, and the messages that pass through them.
+/// Metrics of channels, their logs, and messages.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelMetrics {
     pub(super) channels: Gauge,
@@ -10,12 +10,12 @@ pub(crate) struct ChannelMetrics {
     pub(super) published: Counter,
     pub(super) delivered: Counter,
     pub(super) gaps: Counter,
-    pub(super) untold: Counter,
+    pub(super) join_leave_lost: Counter,
 }
 
-/// Messages as the dashboard shows them.
+/// Message counts as the dashboard shows them.
 #[derive(Serialize)]
-pub(crate) struct Messages {
+pub(crate) struct MessageCounts {
     pub(crate) published: u64,
     pub(crate) delivered: u64,
     pub(crate) gaps: u64,
@@ -26,16 +26,20 @@ impl ChannelMetrics {
         self.published.inc();
     }
 
-    /// The followers of a channel are not told of a join or a leave.
-    pub(crate) fn untold(&self) {
-        self.untold.inc();
+    /// Counts a join or leave that subscribers could not be notified of.
+    pub(crate) fn join_leave_lost(&self) {
+        self.join_leave_lost.inc();
     }
 
-    pub(crate) fn messages(&self) -> Messages {
-        Messages { published: self.published.get(), delivered: self.delivered.get(), gaps: self.gaps.get() }
+    pub(crate) fn messages(&self) -> MessageCounts {
+        MessageCounts {
+            published: self.published.get(),
+            delivered: self.delivered.get(),
+            gaps: self.gaps.get(),
+        }
     }
 
-    /// What one turn of one connection took from the logs.
+    /// Counts the messages and gaps that one connection took from the logs in one iteration.
     pub(crate) fn delivered(&self, messages: u64, gaps: u64) {
         if messages > 0 {
             self.delivered.inc_by(messages);

@@ -4,10 +4,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Serialize;
 
-use super::labelled::{Count, Labelled, Open};
+use super::labelled::{Labelled, LabelledCount, LabelledGauge};
 
-/// What is shown from the start, also without a connection.
-const KINDS: [(&str, DialectName); 5] = [
+/// Label values exported from the start, before the first connection.
+const INITIAL_LABELS: [(&str, DialectName); 5] = [
     ("websocket", DialectName::Json),
     ("sse", DialectName::Json),
     ("poll", DialectName::Json),
@@ -27,16 +27,16 @@ impl ConnectionLabels {
     }
 }
 
-/// Connections, and those that were not accepted.
+/// Metrics of connections, including refused ones.
 #[derive(Debug)]
 pub(crate) struct ConnectionMetrics {
     pub(super) open: Labelled<ConnectionLabels, Gauge>,
     pub(super) accept_errors: Counter,
     pub(super) refusals: Labelled<RefusalLabels, Counter>,
-    pub(super) unfinished_bytes: Gauge,
-    pub(super) unfinished_closed: Counter,
-    pub(super) at_rest: Labelled<TransportLabels, Gauge>,
-    pub(super) woken: Labelled<TransportLabels, Counter>,
+    pub(super) partial_message_bytes: Gauge,
+    pub(super) partial_messages_closed: Counter,
+    pub(super) parked: Labelled<TransportLabels, Gauge>,
+    pub(super) unparked: Labelled<TransportLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet, Serialize)]
@@ -49,33 +49,33 @@ pub(crate) struct RefusalLabels {
     reason: &'static str,
 }
 
-/// The same as the dashboard shows it.
+/// Connection metrics as the dashboard shows them.
 #[derive(Serialize)]
 pub(crate) struct ConnectionsView {
-    pub(crate) connections: Vec<Open<ConnectionLabels>>,
-    /// How many of them rest.
-    pub(crate) at_rest: i64,
-    pub(crate) refusals: Vec<Count<RefusalLabels>>,
+    pub(crate) connections: Vec<LabelledGauge<ConnectionLabels>>,
+    /// Number of parked connections.
+    pub(crate) parked: i64,
+    pub(crate) refusals: Vec<LabelledCount<RefusalLabels>>,
 }
 
 impl ConnectionMetrics {
     pub(super) fn new() -> Self {
         let open = Labelled::<ConnectionLabels, Gauge>::default();
-        let at_rest = Labelled::<TransportLabels, Gauge>::default();
-        let woken = Labelled::<TransportLabels, Counter>::default();
-        for (transport, dialect) in KINDS {
+        let parked = Labelled::<TransportLabels, Gauge>::default();
+        let unparked = Labelled::<TransportLabels, Counter>::default();
+        for (transport, dialect) in INITIAL_LABELS {
             open.with(&ConnectionLabels::of(transport, dialect), |_| {});
-            at_rest.with(&TransportLabels { transport }, |_| {});
-            woken.with(&TransportLabels { transport }, |_| {});
+            parked.with(&TransportLabels { transport }, |_| {});
+            unparked.with(&TransportLabels { transport }, |_| {});
         }
         Self {
             open,
             accept_errors: Counter::default(),
             refusals: Labelled::default(),
-            unfinished_bytes: Gauge::default(),
-            unfinished_closed: Counter::default(),
-            at_rest,
-            woken,
+            partial_message_bytes: Gauge::default(),
+            partial_messages_closed: Counter::default(),
+            parked,
+            unparked,
         }
     }
 
@@ -87,30 +87,30 @@ impl ConnectionMetrics {
         self.open.with(&ConnectionLabels::of(transport, dialect), |open| _ = open.dec());
     }
 
-    /// One goes to rest.
-    pub(crate) fn rests(&self, transport: &'static str) {
-        self.at_rest.with(&TransportLabels { transport }, |at_rest| _ = at_rest.inc());
+    /// Counts a connection that was parked.
+    pub(crate) fn connection_parked(&self, transport: &'static str) {
+        self.parked.with(&TransportLabels { transport }, |parked| _ = parked.inc());
     }
 
-    /// One rests no longer.
-    pub(crate) fn woke(&self, transport: &'static str) {
+    /// Counts a connection that was unparked.
+    pub(crate) fn connection_unparked(&self, transport: &'static str) {
         let labels = TransportLabels { transport };
-        self.at_rest.with(&labels, |at_rest| _ = at_rest.dec());
-        self.woken.inc(&labels);
+        self.parked.with(&labels, |parked| _ = parked.dec());
+        self.unparked.inc(&labels);
     }
 
-    /// How many are open.
+    /// Returns the number of open connections.
     #[cfg(feature = "simulation")]
     pub(crate) fn count(&self) -> i64 {
         self.open.sum()
     }
 
-    /// Shows how many were refused for this reason, also while that is none.
+    /// Exports the counter for this reason, even while it is 0.
     pub(crate) fn show_refusals(&self, reason: &'static str) {
-        self.refusals.show(&RefusalLabels { reason });
+        self.refusals.create(&RefusalLabels { reason });
     }
 
-    /// A connection got no session.
+    /// Counts a connection that was refused.
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refusals.inc(&RefusalLabels { reason });
     }
@@ -118,14 +118,14 @@ impl ConnectionMetrics {
     pub(crate) fn view(&self) -> ConnectionsView {
         ConnectionsView {
             connections: self.open.open(),
-            at_rest: self.at_rest.sum(),
+            parked: self.parked.sum(),
             refusals: self.refusals.counts(),
         }
     }
 
-    /// One was closed because all unfinished messages together were too much.
-    pub(crate) fn unfinished_closed(&self) {
-        self.unfinished_closed.inc();
+    /// Counts a connection that was closed because all partial messages together exceeded the limit.
+    pub(crate) fn partial_message_closed(&self) {
+        self.partial_messages_closed.inc();
     }
 
     pub(crate) fn accept_failed(&self) {

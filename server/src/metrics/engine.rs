@@ -5,23 +5,24 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use serde::Serialize;
 
-/// An engine that is elsewhere. With the memory engine all stay at zero.
+/// Metrics of a remote engine. With the memory engine, all stay at zero.
 #[derive(Debug)]
 pub(crate) struct EngineMetrics {
-    /// 1 if there is one.
-    pub(super) elsewhere: Gauge,
+    /// 1 if the engine is remote.
+    pub(super) remote: Gauge,
     /// 1 while it can be reached.
     pub(super) up: Gauge,
     pub(super) connects: Counter,
-    pub(super) life: Gauge,
+    pub(super) generation: Gauge,
     pub(super) publish_seconds: Histogram,
     pub(super) feed_lag_seconds: Histogram,
-    pub(super) openings: Counter,
-    /// Servers that share channels by it, this one included.
+    pub(super) channel_opens: Counter,
+    /// Servers that share channels through it, including this one.
     pub(super) servers: Gauge,
 }
 
-/// Whether an engine that is elsewhere can be reached, and how many servers share channels by it.
+/// Engine metrics as the dashboard shows them: whether the engine can be reached, and how many servers share
+/// channels through it.
 #[derive(Serialize)]
 pub(crate) struct EngineView {
     pub(crate) up: bool,
@@ -30,60 +31,58 @@ pub(crate) struct EngineView {
 
 impl EngineMetrics {
     pub(super) fn new() -> Self {
-        // From 50 microseconds to 1.6 seconds.
+        // From 50 µs to 1.6 s.
         let seconds = || Histogram::new(exponential_buckets(0.000_05, 2.0, 16));
         Self {
-            elsewhere: Gauge::default(),
+            remote: Gauge::default(),
             up: Gauge::default(),
             connects: Counter::default(),
-            life: Gauge::default(),
+            generation: Gauge::default(),
             publish_seconds: seconds(),
             feed_lag_seconds: seconds(),
-            openings: Counter::default(),
+            channel_opens: Counter::default(),
             servers: Gauge::default(),
         }
     }
 
-    /// What the dashboard shows of it.
     pub(crate) fn view(&self) -> EngineView {
         EngineView { up: self.up.get() == 1, servers: self.servers.get() }
     }
 
-    /// There is one: what stays at zero means something.
-    pub(crate) fn begin(&self) {
-        self.elsewhere.set(1);
+    /// Records that the engine is remote, which gives the other metrics their meaning.
+    pub(crate) fn enable(&self) {
+        self.remote.set(1);
     }
 
     pub(crate) fn connected(&self) {
         self.connects.inc();
     }
 
-    pub(crate) fn is_up(&self, is_up: bool) {
+    pub(crate) fn set_up(&self, is_up: bool) {
         self.up.set(i64::from(is_up));
     }
 
-    /// So many servers share channels by it.
-    pub(crate) fn servers(&self, servers: usize) {
+    pub(crate) fn set_servers(&self, servers: usize) {
         self.servers.set(i64::try_from(servers).unwrap_or(i64::MAX));
     }
 
-    /// Which life of the engine it is.
-    pub(crate) fn lives(&self, life: u64) {
-        self.life.set(i64::try_from(life).unwrap_or(i64::MAX));
+    /// Records the generation of the engine's data set.
+    pub(crate) fn set_generation(&self, life: u64) {
+        self.generation.set(i64::try_from(life).unwrap_or(i64::MAX));
     }
 
-    /// A publish was answered.
+    /// Records how long an answered publish took.
     pub(crate) fn published(&self, after: Duration) {
         self.publish_seconds.observe(after.as_secs_f64());
     }
 
-    /// A probe has come back on the connection by which messages come.
-    pub(crate) fn probed(&self, after: Duration) {
+    /// Records the delay of a probe that was received on the connection for messages.
+    pub(crate) fn observe_feed_lag(&self, after: Duration) {
         self.feed_lag_seconds.observe(after.as_secs_f64());
     }
 
-    /// Channels were opened: followed for the first time or again, or read because something was missing.
-    pub(crate) fn opened(&self, channels: usize) {
-        self.openings.inc_by(channels as u64);
+    /// Counts channels that were opened: subscribed, subscribed again, or read because messages were missing.
+    pub(crate) fn channels_opened(&self, channels: usize) {
+        self.channel_opens.inc_by(channels as u64);
     }
 }

@@ -6,26 +6,28 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Durations by how long they were: prometheus-client's `Histogram`, which can also be read here. To observe one costs the same.
+/// A histogram of durations: prometheus-client's `Histogram`, which can also be read. Observing costs the
+/// same.
 ///
-/// A clone counts into the same.
+/// Clones share their counts.
 #[derive(Clone, Debug)]
-pub(super) struct Durations(Arc<Mutex<Counts>>);
+pub(super) struct DurationHistogram(Arc<Mutex<HistogramCounts>>);
 
 #[derive(Debug)]
-struct Counts {
+struct HistogramCounts {
     /// In seconds.
     sum: f64,
     count: u64,
-    /// The longest of each bucket, in seconds, and how many are in it and in no shorter one. The last is without an end.
+    /// For each bucket, its upper bound in seconds and the number of durations in it and in no lower bucket.
+    /// The last bucket is unbounded.
     buckets: Box<[(f64, u64)]>,
 }
 
-impl Durations {
-    /// Buckets that end at so many seconds, and one for what is longer.
+impl DurationHistogram {
+    /// Creates a histogram with these upper bounds, in seconds, and a last bucket for longer durations.
     pub(super) fn new(ends: impl Iterator<Item = f64>) -> Self {
         let buckets = ends.chain([f64::INFINITY]).map(|end| (end, 0)).collect();
-        Self(Arc::new(Mutex::new(Counts { sum: 0.0, count: 0, buckets })))
+        Self(Arc::new(Mutex::new(HistogramCounts { sum: 0.0, count: 0, buckets })))
     }
 
     pub(super) fn observe(&self, duration: Duration) {
@@ -38,7 +40,8 @@ impl Durations {
         }
     }
 
-    /// The end of each bucket in milliseconds, nothing for the last, and how many were no longer than that.
+    /// Returns, for each bucket, its upper bound in milliseconds (`None` for the last) and the number of
+    /// durations up to that bound.
     pub(super) fn cumulative(&self) -> Vec<(Option<f64>, u64)> {
         let counts = self.0.lock();
         let mut total = 0;
@@ -50,7 +53,7 @@ impl Durations {
     }
 }
 
-impl EncodeMetric for Durations {
+impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let counts = self.0.lock();
         encoder.encode_histogram::<NoLabelSet>(counts.sum, counts.count, &counts.buckets, None)
@@ -61,7 +64,7 @@ impl EncodeMetric for Durations {
     }
 }
 
-impl TypedMetric for Durations {
+impl TypedMetric for DurationHistogram {
     const TYPE: MetricType = MetricType::Histogram;
 }
 
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_read_is_what_prometheus_reads() {
         let ends = || exponential_buckets(0.000_5, 2.0, 3);
-        let (ours, theirs) = (Durations::new(ends()), Histogram::new(ends()));
+        let (ours, theirs) = (DurationHistogram::new(ends()), Histogram::new(ends()));
         for micros in [0, 1, 500, 501, 1_000, 1_999, 2_000, 2_001, 60_000_000] {
             let time = Duration::from_micros(micros);
             ours.observe(time);

@@ -13,7 +13,7 @@ pub(super) struct ReadLabels {
 const READ: &str = "read";
 const FAILED: &str = "failed";
 
-/// The issuer's keys. Without a set of keys all stay at zero.
+/// Metrics of the token issuer's key set. Without a key set, all stay at zero.
 #[derive(Debug, Default)]
 pub(crate) struct IssuerMetrics {
     pub(super) reads: Family<ReadLabels, Counter>,
@@ -22,21 +22,21 @@ pub(crate) struct IssuerMetrics {
 }
 
 impl IssuerMetrics {
-    /// There is a set. Both outcomes are shown from here on.
-    pub(crate) fn begin(&self) {
+    /// Exports both outcomes, even while they are 0.
+    pub(crate) fn create_series(&self) {
         for outcome in [READ, FAILED] {
             drop(self.reads.get_or_create(&ReadLabels { outcome }));
         }
     }
 
-    /// The set was read, and has so many keys.
+    /// Counts a successful read of the key set, which has this many usable keys.
     pub(crate) fn read(&self, keys: usize, now: UnixTime) {
         self.reads.get_or_create(&ReadLabels { outcome: READ }).inc();
         self.keys.set(super::as_gauge(keys));
         self.read_at.set(now.as_secs().try_into().unwrap_or(i64::MAX));
     }
 
-    /// It could not be read.
+    /// Counts a failed read.
     pub(crate) fn failed(&self) {
         self.reads.get_or_create(&ReadLabels { outcome: FAILED }).inc();
     }

@@ -9,47 +9,47 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use serde::Serialize;
 
-/// Metrics of one name, by their labels: prometheus-client's `Family`, which can also be read here, and is in order.
+/// Metrics of one name by their labels: prometheus-client's `Family`, which can also be read, and is sorted.
 ///
-/// A clone counts into the same.
+/// Clones share their metrics.
 #[derive(Debug)]
 pub(super) struct Labelled<L, M>(Arc<RwLock<BTreeMap<L, M>>>);
 
-/// The count of one set of labels.
+/// Value of a counter with its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Count<L> {
+pub(crate) struct LabelledCount<L> {
     #[serde(flatten)]
     labels: L,
     count: u64,
 }
 
-/// How many there are of one set of labels.
+/// Value of a gauge with its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Open<L> {
+pub(crate) struct LabelledGauge<L> {
     #[serde(flatten)]
     labels: L,
     open: i64,
 }
 
 impl<L: Ord + Clone, M: Clone + Default> Labelled<L, M> {
-    /// Acts on the metric of these labels, which is there from then on.
+    /// Calls `act` with the metric of these labels, which is created if necessary.
     pub(super) fn with<T>(&self, labels: &L, act: impl FnOnce(&M) -> T) -> T {
         if let Some(metric) = self.0.read().get(labels) {
             return act(metric);
         }
-        act(&self.make(labels))
+        act(&self.insert(labels))
     }
 
-    /// The metric of these labels is there from here on.
-    pub(super) fn show(&self, labels: &L) {
+    /// Creates the metric of these labels, so that it is exported.
+    pub(super) fn create(&self, labels: &L) {
         self.with(labels, |_| ());
     }
 
-    fn make(&self, labels: &L) -> M {
+    fn insert(&self, labels: &L) -> M {
         self.0.write().entry(labels.clone()).or_default().clone()
     }
 
-    fn read<T>(&self, shown: impl Fn(L, &M) -> T) -> Vec<T> {
+    fn collect<T>(&self, shown: impl Fn(L, &M) -> T) -> Vec<T> {
         self.0.read().iter().map(|(labels, metric)| shown(labels.clone(), metric)).collect()
     }
 }
@@ -59,17 +59,18 @@ impl<L: Ord + Clone> Labelled<L, Counter> {
         self.with(labels, |counter| _ = counter.inc());
     }
 
-    /// All but those that are nothing: who reads this each second knows what is not there.
-    pub(super) fn counts(&self) -> Vec<Count<L>> {
-        let mut counts = self.read(|labels, counter| Count { labels, count: counter.get() });
+    /// Returns all counters except those at 0. The dashboard reads them every second, and treats a missing
+    /// counter as 0.
+    pub(super) fn counts(&self) -> Vec<LabelledCount<L>> {
+        let mut counts = self.collect(|labels, counter| LabelledCount { labels, count: counter.get() });
         counts.retain(|count| count.count > 0);
         counts
     }
 }
 
 impl<L: Ord + Clone> Labelled<L, Gauge> {
-    pub(super) fn open(&self) -> Vec<Open<L>> {
-        self.read(|labels, gauge| Open { labels, open: gauge.get() })
+    pub(super) fn open(&self) -> Vec<LabelledGauge<L>> {
+        self.collect(|labels, gauge| LabelledGauge { labels, open: gauge.get() })
     }
 
     pub(super) fn sum(&self) -> i64 {
@@ -137,7 +138,8 @@ mod tests {
         }
         assert_eq!(text(ours.clone()), text(theirs));
         ours.inc(&Labels { reason: "a" });
-        let counts = [("a", 1), ("b", 3)].map(|(reason, count)| Count { labels: Labels { reason }, count });
+        let counts =
+            [("a", 1), ("b", 3)].map(|(reason, count)| LabelledCount { labels: Labels { reason }, count });
         assert_eq!(ours.counts(), counts, "in order");
         let shown = serde_json::to_string(&ours.counts()).expect("JSON");
         assert_eq!(shown, r#"[{"reason":"a","count":1},{"reason":"b","count":3}]"#);

@@ -7,16 +7,16 @@ pub(super) struct LimitLabels {
     limit: String,
 }
 
-/// A bound, and how much of it is in use.
+/// A limit and its current use.
 #[derive(Debug, serde::Serialize)]
-pub(crate) struct Limit<'a> {
-    /// The setting.
+pub(crate) struct LimitUsage<'a> {
+    /// Configuration key of the limit.
     pub(crate) key: &'a str,
     pub(crate) used: usize,
     pub(crate) max: usize,
 }
 
-/// What is near its bound. Limits that are set to "none" are not shown.
+/// Metrics of limits and their use. Limits that are set to "none" are not exported.
 #[derive(Debug, Default)]
 pub(crate) struct LimitMetrics {
     pub(super) used: Family<LimitLabels, Gauge>,
@@ -24,8 +24,8 @@ pub(crate) struct LimitMetrics {
 }
 
 impl LimitMetrics {
-    pub(super) fn set(&self, limits: &[Limit<'_>]) {
-        for Limit { key, used, max } in limits {
+    pub(super) fn set(&self, limits: &[LimitUsage<'_>]) {
+        for LimitUsage { key, used, max } in limits {
             let labels = LimitLabels { limit: (*key).to_owned() };
             self.used.get_or_create(&labels).set(super::as_gauge(*used));
             self.max.get_or_create(&labels).set(super::as_gauge(*max));

@@ -1,6 +1,6 @@
-//! What the server counts, and its Prometheus text.
+//! Metrics of the server, and their Prometheus text.
 //!
-//! Each room counts into a struct of its own. All are registered here.
+//! Each module counts into a struct of its own. All metrics are registered here.
 
 mod backend;
 mod channels;
@@ -39,10 +39,10 @@ use trace::TraceMetrics;
 use webhooks::WebhookMetrics;
 
 pub(crate) use backend::BackendMetrics;
-pub(crate) use channels::Messages;
+pub(crate) use channels::MessageCounts;
 pub(crate) use connections::ConnectionsView;
 pub(crate) use engine::EngineView;
-pub(crate) use limits::Limit;
+pub(crate) use limits::LimitUsage;
 pub(crate) use process::ProcessView;
 pub(crate) use reminders::ReminderOutcome;
 pub(crate) use sessions::SessionsView;
@@ -53,13 +53,13 @@ pub(crate) use webhooks::WebhookCounters;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// What is named as other programs name it, without our own name before it.
+    /// Metrics with standard names, which have no `encke` prefix.
     common: Registry,
     pub(crate) timers: TimerMetrics,
     pub(crate) channels: ChannelMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) connections: ConnectionMetrics,
-    /// Of an engine that is elsewhere.
+    /// Metrics of a remote engine.
     pub(crate) engine: EngineMetrics,
     pub(crate) webhooks: WebhookMetrics,
     pub(crate) reminders: ReminderMetrics,
@@ -72,35 +72,33 @@ pub(crate) struct Metrics {
     log_lines_dropped: Counter,
 }
 
-/// Counts that are kept elsewhere and read when the metrics are asked for.
+/// Values that are kept elsewhere, and read when metrics are requested.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(test, derive(Default))]
 pub(crate) struct Readings {
-    /// Timers in the wheel.
     pub(crate) timer_entries: usize,
     /// Stalls of the wheel since the start.
     pub(crate) stalls: u64,
-    /// Batches on their way to the workers.
+    /// Batches of expiries queued for the workers.
     pub(crate) dispatch_depth: usize,
-    /// How long the oldest expiry has waited for a worker.
+    /// Age of the oldest expiry that no worker has processed.
     pub(crate) dispatch_age: Duration,
-    /// Panics that workers have survived.
+    /// Worker panics since the start.
     pub(crate) worker_panics: u64,
     pub(crate) channels: usize,
-    /// Of all logs together.
+    /// Size of all logs together.
     pub(crate) log_bytes: usize,
-    pub(crate) unfinished_bytes: usize,
+    pub(crate) partial_message_bytes: usize,
     pub(crate) reminders: usize,
-    /// Log lines that found the writer busy.
+    /// Log lines dropped because the writer was busy.
     pub(crate) log_lines_dropped: u64,
-    /// What the process takes.
     pub(crate) process: ProcessView,
-    /// When the server was started, since 1970.
+    /// Start time of the server, since 1970.
     pub(crate) started_at: Duration,
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Returns metrics that are all zero.
     #[must_use]
     pub(crate) fn new() -> Self {
         let mut metrics = Self {
@@ -144,105 +142,117 @@ impl Metrics {
             trace,
             log_lines_dropped,
         } = self;
-        let mut add = Add(registry);
-        add.metric("connections", "Open connections", &connections.open);
-        let help = "Connections without a task, which are open, too";
-        add.metric("connections_at_rest", help, &connections.at_rest);
-        add.metric("connections_woken", "Connections that got a task again", &connections.woken);
-        add.metric("sessions", "Sessions, by phase", &sessions.by_phase);
-        add.metric("session_events", "Lifecycle events", &sessions.events);
-        add.metric("resumes", "Resumes asked for, by outcome", &sessions.resumes);
-        add.metric("timer_expiries", "Deadlines that passed and were acted on", &timers.expiries);
-        let help = "How long after its deadline (a ping: after its slack) an expiry was acted on";
-        add.metric("timer_lateness_seconds", help, &timers.lateness);
-        add.metric("timer_entries", "Timers in the wheel", &timers.entries);
-        let help = "Turns of the wheel that came later than planned by more than stall_threshold";
-        add.metric("wheel_stalls", help, &timers.stalls);
-        let help = "Messages of expiries on their way to the workers";
-        add.metric("dispatch_depth", help, &timers.dispatch_depth);
-        let help = "How long the oldest expiry has waited that no worker has acted on yet";
-        add.metric("dispatch_age_seconds", help, &timers.dispatch_age);
-        let help = "How long a message of expiries was on its way to a worker";
-        add.metric("dispatch_delay_seconds", help, &timers.dispatch_delay);
-        let help = "Panics of workers, each of which goes on with the next expiry";
-        add.metric("worker_panics", help, &timers.worker_panics);
-        let help = "From a ping's last byte in the kernel to its pong";
-        add.metric("ping_rtt_seconds", help, &sessions.ping_round_trip);
-        add.metric("refusals", "Connections that got no session, by reason", &connections.refusals);
-        add.metric(
+        let mut add = Registrar(registry);
+        add.register("connections", "Open connections", &connections.open);
+        let help = "Parked connections, which have no task; also counted as open";
+        add.register("connections_parked", help, &connections.parked);
+        add.register("connections_unparked", "Connections that were unparked", &connections.unparked);
+        add.register("sessions", "Sessions, by phase", &sessions.by_phase);
+        add.register("session_events", "Session lifecycle events", &sessions.events);
+        add.register("resumes", "Attempts to resume a session, by outcome", &sessions.resumes);
+        add.register("timer_expiries", "Expired deadlines that were processed", &timers.expiries);
+        let help = "How long after its deadline (for a ping, after its slack) an expiry was processed";
+        add.register("timer_lateness_seconds", help, &timers.lateness);
+        add.register("timer_entries", "Timers in the wheel", &timers.entries);
+        let help = "How often the wheel thread woke later than planned by more than timers.stall_threshold";
+        add.register("wheel_stalls", help, &timers.stalls);
+        let help = "Batches of expiries queued for the workers";
+        add.register("dispatch_depth", help, &timers.dispatch_depth);
+        let help = "Age of the oldest expiry that no worker has processed yet";
+        add.register("dispatch_age_seconds", help, &timers.dispatch_age);
+        let help = "How long a batch of expiries waited for a worker";
+        add.register("dispatch_delay_seconds", help, &timers.dispatch_delay);
+        let help = "Worker panics; the worker continues with the next expiry";
+        add.register("worker_panics", help, &timers.worker_panics);
+        let help = "Time from writing a ping's last byte to the kernel until its pong";
+        add.register("ping_rtt_seconds", help, &sessions.ping_round_trip);
+        add.register("refusals", "Refused connections, by reason", &connections.refusals);
+        add.register(
             "accept_errors",
-            "Connections that could not be accepted, or had to wait for a descriptor",
+            "Connections that could not be accepted, or had to wait for a file descriptor",
             &connections.accept_errors,
         );
-        let help = "What clients have sent of messages that are not whole";
-        add.metric("unfinished_bytes", help, &connections.unfinished_bytes);
-        let help = "Connections closed because that was more than limits.receive_total";
-        add.metric("unfinished_closed", help, &connections.unfinished_closed);
-        let help = "Log lines that were dropped because the writer was busy";
-        add.metric("log_lines_dropped", help, log_lines_dropped);
-        add.metric("channels", "Channels", &channels.channels);
-        add.metric("log_bytes", "What the logs of all channels hold", &channels.log_bytes);
-        add.metric("messages_published", "Messages published", &channels.published);
-        let help = "Messages handed to connections, those sent again included";
-        add.metric("messages_delivered", help, &channels.delivered);
-        add.metric("gaps", "Gaps told", &channels.gaps);
-        let help = "Joins and leaves that followers should have been told of (join_leave) and were not";
-        add.metric("join_leave_lost", help, &channels.untold);
-        let help = "Whether channels live in an engine that is elsewhere";
-        add.metric("engine_elsewhere", help, &engine.elsewhere);
-        add.metric("engine_up", "Whether an engine that is elsewhere can be reached", &engine.up);
-        add.metric("engine_connects", "Connections to it", &engine.connects);
-        add.metric(
-            "engine_life",
-            "Which life of it this is: one more after each change of masters",
-            &engine.life,
+        let help = "Memory for partially received messages";
+        add.register("partial_message_bytes", help, &connections.partial_message_bytes);
+        let help = "Connections closed because partial messages exceeded limits.receive_total";
+        add.register("partial_messages_closed", help, &connections.partial_messages_closed);
+        let help = "Log lines dropped because the writer was busy";
+        add.register("log_lines_dropped", help, log_lines_dropped);
+        add.register("channels", "Channels", &channels.channels);
+        add.register("log_bytes", "Size of the history of all channels", &channels.log_bytes);
+        add.register("messages_published", "Messages published", &channels.published);
+        let help = "Messages sent to connections, including those sent again";
+        add.register("messages_delivered", help, &channels.delivered);
+        add.register("gaps", "Gaps sent to sessions", &channels.gaps);
+        let help = "Join and leave notifications (join_leave) that could not be published";
+        add.register("join_leave_lost", help, &channels.join_leave_lost);
+        let help = "Whether channels are stored in a remote engine";
+        add.register("engine_remote", help, &engine.remote);
+        add.register("engine_up", "Whether the remote engine can be reached", &engine.up);
+        add.register("engine_connects", "Connections made to the remote engine", &engine.connects);
+        add.register(
+            "engine_generation",
+            "Generation of the remote engine's data set; rises after each change of masters or restart of Redis",
+            &engine.generation,
         );
-        add.metric("engine_publish_seconds", "How long it took to publish there", &engine.publish_seconds);
-        let help = "From a probe that was published there to its coming back here";
-        add.metric("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
-        let help = "Channels that were opened there: followed, followed again, or read because something was missing";
-        add.metric("engine_openings", help, &engine.openings);
-        let help = "Servers that share channels by it, this one included";
-        add.metric("engine_servers", help, &engine.servers);
-        add.metric("webhook_queued", "Events that wait for a webhook or are on their way", &webhooks.queued);
-        let help = "Events that a webhook has, that found no room, or that were tried for too long";
-        add.metric("webhook_events", help, &webhooks.events);
-        add.metric("webhook_requests", "Requests of webhooks, by outcome", &webhooks.requests);
-        add.metric("reminders", "Reminders that wait", &reminders.waiting);
-        let help = "Reminders that were due and were published, told to their webhook, or not published";
-        add.metric("reminders_due", help, &reminders.fired);
-        add.metric("backend_questions", "Questions to the backend, by outcome", &backend.asked);
-        add.metric("backend_seconds", "How long the backend took to answer, or failed to", &backend.seconds);
-        add.metric("backend_in_flight", "Questions to the backend that are under way", &backend.in_flight);
-        let help = "Whether the backend is left alone because it has failed again and again";
-        add.metric("backend_open", help, &backend.open);
-        add.metric("issuer_reads", "Attempts to read the issuer's keys, by outcome", &issuer.reads);
-        add.metric("issuer_keys", "The issuer's keys that tokens may be signed with", &issuer.keys);
-        let help = "When the issuer's keys were read, in seconds since 1970";
-        add.metric("issuer_read_timestamp_seconds", help, &issuer.read_at);
-        add.metric("limit_used", "How much of what a limit allows is in use", &limits.used);
-        add.metric("limit_max", "How much a limit allows, by the setting that says so", &limits.max);
+        add.register(
+            "engine_publish_seconds",
+            "How long a publish to the remote engine took",
+            &engine.publish_seconds,
+        );
+        let help = "Time from publishing a probe to the remote engine until it was received";
+        add.register("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
+        let help = "Channels opened at the remote engine: subscribed, subscribed again, or read because messages were missing";
+        add.register("engine_channel_opens", help, &engine.channel_opens);
+        let help = "Servers that share channels through the remote engine, including this one";
+        add.register("engine_servers", help, &engine.servers);
+        add.register("webhook_queued", "Events queued for a webhook or being sent", &webhooks.queued);
+        let help =
+            "Events delivered to a webhook, dropped because its queue was full, or dropped after retry_for";
+        add.register("webhook_events", help, &webhooks.events);
+        add.register("webhook_requests", "Webhook requests, by outcome", &webhooks.requests);
+        add.register("reminders", "Pending reminders", &reminders.waiting);
+        let help = "Due reminders that were published, sent to their webhook, or not published";
+        add.register("reminders_due", help, &reminders.fired);
+        add.register("backend_requests", "Requests to the backend, by outcome", &backend.requests);
+        add.register(
+            "backend_seconds",
+            "How long requests to the backend took, including failed ones",
+            &backend.seconds,
+        );
+        add.register("backend_in_flight", "Requests to the backend in flight", &backend.in_flight);
+        let help = "Whether the circuit breaker is open because requests to the backend failed repeatedly";
+        add.register("backend_circuit_open", help, &backend.circuit_open);
+        add.register("issuer_reads", "Attempts to read the issuer's key set, by outcome", &issuer.reads);
+        add.register("issuer_keys", "Usable keys in the issuer's key set", &issuer.keys);
+        let help = "When the issuer's key set was last read, in seconds since 1970";
+        add.register("issuer_read_timestamp_seconds", help, &issuer.read_at);
+        add.register("limit_used", "Current use of a limit", &limits.used);
+        add.register("limit_max", "Value of a limit, by its configuration key", &limits.max);
         #[cfg(feature = "otlp")]
         {
-            let help =
-                "Spans that were not sent, and messages that were not followed to their readers, by reason";
-            add.metric("trace_dropped", help, &trace.dropped);
+            let help = "Spans that were not exported, and messages whose delivery was not traced, by reason";
+            add.register("trace_dropped", help, &trace.dropped);
         }
-        let mut add = Add(common);
-        add.metric("process_resident_memory_bytes", "Memory of the process", &process.resident_bytes);
-        let help = "Addresses that it has taken, whether or not there is memory behind them";
-        add.metric("process_virtual_memory_bytes", help, &process.virtual_bytes);
-        add.metric("process_cpu_seconds", "What it has had of processors", &process.processor_seconds);
-        let help = "Descriptors that are open; not there where Linux is older than 6.2";
-        add.metric("process_open_fds", help, &process.open_descriptors);
-        add.metric("process_max_fds", "Descriptors that it may open", &process.max_descriptors);
+        let mut add = Registrar(common);
+        add.register(
+            "process_resident_memory_bytes",
+            "Resident memory of the process",
+            &process.resident_bytes,
+        );
+        let help = "Virtual memory of the process";
+        add.register("process_virtual_memory_bytes", help, &process.virtual_bytes);
+        add.register("process_cpu_seconds", "Processor time of the process", &process.processor_seconds);
+        let help = "Open file descriptors; absent before Linux 6.2";
+        add.register("process_open_fds", help, &process.open_descriptors);
+        add.register("process_max_fds", "Limit of open file descriptors", &process.max_descriptors);
         let help = "When the server was started, in seconds since 1970";
-        add.metric("process_start_time_seconds", help, &process.started_at);
+        add.register("process_start_time_seconds", help, &process.started_at);
     }
 
-    /// The metrics in the OpenMetrics text format, which Prometheus reads.
+    /// Encodes the metrics in the OpenMetrics text format, which Prometheus reads.
     #[must_use]
-    pub(crate) fn encode(&self, readings: &Readings, limits: &[Limit<'_>]) -> String {
+    pub(crate) fn encode(&self, readings: &Readings, limits: &[LimitUsage<'_>]) -> String {
         self.limits.set(limits);
         self.process.set(&readings.process, readings.started_at);
         self.timers.entries.set(as_gauge(readings.timer_entries));
@@ -252,7 +262,7 @@ impl Metrics {
         self.channels.channels.set(as_gauge(readings.channels));
         self.channels.log_bytes.set(as_gauge(readings.log_bytes));
         self.reminders.waiting.set(as_gauge(readings.reminders));
-        self.connections.unfinished_bytes.set(as_gauge(readings.unfinished_bytes));
+        self.connections.partial_message_bytes.set(as_gauge(readings.partial_message_bytes));
         catch_up(&self.timers.stalls, readings.stalls);
         catch_up(&self.log_lines_dropped, readings.log_lines_dropped);
         let mut text = String::new();
@@ -270,16 +280,17 @@ impl Default for Metrics {
     }
 }
 
-struct Add<'a>(&'a mut Registry);
+struct Registrar<'a>(&'a mut Registry);
 
-impl Add<'_> {
-    /// The registry ends `help` with a full stop itself. A clone of a metric counts into the same.
-    fn metric<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: &M) {
+impl Registrar<'_> {
+    /// Registers a clone of `metric`, which counts into the same storage. The registry adds a full stop to
+    /// `help`.
+    fn register<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: &M) {
         self.0.register(name, help, metric.clone());
     }
 }
 
-/// Brings a counter up to a count that is kept elsewhere.
+/// Raises a counter to a count that is kept elsewhere.
 fn catch_up(counter: &Counter, count: u64) {
     counter.inner().fetch_max(count, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What the process takes: read in one place, for the metrics and for the dashboard.
+//! Resource use of the process, read in one place for the metrics and for the dashboard.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use crate::clock::processor_time;
 
-/// What the process takes at one moment. What the kernel does not say is left out.
+/// Resource use of the process at one moment. Values that the kernel does not provide are left out.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(Default))]
 pub(crate) struct ProcessView {
@@ -44,7 +44,8 @@ impl ProcessView {
     }
 }
 
-/// All of it, and what is in memory: the first two numbers of `/proc/self/statm`, in pages.
+/// Returns virtual and resident memory in bytes: the first two numbers of `/proc/self/statm`, which are in
+/// pages.
 fn memory() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
     let page = u64::try_from(rustix::param::page_size()).ok()?;
@@ -52,7 +53,8 @@ fn memory() -> Option<(u64, u64)> {
     Some((bytes.next()?, bytes.next()?))
 }
 
-/// Linux says how many are open as the size of this folder, from 6.2 on; before that, 0. To list them would take longer with each connection.
+/// Returns the number of open file descriptors. Since version 6.2, Linux reports it as the size of this
+/// directory; before, the size is 0. Listing the directory would take longer with each connection.
 fn descriptors() -> Option<u64> {
     let open = fs::metadata("/proc/self/fd").ok()?.len();
     (open > 0).then_some(open)
@@ -62,36 +64,36 @@ fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The same by the names that programs of all kinds have for it.
+/// Resource use under the metric names that are standard for all kinds of programs.
 #[derive(Debug, Default)]
 pub(super) struct ProcessMetrics {
-    pub(super) resident_bytes: IfKnown,
-    pub(super) virtual_bytes: IfKnown,
-    pub(super) open_descriptors: IfKnown,
-    pub(super) max_descriptors: IfKnown,
+    pub(super) resident_bytes: OptionalGauge,
+    pub(super) virtual_bytes: OptionalGauge,
+    pub(super) open_descriptors: OptionalGauge,
+    pub(super) max_descriptors: OptionalGauge,
     pub(super) processor_seconds: Counter<f64, AtomicU64>,
     pub(super) started_at: Gauge<f64, AtomicU64>,
 }
 
 impl ProcessMetrics {
-    /// What it takes now, has taken of processors so far, and since when, from 1970 on.
+    /// Records the present resource use, and the start time since 1970. Processor time never decreases.
     pub(super) fn set(&self, process: &ProcessView, started_at: Duration) {
         self.resident_bytes.set(process.resident_bytes);
         self.virtual_bytes.set(process.virtual_bytes);
         self.open_descriptors.set(process.descriptors);
         self.max_descriptors.set(process.max_descriptors);
-        // Positive numbers are in the order of their bits.
+        // The bit patterns of positive floats are in the order of their values.
         let seconds = process.processor_time.as_secs_f64().to_bits();
         self.processor_seconds.inner().fetch_max(seconds, Ordering::Relaxed);
         self.started_at.set(started_at.as_secs_f64());
     }
 }
 
-/// A gauge of what the kernel may not say: then it has no value, for 0 would be a lie.
+/// A gauge that is not exported while its value is unknown, because 0 would be wrong.
 #[derive(Clone, Debug)]
-pub(super) struct IfKnown(Arc<AtomicI64>);
+pub(super) struct OptionalGauge(Arc<AtomicI64>);
 
-impl IfKnown {
+impl OptionalGauge {
     const UNKNOWN: i64 = -1;
 
     fn set(&self, value: Option<u64>) {
@@ -104,13 +106,13 @@ impl IfKnown {
     }
 }
 
-impl Default for IfKnown {
+impl Default for OptionalGauge {
     fn default() -> Self {
         Self(Arc::new(AtomicI64::new(Self::UNKNOWN)))
     }
 }
 
-impl EncodeMetric for IfKnown {
+impl EncodeMetric for OptionalGauge {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         self.get().map_or(Ok(()), |value| encoder.encode_gauge(&value))
     }

@@ -8,30 +8,29 @@ pub(super) struct ReminderLabels {
     outcome: &'static str,
 }
 
-/// Reminders, and what became of those that were due.
+/// Metrics of reminders, and of the outcome of due ones.
 #[derive(Debug)]
 pub(crate) struct ReminderMetrics {
     pub(super) waiting: Gauge,
     pub(super) fired: Family<ReminderLabels, Counter>,
     published: Counter,
-    told: Counter,
+    sent: Counter,
     failed: Counter,
 }
 
-/// What became of a reminder that was due.
+/// Outcome of a due reminder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReminderOutcome {
     Published,
-    /// Its webhook has it, or has no room for it, which that counts.
-    Told,
-    /// It was not published, or nobody knows.
+    /// Accepted by the queue of its webhook, or dropped there, which the webhook's metrics count.
+    SentToWebhook,
+    /// Not published, or the outcome is unknown.
     Failed,
-    /// It is for the next process.
+    /// Kept for the next process.
     PutBack,
 }
 
 impl ReminderMetrics {
-    /// All at zero.
     pub(super) fn new() -> Self {
         let fired = Family::default();
         let counter = |outcome| {
@@ -41,17 +40,17 @@ impl ReminderMetrics {
         Self {
             waiting: Gauge::default(),
             published: counter("published"),
-            told: counter("told"),
+            sent: counter("told"),
             failed: counter("failed"),
             fired,
         }
     }
 
-    /// One was due.
-    pub(crate) fn fired(&self, outcome: ReminderOutcome) {
+    /// Counts a due reminder.
+    pub(crate) fn processed(&self, outcome: ReminderOutcome) {
         match outcome {
             ReminderOutcome::Published => _ = self.published.inc(),
-            ReminderOutcome::Told => _ = self.told.inc(),
+            ReminderOutcome::SentToWebhook => _ = self.sent.inc(),
             ReminderOutcome::Failed => _ = self.failed.inc(),
             ReminderOutcome::PutBack => {}
         }

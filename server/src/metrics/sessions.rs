@@ -8,8 +8,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::exponential_buckets;
 use serde::Serialize;
 
-use super::histogram::Durations;
-use super::labelled::{Count, Labelled};
+use super::histogram::DurationHistogram;
+use super::labelled::{Labelled, LabelledCount};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PhaseLabels {
@@ -30,7 +30,7 @@ pub(crate) struct OutcomeLabels {
 const RECOVERED: &str = "recovered";
 const NEW_SESSION: &str = "new_session";
 
-/// Sessions and what happens to them.
+/// Metrics of sessions and their lifecycle.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
     pub(super) by_phase: Family<PhaseLabels, Gauge>,
@@ -38,21 +38,22 @@ pub(crate) struct SessionMetrics {
     suspended: Gauge,
     pub(super) events: Labelled<EventLabels, Counter>,
     pub(super) resumes: Labelled<OutcomeLabels, Counter>,
-    pub(super) ping_round_trip: Durations,
+    pub(super) ping_round_trip: DurationHistogram,
 }
 
-/// The same as the dashboard shows it.
+/// Session metrics as the dashboard shows them.
 #[derive(Serialize)]
 pub(crate) struct SessionsView {
-    pub(crate) sessions: Phases,
-    pub(crate) events: Vec<Count<EventLabels>>,
-    pub(crate) resumes: Vec<Count<OutcomeLabels>>,
-    /// Milliseconds, nothing for any number, and how many pings were answered within that.
+    pub(crate) sessions: PhaseCounts,
+    pub(crate) events: Vec<LabelledCount<EventLabels>>,
+    pub(crate) resumes: Vec<LabelledCount<OutcomeLabels>>,
+    /// For each bucket, its upper bound in milliseconds (`None`: unbounded) and the number of pings that were
+    /// answered within it.
     pub(crate) ping_rtt: Vec<(Option<f64>, u64)>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Phases {
+pub(crate) struct PhaseCounts {
     attached: i64,
     suspended: i64,
 }
@@ -61,15 +62,15 @@ impl SessionMetrics {
     pub(super) fn new() -> Self {
         let by_phase = Family::<PhaseLabels, Gauge>::default();
         let gauge = |phase| by_phase.get_or_create(&PhaseLabels { phase }).clone();
-        // Shown from the start, at zero: so the first of its kind is a change, which an alarm sees.
+        // Exported at zero from the start, so that an alert sees the first event as an increase.
         let events = Labelled::<EventLabels, Counter>::default();
         for transition in Transition::all() {
             let labels = EventLabels { event: transition.name(), reason: transition.reason() };
-            events.show(&labels);
+            events.create(&labels);
         }
         let resumes = Labelled::<OutcomeLabels, Counter>::default();
         for outcome in [RECOVERED, NEW_SESSION] {
-            resumes.show(&OutcomeLabels { outcome });
+            resumes.create(&OutcomeLabels { outcome });
         }
         Self {
             attached: gauge("attached"),
@@ -77,7 +78,7 @@ impl SessionMetrics {
             by_phase,
             events,
             resumes,
-            ping_round_trip: Durations::new(exponential_buckets(0.000_5, 2.0, 16)),
+            ping_round_trip: DurationHistogram::new(exponential_buckets(0.000_5, 2.0, 16)),
         }
     }
 
@@ -96,7 +97,7 @@ impl SessionMetrics {
 
     pub(crate) fn view(&self) -> SessionsView {
         SessionsView {
-            sessions: Phases { attached: self.attached.get(), suspended: self.suspended.get() },
+            sessions: PhaseCounts { attached: self.attached.get(), suspended: self.suspended.get() },
             events: self.events.counts(),
             resumes: self.resumes.counts(),
             ping_rtt: self.ping_round_trip.cumulative(),

@@ -10,7 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-/// The lateness percentiles of `/api/timers`, in microseconds: up to an hour, to two digits.
+/// Highest lateness, in microseconds, that the percentiles of `/api/timers` cover: one hour. They have two
+/// significant digits.
 const PERCENTILES_HIGHEST: u64 = 3_600_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -18,11 +19,11 @@ pub(super) struct DeadlineLabels {
     deadline: &'static str,
 }
 
-/// The wheel, its expiries, and their way to the workers.
+/// Metrics of the wheel, of expiries, and of their dispatch to the workers.
 #[derive(Debug)]
 pub(crate) struct TimerMetrics {
     pub(super) expiries: Family<DeadlineLabels, Counter>,
-    /// One for each deadline of a session, one for all sleeps, one for the ages of logs, one for reminders.
+    /// One counter for each session deadline, one for all sleeps, one for the age of logs, one for reminders.
     deadline_expiries: [Counter; Deadline::ALL.len()],
     sleep_expiries: Counter,
     log_expiries: Counter,
@@ -37,18 +38,15 @@ pub(crate) struct TimerMetrics {
     pub(super) worker_panics: Counter,
 }
 
-/// How late expiries were.
+/// Lateness of expiries.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Lateness {
-    /// Expiries counted.
+    /// Number of expiries.
     pub(crate) count: u64,
-    /// Median, in milliseconds.
     pub p50_ms: f64,
-    /// 99th percentile, in milliseconds.
     pub p99_ms: f64,
-    /// 99.9th percentile, in milliseconds.
     pub p999_ms: f64,
-    /// The latest, in milliseconds.
+    /// Maximum, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
@@ -93,7 +91,7 @@ impl TimerMetrics {
         self.reminder_expiries.inc();
     }
 
-    /// How late expiries were since the start.
+    /// Returns the lateness of all expiries since the start.
     #[must_use]
     pub(crate) fn lateness(&self) -> Lateness {
         let percentiles = self.lateness_percentiles.lock();
@@ -107,7 +105,7 @@ impl TimerMetrics {
         }
     }
 
-    /// How often each deadline has passed, by its name.
+    /// Returns how often each deadline has expired, by its name.
     pub(crate) fn expiries(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let deadlines =
             Deadline::ALL.iter().map(|which| (which.as_str(), &self.deadline_expiries[*which as usize]));

@@ -7,7 +7,7 @@ pub(super) struct ReasonLabels {
     reason: &'static str,
 }
 
-/// Traces that are missing, or some of them.
+/// Metrics of spans that are missing from traces.
 #[derive(Debug)]
 pub(crate) struct TraceMetrics {
     pub(super) dropped: Family<ReasonLabels, Counter>,
@@ -18,7 +18,6 @@ const QUEUE: &str = "queue";
 const COLLECTOR: &str = "collector";
 
 impl TraceMetrics {
-    /// All at zero.
     pub(super) fn new() -> Self {
         let dropped = Family::default();
         for reason in [OPEN, QUEUE, COLLECTOR] {
@@ -27,17 +26,17 @@ impl TraceMetrics {
         Self { dropped }
     }
 
-    /// Too many traces were open to tell how this message gets to its readers.
+    /// Counts a message whose delivery is not traced because too many traces are open.
     pub(crate) fn too_many_open(&self) {
         self.count(OPEN, 1);
     }
 
-    /// Too many spans wait to be sent.
+    /// Counts a span that was dropped because the queue of the exporter is full.
     pub(crate) fn overflowed(&self) {
         self.count(QUEUE, 1);
     }
 
-    /// The collector has not taken so many spans.
+    /// Counts spans that the collector did not accept.
     pub(crate) fn unsent(&self, spans: usize) {
         self.count(COLLECTOR, spans);
     }

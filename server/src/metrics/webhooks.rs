@@ -14,7 +14,7 @@ pub(super) struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// Webhooks, and how they do.
+/// Metrics of all webhooks.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookMetrics {
     pub(super) queued: Family<WebhookLabels, Gauge>,
@@ -22,7 +22,7 @@ pub(crate) struct WebhookMetrics {
     pub(super) requests: Family<OutcomeLabels, Counter>,
 }
 
-/// Those of one webhook.
+/// Counters of one webhook.
 #[derive(Debug)]
 pub(crate) struct WebhookCounters {
     queued: Gauge,
@@ -34,14 +34,14 @@ pub(crate) struct WebhookCounters {
 }
 
 impl WebhookMetrics {
-    /// How many events wait for this webhook or are on their way.
-    pub(crate) fn queued_now(&self, webhook: &str) -> usize {
+    /// Returns the number of events queued for a webhook or being sent.
+    pub(crate) fn current_queued(&self, webhook: &str) -> usize {
         let queued = self.queued.get_or_create(&WebhookLabels { webhook: webhook.to_owned() }).get();
         queued.try_into().unwrap_or_default()
     }
 
-    /// All at zero.
-    pub(crate) fn of(&self, webhook: &str) -> WebhookCounters {
+    /// Creates the counters of a webhook, all at zero.
+    pub(crate) fn counters_for(&self, webhook: &str) -> WebhookCounters {
         let counter = |family: &Family<OutcomeLabels, Counter>, outcome| {
             family.get_or_create(&OutcomeLabels { webhook: webhook.to_owned(), outcome }).clone()
         };
@@ -57,32 +57,32 @@ impl WebhookMetrics {
 }
 
 impl WebhookCounters {
-    /// One more event waits.
+    /// Counts an event that was queued.
     pub(crate) fn queued(&self) {
         self.queued.inc();
     }
 
-    /// So many neither wait nor are on their way.
-    pub(crate) fn no_longer_queued(&self, events: usize) {
+    /// Counts events that left the queue.
+    pub(crate) fn dequeued(&self, events: usize) {
         self.queued.dec_by(super::as_gauge(events));
     }
 
-    /// An event found no room.
+    /// Counts an event that was dropped because the queue was full.
     pub(crate) fn overflowed(&self) {
         self.overflowed.inc();
     }
 
-    /// The backend has so many.
+    /// Counts events that the backend accepted.
     pub(crate) fn delivered(&self, events: usize) {
         self.delivered.inc_by(events as u64);
     }
 
-    /// So many were tried for too long.
+    /// Counts events that were dropped after `retry_for`.
     pub(crate) fn expired(&self, events: usize) {
         self.expired.inc_by(events as u64);
     }
 
-    /// A request was accepted, or not.
+    /// Counts a request, which was accepted or failed.
     pub(crate) fn requested(&self, accepted: bool) {
         if accepted { &self.accepted } else { &self.failed }.inc();
     }

@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use crate::entropy::Entropy;
 
-const SHORTEST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(30);
+const MIN_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long to wait after a request that was not accepted: twice as long each time, up to a limit, and of that a random part from half on, so that those who
-/// have failed together do not come back together.
+/// Exponential backoff with jitter for failed requests. The upper bound doubles each time, up to a limit; a
+/// pause is a random value between half the bound and the bound. This spreads the retries of clients that
+/// failed together.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -14,13 +15,13 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self { next: SHORTEST }
+        Self { next: MIN_PAUSE }
     }
 
     pub(crate) fn pause(&mut self, entropy: &Entropy) -> Duration {
-        let most = self.next;
-        self.next = (2 * most).min(LONGEST);
-        let millis = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        let bound = self.next;
+        self.next = (2 * bound).min(MAX_PAUSE);
+        let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(entropy.number_in(millis / 2..millis + 1))
     }
 }
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_doubles_up_to_a_limit_and_is_at_least_half_of_that() {
+    fn pause_doubles_up_to_a_limit_and_is_at_least_half_of_its_bound() {
         let (mut backoff, entropy) = (Backoff::new(), Entropy::system());
         for most_ms in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
             let pause = backoff.pause(&entropy).as_millis();

@@ -19,46 +19,48 @@ use super::Target;
 use crate::timeouts::{Timeouts, WheelTimer};
 use crate::tls::{TlsError, VERSIONS, authorities};
 
-/// Connections that are kept for the next request, each for so long. Servers close what is idle for a minute or so.
-const IDLE_AT_MOST: Duration = Duration::from_secs(30);
+/// How long an idle connection is kept for the next request. Many servers close idle connections after about
+/// a minute.
+const MAX_IDLE: Duration = Duration::from_secs(30);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("encke/", env!("CARGO_PKG_VERSION")));
 
-/// Whose certificates count.
+/// Certificate authorities that are trusted.
 #[derive(Clone)]
 pub(crate) struct Trust(ClientConfig);
 
-/// Makes requests, and keeps connections between them.
+/// HTTP client with a pool of connections.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct OutboundClient {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     timeouts: Arc<Timeouts>,
-    /// The longest answer that is read, in bytes.
-    longest_answer: usize,
+    /// Maximum size of a response body, in bytes.
+    max_response_bytes: usize,
 }
 
-/// What came back.
+/// Response to a request.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct OutboundResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
-    /// It has said how long it is. What ends with its connection may be part of something.
-    pub(crate) is_whole: bool,
+    /// The response stated its length. A body that ends with its connection may be truncated.
+    pub(crate) has_known_length: bool,
 }
 
-/// Nothing came back that can be read.
+/// Reason why a request got no readable response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutboundError {
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
     #[error("{0}")]
     Unreachable(String),
-    #[error("it answered {status}, and the answer broke off, or is longer than {limit} bytes")]
+    #[error("the answer with status {status} is truncated, or longer than {limit} bytes")]
     Unreadable { status: StatusCode, limit: usize },
 }
 
 impl Trust {
-    /// The authorities in `ca` alone, or else those of this machine; without TLS nobody's. `setting` is the one that names the file.
+    /// Loads the authorities in `ca`, or the system's if `ca` is `None`; without TLS, none. `setting` is the
+    /// configuration key that names the file.
     ///
     /// # Errors
     /// [`TlsError`].
@@ -71,31 +73,33 @@ impl Trust {
     }
 }
 
-impl Client {
-    /// A client that keeps at most so many idle connections to a server, and reads answers of at most so many bytes.
+impl OutboundClient {
+    /// Creates a client that keeps at most `idle_connections` idle connections per server, and reads response
+    /// bodies of at most `max_response_bytes` bytes.
     pub(crate) fn new(
         trust: Trust,
         timeouts: Arc<Timeouts>,
         idle_connections: usize,
-        longest_answer: usize,
+        max_response_bytes: usize,
     ) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // It would wait on a timer of the runtime. One address is tried after the other.
+        // Happy Eyeballs would use a timer of the runtime. Without it, addresses are tried one after the
+        // other.
         tcp.set_happy_eyeballs_timeout(None);
         let connector = HttpsConnectorBuilder::new().with_tls_config(trust.0).https_or_http().enable_http1();
         let timer = WheelTimer(Arc::clone(&timeouts));
         let http = legacy::Client::builder(TokioExecutor::new())
             .timer(timer.clone())
             .pool_timer(timer)
-            .pool_idle_timeout(IDLE_AT_MOST)
+            .pool_idle_timeout(MAX_IDLE)
             .pool_max_idle_per_host(idle_connections)
             .build(connector.wrap_connector(tcp));
-        Self { http, timeouts, longest_answer }
+        Self { http, timeouts, max_response_bytes }
     }
 
-    /// Posts this body. The whole answer, whatever its status, must be there within `timeout`.
+    /// Sends a POST request. The complete response, whatever its status, must arrive within `timeout`.
     ///
     /// # Errors
     /// [`OutboundError`].
@@ -105,15 +109,19 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<Reply, OutboundError> {
+    ) -> Result<OutboundResponse, OutboundError> {
         self.send(Method::POST, target, headers, body, timeout).await
     }
 
-    /// Gets what is there. The same holds as for [`Self::post`].
+    /// Sends a GET request, with the same conditions as [`Self::post`].
     ///
     /// # Errors
     /// [`OutboundError`].
-    pub(crate) async fn get(&self, target: &Target, timeout: Duration) -> Result<Reply, OutboundError> {
+    pub(crate) async fn get(
+        &self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<OutboundResponse, OutboundError> {
         self.send(Method::GET, target, HeaderMap::new(), Bytes::new(), timeout).await
     }
 
@@ -124,7 +132,7 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<Reply, OutboundError> {
+    ) -> Result<OutboundResponse, OutboundError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = target.uri().clone();
@@ -133,22 +141,22 @@ impl Client {
         let exchange = async {
             let answer = self.http.request(request).await;
             let (head, body) =
-                answer.map_err(|error| OutboundError::Unreachable(described(&error)))?.into_parts();
-            let limit = self.longest_answer;
-            // Only a connection whose answer was read to its end can take the next request.
+                answer.map_err(|error| OutboundError::Unreachable(root_cause(&error)))?.into_parts();
+            let limit = self.max_response_bytes;
+            // A connection can be reused only if its response was read to the end.
             let body = Limited::new(body, limit).collect().await;
             let body = body.map_err(|_| OutboundError::Unreadable { status: head.status, limit })?;
             let says_length =
                 [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
-            let is_whole = says_length || head.status == StatusCode::NO_CONTENT;
-            Ok(Reply { status: head.status, body: body.to_bytes(), is_whole })
+            let has_known_length = says_length || head.status == StatusCode::NO_CONTENT;
+            Ok(OutboundResponse { status: head.status, body: body.to_bytes(), has_known_length })
         };
         self.timeouts.within(timeout, exchange).await.unwrap_or(Err(OutboundError::TimedOut(timeout)))
     }
 }
 
-/// What went wrong, and why: hyper's own words name the kind alone.
-fn described(error: &legacy::Error) -> String {
+/// Returns the root cause of an error: hyper's own message names only the kind.
+fn root_cause(error: &legacy::Error) -> String {
     let causes = iter::successors(error.source(), |error: &&(dyn Error + 'static)| (**error).source());
     causes.last().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -159,8 +167,8 @@ impl fmt::Debug for Trust {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for OutboundClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
+        f.debug_struct("OutboundClient").finish_non_exhaustive()
     }
 }

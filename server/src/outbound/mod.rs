@@ -1,7 +1,8 @@
-//! HTTP requests that the server makes: to the backend of whoever runs it.
+//! HTTP requests from the server to the operator's systems.
 //!
-//! hyper's client keeps the connections, over which it speaks HTTP/1.1, with TLS by rustls. Every deadline is on the wheel. Redirects are not
-//! followed: the operator has named an address, and a signed request goes nowhere else.
+//! hyper's client pools the connections. It uses HTTP/1.1, and rustls for TLS. Every deadline is on the
+//! wheel. Redirects are not followed: the operator has configured an address, and a signed request must not
+//! go anywhere else.
 
 mod backoff;
 mod client;
@@ -10,7 +11,7 @@ mod signature;
 mod target;
 
 pub(crate) use backoff::Backoff;
-pub(crate) use client::{Client, OutboundError, Trust};
+pub(crate) use client::{OutboundClient, OutboundError, Trust};
 pub(crate) use pending::Pending;
 pub(crate) use signature::{Secret, headers};
 pub(crate) use target::Target;

@@ -3,17 +3,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How much waits to be sent, or is on its way; and whether the server is going away and waits for it.
+/// Counts the items that are queued or in flight, so that a server that shuts down can wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     count: AtomicUsize,
-    /// There is none any more.
+    /// Notified when the count reaches 0.
     emptied: Notify,
     hurried: CancellationToken,
 }
 
 impl Pending {
-    /// One more, unless there are so many. Returns whether there was room.
+    /// Adds one item, unless there are `most` already. Returns whether it was added.
     pub(crate) fn enter(&self, most: usize) -> bool {
         let has_room = self.count.fetch_add(1, Ordering::Relaxed) < most;
         if !has_room {
@@ -22,7 +22,7 @@ impl Pending {
         has_room
     }
 
-    /// So many were accepted, or never will be.
+    /// Removes items that were accepted or given up.
     pub(crate) fn leave(&self, count: usize) {
         if self.count.fetch_sub(count, Ordering::Relaxed) == count {
             self.emptied.notify_waiters();
@@ -33,7 +33,7 @@ impl Pending {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The server is going away.
+    /// Signals that the server is shutting down.
     pub(crate) fn hurry(&self) {
         self.hurried.cancel();
     }
@@ -42,12 +42,12 @@ impl Pending {
         self.hurried.is_cancelled()
     }
 
-    /// Waits until the server is going away.
+    /// Waits until the server shuts down.
     pub(crate) async fn hurried(&self) {
         self.hurried.cancelled().await;
     }
 
-    /// Waits until nothing is there.
+    /// Waits until no item is left.
     pub(crate) async fn flushed(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_have_room_and_no_more() {
+    fn count_is_limited() {
         let pending = Pending::default();
         assert!(pending.enter(2) && pending.enter(2) && !pending.enter(2));
         assert_eq!(pending.len(), 2);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_flushed_when_all_have_left() {
+    fn flushed_resolves_when_the_count_reaches_zero() {
         let pending = Pending::default();
         assert_eq!(pending.flushed().now_or_never(), Some(()));
         assert!(pending.enter(2) && pending.enter(2));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_goes_away_is_told_once_and_for_all() {
+    fn hurry_is_permanent() {
         let pending = Pending::default();
         assert_eq!((pending.is_hurried(), pending.hurried().now_or_never()), (false, None));
         pending.hurry();

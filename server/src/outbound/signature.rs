@@ -1,4 +1,5 @@
-//! Requests as Standard Webhooks names and signs them: `webhook-signature: v1,<base64>`, an HMAC-SHA256 of id, time and body.
+//! Request headers as defined by Standard Webhooks: `webhook-signature: v1,<base64>` is an HMAC-SHA256 of id,
+//! time and body.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,23 +16,23 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 const PREFIX: &str = "whsec_";
-/// In bytes, by the specification.
-const LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
+/// Length of a key in bytes, by the specification.
+const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// What requests are signed with, known to the backend and this server alone.
+/// Signing key shared with the backend.
 #[derive(Clone)]
 pub(crate) struct Secret(hmac::Key);
 
-/// The text is no secret. It is not quoted.
+/// The text is not a valid secret. Messages do not quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadSecret {
-    #[error("must be `whsec_` and base64, as from `echo whsec_$(openssl rand -base64 32)`")]
+    #[error("must be `whsec_` and base64, as printed by `echo whsec_$(openssl rand -base64 32)`")]
     NotASecret,
-    #[error("must have from {} to {} bytes behind its base64", LENGTHS.start(), LENGTHS.end())]
+    #[error("must encode {} to {} bytes", KEY_LENGTHS.start(), KEY_LENGTHS.end())]
     Length,
 }
 
-/// The headers of a request with a body of JSON, sent now; signed, if there is a secret. `id` is visible ASCII.
+/// Headers of a JSON request sent now; signed if there is a secret. `id` is visible ASCII.
 pub(crate) fn headers(id: &str, now: UnixTime, body: &[u8], secret: Option<&Secret>) -> HeaderMap {
     let text = |text: &str| HeaderValue::from_str(text).expect("base64 and numbers are visible ASCII");
     let seconds = now.as_millis() / 1000;
@@ -44,7 +45,7 @@ pub(crate) fn headers(id: &str, now: UnixTime, body: &[u8], secret: Option<&Secr
 }
 
 impl Secret {
-    /// The value of the header `webhook-signature`.
+    /// Value of the `webhook-signature` header.
     fn sign(&self, id: &str, unix_seconds: u64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(format!("{id}.{unix_seconds}.").as_bytes());
@@ -60,7 +61,7 @@ impl FromStr for Secret {
         let encoded = text.strip_prefix(PREFIX).ok_or(BadSecret::NotASecret)?;
         let bytes = BASE64_NOPAD.decode(encoded.trim_end_matches('=').as_bytes());
         let bytes = bytes.map_err(|_| BadSecret::NotASecret)?;
-        if !LENGTHS.contains(&bytes.len()) {
+        if !KEY_LENGTHS.contains(&bytes.len()) {
             return Err(BadSecret::Length);
         }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
@@ -77,9 +78,9 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// The example of the specification's own libraries.
+    /// The example of the reference libraries of the specification.
     #[test]
-    fn a_signature_is_that_of_the_specification() {
+    fn signature_matches_the_example_of_the_specification() {
         let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("a secret");
         let body = br#"{"test": 2432232314}"#;
         let signed = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_secret() {
+    fn secrets_are_validated() {
         let of = |bytes: usize| format!("{PREFIX}{}", BASE64.encode(&vec![7; bytes]));
         for bytes in [24, 25, 32, 64] {
             assert!(of(bytes).parse::<Secret>().is_ok(), "{bytes}");

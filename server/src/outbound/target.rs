@@ -4,25 +4,25 @@ use std::str::FromStr;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 
-/// Where requests go: an URL with `http` or `https`.
+/// An `http` or `https` URL that requests are sent to.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Target(Uri);
 
-/// The text is no URL that requests can go to.
+/// The text is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadTarget {
     #[error("is not a URL: {0}")]
     NotAUrl(String),
     #[error("must begin with http:// or https://")]
     Scheme,
-    #[error("must not have a user or a password")]
+    #[error("must not contain a user name or a password")]
     Credentials,
-    #[error("must not have a fragment (#)")]
+    #[error("must not contain a fragment (#)")]
     Fragment,
 }
 
 impl Target {
-    /// Whether it is reached by TLS.
+    /// Returns whether the scheme is `https`.
     pub(crate) fn is_tls(&self) -> bool {
         self.0.scheme() == Some(&Scheme::HTTPS)
     }
@@ -36,14 +36,13 @@ impl FromStr for Target {
     type Err = BadTarget;
 
     fn from_str(text: &str) -> Result<Self, BadTarget> {
-        // The parser drops it without a word.
+        // The parser drops a fragment silently.
         if text.contains('#') {
             return Err(BadTarget::Fragment);
         }
-        let uri: Uri = text.parse().map_err(|error: hyper::http::uri::InvalidUri| {
-            // The library's word for "localhost:8080/x" is that of a detail.
-            BadTarget::NotAUrl(error.to_string())
-        })?;
+        let uri: Uri = text
+            .parse()
+            .map_err(|error: hyper::http::uri::InvalidUri| BadTarget::NotAUrl(error.to_string()))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err(BadTarget::Scheme);
         }
@@ -54,7 +53,7 @@ impl FromStr for Target {
     }
 }
 
-/// A query may have a secret.
+/// Omits the query, which may contain a secret.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let authority = self.0.authority().map_or("", |authority| authority.as_str());
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_target() {
+    fn targets_are_validated() {
         for text in ["http://localhost", "https://a.example:8443/hooks?key=1", "http://[::1]:80/x"] {
             let target: Target = text.parse().expect(text);
             assert_eq!(target.is_tls(), text.starts_with("https"));
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_does_not_show() {
+    fn debug_output_omits_the_query() {
         let target: Target = "https://a.example/hooks?key=secret".parse().expect("a URL");
         assert_eq!(format!("{target:?}"), "https://a.example/hooks");
     }

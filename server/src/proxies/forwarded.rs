@@ -2,11 +2,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use hyper::header::{FORWARDED, HeaderMap, HeaderName};
 
-/// The header in which a proxy says whom a request is from. Only one is believed: proxies write one of them and pass the other on as the
-/// client wrote it.
+/// Header in which a proxy names the client's address. Only one of them is trusted: a proxy writes one and
+/// passes the other on as the client sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For: 192.0.2.7, 10.0.0.1`, which most proxies write.
+    /// `X-Forwarded-For: 192.0.2.7, 10.0.0.1`, written by most proxies.
     XForwardedFor,
     /// `Forwarded: for=192.0.2.7;proto=https, for=10.0.0.1` (RFC 7239).
     Forwarded,
@@ -20,14 +20,14 @@ impl ForwardedHeader {
         }
     }
 
-    /// The addresses, the latest first; `None` for what is not one.
+    /// The addresses in the header, last one first. `None` for an entry that is not an address.
     pub(super) fn addresses_from_the_right(
         self,
         headers: &HeaderMap,
     ) -> impl Iterator<Item = Option<IpAddr>> {
-        // Several lines are one list (RFC 9110, section 5.3).
+        // Several header lines form one list (RFC 9110, section 5.3).
         headers.get_all(self.name()).into_iter().rev().flat_map(move |line| {
-            // What a client wrote further left may be anything.
+            // Entries further left come from the client and may contain any bytes.
             let line = String::from_utf8_lossy(line.as_bytes());
             let addresses: Vec<_> = match self {
                 Self::XForwardedFor => line.rsplit(',').map(|entry| address(entry.trim())).collect(),
@@ -38,18 +38,18 @@ impl ForwardedHeader {
     }
 }
 
-/// The address in an element of `Forwarded`.
+/// Parses the address in an element of `Forwarded`.
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     let mut parameters = split_unquoted_from_the_right(element, ';').filter_map(|pair| pair.split_once('='));
     let (_, node) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
     let node = node.trim();
     let node = node.strip_prefix('"').and_then(|node| node.strip_suffix('"')).unwrap_or(node);
-    // A port may be hidden behind a word (section 6.3).
+    // The port may be an obfuscated identifier (RFC 7239, section 6.3).
     address(node).or_else(|| address(node.rsplit_once(':')?.0))
 }
 
-/// The parts between separators that are not in quotes. From the right, because what a client wrote is on the left: if it leaves a
-/// quotation open, that hides nothing that a proxy appends.
+/// Splits at separators outside quotes, starting from the right. The client's own part is on the left, so a
+/// quotation that it leaves open cannot hide what proxies append.
 fn split_unquoted_from_the_right(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -68,12 +68,12 @@ fn split_unquoted_from_the_right(text: &str, separator: char) -> impl Iterator<I
     })
 }
 
-/// Whether what comes after `before` is escaped.
+/// Whether the character that follows `before` is escaped.
 fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// An address as proxies write it: bare, or with a port.
+/// Parses an address with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());

@@ -1,5 +1,5 @@
-//! Proxies in front of the server, and the addresses of the clients behind them. Without them, all clients of a proxy would be one
-//! address, and share what one address may use.
+//! Trusted proxies in front of the server, and the addresses of the clients behind them. Without this, all
+//! clients behind a proxy would share the limits of a single address.
 
 mod forwarded;
 mod proxy_protocol;
@@ -14,34 +14,35 @@ pub use forwarded::ForwardedHeader;
 pub(crate) use proxy_protocol::ProxyHeader;
 pub(crate) use proxy_protocol::{BadProxyHeader, read_source};
 
-/// Which proxies are believed, and what.
+/// Trusted proxies, and the sources of client addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    /// Their networks. What comes from elsewhere is not believed.
+    /// Networks of the trusted proxies. Client addresses from other peers are ignored.
     pub trusted: Box<[IpNet]>,
-    /// The header that says whom a request is from; none: no header is believed.
+    /// Header that names the client's address. `None`: no header is trusted.
     pub forwarded: Option<ForwardedHeader>,
-    /// Every connection begins with a header of the PROXY protocol.
+    /// Whether every connection begins with a header of the PROXY protocol.
     pub proxy_protocol: bool,
 }
 
 impl Proxies {
-    /// Whether this is the address of one of them, and not of a client.
-    pub(crate) fn trust(&self, address: IpAddr) -> bool {
+    /// Whether `address` is that of a trusted proxy.
+    pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))
     }
 
-    /// The address of the client whose request came from `peer` with these headers. Each proxy appends the address that it was asked from,
-    /// and a client may begin with any it likes: so it is the right-most one that is not a proxy's.
-    pub(crate) fn client_of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// Address of the client that sent the request received from `peer`. Each proxy appends its peer's
+    /// address, and a client may send any addresses of its own. So the client's address is the rightmost one
+    /// that is not a proxy's.
+    pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let Some(forwarded) = self.forwarded else { return peer };
         let mut nearest = peer;
         for address in forwarded.addresses_from_the_right(headers) {
-            if !self.trust(nearest) {
+            if !self.is_trusted(nearest) {
                 break;
             }
-            // A proxy that hides its client, or does not say it so that we understand, answers for it.
+            // If the proxy hides its client or writes an unknown format, use the proxy's address.
             let Some(address) = address else { break };
             nearest = address;
         }
@@ -62,30 +63,30 @@ mod tests {
         for line in lines {
             headers.append(header.name(), HeaderValue::from_static(line));
         }
-        proxies.client_of(peer.parse().expect("an address"), &headers).to_string()
+        proxies.client_address(peer.parse().expect("an address"), &headers).to_string()
     }
 
     #[test]
-    fn the_right_most_address_that_is_no_proxy_is_the_clients() {
+    fn the_client_is_the_rightmost_address_that_is_not_a_proxy() {
         let client = |peer, lines: &[&'static str]| client(ForwardedHeader::XForwardedFor, peer, lines);
         for (peer, lines, expected) in [
             ("10.0.0.1", &["192.0.2.7"][..], "192.0.2.7"),
             ("::ffff:10.0.0.1", &["192.0.2.7"], "192.0.2.7"),
-            // What the client itself wrote is further left.
+            // Entries written by the client are further left.
             ("10.0.0.1", &["127.0.0.1, 192.0.2.7"], "192.0.2.7"),
             ("10.0.0.1", &["127.0.0.1", "192.0.2.7"], "192.0.2.7"),
             // Through two proxies.
             ("10.0.0.1", &["8.8.8.8, 192.0.2.7, 10.1.1.1"], "192.0.2.7"),
             ("10.0.0.1", &["192.0.2.7,10.1.1.1", "10.2.2.2"], "192.0.2.7"),
-            // With ports, which some append.
+            // With ports, which some proxies append.
             ("10.0.0.1", &["192.0.2.7:4711"], "192.0.2.7"),
             ("10.0.0.1", &["[2001:bad::7]:4711"], "2001:bad::7"),
             ("10.0.0.1", &["2001:bad::7"], "2001:bad::7"),
             ("2001:db8::1", &["2001:bad::7"], "2001:bad::7"),
-            // Nobody but proxies: the left-most of them asks for itself.
+            // Only proxies: the leftmost one is the client.
             ("10.0.0.1", &["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
             ("10.0.0.1", &[], "10.0.0.1"),
-            // No proxy: what it says of itself does not count.
+            // The peer is not a proxy, so its header is ignored.
             ("192.0.2.66", &["127.0.0.1"], "192.0.2.66"),
         ] {
             assert_eq!(client(peer, lines), expected, "{peer} {lines:?}");
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_answers_for_what_it_does_not_name() {
+    fn an_unknown_client_counts_as_its_proxy() {
         for line in ["unknown", "", "192.0.2.7, ", "192.0.2.7, x", "192.0.2.7 192.0.2.8"] {
             assert_eq!(client(ForwardedHeader::XForwardedFor, "10.0.0.1", &[line]), "10.0.0.1", "{line}");
         }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_is_read_as_rfc_7239_has_it() {
+    fn forwarded_is_parsed_as_in_rfc_7239() {
         for (lines, expected) in [
             (&["for=192.0.2.7"][..], "192.0.2.7"),
             (&["For=\"192.0.2.7:4711\";proto=https;by=10.0.0.1"], "192.0.2.7"),
@@ -113,10 +114,10 @@ mod tests {
             (&["for=192.0.2.7;"], "192.0.2.7"),
             (&["proto=https; for=192.0.2.7"], "192.0.2.7"),
             (&["for=\"192.0.2.7:_hidden\""], "192.0.2.7"),
-            // A client that leaves a quotation open hides nothing behind it.
+            // A quotation left open by the client hides nothing that follows it.
             (&["for=\"127.0.0.1, for=192.0.2.7"], "192.0.2.7"),
             (&["for=127.0.0.1;x=\"\\\", for=192.0.2.7"], "192.0.2.7"),
-            // What a proxy quotes is no address, though a client wrote it there.
+            // Text that a proxy quotes is not an address, even if the client wrote one there.
             (&["for=192.0.2.7;host=\"x,for=127.0.0.1\""], "192.0.2.7"),
             (&["for=192.0.2.7;host=\"x;for=127.0.0.1\""], "192.0.2.7"),
             (&["for=192.0.2.7;host=\"x\\\",for=127.0.0.1\""], "192.0.2.7"),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_of_a_client_hides_what_its_proxy_appends() {
+    fn client_bytes_cannot_hide_the_appended_address() {
         let proxies = Proxies {
             trusted: ["10.0.0.0/8".parse().expect("a network")].into(),
             forwarded: Some(ForwardedHeader::XForwardedFor),
@@ -136,13 +137,13 @@ mod tests {
             let mut headers = HeaderMap::new();
             let line = [own, b", 192.0.2.7"].concat();
             headers.insert("x-forwarded-for", HeaderValue::from_bytes(&line).expect("a value"));
-            let client = proxies.client_of("10.0.0.1".parse().expect("an address"), &headers);
+            let client = proxies.client_address("10.0.0.1".parse().expect("an address"), &headers);
             assert_eq!(client.to_string(), "192.0.2.7", "{own:?}");
         }
     }
 
     #[test]
-    fn the_other_header_is_the_clients_own() {
+    fn the_other_header_is_ignored() {
         let proxies = Proxies {
             trusted: ["10.0.0.0/8".parse().expect("a network")].into(),
             forwarded: Some(ForwardedHeader::Forwarded),
@@ -152,8 +153,8 @@ mod tests {
         headers.insert("x-forwarded-for", HeaderValue::from_static("127.0.0.1"));
         headers.insert("forwarded", HeaderValue::from_static("for=192.0.2.7"));
         let peer = "10.0.0.1".parse().expect("an address");
-        assert_eq!(proxies.client_of(peer, &headers).to_string(), "192.0.2.7");
+        assert_eq!(proxies.client_address(peer, &headers).to_string(), "192.0.2.7");
         let none = Proxies { forwarded: None, ..proxies };
-        assert_eq!(none.client_of(peer, &headers), peer);
+        assert_eq!(none.client_address(peer, &headers), peer);
     }
 }

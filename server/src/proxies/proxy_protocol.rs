@@ -1,4 +1,5 @@
-//! The PROXY protocol, versions 1 and 2 (HAProxy, `doc/proxy-protocol.txt`): what a proxy that does not read HTTP says before all else.
+//! The PROXY protocol, versions 1 and 2 (HAProxy, `doc/proxy-protocol.txt`): a header that a TCP proxy sends
+//! before all other data.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,81 +7,77 @@ use std::net::IpAddr;
 use ppp::{v1, v2};
 use tokio::net::TcpStream;
 
-/// A header that a proxy has begun, and no byte beyond it.
+/// Received bytes of a header, and none that follow it.
 #[derive(Debug, Default)]
 pub(crate) struct ProxyHeader(Vec<u8>);
 
-/// Why a connection has no address of a client.
+/// Reason why the header of a connection is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadProxyHeader {
-    /// It ended at once, as those of some health checks do.
-    #[error("the connection ended before it said anything")]
-    Silence,
-    #[error("the connection broke off within the header of the PROXY protocol")]
-    BrokenOff,
-    #[error("the connection does not begin with a header of the PROXY protocol (listen.proxy_protocol)")]
+    /// The peer closed the connection at once, as some health checks do.
+    #[error("the connection was closed before any data was received")]
+    Empty,
+    #[error("the connection was closed within the PROXY protocol header")]
+    Incomplete,
+    #[error("the connection does not begin with a PROXY protocol header (listen.proxy_protocol)")]
     Missing,
-    #[error("a header of the PROXY protocol beyond {LONGEST_V2} bytes")]
+    #[error("the PROXY protocol header is too long (maximum: {MAX_V2_BYTES} bytes)")]
     TooLong,
-    #[error("a header of the PROXY protocol, version 1, that does not end in CR LF")]
+    #[error("the PROXY protocol header (version 1) does not end in CR LF")]
     LineEnd,
-    #[error("a bad header of the PROXY protocol, version 1: {0}")]
+    #[error("invalid PROXY protocol header (version 1): {0}")]
     Version1(#[from] v1::BinaryParseError),
-    #[error("a bad header of the PROXY protocol, version 2: {0}")]
+    #[error("invalid PROXY protocol header (version 2): {0}")]
     Version2(#[from] v2::ParseError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The line with its end, as the specification has it.
-const LONGEST_V1: usize = 107;
-const V1_BEGIN: &[u8] = b"PROXY ";
-/// Signature, command, family, and the length of what follows.
-const V2_BEGIN: usize = 16;
-/// The addresses need 232 bytes at most; the rest has room for what is known of the client's certificate.
-const LONGEST_V2: usize = 4096;
+/// Maximum length of a version 1 header, including the line end, according to the specification.
+const MAX_V1_BYTES: usize = 107;
+const V1_PREFIX: &[u8] = b"PROXY ";
+/// Length of the fixed part: signature, command, family, and the length of the remainder.
+const V2_PREFIX_BYTES: usize = 16;
+/// The addresses need at most 232 bytes. The remainder leaves room for details of the client's certificate.
+const MAX_V2_BYTES: usize = 4096;
 
-/// Reads the header, and nothing after it: the client behind the proxy. `None`: the proxy itself, which looks whether the server is well, or a
-/// client without an IP address.
+/// Reads the header, and no byte after it, and returns the client's address. `None` if the connection is a
+/// health check of the proxy itself, or the client has no IP address.
 pub(crate) async fn read_source(socket: &TcpStream) -> Result<Option<IpAddr>, BadProxyHeader> {
     let mut header = ProxyHeader::default();
-    let mut waiting = [0; LONGEST_V2];
-    while !header.is_whole()? {
-        // What is only looked at stays there for whoever reads what comes after the header.
-        let count = socket.peek(&mut waiting).await?;
+    let mut buffer = [0; MAX_V2_BYTES];
+    while !header.is_complete()? {
+        // Peeking leaves the bytes that follow the header in the socket.
+        let count = socket.peek(&mut buffer).await?;
         if count == 0 {
-            return Err(if header.0.is_empty() {
-                BadProxyHeader::Silence
-            } else {
-                BadProxyHeader::BrokenOff
-            });
+            return Err(if header.0.is_empty() { BadProxyHeader::Empty } else { BadProxyHeader::Incomplete });
         }
-        let taken = header.take(&waiting[..count])?;
-        let read = socket.try_read(&mut waiting[..taken])?;
-        debug_assert_eq!(read, taken, "they were there, and nobody else reads");
+        let taken = header.take(&buffer[..count])?;
+        let read = socket.try_read(&mut buffer[..taken])?;
+        debug_assert_eq!(read, taken, "the bytes were peeked, and there is no other reader");
     }
     header.source()
 }
 
 impl ProxyHeader {
-    /// Takes what belongs to it of the bytes that follow, and returns how many these are.
+    /// Appends the bytes that belong to the header, and returns their number.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, BadProxyHeader> {
         let before = self.0.len();
         self.0.extend_from_slice(bytes);
-        // While its length is not known, everything belongs to it.
+        // Until the length is known, all bytes belong to the header.
         if let Some(length) = length(&self.0)? {
             self.0.truncate(length);
         }
         Ok(self.0.len() - before)
     }
 
-    pub(crate) fn is_whole(&self) -> Result<bool, BadProxyHeader> {
+    pub(crate) fn is_complete(&self) -> Result<bool, BadProxyHeader> {
         Ok(length(&self.0)? == Some(self.0.len()))
     }
 
-    /// Whom it names. It must be whole.
+    /// Address of the client. The header must be complete.
     pub(crate) fn source(&self) -> Result<Option<IpAddr>, BadProxyHeader> {
-        if self.0.starts_with(V1_BEGIN) {
+        if self.0.starts_with(V1_PREFIX) {
             if !self.0.ends_with(b"\r\n") {
                 return Err(BadProxyHeader::LineEnd);
             }
@@ -100,21 +97,21 @@ impl ProxyHeader {
     }
 }
 
-/// The length of the header that these bytes begin; `None` while it is not known.
+/// Length of the header that begins with these bytes, or `None` if it is not known yet.
 fn length(bytes: &[u8]) -> Result<Option<usize>, BadProxyHeader> {
-    let (length, longest) = if begin_alike(bytes, V1_BEGIN) {
-        (bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1), LONGEST_V1)
-    } else if begin_alike(bytes, v2::PROTOCOL_PREFIX) {
-        let following = |length: &[u8; 2]| V2_BEGIN + usize::from(u16::from_be_bytes(*length));
-        (bytes.get(V2_BEGIN - 2..).and_then(|rest| rest.first_chunk()).map(following), LONGEST_V2)
+    let (length, longest) = if share_prefix(bytes, V1_PREFIX) {
+        (bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1), MAX_V1_BYTES)
+    } else if share_prefix(bytes, v2::PROTOCOL_PREFIX) {
+        let following = |length: &[u8; 2]| V2_PREFIX_BYTES + usize::from(u16::from_be_bytes(*length));
+        (bytes.get(V2_PREFIX_BYTES - 2..).and_then(|rest| rest.first_chunk()).map(following), MAX_V2_BYTES)
     } else {
         return Err(BadProxyHeader::Missing);
     };
     if length.unwrap_or(bytes.len()) > longest { Err(BadProxyHeader::TooLong) } else { Ok(length) }
 }
 
-/// As far as both go.
-fn begin_alike(one: &[u8], other: &[u8]) -> bool {
+/// Whether one is a prefix of the other.
+fn share_prefix(one: &[u8], other: &[u8]) -> bool {
     one.iter().zip(other).all(|(one, other)| one == other)
 }
 
@@ -131,7 +128,7 @@ mod tests {
         let four = [192, 0, 2, 7, 10, 0, 0, 1, 0x12, 0x34, 0x1f, 0x40];
         let six =
             [&[0x20, 0x01, 0x0b, 0xad][..], &[0; 11], &[7], &[0; 16], &[0x12, 0x34, 0x1f, 0x40]].concat();
-        // A value that is not known here (PP2_TYPE_UNIQUE_ID).
+        // With a field that the server ignores (PP2_TYPE_UNIQUE_ID).
         let with_more = [&four[..], &[0x05, 0, 3, b'a', b'b', b'c']].concat();
         vec![
             (b"PROXY TCP4 192.0.2.7 10.0.0.1 4660 8000\r\n".to_vec(), Some("192.0.2.7")),
@@ -149,20 +146,20 @@ mod tests {
         ]
     }
 
-    /// Reads as `read_source` does, `step` bytes at a time. Returns what was not taken.
+    /// Reads like `read_source`, `step` bytes at a time. Returns the number of bytes after the header.
     fn read(bytes: &[u8], step: usize) -> Result<(Option<String>, usize), BadProxyHeader> {
         let mut header = ProxyHeader::default();
         let mut taken = 0;
-        while !header.is_whole()? {
+        while !header.is_complete()? {
             let end = (taken + step).min(bytes.len());
-            assert!(taken < end, "a whole header was not taken for one");
+            assert!(taken < end, "a complete header was not recognized");
             taken += header.take(&bytes[taken..end])?;
         }
         Ok((header.source()?.map(|address| address.to_string()), bytes.len() - taken))
     }
 
     #[test]
-    fn however_it_comes_the_header_is_read_and_nothing_else() {
+    fn only_the_header_is_read_whatever_the_chunk_size() {
         for (header, expected) in whole() {
             let after = b"GET /ws HTTP/1.1\r\n";
             let bytes = [&header[..], after].concat();
@@ -178,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused_at_once() {
+    fn invalid_headers_are_rejected_at_once() {
         for bytes in [&b"G"[..], b"PROXX", b"\r\nGET", b"\x16\x03\x01", b"\0"] {
             assert!(matches!(ProxyHeader::default().take(bytes), Err(BadProxyHeader::Missing)), "{bytes:?}");
         }
@@ -196,12 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn a_header_has_its_bounds() {
+    fn header_size_is_limited() {
         let endless = [&b"PROXY UNKNOWN "[..], &[b'x'; 200]].concat();
         assert!(matches!(read(&endless, 10), Err(BadProxyHeader::TooLong)));
-        let longest = version_2(1, 0x00, &[0; LONGEST_V2 - V2_BEGIN]);
+        let longest = version_2(1, 0x00, &[0; MAX_V2_BYTES - V2_PREFIX_BYTES]);
         assert!(read(&longest, 1000).is_ok());
-        let too_long = version_2(1, 0x00, &[0; LONGEST_V2 - V2_BEGIN + 1]);
-        assert!(matches!(ProxyHeader::default().take(&too_long[..V2_BEGIN]), Err(BadProxyHeader::TooLong)));
+        let too_long = version_2(1, 0x00, &[0; MAX_V2_BYTES - V2_PREFIX_BYTES + 1]);
+        assert!(matches!(
+            ProxyHeader::default().take(&too_long[..V2_PREFIX_BYTES]),
+            Err(BadProxyHeader::TooLong)
+        ));
     }
 }

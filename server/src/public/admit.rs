@@ -1,31 +1,31 @@
-//! How a request gets a session that is going to hold it: the same for streams of events and for polls.
+//! Attaching a request to the session that will hold it, for event streams and polls alike.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
-use encke_core::session::{ConnectionKind, Delivery};
+use encke_core::session::{ConnectionKind, DeliveryMode};
 
 use super::query::Query;
 use crate::admission::RefusalReason;
 use crate::auth::Permission;
 use crate::channel::ChannelName;
-use crate::client::{Caller, Context};
+use crate::client::{Caller, Services};
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::{AttachRequest, Attached, Refusal};
+use crate::session::{AttachRefusal, AttachRequest, Attached};
 
-/// Nobody reads it, unless the client has ended only its own half of the connection.
-const LATE: &str = "the connection has ended, and the session has another";
+/// Only a client that has ended just its own half of the connection can read this.
+const SUPERSEDED: &str = "the connection has ended, and the session has a newer one";
 
 /// Why a request gets no session.
 #[derive(Debug)]
 pub(super) enum NotAdmitted {
-    /// It will not get one later either.
+    /// A later attempt would fail, too.
     Error(ApiError),
-    /// It is sent away, for this reason, which says whether it is to come back.
+    /// The client is sent away for this reason, which implies whether it should reconnect.
     Goaway(CloseCode),
 }
 
 impl NotAdmitted {
-    /// What the request gets instead. `send_away` says when to come back, in the form that its client understands.
+    /// Makes the reply. `send_away` says when to reconnect, in the form that the client understands.
     pub(super) fn reply(self, send_away: impl FnOnce(CloseCode) -> Reply) -> Reply {
         match self {
             Self::Error(error) => error.into(),
@@ -40,49 +40,51 @@ impl From<ApiError> for NotAdmitted {
     }
 }
 
-/// Whether the page that asks may.
-pub(super) fn check_origin(caller: &Caller, context: &Context) -> Result<(), ApiError> {
+/// Checks that the origin of the requesting page is allowed.
+pub(super) fn check_origin(caller: &Caller, services: &Services) -> Result<(), ApiError> {
     if caller.origin_allowed {
         return Ok(());
     }
-    Err(refused(
+    Err(report_refusal(
         RefusalReason::Origin,
         ApiError::forbidden("this origin is not in auth.origins"),
         caller,
-        context,
+        services,
     ))
 }
 
-/// Counts and logs why a request is refused.
-pub(super) fn refused(
+/// Counts and logs the refusal of a request.
+pub(super) fn report_refusal(
     reason: RefusalReason,
     error: ApiError,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
 ) -> ApiError {
-    context.refusals.refused(reason, caller.address, &error);
+    services.refusals.record(reason, caller.address, &error);
     error
 }
 
-/// Gives a request its session. Returns the channels that it asks for, too.
+/// Attaches a request to its session. Also returns the channels that it asks for.
 pub(super) fn admit(
     query: Query,
     kind: ConnectionKind,
     only_resume: bool,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
     has_ended: impl Fn() -> bool,
 ) -> Result<(Attached, Vec<ChannelName>), NotAdmitted> {
     let Query { resume, seq, token, channels, last: _ } = query;
-    let identity = caller.identify(token.as_deref(), context).map_err(|code| match code {
+    let identity = caller.identify(token.as_deref(), services).map_err(|code| match code {
         CloseCode::Overloaded => NotAdmitted::Goaway(code),
         code => ApiError::unauthorized(code.reason()).into(),
     })?;
     if let Some(channel) =
         channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
     {
-        let message = format!("the token does not allow to subscribe to {channel}");
-        return Err(refused(RefusalReason::Channel, ApiError::forbidden(message), caller, context).into());
+        let message = format!("the token does not allow subscribing to {channel}");
+        return Err(
+            report_refusal(RefusalReason::Channel, ApiError::forbidden(message), caller, services).into()
+        );
     }
     let attach = |may_open| AttachRequest {
         resume,
@@ -91,22 +93,24 @@ pub(super) fn admit(
         address: caller.address,
         kind,
         dialect: DialectName::Json,
-        delivery: Delivery::AtLeastOnce,
-        may_open,
-        only_resume: only_resume || caller.only_resumes(),
+        delivery: DeliveryMode::AtLeastOnce,
+        can_open: may_open,
+        only_resume: only_resume || caller.can_only_resume(),
     };
-    let attached = context.attach(caller.address, attach, has_ended).map_err(|refusal| match refusal {
-        Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
-            NotAdmitted::Goaway(CloseCode::Overloaded)
+    let attached = services.attach(caller.address, attach, has_ended).map_err(|refusal| match refusal {
+        AttachRefusal::TooManyConnections
+        | AttachRefusal::TooManySessions
+        | AttachRefusal::TooManyNewSessions => NotAdmitted::Goaway(CloseCode::Overloaded),
+        AttachRefusal::Draining => NotAdmitted::Goaway(CloseCode::Draining),
+        AttachRefusal::Ended(code) => NotAdmitted::Goaway(code),
+        AttachRefusal::Moved => NotAdmitted::Goaway(CloseCode::Moved),
+        AttachRefusal::WrongUser => ApiError::forbidden("the session belongs to another user").into(),
+        AttachRefusal::AlreadyReconnected => ApiError::new(ApiErrorCode::Superseded, SUPERSEDED).into(),
+        // The backend is called when the client connects again.
+        AttachRefusal::SessionGone if caller.can_only_resume() => NotAdmitted::Goaway(CloseCode::Overloaded),
+        AttachRefusal::SessionGone => {
+            gone("the session no longer exists; add channels=a,b to open a new one").into()
         }
-        Refusal::Draining => NotAdmitted::Goaway(CloseCode::Draining),
-        Refusal::Ended(code) => NotAdmitted::Goaway(code),
-        Refusal::Moved => NotAdmitted::Goaway(CloseCode::Moved),
-        Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
-        Refusal::Late => ApiError::new(ApiErrorCode::Superseded, LATE).into(),
-        // It is asked about when it comes again.
-        Refusal::Gone if caller.only_resumes() => NotAdmitted::Goaway(CloseCode::Overloaded),
-        Refusal::Gone => gone("the session is gone; with channels=a,b a new one would follow them").into(),
     })?;
     Ok((attached, channels))
 }

@@ -16,94 +16,101 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use super::end::{End, RequestTimeout, until};
-use super::request::{Answer, Outcome};
+use super::end::{ConnectionDeadline, RequestTimeout, serve_until};
+use super::request::{DeferredOutcome, RequestOutcome};
 use super::{Context, NotServed, polls};
 use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
-use crate::http::{Lent, MAX_HEAD_BYTES, Peer, Rewound};
+use crate::http::{MAX_HEAD_BYTES, Peer, PrefixedIo, SharedSocket};
 use crate::proxies::read_source;
-use crate::session::{Link, SessionHandle};
-use crate::transport::poll::{ConnectForm, JsonForm};
+use crate::session::{Mailbox, SessionHandle};
+use crate::transport::poll::{ConnectResponseWriter, JsonResponseWriter};
 use crate::transport::websocket::Upgrade;
 use crate::transport::{Socket, TcpSocket, poll, sse};
 
-/// A socket on which requests may come.
-pub(super) enum Arriving {
-    /// As it was accepted.
-    Raw(TcpStream),
-    /// After a poll, with what was read already.
-    Again(TcpSocket, Vec<u8>, Option<Answered>),
+/// A socket on which requests may arrive.
+pub(super) enum IncomingSocket {
+    /// Newly accepted.
+    New(TcpStream),
+    /// After a poll, with the bytes that were already read. The last value is set if the client may not have
+    /// the response.
+    AfterPoll(TcpSocket, Vec<u8>, Option<UnconfirmedAnswer>),
 }
 
-/// The session of a poll that was answered on this connection, and does not say what it has.
-pub(super) struct Answered {
+/// Session of a poll that was answered on this connection and whose client does not acknowledge messages.
+pub(super) struct UnconfirmedAnswer {
     session: SessionHandle,
-    link: Arc<Link>,
+    mailbox: Arc<Mailbox>,
 }
 
-impl Answered {
+impl UnconfirmedAnswer {
     pub(super) fn of(attachment: &Attachment) -> Self {
-        Self { session: attachment.session.clone(), link: Arc::clone(&attachment.link) }
+        Self { session: attachment.session.clone(), mailbox: Arc::clone(&attachment.mailbox) }
     }
 
-    /// The client may not have the answer.
-    fn is_lost(&self, context: &Context) {
-        context.client.sessions.handle_connection(&self.session, self.link.id, ConnectionInput::AnswerLost);
+    /// Reports to the session that the client may not have the response.
+    fn report_lost(&self, context: &Context) {
+        context.client.sessions.handle_connection(
+            &self.session,
+            self.mailbox.id,
+            ConnectionInput::AnswerLost,
+        );
     }
 }
 
-/// Until the client asks for something else, the answer before may be lost with the connection, however that ends.
-struct Unproven<'a> {
-    answered: Answered,
+/// Guard that reports the previous response as lost, if it may be. Until the client sends its next request,
+/// the response may be lost with the connection, however that ends.
+struct AnswerLossGuard<'a> {
+    answered: UnconfirmedAnswer,
     peer: Peer<TcpSocket>,
-    /// Whether the client has asked.
-    has_asked: &'a AtomicBool,
-    /// It had done so before it could have the answer, which proves nothing.
-    has_asked_ahead: bool,
+    /// Whether the client has sent its next request.
+    has_next_request: &'a AtomicBool,
+    /// Whether it sent that request before it could have the response, so that the request proves nothing.
+    was_pipelined: bool,
     context: &'a Context,
 }
 
-impl Drop for Unproven<'_> {
+impl Drop for AnswerLossGuard<'_> {
     fn drop(&mut self) {
-        let is_proven = self.has_asked.load(Ordering::Relaxed) && !self.has_asked_ahead;
-        if !is_proven && self.peer.may_lack() {
-            self.answered.is_lost(self.context);
+        let is_proven = self.has_next_request.load(Ordering::Relaxed) && !self.was_pipelined;
+        if !is_proven && self.peer.may_have_missed_bytes() {
+            self.answered.report_lost(self.context);
         }
     }
 }
 
-/// What a request has taken the socket for.
-pub(super) enum Taken {
+/// Purpose for which a request takes over the socket.
+pub(super) enum SocketTakeover {
     WebSocket(Upgrade<Json>),
     Events(sse::Accepted),
-    Poll(poll::Accepted<JsonForm>),
-    Connect(poll::Accepted<Box<ConnectForm>>),
+    Poll(poll::Accepted<JsonResponseWriter>),
+    Connect(poll::Accepted<Box<ConnectResponseWriter>>),
 }
 
-/// The socket, once a request has taken it.
-pub(super) struct Served {
+/// A socket that was taken over by a request.
+pub(super) struct TakenSocket {
     pub(super) socket: TcpSocket,
-    /// What was read of the next request.
+    /// Bytes read of the next request.
     pub(super) read_already: Vec<u8>,
-    pub(super) taken: Taken,
-    /// Its place among the connections of its client.
-    pub(super) of_client: OpenConnection,
+    pub(super) takeover: SocketTakeover,
+    /// Entry under which the client's connection is counted.
+    pub(super) client_entry: OpenConnection,
 }
 
-/// A connection that no session has: before its first, or between two polls.
+/// A connection without a session: before its first, or between two polls.
 #[derive(Clone)]
-pub(super) struct Arrival<'a> {
+pub(super) struct SessionlessConnection<'a> {
     pub(super) context: &'a Arc<Context>,
-    /// Whose it is. Behind a proxy that is the proxy, until it has named its client.
+    /// Address of the client. Behind a proxy, that of the proxy until it has named its client.
     pub(super) address: IpAddr,
-    /// Until it has shown that it has a session.
+    /// Set until the client has shown that it has a session.
     pub(super) handshake: Option<&'a Handshake>,
     pub(super) open_connection: OpenConnection,
     pub(super) timeout: &'a RequestTimeout,
 }
 
-/// Serves a connection in a task of its own. Until its client says something, the task is small, and nothing else is there.
+/// Serves a connection in a task of its own. Until the client sends something, the task is small, and nothing
+/// else is allocated.
 pub(super) fn spawn(
     socket: TcpStream,
     peer: IpAddr,
@@ -115,101 +122,109 @@ pub(super) fn spawn(
         let timeout = RequestTimeout::new(&context, false);
         let handshake = Some(&handshake);
         let stopped = pin!(context.stop.cancelled());
-        let mut end = End::new(&timeout, handshake, stopped, &context);
-        let mut arrival =
-            Arrival { context: &context, address: peer, handshake, open_connection, timeout: &timeout };
-        let Some(served) = arrival.request(Arriving::Raw(socket), &mut end).await else { return };
-        polls::hand_on(served, arrival.address, arrival.open_connection, &context);
+        let mut end = ConnectionDeadline::new(&timeout, handshake, stopped, &context);
+        let mut arrival = SessionlessConnection {
+            context: &context,
+            address: peer,
+            handshake,
+            open_connection,
+            timeout: &timeout,
+        };
+        let Some(served) = arrival.wait_for_takeover(IncomingSocket::New(socket), &mut end).await else {
+            return;
+        };
+        polls::hand_over(served, arrival.address, arrival.open_connection, &context);
     });
 }
 
-impl Arriving {
-    /// A request has come already, or part of it.
-    fn has_more(&self) -> bool {
-        matches!(self, Self::Again(_, read_already, _) if !read_already.is_empty())
+impl IncomingSocket {
+    /// Whether a request or part of one has already arrived.
+    fn has_buffered_request(&self) -> bool {
+        matches!(self, Self::AfterPoll(_, read_already, _) if !read_already.is_empty())
     }
 
     /// Ready when there may be something to read.
     ///
-    /// Asked as a read would ask, it takes the place of the task that has read before: else the socket would keep that one's memory.
+    /// It polls like a read, so its waker replaces that of the task that read last. Otherwise, the socket
+    /// would keep that task's memory alive.
     fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
         let readable = match self {
-            Self::Raw(socket) => socket.poll_read_ready(task),
-            Self::Again(socket, read_already, _) if read_already.is_empty() => socket.poll_readable(task),
-            Self::Again(..) => Poll::Ready(Ok(())),
+            Self::New(socket) => socket.poll_read_ready(task),
+            Self::AfterPoll(socket, read_already, _) if read_already.is_empty() => socket.poll_readable(task),
+            Self::AfterPoll(..) => Poll::Ready(Ok(())),
         };
-        readable.map_err(NotServed::Gone)
+        readable.map_err(NotServed::ConnectionLost)
     }
 }
 
-impl Arrival<'_> {
-    /// Waits for a request, and serves it, and those that follow, until one of them takes the socket.
+impl SessionlessConnection<'_> {
+    /// Waits for requests and serves them, until one of them takes over the socket.
     ///
-    /// One `end` for all of it: a timer costs more than the rest.
-    #[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
-    pub(super) fn request(
+    /// One `end` serves for all of it, because a timer costs more than the rest.
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
+    pub(super) fn wait_for_takeover(
         &mut self,
-        socket: Arriving,
-        end: &mut End<'_, '_>,
-    ) -> impl Future<Output = Option<Served>> {
+        socket: IncomingSocket,
+        end: &mut ConnectionDeadline<'_, '_>,
+    ) -> impl Future<Output = Option<TakenSocket>> {
         async move {
-            if socket.has_more() {
-                // Requests may come by the hundred in one packet: others first.
+            if socket.has_buffered_request() {
+                // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 yield_now().await;
             }
-            if let Err(ended) = until(poll_fn(|task| socket.poll_readable(task)), end).await {
-                if let Arriving::Again(socket, _, Some(answered)) = &socket
+            if let Err(ended) = serve_until(poll_fn(|task| socket.poll_readable(task)), end).await {
+                if let IncomingSocket::AfterPoll(socket, _, Some(answered)) = &socket
                     && socket.unacknowledged().bytes > 0
                 {
-                    answered.is_lost(self.context);
+                    answered.report_lost(self.context);
                 }
-                ended.tell(self.address, self.timeout, self.context);
+                ended.report(self.address, self.timeout, self.context);
                 return None;
             }
-            // Boxed, with all that hyper needs: it is not there while nothing comes.
+            // Boxed, with all of hyper's state, so that it does not exist while nothing arrives.
             let mut serve = Box::pin(self.serve(socket));
-            let served = until(serve.as_mut(), end).await;
+            let served = serve_until(serve.as_mut(), end).await;
             drop(serve);
             served.unwrap_or_else(|ended| {
-                ended.tell(self.address, self.timeout, self.context);
+                ended.report(self.address, self.timeout, self.context);
                 None
             })
         }
     }
 
-    /// Serves requests until one of them takes the socket, which it gets back from here.
-    async fn serve(&mut self, socket: Arriving) -> Result<Option<Served>, NotServed> {
+    /// Serves requests until one of them takes over the socket, which is then recovered from hyper.
+    async fn serve(&mut self, socket: IncomingSocket) -> Result<Option<TakenSocket>, NotServed> {
         let (socket, read_already, answered) = match socket {
-            Arriving::Raw(socket) => (self.accept(socket).await?, Vec::new(), None),
-            Arriving::Again(socket, read_already, answered) => (socket, read_already, answered),
+            IncomingSocket::New(socket) => (self.accept(socket).await?, Vec::new(), None),
+            IncomingSocket::AfterPoll(socket, read_already, answered) => (socket, read_already, answered),
         };
         let this = &*self;
-        let has_asked_ahead = !read_already.is_empty();
-        let (socket, peer) = Lent::new(socket);
-        let (taken, has_asked) = (Mutex::new(None), AtomicBool::new(false));
+        let was_pipelined = !read_already.is_empty();
+        let (socket, peer) = SharedSocket::new(socket);
+        let (takeover, has_next_request) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
-            // Noted at once: hyper may drop what is below without a look at it, when it finds that the client is gone. The session
-            // would never learn of that.
-            let note = |by| *taken.lock() = Some(by);
+            // Recorded at once. If hyper finds that the client has disconnected, it may drop the future below
+            // without polling it, and the session would never learn of that.
+            let note = |by| *takeover.lock() = Some(by);
             let reply = match this.answer(request, &peer) {
-                Answer::Reply(reply) => Some(Either::Left(ready(Outcome::Reply(reply)))),
-                Answer::Later(outcome) => Some(Either::Right(outcome)),
-                Answer::Taken(by, open_connection) => {
+                RequestOutcome::Reply(reply) => Some(Either::Left(ready(DeferredOutcome::Reply(reply)))),
+                RequestOutcome::Deferred(outcome) => Some(Either::Right(outcome)),
+                RequestOutcome::Taken(by, open_connection) => {
                     note((by, open_connection));
                     None
                 }
             };
-            let is_first = !has_asked.swap(true, Ordering::Relaxed);
+            let is_first = !has_next_request.swap(true, Ordering::Relaxed);
             async move {
                 let Some(reply) = reply else { return pending().await };
                 let reply = match reply.await {
-                    Outcome::Reply(reply) => reply,
-                    Outcome::Taken(by, open_connection) => {
+                    DeferredOutcome::Reply(reply) => reply,
+                    DeferredOutcome::Taken(by, open_connection) => {
                         note((by, open_connection));
                         return pending().await;
                     }
                 };
-                // Requests may come by the hundred in one packet: others first.
+                // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 if !is_first {
                     yield_now().await;
                 }
@@ -218,37 +233,37 @@ impl Arrival<'_> {
         });
         let mut connection = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(Rewound::new(socket, read_already)), service)
+            .serve_connection(TokioIo::new(PrefixedIo::new(socket, read_already)), service)
             .with_upgrades();
-        // Dropped before the connection, which has the socket.
-        let _unproven = answered.map(|answered| Unproven {
+        // Dropped before `connection`, which owns the socket.
+        let _unproven = answered.map(|answered| AnswerLossGuard {
             answered,
             peer: peer.clone(),
-            has_asked: &has_asked,
-            has_asked_ahead,
+            has_next_request: &has_next_request,
+            was_pipelined,
             context: this.context,
         });
-        let taken = poll_fn(|context| {
+        let takeover = poll_fn(|context| {
             let ended = Pin::new(&mut connection).poll(context);
-            match taken.lock().take() {
-                Some(taken) => Poll::Ready(Ok(Some(taken))),
+            match takeover.lock().take() {
+                Some(takeover) => Poll::Ready(Ok(Some(takeover))),
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
             }
         });
-        let Some((taken, of_client)) = taken.await? else { return Ok(None) };
-        let parts = connection.into_parts().expect("it was not upgraded, for no request had that answer");
+        let Some((takeover, client_entry)) = takeover.await? else { return Ok(None) };
+        let parts = connection.into_parts().expect("no response has upgraded the connection");
         let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
-        Ok(Some(Served { socket: socket.into_inner(), read_already, taken, of_client }))
+        Ok(Some(TakenSocket { socket: socket.into_inner(), read_already, takeover, client_entry }))
     }
 
-    /// What comes before HTTP.
+    /// Handles everything before HTTP: the PROXY header and the TLS handshake.
     async fn accept(&mut self, socket: TcpStream) -> Result<TcpSocket, NotServed> {
         if self.context.proxies.proxy_protocol
             && let Some(client) = Box::pin(read_source(&socket)).await?
         {
             self.address = client;
             if let Some(handshake) = self.handshake {
-                handshake.is_of(client);
+                handshake.set_address(client);
             }
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
         }
@@ -266,30 +281,30 @@ mod tests {
 
     use super::*;
 
-    struct Nobody;
+    struct NoopWake;
 
-    impl Wake for Nobody {
+    impl Wake for NoopWake {
         fn wake(self: Arc<Self>) {}
     }
 
-    /// A socket remembers the task that has read from it last, and so keeps its memory.
+    /// A socket keeps the waker of the task that read last, and so that task's memory.
     #[test]
-    fn the_task_that_waits_takes_the_place_of_the_one_that_has_read() -> io::Result<()> {
+    fn waiting_task_replaces_the_reader() -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let _client = TcpStream::connect(listener.local_addr()?).await?;
             let mut socket = listener.accept().await?.0;
-            let reader = Arc::new(Nobody);
+            let reader = Arc::new(NoopWake);
             let waker = Waker::from(Arc::clone(&reader));
             let before = Arc::strong_count(&reader);
             let mut byte = [0];
             let read =
                 Pin::new(&mut socket).poll_read(&mut Task::from_waker(&waker), &mut ReadBuf::new(&mut byte));
             assert!(read.is_pending() && Arc::strong_count(&reader) == before + 1);
-            let arriving = Arriving::Again(TcpSocket::Plain(socket), Vec::new(), None);
+            let arriving = IncomingSocket::AfterPoll(TcpSocket::Plain(socket), Vec::new(), None);
             assert!(arriving.poll_readable(&mut Task::from_waker(Waker::noop())).is_pending());
-            assert_eq!(Arc::strong_count(&reader), before, "the one that waits");
+            assert_eq!(Arc::strong_count(&reader), before, "the waiting task has replaced the reader");
             Ok(())
         })
     }

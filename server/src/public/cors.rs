@@ -1,4 +1,5 @@
-//! What pages of other origins may do: those that the configuration lists, and as much as their clients need.
+//! Access for pages of other origins: only those that the configuration lists, and only as far as their
+//! clients need it.
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -9,7 +10,8 @@ use crate::client::Caller;
 use crate::http::reply::no_content;
 use crate::http::{ApiError, Reply};
 
-/// The answer to a browser that asks whether a page of another origin may send a request with these methods and headers.
+/// Answers a browser's preflight request, which asks whether a page of another origin may send a request with
+/// these methods and headers.
 pub(super) fn preflight(
     caller: &Caller,
     headers: &HeaderMap,
@@ -27,7 +29,7 @@ pub(super) fn preflight(
     reply
 }
 
-/// The page of this origin may read the answer.
+/// Allows the page of this origin to read the response.
 pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
@@ -35,7 +37,7 @@ pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>
     }
 }
 
-/// The same, for requests that come with cookies.
+/// Does the same for requests with cookies.
 pub(super) fn allow_origin_with_cookies(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
     allow_origin(headers, origin);
     if origin.is_some() {
@@ -43,7 +45,7 @@ pub(super) fn allow_origin_with_cookies(headers: &mut HeaderMap, origin: Option<
     }
 }
 
-/// Headers, as lines of a head.
+/// Formats headers as lines of a response's head.
 pub(super) fn lines(headers: &HeaderMap) -> Vec<u8> {
     let mut lines = Vec::new();
     for (name, value) in headers {

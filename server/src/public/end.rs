@@ -12,35 +12,35 @@ use crate::admission::Handshake;
 use crate::proxies::BadProxyHeader;
 use crate::timeouts::Sleep;
 
-/// The time that a client has for its next request.
+/// Time limit for a client's next request.
 pub(super) struct RequestTimeout {
-    /// Since when it has time for its next request, on the server's clock.
-    since: AtomicU64,
-    /// It has shown that it has a session.
+    /// Start of the time limit in nanoseconds, on the server's clock.
+    start: AtomicU64,
+    /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
 }
 
 impl RequestTimeout {
     pub(super) fn new(context: &Context, has_session: bool) -> Self {
         let now = context.client.timeouts.clock().now();
-        Self { since: AtomicU64::new(now.as_nanos()), has_session: AtomicBool::new(has_session) }
+        Self { start: AtomicU64::new(now.as_nanos()), has_session: AtomicBool::new(has_session) }
     }
 
-    /// The client has shown that it has a session: it has as long once more.
+    /// Starts the time limit again, because the client has shown that it has a session.
     pub(super) fn renew(&self, context: &Context) {
-        self.since.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
+        self.start.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
         self.has_session.store(true, Ordering::Relaxed);
     }
 
-    fn end(&self, context: &Context) -> Timestamp {
-        Timestamp::from_nanos(self.since.load(Ordering::Relaxed)) + context.handshake_timeout
+    fn deadline(&self, context: &Context) -> Timestamp {
+        Timestamp::from_nanos(self.start.load(Ordering::Relaxed)) + context.handshake_timeout
     }
 }
 
-/// What ends a connection that no session has: its time is over, or somebody has it cut.
+/// Ends a connection without a session, when its time limit has elapsed or it is evicted.
 ///
-/// It is part of every such connection's task. As a future made of futures, it took three times the room.
-pub(super) struct End<'a, 'c> {
+/// It is part of every such connection's task. Composed of futures, it took three times as much memory.
+pub(super) struct ConnectionDeadline<'a, 'c> {
     timeout: &'a RequestTimeout,
     context: &'a Context,
     handshake: Option<&'a Handshake>,
@@ -49,32 +49,32 @@ pub(super) struct End<'a, 'c> {
     sleep: Sleep,
 }
 
-impl<'a, 'c> End<'a, 'c> {
+impl<'a, 'c> ConnectionDeadline<'a, 'c> {
     pub(super) fn new(
         timeout: &'a RequestTimeout,
         handshake: Option<&'a Handshake>,
         stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
         context: &'a Context,
     ) -> Self {
-        let at = timeout.end(context);
+        let at = timeout.deadline(context);
         let sleep = context.client.timeouts.sleep_until(at);
         Self { timeout, context, handshake, stopped, at, sleep }
     }
 
-    fn poll(&mut self, task: &mut Task<'_>) -> Poll<Ended> {
+    fn poll(&mut self, task: &mut Task<'_>) -> Poll<EndReason> {
         if self.poll_timeout(task).is_ready() {
-            return Poll::Ready(Ended::NotServed(NotServed::Timeout));
+            return Poll::Ready(EndReason::NotServed(NotServed::Timeout));
         }
-        if self.handshake.is_some_and(|handshake| handshake.poll_cut(task).is_ready()) {
-            return Poll::Ready(Ended::NotServed(self.context.cut()));
+        if self.handshake.is_some_and(|handshake| handshake.poll_evicted(task).is_ready()) {
+            return Poll::Ready(EndReason::NotServed(self.context.eviction_reason()));
         }
-        self.stopped.as_mut().poll(task).map(|()| Ended::Draining)
+        self.stopped.as_mut().poll(task).map(|()| EndReason::Draining)
     }
 
     fn poll_timeout(&mut self, task: &mut Task<'_>) -> Poll<()> {
         loop {
             ready!(Pin::new(&mut self.sleep).poll(task));
-            let at = self.timeout.end(self.context);
+            let at = self.timeout.deadline(self.context);
             if at <= self.at {
                 return Poll::Ready(());
             }
@@ -84,33 +84,33 @@ impl<'a, 'c> End<'a, 'c> {
     }
 }
 
-/// Serves until there is a result, or it is to end.
-pub(super) fn until<T>(
+/// Polls `serve` until it has a result or the connection must end.
+pub(super) fn serve_until<T>(
     mut serve: impl Future<Output = Result<T, NotServed>> + Unpin,
-    end: &mut End<'_, '_>,
-) -> impl Future<Output = Result<T, Ended>> {
+    end: &mut ConnectionDeadline<'_, '_>,
+) -> impl Future<Output = Result<T, EndReason>> {
     poll_fn(move |task| match Pin::new(&mut serve).poll(task) {
-        Poll::Ready(served) => Poll::Ready(served.map_err(Ended::NotServed)),
+        Poll::Ready(served) => Poll::Ready(served.map_err(EndReason::NotServed)),
         Poll::Pending => end.poll(task).map(Err),
     })
 }
 
-/// Why a connection is served no longer.
-pub(super) enum Ended {
+/// Why a connection is no longer served.
+pub(super) enum EndReason {
     NotServed(NotServed),
     Draining,
 }
 
-impl Ended {
-    pub(super) fn tell(self, address: IpAddr, timeout: &RequestTimeout, context: &Context) {
+impl EndReason {
+    pub(super) fn report(self, address: IpAddr, timeout: &RequestTimeout, context: &Context) {
         match self {
-            Self::Draining => tracing::debug!("connection cut: draining"),
-            // Some proxies look in this way whether the server is there.
-            Self::NotServed(NotServed::Proxy(BadProxyHeader::Silence)) => {}
-            // The pause of a client that asks for nothing more.
-            Self::NotServed(NotServed::Timeout | NotServed::Gone(_))
+            Self::Draining => tracing::debug!("connection closed: draining"),
+            // Some proxies check the server in this way.
+            Self::NotServed(NotServed::Proxy(BadProxyHeader::Empty)) => {}
+            // The pause of a client that sends no further request.
+            Self::NotServed(NotServed::Timeout | NotServed::ConnectionLost(_))
                 if timeout.has_session.load(Ordering::Relaxed) => {}
-            Self::NotServed(error) => context.refused(&error, address),
+            Self::NotServed(error) => context.report_refusal(&error, address),
         }
     }
 }

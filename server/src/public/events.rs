@@ -1,4 +1,4 @@
-//! The request for a stream of events.
+//! Requests for an event stream.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::Since;
@@ -6,44 +6,44 @@ use encke_core::session::ConnectionKind;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
-use super::admit::{NotAdmitted, admit, check_origin, refused};
+use super::admit::{NotAdmitted, admit, check_origin, report_refusal};
 use super::cors;
 use super::query::Query;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, ClientSettings, Context};
+use crate::client::{Caller, ClientSettings, Services};
 use crate::http::reply::{no_content, with};
 use crate::http::{ApiError, Reply};
-use crate::transport::sse::{Accepted, END, EventId, farewell};
+use crate::transport::sse::{Accepted, END_EVENT_ID, EventId, write_farewell};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What a client asks for.
+/// Parameters of a client's request.
 #[derive(Debug)]
-struct Asked {
+struct StreamQuery {
     query: Query,
-    /// What it has of the channels, as far as it says so.
+    /// Client's position in each channel, if known.
     positions: Vec<Option<Since<'static>>>,
 }
 
-/// Gives a request its session, or the answer that it gets instead. See [`Sessions::attach`](crate::session::Sessions::attach) for
-/// `has_ended`.
+/// Attaches a request to its session, or returns the response to send instead. See
+/// [`Sessions::attach`](crate::session::Sessions::attach) for `has_ended`.
 pub(crate) fn accept<B>(
     request: &Request<B>,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Box<Reply>> {
     let origin = request.headers().get(ORIGIN);
-    // The one answer after which an EventSource does not try again.
-    if caller.origin_allowed && request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END) {
+    // 204 is the only response after which an `EventSource` does not try again.
+    if caller.origin_allowed && request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END_EVENT_ID) {
         return Err(readable(no_content(), caller, origin));
     }
-    admit_stream(request, caller, context, has_ended)
-        .map_err(|refused| readable(refused.reply(|code| send_away(code, context)), caller, origin))
+    admit_stream(request, caller, services, has_ended)
+        .map_err(|refused| readable(refused.reply(|code| send_away(code, services)), caller, origin))
 }
 
-/// The page that asks may read why it gets no stream.
+/// Allows the requesting page to read why it gets no stream.
 fn readable(mut reply: Reply, caller: &Caller, origin: Option<&HeaderValue>) -> Box<Reply> {
     if caller.origin_allowed {
         cors::allow_origin(reply.headers_mut(), origin);
@@ -54,19 +54,20 @@ fn readable(mut reply: Reply, caller: &Caller, origin: Option<&HeaderValue>) -> 
 fn admit_stream<B>(
     request: &Request<B>,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, NotAdmitted> {
-    check_origin(caller, context)?;
-    let Asked { query, positions } = read(request, &context.settings)
-        .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
+    check_origin(caller, services)?;
+    let StreamQuery { query, positions } = read(request, &services.settings)
+        .map_err(|error| report_refusal(RefusalReason::Query, error, caller, services))?;
     let (only_resume, last) = (query.channels.is_empty(), query.last);
-    let (attached, channels) = admit(query, ConnectionKind::Events, only_resume, caller, context, has_ended)?;
+    let (attached, channels) =
+        admit(query, ConnectionKind::Events, only_resume, caller, services, has_ended)?;
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
 }
 
-/// Reads the query. An EventSource comes back with its first query; the header says what it has.
-fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Asked, ApiError> {
+/// Reads the query. An `EventSource` reconnects with its first query; the header says which events it has.
+fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<StreamQuery, ApiError> {
     let mut query = Query::read(request, settings)?;
     let mut positions = Vec::new();
     if let Some(id) = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok())
@@ -75,29 +76,29 @@ fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Asked, Api
         (query.resume, query.seq, positions) = (Some(id.token), Some(id.seq), id.positions);
     }
     if query.channels.is_empty() && query.resume.is_none() {
-        return Err(ApiError::bad_request("nothing to read: give channels=a,b or a session to resume"));
+        return Err(ApiError::bad_request("nothing to read: specify channels=a,b or a session to resume"));
     }
-    Ok(Asked { query, positions })
+    Ok(StreamQuery { query, positions })
 }
 
-/// What a request asks for.
+/// Reads the query of a request.
 ///
 /// # Errors
-/// It is refused for what it says.
+/// The request is refused because of its query.
 pub(super) fn query<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Query, ApiError> {
-    read(request, settings).map(|asked| asked.query)
+    read(request, settings).map(|stream_query| stream_query.query)
 }
 
-/// An EventSource takes any status but 200 for final. So the stream itself sends it away.
-fn send_away(code: CloseCode, context: &Context) -> Reply {
+/// Sends the client away by an event stream, because an `EventSource` treats any status but 200 as final.
+fn send_away(code: CloseCode, services: &Services) -> Reply {
     let mut out = Vec::new();
-    farewell(&mut out, code, &context.entropy);
+    write_farewell(&mut out, code, &services.entropy);
     let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
 }
 
-/// The head of the answer, which lasts until either side ends the connection. No proxy may buffer it.
+/// Head of the response, whose body lasts until either side ends the connection. No proxy may buffer it.
 fn head(origin: Option<&HeaderValue>) -> Vec<u8> {
     let mut head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
         x-accel-buffering: no\r\nconnection: close\r\n"

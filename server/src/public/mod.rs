@@ -1,4 +1,4 @@
-//! The listener for clients: the WebSocket upgrade, and the requests for a stream of events and of long-polling.
+//! The listener for clients: WebSocket upgrades, and requests for event streams and long-polling.
 
 mod admit;
 mod arrival;
@@ -28,9 +28,9 @@ use crate::admission::{Handshakes, OpenConnections, Permit, Permits, RefusalReas
 use crate::client;
 use crate::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
-pub(crate) use bayeux::Bayeux;
+pub(crate) use bayeux::BayeuxEndpoint;
 #[cfg(feature = "simulation")]
-pub(crate) use bayeux::{SocketUpgrade, asked_in, serve_socket};
+pub(crate) use bayeux::{SocketUpgrade, request_with_body, serve_socket};
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]
@@ -38,42 +38,42 @@ pub(crate) use poll::{accept as accept_poll, carry_out_all, session as session_o
 #[cfg(any(feature = "fuzzing", feature = "simulation"))]
 pub(crate) use query::parse_query;
 
-/// What every connection of the public listener shares.
+/// State shared by all connections of the public listener.
 pub(crate) struct Context {
-    pub(crate) client: Arc<client::Context>,
+    pub(crate) client: Arc<client::Services>,
     pub(crate) proxies: Proxies,
     pub(crate) tls: Option<Arc<Tls>>,
-    /// How long a connection may take to become a session's.
+    /// Time within which a connection must get a session.
     pub(crate) handshake_timeout: Duration,
-    /// Sockets by address, if the connections of one address are limited.
+    /// Sockets by address, if the number of connections per address is limited.
     pub(crate) sockets: Option<Arc<Permits>>,
-    pub(crate) bayeux: Bayeux,
+    pub(crate) bayeux: BayeuxEndpoint,
     pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) connections: OpenConnections,
-    /// Set when the server drains.
+    /// Cancelled when the server drains.
     pub(crate) stop: CancellationToken,
 }
 
 impl Context {
-    /// A permit for a socket from this address, where sockets of an address are limited.
+    /// Takes a permit for a socket from this address, if the number of sockets per address is limited.
     fn permit(&self, address: IpAddr) -> Result<Option<Permit>, NotServed> {
         match &self.sockets {
-            // Each client behind a proxy counts for itself, once it is known.
-            Some(sockets) if !self.proxies.trust(address) => match sockets.take(address) {
+            // Each client behind a proxy counts for itself, once its address is known.
+            Some(sockets) if !self.proxies.is_trusted(address) => match sockets.take(address) {
                 Some(permit) => Ok(Some(permit)),
-                None => Err(NotServed::Address),
+                None => Err(NotServed::AddressLimit),
             },
             _ => Ok(None),
         }
     }
 
-    /// Why one without a session is cut for others.
-    fn cut(&self) -> NotServed {
-        if self.handshakes.want_descriptors() { NotServed::NoDescriptor } else { NotServed::Cut }
+    /// Why a connection without a session is evicted in favor of others.
+    fn eviction_reason(&self) -> NotServed {
+        if self.handshakes.is_short_of_descriptors() { NotServed::NoDescriptor } else { NotServed::Evicted }
     }
 
-    fn refused(&self, error: &NotServed, address: IpAddr) {
-        self.client.refusals.refused(error.reason(), address, error);
+    fn report_refusal(&self, error: &NotServed, address: IpAddr) {
+        self.client.refusals.record(error.reason(), address, error);
     }
 }
 
@@ -81,13 +81,13 @@ impl Context {
 #[derive(Debug, thiserror::Error)]
 enum NotServed {
     #[error("limits.max_connections_per_address")]
-    Address,
-    #[error("not one of listen.trusted_proxies")]
-    Elsewhere,
+    AddressLimit,
+    #[error("the peer is not in listen.trusted_proxies")]
+    UntrustedProxy,
     #[error(transparent)]
     Proxy(#[from] BadProxyHeader),
     #[error("{0}")]
-    Gone(std::io::Error),
+    ConnectionLost(std::io::Error),
     #[error("TLS: {0}")]
     Tls(std::io::Error),
     #[error("{0}")]
@@ -95,39 +95,40 @@ enum NotServed {
     #[error("limits.handshake_timeout")]
     Timeout,
     #[error("limits.max_handshakes")]
-    Cut,
-    #[error("too few descriptors; raise LimitNOFILE or `ulimit -n`")]
+    Evicted,
+    #[error("out of file descriptors; raise LimitNOFILE or `ulimit -n`")]
     NoDescriptor,
 }
 
 impl NotServed {
     fn reason(&self) -> RefusalReason {
         match self {
-            Self::Address => RefusalReason::Address,
-            Self::Elsewhere | Self::Proxy(_) => RefusalReason::Proxy,
+            Self::AddressLimit => RefusalReason::Address,
+            Self::UntrustedProxy | Self::Proxy(_) => RefusalReason::Proxy,
             Self::Tls(_) => RefusalReason::Tls,
-            Self::Gone(_) | Self::Http(_) => RefusalReason::Http,
+            Self::ConnectionLost(_) | Self::Http(_) => RefusalReason::Http,
             Self::Timeout => RefusalReason::HandshakeTimeout,
-            Self::Cut | Self::NoDescriptor => RefusalReason::Handshakes,
+            Self::Evicted | Self::NoDescriptor => RefusalReason::Handshakes,
         }
     }
 }
 
-/// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the connection has a
-/// session or is cut, even if the client sends nothing, or half a request, or does not read its answers. A client of long-polling has
-/// as long for each of its requests, and for the pause before it.
+/// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the
+/// connection is closed unless it has a session, even if the client sends nothing, or half a request, or does
+/// not read the responses. A long-polling client has the same time for each request and for the pause before
+/// it.
 ///
-/// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
+/// Only HTTP/1.1, because hyper-util's `auto` builder has no timeout while it guesses the version.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
     let peer = peer.ip();
-    if context.proxies.proxy_protocol && !context.proxies.trust(peer) {
-        return context.refused(&NotServed::Elsewhere, peer);
+    if context.proxies.proxy_protocol && !context.proxies.is_trusted(peer) {
+        return context.report_refusal(&NotServed::UntrustedProxy, peer);
     }
     let permit = match context.permit(peer) {
         Ok(permit) => permit,
-        Err(error) => return context.refused(&error, peer),
+        Err(error) => return context.report_refusal(&error, peer),
     };
-    // Counted before the task first runs, so that a drain does not overlook it.
+    // Counted before the task first runs, so that a drain does not overlook the connection.
     let open_connection = context.connections.enter(permit);
     let handshake = context.handshakes.begin(peer, context.client.timeouts.clock().now());
     arrival::spawn(socket, peer, handshake, open_connection, context);

@@ -1,4 +1,4 @@
-//! Long-polling, in the `json` dialect: `GET /poll` holds, `POST /poll` takes commands.
+//! Long-polling in the `json` dialect: `GET /poll` is held, `POST /poll` takes commands.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Version};
 use serde_json::value::RawValue;
 
-use super::admit::{NotAdmitted, admit, check_origin, gone, refused};
+use super::admit::{NotAdmitted, admit, check_origin, gone, report_refusal};
 use super::cors;
 use super::query::Query;
 use super::receive::read;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, Commands, Context, Speaker, goaway, retry_ms};
+use crate::client::{Caller, CommandContext, Commands, Services, goaway, retry_ms};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::{Backlog, SessionHandle, Via};
-use crate::transport::poll::{Accepted, Array, JsonForm};
+use crate::session::{Backlog, CommandSource, SessionHandle};
+use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter};
 
-/// Commands in one request.
+/// Maximum number of commands in one request.
 const MAX_COMMANDS: usize = 64;
 
-/// Why commands are not carried out.
-const GONE: &str = "the session is gone";
+/// Error message for commands that are not carried out.
+const GONE: &str = "the session no longer exists";
 
-/// Gives a request its session, or the answer that it gets instead. See [`Sessions::attach`](crate::session::Sessions::attach) for
-/// `has_ended`.
+/// Attaches a request to its session, or returns the response to send instead. See
+/// [`Sessions::attach`](crate::session::Sessions::attach) for `has_ended`.
 pub(crate) fn accept<B>(
     request: &Request<B>,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
     has_ended: impl Fn() -> bool,
-) -> Result<Accepted<JsonForm>, Box<Reply>> {
-    admit_poll(request, caller, context, has_ended).map_err(|refused| {
-        let reply = refused.reply(|code| send_away(code, context));
+) -> Result<Accepted<JsonResponseWriter>, Box<Reply>> {
+    admit_poll(request, caller, services, has_ended).map_err(|refused| {
+        let reply = refused.reply(|code| send_away(code, services));
         Box::new(finish(reply, caller, request.headers()))
     })
 }
@@ -52,24 +52,33 @@ pub(crate) fn accept<B>(
 fn admit_poll<B>(
     request: &Request<B>,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
     has_ended: impl Fn() -> bool,
-) -> Result<Accepted<JsonForm>, NotAdmitted> {
-    check_origin(caller, context)?;
-    let query = Query::read(request, &context.settings)
-        .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
-    // A client without a session is told at once which one it has.
-    let hold = if query.resume.is_some() { context.sessions.settings().poll_hold } else { Duration::ZERO };
+) -> Result<Accepted<JsonResponseWriter>, NotAdmitted> {
+    check_origin(caller, services)?;
+    let query = Query::read(request, &services.settings)
+        .map_err(|error| report_refusal(RefusalReason::Query, error, caller, services))?;
+    // A client without a session learns at once which one it has.
+    let hold = if query.resume.is_some() { services.sessions.settings().poll_hold } else { Duration::ZERO };
     let last = query.last;
     let (attached, channels) =
-        admit(query, ConnectionKind::Poll { hold }, false, caller, context, has_ended)?;
+        admit(query, ConnectionKind::Poll { hold }, false, caller, services, has_ended)?;
     let mut headers = HeaderMap::new();
     cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
     let headers = cors::lines(&headers);
-    // After a body none follows: it is not read, and what is in it must not be taken for a request that a proxy has let pass.
+    // After a body, no further request is accepted. The body is not read, and its content must not be taken
+    // for a request that a proxy has let pass.
     let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
     let is_due = !attached.recovered;
-    Ok(Accepted { attached, form: JsonForm::default(), is_due, channels, last, headers, keep_alive })
+    Ok(Accepted {
+        attached,
+        writer: JsonResponseWriter::default(),
+        is_due,
+        channels,
+        last,
+        headers,
+        keep_alive,
+    })
 }
 
 /// Carries out the commands of a request.
@@ -77,40 +86,45 @@ pub(super) async fn command(
     request: Request<Incoming>,
     session: SessionHandle,
     caller: Caller,
-    context: Arc<Context>,
-    (timeout, goes_on): (Duration, impl Fn() + Send),
+    services: Arc<Services>,
+    (timeout, still_working): (Duration, impl Fn() + Send),
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let speaker = Speaker { session: &session, context: &context, via: Via::request(caller.address) };
-    let reply = commands(&head, body, speaker, (timeout, goes_on)).await;
+    let speaker = CommandContext {
+        session: &session,
+        services: &services,
+        source: CommandSource::request(caller.address),
+    };
+    let reply = commands(&head, body, speaker, (timeout, still_working)).await;
     finish(reply, &caller, &head.headers)
 }
 
 async fn commands(
     head: &Parts,
     body: Incoming,
-    speaker: Speaker<'_>,
-    (timeout, goes_on): (Duration, impl Fn() + Send),
+    speaker: CommandContext<'_>,
+    (timeout, still_working): (Duration, impl Fn() + Send),
 ) -> Reply {
-    let Speaker { session, context, via } = speaker;
-    let limits = BodyLimits { max_bytes: context.settings.max_message, timeout };
-    if let Some(pause) = context.pause(session) {
+    let CommandContext { session, services, source: via } = speaker;
+    let limits = BodyLimits { max_bytes: services.settings.max_message, timeout };
+    if let Some(pause) = services.rate_limit_delay(session) {
         pause.await;
     }
-    context.count_frames(session, 1);
+    services.count_frames(session, 1);
     let read = async {
         body::check_json(&head.headers)?;
-        read(body, limits, via.address(), context).await
+        read(body, limits, via.address(), services).await
     };
     match read.await {
         Ok(body) => {
             let mut work = pin!(carry_out_all(&body, speaker));
-            // The client's time was for its request. What is asked elsewhere for it may take longer, and is no reason to cut it.
+            // The client's time limit applies to its request. Calls to the backend or the engine may take
+            // longer, and are no reason to close the connection.
             loop {
-                let sleep = context.timeouts.sleep(timeout / 2);
+                let sleep = services.timeouts.sleep(timeout / 2);
                 match select(work.as_mut(), sleep).await {
                     Either::Left((reply, _)) => break reply,
-                    Either::Right(_) => goes_on(),
+                    Either::Right(_) => still_working(),
                 }
             }
         }
@@ -119,105 +133,110 @@ async fn commands(
 }
 
 /// Carries out the commands of a body that has arrived.
-pub(crate) async fn carry_out_all(body: &[u8], speaker: Speaker<'_>) -> Reply {
+pub(crate) async fn carry_out_all(body: &[u8], speaker: CommandContext<'_>) -> Reply {
     match replies(body, speaker).await {
         Ok(replies) => array(replies),
         Err(error) => error.into(),
     }
 }
 
-async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
-    let Speaker { session, context, .. } = speaker;
+async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, ApiError> {
+    let CommandContext { session, services, .. } = speaker;
     let texts = texts(body)?;
-    context.count_frames(session, texts.len().saturating_sub(1));
-    let (mut replies, mut any_heard) = (Array::default(), false);
+    services.count_frames(session, texts.len().saturating_sub(1));
+    let (mut replies, mut any_received) = (JsonArray::default(), false);
     for text in texts {
-        let is_heard = carry_out(text, speaker, &mut replies).await;
-        any_heard |= is_heard;
-        if is_heard && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
-            // The client wanted this end: what follows counts no more.
+        let is_received = carry_out(text, speaker, &mut replies).await;
+        any_received |= is_received;
+        if is_received && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
+            // The client asked for this end. The commands after it do not count.
             return Ok(replies);
         }
     }
-    // An error says that nothing was done, and invites the client to do all of it again.
+    // An error means that nothing was done, and invites the client to repeat everything.
     let code = match session.phase() {
-        Phase::Closed(_) if !any_heard => return Err(gone(GONE)),
-        // It is nobody's fault, and "normal" would keep the client from coming back, to a new session.
+        Phase::Closed(_) if !any_received => return Err(gone(GONE)),
+        // The expiry was not asked for, and `normal` would keep the client from reconnecting to a new
+        // session.
         Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
-        Phase::Moved if !any_heard => return Err(moved()),
+        Phase::Moved if !any_received => return Err(moved()),
         Phase::Moved => CloseCode::Moved,
         Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => return Ok(replies),
     };
-    replies.notify(&goaway(code, retry_ms(code, &context.entropy)));
+    replies.notify(&goaway(code, retry_ms(code, &services.entropy)));
     Ok(replies)
 }
 
-/// The session goes on in the next process, which takes its commands.
+/// The session continues in the next process, which accepts its commands.
 fn moved() -> ApiError {
-    ApiError::new(ApiErrorCode::Draining, "the server is going away; the session stays")
+    ApiError::new(ApiErrorCode::Draining, "the server is shutting down; the session is kept")
 }
 
-/// One command, and its reply, which comes before that of the next. Returns whether the session has heard it.
-async fn carry_out(text: &str, speaker: Speaker<'_>, replies: &mut Array) -> bool {
+/// Carries out one command, and writes its reply before the next command begins. Returns whether the session
+/// has received it.
+async fn carry_out(text: &str, speaker: CommandContext<'_>, replies: &mut JsonArray) -> bool {
     let mut commands = Commands::new();
     let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
-    let is_heard = commands.received(text, speaker, &mut backlog, &mut dialect, replies);
+    let is_received = commands.handle_text(text, speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
-    is_heard
+    is_received
 }
 
 fn is_close(text: &str) -> bool {
     Json::default().read(text).any(|request| request.command == Ok(Command::Close))
 }
 
-/// The session whose secret a request has. It is looked for before the body is read: a stranger costs no more than a head.
+/// Finds the session whose secret the request contains. Called before the body is read, so that a stranger
+/// costs no more than a head.
 pub(crate) fn session<B>(
     request: &Request<B>,
     caller: &Caller,
-    context: &Context,
+    services: &Services,
 ) -> Result<SessionHandle, Box<Reply>> {
-    let found = check_origin(caller, context).and_then(|()| find(request, context));
+    let found = check_origin(caller, services).and_then(|()| find(request, services));
     found.map_err(|error| Box::new(finish(error.into(), caller, request.headers())))
 }
 
-fn find<B>(request: &Request<B>, context: &Context) -> Result<SessionHandle, ApiError> {
+fn find<B>(request: &Request<B>, services: &Services) -> Result<SessionHandle, ApiError> {
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     let token = query.find(|(name, _)| name == "resume").map(|(_, token)| token);
-    let token = token.ok_or_else(|| ApiError::bad_request("whose commands these are: give resume=TOKEN"))?;
-    let session = context.sessions.find(&token).ok_or_else(|| gone(GONE))?;
-    let now = context.timeouts.clock().unix_now();
+    let token = token.ok_or_else(|| ApiError::bad_request("add resume=TOKEN to identify the session"))?;
+    let session = services.sessions.find(&token).ok_or_else(|| gone(GONE))?;
+    let now = services.timeouts.clock().unix_now();
     if session.identity().expires().is_some_and(|expires| expires <= now) {
         return Err(ApiError::unauthorized(CloseCode::TokenExpired.reason()));
     }
     Ok(session)
 }
 
-/// The commands in a body: one, or an array of them.
+/// Splits a body into its commands: one, or an array of them.
 fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return body::parse::<&RawValue>(body).map(|command| vec![command.get()]);
     }
     let commands: Vec<&RawValue> = body::parse(body)?;
     if commands.len() > MAX_COMMANDS {
-        let message = format!("{} commands; there may be {MAX_COMMANDS} in one request", commands.len());
+        let message =
+            format!("{} commands in one request; at most {MAX_COMMANDS} are accepted", commands.len());
         return Err(ApiError::new(ApiErrorCode::TooLarge, message));
     }
     Ok(commands.into_iter().map(RawValue::get).collect())
 }
 
-/// The answer of a server that has no session to give now says when to come back, as that of one that takes it away.
-fn send_away(code: CloseCode, context: &Context) -> Reply {
-    let mut body = Array::default();
-    body.notify(&goaway(code, retry_ms(code, &context.entropy)));
+/// Sends a client away because no session is available now. The response says when to reconnect, as it does
+/// when a session ends.
+fn send_away(code: CloseCode, services: &Services) -> Reply {
+    let mut body = JsonArray::default();
+    body.notify(&goaway(code, retry_ms(code, &services.entropy)));
     array(body)
 }
 
-fn array(array: Array) -> Reply {
+fn array(array: JsonArray) -> Reply {
     with(StatusCode::OK, "application/json", array.into_bytes())
 }
 
-/// No cache may keep an answer, and the pages that may ask may read it.
+/// Adds the common headers: no cache may store a response, and pages of allowed origins may read it.
 fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if caller.origin_allowed {

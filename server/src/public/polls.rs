@@ -1,4 +1,4 @@
-//! The polls of one connection, one after the other.
+//! Consecutive polls on one connection.
 
 use std::future::{Future, ready};
 use std::net::IpAddr;
@@ -6,121 +6,124 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use super::Context;
-use super::arrival::{Answered, Arrival, Arriving, Served, Taken};
-use super::end::{End, RequestTimeout};
+use super::arrival::{IncomingSocket, SessionlessConnection, SocketTakeover, TakenSocket, UnconfirmedAnswer};
+use super::end::{ConnectionDeadline, RequestTimeout};
 use crate::admission::OpenConnection;
-use crate::rest::Pace;
-use crate::transport::poll::{ConnectForm, Form, Held, JsonForm, Polls, rest};
+use crate::rest::ParkBackoff;
+use crate::transport::poll::{
+    ConnectResponseWriter, JsonResponseWriter, PollContinuation, PollOutcome, PollResponseWriter, park,
+};
 use crate::transport::{TcpSocket, poll, sse, websocket};
 
-/// A socket that a request has taken goes to a task that is as small as what is left to do.
-pub(super) fn hand_on(
-    served: Served,
+/// Hands a socket that was taken over to a task that is only as large as the remaining work.
+pub(super) fn hand_over(
+    served: TakenSocket,
     address: IpAddr,
     open_connection: OpenConnection,
     context: &Arc<Context>,
 ) {
-    if let Some(first) = Next::of(served, context) {
-        tokio::spawn(serve(first, Pace::default(), address, open_connection, Arc::clone(context)));
+    if let Some(first) = HeldPoll::from_socket(served, context) {
+        tokio::spawn(serve(first, ParkBackoff::default(), address, open_connection, Arc::clone(context)));
     }
 }
 
-/// What is to be held next. Boxed, for the task that holds it has no room for it.
-enum Next {
-    Poll(Box<Request<JsonForm>>),
-    Connect(Box<Request<Box<ConnectForm>>>),
+/// Poll to be held next. Boxed, because the task that holds it has no space for it.
+enum HeldPoll {
+    Poll(Box<PollRequest<JsonResponseWriter>>),
+    Connect(Box<PollRequest<Box<ConnectResponseWriter>>>),
 }
 
-struct Request<F> {
-    poll: poll::Connection<TcpSocket, F>,
-    of_client: OpenConnection,
+struct PollRequest<F> {
+    poll: poll::PollConnection<TcpSocket, F>,
+    client_entry: OpenConnection,
 }
 
-impl Next {
-    /// A WebSocket or a stream of events gets a task of its own instead.
-    fn of(served: Served, context: &Context) -> Option<Self> {
-        let Served { socket, read_already, taken, of_client } = served;
+impl HeldPoll {
+    /// Returns the next poll. A WebSocket or an event stream gets a task of its own instead.
+    fn from_socket(served: TakenSocket, context: &Context) -> Option<Self> {
+        let TakenSocket { socket, read_already, takeover, client_entry } = served;
         let client = Arc::clone(&context.client);
-        match taken {
-            Taken::Poll(accepted) => {
+        match takeover {
+            SocketTakeover::Poll(accepted) => {
                 let poll = poll::open(socket, read_already, accepted, client);
-                Some(Self::Poll(Box::new(Request { poll, of_client })))
+                Some(Self::Poll(Box::new(PollRequest { poll, client_entry })))
             }
-            Taken::Connect(accepted) => {
+            SocketTakeover::Connect(accepted) => {
                 let poll = poll::open(socket, read_already, accepted, client);
-                Some(Self::Connect(Box::new(Request { poll, of_client })))
+                Some(Self::Connect(Box::new(PollRequest { poll, client_entry })))
             }
-            Taken::WebSocket(upgrade) => {
+            SocketTakeover::WebSocket(upgrade) => {
                 tokio::spawn(websocket::serve(upgrade, ready(Some((socket, read_already))), client));
                 None
             }
-            Taken::Events(accepted) => {
-                tokio::spawn(sse::serve(socket, accepted, client, of_client));
+            SocketTakeover::Events(accepted) => {
+                tokio::spawn(sse::serve(socket, accepted, client, client_entry));
                 None
             }
         }
     }
 }
 
-impl<F: Form> Request<F> {
-    #[expect(clippy::boxed_local, reason = "the box ends here, and not with the poll")]
+impl<F: PollResponseWriter> PollRequest<F> {
+    #[expect(clippy::boxed_local, reason = "the box is freed here, not after the poll")]
     fn hold(
         self: Box<Self>,
-        pace: Pace,
-    ) -> (impl Future<Output = Held<TcpSocket, F>> + Send, OpenConnection) {
-        let Self { mut poll, of_client } = *self;
-        poll.set_pace(pace);
-        (poll::serve(poll), of_client)
+        backoff: ParkBackoff,
+    ) -> (impl Future<Output = PollOutcome<TcpSocket, F>> + Send, OpenConnection) {
+        let Self { mut poll, client_entry } = *self;
+        poll.set_backoff(backoff);
+        (poll::serve(poll), client_entry)
     }
 }
 
-/// What the task of a connection knows besides the poll that it holds, while that is at rest.
-struct Resting {
+/// State of a connection's task apart from the poll it holds, while that is parked.
+struct ParkedPollTask {
     address: IpAddr,
     open_connection: OpenConnection,
-    of_client: OpenConnection,
+    client_entry: OpenConnection,
     context: Arc<Context>,
 }
 
-impl Resting {
-    fn go_on<F: Form>(
+impl ParkedPollTask {
+    fn continue_serving<F: PollResponseWriter>(
         self,
-        poll: poll::Connection<TcpSocket, F>,
-        next: fn(Box<Request<F>>) -> Next,
+        poll: poll::PollConnection<TcpSocket, F>,
+        next: fn(Box<PollRequest<F>>) -> HeldPoll,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let Self { address, open_connection, of_client, context } = self;
-        let pace = poll.pace();
-        serve(next(Box::new(Request { poll, of_client })), pace, address, open_connection, context)
+        let Self { address, open_connection, client_entry, context } = self;
+        let backoff = poll.backoff();
+        serve(next(Box::new(PollRequest { poll, client_entry })), backoff, address, open_connection, context)
     }
 }
 
-impl Polls<TcpSocket, JsonForm> for Resting {
-    fn go_on(
+impl PollContinuation<TcpSocket, JsonResponseWriter> for ParkedPollTask {
+    fn continue_after_parking(
         self,
-        poll: poll::Connection<TcpSocket, JsonForm>,
+        poll: poll::PollConnection<TcpSocket, JsonResponseWriter>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
-        self.go_on(poll, Next::Poll)
+        self.continue_serving(poll, HeldPoll::Poll)
     }
 }
 
-impl Polls<TcpSocket, Box<ConnectForm>> for Resting {
-    fn go_on(
+impl PollContinuation<TcpSocket, Box<ConnectResponseWriter>> for ParkedPollTask {
+    fn continue_after_parking(
         self,
-        poll: poll::Connection<TcpSocket, Box<ConnectForm>>,
+        poll: poll::PollConnection<TcpSocket, Box<ConnectResponseWriter>>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
-        self.go_on(poll, Next::Connect)
+        self.continue_serving(poll, HeldPoll::Connect)
     }
 }
 
-/// Holds a poll, answers it, and waits for the next, until a poll goes to rest. The pace at which they do is that of all polls of the
-/// connection: those of a client that is answered again and again keep its task.
+/// Holds a poll, answers it, and waits for the next one, until a poll is parked. The backoff for parking is
+/// shared by all polls of the connection, so a client that is answered again and again keeps its task.
 ///
-/// One task for all of them: where polls end at different times, a task for each would leave the memory between them in pieces. It
-/// has room for a poll, or for what waits for the next, and for nothing twice.
-#[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
+/// There is one task for all of them. With a task for each, polls that end at different times would fragment
+/// the memory between them. The task has room for one poll, or for the wait for the next one, and for nothing
+/// twice.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
 fn serve(
-    mut next: Next,
-    mut pace: Pace,
+    mut next: HeldPoll,
+    mut backoff: ParkBackoff,
     address: IpAddr,
     open_connection: OpenConnection,
     context: Arc<Context>,
@@ -128,45 +131,57 @@ fn serve(
     async move {
         loop {
             let socket = match next {
-                Next::Poll(request) => {
-                    let (held, of_client) = request.hold(pace);
+                HeldPoll::Poll(request) => {
+                    let (held, client_entry) = request.hold(backoff);
                     match held.await {
-                        Held::Answered(socket, read_already, of_poll) => {
-                            pace = of_poll;
-                            Arriving::Again(socket, read_already, None)
+                        PollOutcome::Answered(socket, read_already, poll_backoff) => {
+                            backoff = poll_backoff;
+                            IncomingSocket::AfterPoll(socket, read_already, None)
                         }
-                        Held::Over => return,
-                        Held::Quiet(poll) => {
-                            return rest(poll, Resting { address, open_connection, of_client, context });
+                        PollOutcome::Closed => return,
+                        PollOutcome::Parkable(poll) => {
+                            return park(
+                                poll,
+                                ParkedPollTask { address, open_connection, client_entry, context },
+                            );
                         }
                     }
                 }
-                Next::Connect(request) => {
-                    let has_acknowledged = request.poll.form().acknowledged.is_some();
-                    let answered = (!has_acknowledged).then(|| Answered::of(request.poll.attachment()));
-                    let (held, of_client) = request.hold(pace);
+                HeldPoll::Connect(request) => {
+                    let has_acknowledged = request.poll.writer().acknowledged.is_some();
+                    let answered =
+                        (!has_acknowledged).then(|| UnconfirmedAnswer::of(request.poll.attachment()));
+                    let (held, client_entry) = request.hold(backoff);
                     match held.await {
-                        Held::Answered(socket, read_already, of_poll) => {
-                            pace = of_poll;
-                            Arriving::Again(socket, read_already, answered)
+                        PollOutcome::Answered(socket, read_already, poll_backoff) => {
+                            backoff = poll_backoff;
+                            IncomingSocket::AfterPoll(socket, read_already, answered)
                         }
-                        Held::Over => return,
-                        Held::Quiet(poll) => {
-                            return rest(poll, Resting { address, open_connection, of_client, context });
+                        PollOutcome::Closed => return,
+                        PollOutcome::Parkable(poll) => {
+                            return park(
+                                poll,
+                                ParkedPollTask { address, open_connection, client_entry, context },
+                            );
                         }
                     }
                 }
             };
             let timeout = RequestTimeout::new(&context, true);
             let stopped = pin!(context.stop.cancelled());
-            let mut end = End::new(&timeout, None, stopped, &context);
+            let mut end = ConnectionDeadline::new(&timeout, None, stopped, &context);
             let open_connection = open_connection.clone();
-            let mut arrival =
-                Arrival { context: &context, address, handshake: None, open_connection, timeout: &timeout };
-            let Some(served) = arrival.request(socket, &mut end).await else {
+            let mut arrival = SessionlessConnection {
+                context: &context,
+                address,
+                handshake: None,
+                open_connection,
+                timeout: &timeout,
+            };
+            let Some(served) = arrival.wait_for_takeover(socket, &mut end).await else {
                 return;
             };
-            match Next::of(served, &context) {
+            match HeldPoll::from_socket(served, &context) {
                 Some(poll) => next = poll,
                 None => return,
             }
@@ -178,10 +193,10 @@ fn serve(
 mod tests {
     use super::*;
 
-    /// With what the runtime adds, 512 bytes.
+    /// With the runtime's overhead, the task takes 512 bytes.
     #[test]
-    fn the_task_of_a_client_that_polls_is_small() {
-        fn size<F>(_: fn(Next, Pace, IpAddr, OpenConnection, Arc<Context>) -> F) -> usize {
+    fn polling_task_is_small() {
+        fn size<F>(_: fn(HeldPoll, ParkBackoff, IpAddr, OpenConnection, Arc<Context>) -> F) -> usize {
             size_of::<F>()
         }
         assert!(size(serve) <= 408, "{} bytes", size(serve));

@@ -6,20 +6,20 @@ use hyper::Request;
 use crate::channel::ChannelName;
 use crate::client::ClientSettings;
 use crate::http::ApiError;
-use crate::transport::websocket::Wanted;
+use crate::transport::websocket::ConnectParams;
 
-/// What a client asks for that is not going to speak over its connection.
+/// Query parameters of a client that cannot send commands over its connection.
 #[derive(Debug, Default)]
 pub(super) struct Query {
-    /// A resume token, unchecked.
+    /// Unverified resume token.
     pub(super) resume: Option<String>,
-    /// The last message that the client has.
+    /// Seq of the last message that the client has.
     pub(super) seq: Option<u64>,
-    /// A JWT, unchecked.
+    /// Unverified JWT.
     pub(super) token: Option<String>,
-    /// To follow.
+    /// Channels to subscribe to.
     pub(super) channels: Vec<ChannelName>,
-    /// So many of the newest messages come first, of each channel of which the client has nothing.
+    /// Number of newest messages to send first, of each channel in which the client has no position.
     pub(super) last: u64,
 }
 
@@ -50,17 +50,16 @@ impl Query {
         }
         let limit = settings.max_subscriptions;
         if read.channels.len() > limit {
-            let message =
-                format!("channels: more than a session may follow (limits.max_subscriptions = {limit})");
+            let message = format!("channels: too many for one session (limits.max_subscriptions = {limit})");
             return Err(ApiError::bad_request(message));
         }
         Ok(read)
     }
 }
 
-/// Reads the query of an upgrade request; `None` if a value is malformed. Unknown names are ignored.
-pub(crate) fn parse_query(query: &str) -> Option<Wanted<Json>> {
-    let mut wanted = Wanted::<Json>::default();
+/// Parses the query of an upgrade request; `None` if a value is malformed. Unknown names are ignored.
+pub(crate) fn parse_query(query: &str) -> Option<ConnectParams<Json>> {
+    let mut wanted = ConnectParams::<Json>::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "resume" => wanted.resume = Some(value.into_owned()),
@@ -88,15 +87,15 @@ mod tests {
     #[test]
     fn a_query_is_read() {
         let read =
-            parse_query("resume=s_a%2Eb&seq=7&token=a.b.c&heartbeat=message&x=y").expect("a good query");
-        let expected = Wanted {
+            parse_query("resume=s_a%2Eb&seq=7&token=a.b.c&heartbeat=message&x=y").expect("a valid query");
+        let expected = ConnectParams {
             resume: Some("s_a.b".into()),
             seq: Some(7),
             token: Some("a.b.c".into()),
             dialect: Json { heartbeat: Heartbeat::Message },
         };
         assert_eq!(read, expected);
-        assert_eq!(parse_query(""), Some(Wanted::default()));
+        assert_eq!(parse_query(""), Some(ConnectParams::default()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a request gets, by its path.
+//! Routes requests by their paths.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,94 +13,97 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use super::admit::check_origin;
-use super::arrival::{Arrival, Taken};
+use super::arrival::{SessionlessConnection, SocketTakeover};
 use super::bayeux::SocketUpgrade;
 use super::module::module;
 use super::query::parse_query;
-use super::wants_session::WantsSession;
+use super::wants_session::SessionRequest;
 use super::{NotServed, bayeux, cors, events, poll, switching};
 use crate::admission::{OpenConnection, RefusalReason};
-use crate::client::{Caller, Decision};
-use crate::http::{ApiError, ApiErrorCode, Lent, Peer, Reply, Rewound};
+use crate::client::{AuthDecision, Caller};
+use crate::http::{ApiError, ApiErrorCode, Peer, PrefixedIo, Reply, SharedSocket};
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
-/// What a request gets.
-pub(super) enum Answer<'a> {
+/// How a request is answered.
+pub(super) enum RequestOutcome<'a> {
     Reply(Reply),
-    Later(Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>),
-    /// The socket itself.
-    Taken(Taken, OpenConnection),
+    Deferred(Pin<Box<dyn Future<Output = DeferredOutcome> + Send + 'a>>),
+    /// The request takes over the socket.
+    Taken(SocketTakeover, OpenConnection),
 }
 
-/// What comes of a request with a body.
-pub(super) enum Outcome {
+/// Result of a request that is not answered at once.
+pub(super) enum DeferredOutcome {
     Reply(Reply),
-    Taken(Taken, OpenConnection),
+    Taken(SocketTakeover, OpenConnection),
 }
 
-impl<'a> Arrival<'a> {
-    /// `peer` has sent the request.
-    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
+impl<'a> SessionlessConnection<'a> {
+    /// Answers a request sent by `peer`.
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> RequestOutcome<'a> {
         let context = &self.context.client;
-        let address = self.context.proxies.client_of(self.address, request.headers());
-        let open_connection = match self.entered(address) {
+        let address = self.context.proxies.client_address(self.address, request.headers());
+        let open_connection = match self.entry_for(address) {
             Ok(open_connection) => open_connection,
             Err(error) => {
-                self.context.refused(&error, address);
+                self.context.report_refusal(&error, address);
                 let message = format!("too many connections from one address ({error})");
-                return Answer::Reply(ApiError::new(ApiErrorCode::Overloaded, message).into());
+                return RequestOutcome::Reply(ApiError::new(ApiErrorCode::Overloaded, message).into());
             }
         };
         if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
-            context.refusals.refused(RefusalReason::Host, address, error);
-            return Answer::Reply(ApiError::from(error).into());
+            context.refusals.record(RefusalReason::Host, address, error);
+            return RequestOutcome::Reply(ApiError::from(error).into());
         }
-        if context.may_ask_first()
-            && let Some(wanted) = WantsSession::read(&request, &context.settings)
+        if context.may_need_async_auth()
+            && let Some(wanted) = SessionRequest::read(&request, &context.settings)
         {
-            let caller = Caller::of(&request, address, &context.auth);
-            if context.asks_first(&caller, wanted.token()) {
-                return self.ask_who_comes((caller, wanted), request, peer, open_connection);
+            let caller = Caller::from_request(&request, address, &context.auth);
+            if context.needs_async_auth(&caller, wanted.token()) {
+                return self.authenticate_first((caller, wanted), request, peer, open_connection);
             }
         }
         self.route(request, address, peer, open_connection, None)
     }
 
-    /// The request is one that may open a session: it is asked first for whom.
-    fn ask_who_comes(
+    /// Answers a request that may open a session: calls the backend to authenticate its client first.
+    fn authenticate_first(
         &self,
-        (caller, wanted): (Caller, WantsSession),
+        (caller, wanted): (Caller, SessionRequest),
         request: Request<Incoming>,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
-    ) -> Answer<'a> {
+    ) -> RequestOutcome<'a> {
         let (this, peer) = (self.clone(), peer.clone());
-        Answer::Later(Box::pin(async move {
+        RequestOutcome::Deferred(Box::pin(async move {
             let context = &this.context.client;
-            let decision = context.who_comes(wanted.coming(&caller, request.headers())).await;
+            let decision = context.authenticate(wanted.connect_attempt(&caller, request.headers())).await;
             match this.route(request, caller.address, &peer, open_connection, Some(decision)) {
-                Answer::Reply(reply) => Outcome::Reply(reply),
-                Answer::Taken(taken, open_connection) => Outcome::Taken(taken, open_connection),
-                Answer::Later(outcome) => outcome.await,
+                RequestOutcome::Reply(reply) => DeferredOutcome::Reply(reply),
+                RequestOutcome::Taken(takeover, open_connection) => {
+                    DeferredOutcome::Taken(takeover, open_connection)
+                }
+                RequestOutcome::Deferred(outcome) => outcome.await,
             }
         }))
     }
 
-    /// What a request gets of a client of whom it may be decided who it is.
+    /// Routes a request. `decision` is the backend's, if it was called for this client.
     fn route(
         &self,
         request: Request<Incoming>,
         address: IpAddr,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
-        decision: Option<Decision>,
-    ) -> Answer<'a> {
+        decision: Option<AuthDecision>,
+    ) -> RequestOutcome<'a> {
         let context = &self.context.client;
-        let caller = || Caller::of(&request, address, &context.auth).decided(decision.clone());
+        let caller =
+            || Caller::from_request(&request, address, &context.auth).with_decision(decision.clone());
         if self.context.bayeux.serves(request.uri().path()) {
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
-                return Answer::Reply(self.upgrade_bayeux(request, address, open_connection));
+                return RequestOutcome::Reply(self.upgrade_bayeux(request, address, open_connection));
             }
             let caller = caller();
             return self.bayeux(request, caller, peer, open_connection);
@@ -108,22 +111,28 @@ impl<'a> Arrival<'a> {
         let reply = match (request.uri().path(), request.method()) {
             ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decision),
             ("/events", &Method::GET) => {
-                match events::accept(&request, &caller(), context, || peer.is_gone()) {
-                    Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
+                match events::accept(&request, &caller(), context, || peer.has_disconnected()) {
+                    Ok(accepted) => {
+                        return RequestOutcome::Taken(SocketTakeover::Events(accepted), open_connection);
+                    }
                     Err(reply) => *reply,
                 }
             }
-            ("/poll", &Method::GET) => match poll::accept(&request, &caller(), context, || peer.is_gone()) {
-                Ok(accepted) => return Answer::Taken(Taken::Poll(accepted), open_connection),
-                Err(reply) => *reply,
-            },
+            ("/poll", &Method::GET) => {
+                match poll::accept(&request, &caller(), context, || peer.has_disconnected()) {
+                    Ok(accepted) => {
+                        return RequestOutcome::Taken(SocketTakeover::Poll(accepted), open_connection);
+                    }
+                    Err(reply) => *reply,
+                }
+            }
             ("/poll", &Method::POST) => {
                 let caller = caller();
                 return self.command(request, caller);
             }
             ("/encke.js", &Method::GET | &Method::HEAD) => module(request.headers()),
             ("/events", &Method::OPTIONS) => {
-                // An `EventSource` need not ask; a polyfill or `fetch` must.
+                // `EventSource` sends no preflight; a polyfill or `fetch` must.
                 cors::preflight(&caller(), request.headers(), "GET", "last-event-id")
             }
             ("/poll", &Method::OPTIONS) => {
@@ -141,15 +150,16 @@ impl<'a> Arrival<'a> {
                 ApiError::not_found(message).into()
             }
         };
-        Answer::Reply(reply)
+        RequestOutcome::Reply(reply)
     }
 
-    /// The connection, as that of this client: on one connection, a proxy may send the requests of many.
-    fn entered(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
+    /// Returns the entry under which this client's connection is counted. A proxy may send requests of many
+    /// clients on one connection.
+    fn entry_for(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
         if let Some(handshake) = self.handshake
             && self.context.proxies.forwarded.is_some()
         {
-            handshake.is_of(client);
+            handshake.set_address(client);
         }
         if client == self.address {
             return Ok(self.open_connection.clone());
@@ -157,19 +167,22 @@ impl<'a> Arrival<'a> {
         Ok(self.context.connections.enter(self.context.permit(client)?))
     }
 
-    /// A client with a session has as long for its next request as a stranger for the first.
-    fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer<'a> {
+    /// Carries out commands. A client with a session has as much time for its next request as a stranger for
+    /// the first.
+    fn command(&self, request: Request<Incoming>, caller: Caller) -> RequestOutcome<'a> {
         let client = Arc::clone(&self.context.client);
         let session = match poll::session(&request, &caller, &client) {
             Ok(session) => session,
-            Err(reply) => return Answer::Reply(*reply),
+            Err(reply) => return RequestOutcome::Reply(*reply),
         };
         let (context, timeout) = (self.context, self.timeout);
         timeout.renew(context);
-        Answer::Later(Box::pin(async move {
-            let goes_on = || timeout.renew(context);
+        RequestOutcome::Deferred(Box::pin(async move {
+            let still_working = || timeout.renew(context);
             let within = context.handshake_timeout;
-            Outcome::Reply(poll::command(request, session, caller, client, (within, goes_on)).await)
+            DeferredOutcome::Reply(
+                poll::command(request, session, caller, client, (within, still_working)).await,
+            )
         }))
     }
 
@@ -179,14 +192,19 @@ impl<'a> Arrival<'a> {
         caller: Caller,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
-    ) -> Answer<'a> {
+    ) -> RequestOutcome<'a> {
         let (context, timeout, peer) = (self.context, self.timeout, peer.clone());
-        match bayeux::ask(request, caller, context) {
-            Err(reply) => Answer::Reply(*reply),
-            Ok(asked) => Answer::Later(Box::pin(async move {
-                match asked.answer(context, || timeout.renew(context), || peer.is_gone()).await {
-                    Ok(accepted) => Outcome::Taken(Taken::Connect(accepted), open_connection),
-                    Err(reply) => Outcome::Reply(*reply),
+        match bayeux::read_head(request, caller, context) {
+            Err(reply) => RequestOutcome::Reply(*reply),
+            Ok(bayeux_request) => RequestOutcome::Deferred(Box::pin(async move {
+                match bayeux_request
+                    .answer(context, || timeout.renew(context), || peer.has_disconnected())
+                    .await
+                {
+                    Ok(accepted) => {
+                        DeferredOutcome::Taken(SocketTakeover::Connect(accepted), open_connection)
+                    }
+                    Err(reply) => DeferredOutcome::Reply(*reply),
                 }
             })),
         }
@@ -198,8 +216,8 @@ impl<'a> Arrival<'a> {
         address: IpAddr,
         open_connection: OpenConnection,
     ) -> Reply {
-        let caller = Caller::of(&request, address, &self.context.client.auth);
-        // Clients of CometD and Faye go on to long-polling, where the same is said again.
+        let caller = Caller::from_request(&request, address, &self.context.client.auth);
+        // CometD and Faye clients fall back to long-polling, where they get the same refusal.
         if let Err(error) = check_origin(&caller, &self.context.client) {
             return error.into();
         }
@@ -209,7 +227,8 @@ impl<'a> Arrival<'a> {
             let query_token = token(&request);
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
             let client = &self.context.client;
-            let headers = if client.asks_who_comes() { request.headers().clone() } else { HeaderMap::new() };
+            let headers =
+                if client.has_connect_hook() { request.headers().clone() } else { HeaderMap::new() };
             let upgrade = SocketUpgrade { caller, query_token, headers, _open_connection: open_connection };
             tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
         }
@@ -221,33 +240,35 @@ impl<'a> Arrival<'a> {
         mut request: Request<Incoming>,
         address: IpAddr,
         open_connection: OpenConnection,
-        decision: Option<Decision>,
-    ) -> Answer<'a> {
+        decision: Option<AuthDecision>,
+    ) -> RequestOutcome<'a> {
         join_connection_lines(request.headers_mut());
         let upgrade = |request: &Request<Incoming>, answer| {
             let wanted = parse_query(request.uri().query().unwrap_or_default());
-            let caller = Caller::of(request, address, &self.context.client.auth).decided(decision);
+            let caller =
+                Caller::from_request(request, address, &self.context.client.auth).with_decision(decision);
             Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
         };
         if may_be_taken(&request)
             && let Some(answer) = switching::head(&request)
         {
-            let taken = Taken::WebSocket(upgrade(&request, answer));
-            return Answer::Taken(taken, open_connection);
+            let takeover = SocketTakeover::WebSocket(upgrade(&request, answer));
+            return RequestOutcome::Taken(takeover, open_connection);
         }
         let reply = switching_protocols(&request);
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             let upgrade = upgrade(&request, Vec::new());
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
-            // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+            // Runs in a task of its own: hyper's task, with its buffers, ends with the upgrade and is freed.
             tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }
-        Answer::Reply(reply)
+        RequestOutcome::Reply(reply)
     }
 }
 
-/// Makes one line of several `Connection` lines, which are one list (RFC 9110, section 5.3): a proxy may add its own, and of several lines
-/// tungstenite reads the first. It reads none that is not text: where one is not, all stay as they are.
+/// Joins several `Connection` lines, which form one list (RFC 9110, section 5.3), into one. A proxy may add
+/// its own line, and tungstenite reads only the first. It rejects a value that is not text; if there is one,
+/// all lines stay unchanged.
 fn join_connection_lines(headers: &mut HeaderMap) {
     let lines = headers.get_all(CONNECTION);
     if lines.iter().nth(1).is_none() {
@@ -256,11 +277,12 @@ fn join_connection_lines(headers: &mut HeaderMap) {
     let lines: Result<Vec<_>, _> = lines.iter().map(HeaderValue::to_str).collect();
     if let Ok(lines) = lines {
         let joined = HeaderValue::try_from(lines.join(", "));
-        headers.insert(CONNECTION, joined.expect("text of values, joined by what a value may have"));
+        headers.insert(CONNECTION, joined.expect("valid values joined by a valid separator"));
     }
 }
 
-/// Whether hyper would do no more for the answer than to write it: there is nothing to be said of a body or of the connection's end.
+/// Whether hyper would do no more for the response than write it: the request says nothing of a body or of
+/// the connection's end.
 fn may_be_taken(request: &Request<Incoming>) -> bool {
     let headers = request.headers();
     let closes = |connection: &HeaderValue| {
@@ -272,13 +294,13 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
         && !headers.get_all(CONNECTION).iter().any(closes)
 }
 
-/// The JWT of the query.
+/// Returns the JWT of the query.
 fn token<B>(request: &Request<B>) -> Option<String> {
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
 }
 
-/// The answer to a WebSocket upgrade, or why it is none.
+/// Makes the response to a WebSocket upgrade, or the error if the request is not a valid one.
 fn switching_protocols(request: &Request<Incoming>) -> Reply {
     create_response_with_body(request, Default::default).unwrap_or_else(|error| {
         let mut reply = Reply::from(ApiError::new(
@@ -291,19 +313,20 @@ fn switching_protocols(request: &Request<Incoming>) -> Reply {
     })
 }
 
-/// Takes the socket over from hyper, with what hyper has read already.
+/// Takes the socket over from hyper, with the bytes that hyper has already read.
 async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
     let upgraded = match on_upgrade.await {
         Ok(upgraded) => upgraded,
         Err(error) => {
-            tracing::debug!(%error, "the upgrade failed");
+            tracing::debug!(%error, "upgrade failed");
             return None;
         }
     };
     let parts = upgraded
-        .downcast::<TokioIo<Rewound<Lent<TcpSocket>>>>()
-        .expect("hyper was given a lent TcpSocket in a Rewound in a TokioIo");
-    // A copy, though it is usually empty: tungstenite would go on using the memory, which is hyper's whole buffer.
+        .downcast::<TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>>()
+        .expect("hyper was given a TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>");
+    // Copied, although usually empty, because tungstenite would keep using the memory, which is hyper's whole
+    // buffer.
     let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
     Some((socket.into_inner(), read_already))
 }

@@ -1,18 +1,18 @@
-//! The answer to a WebSocket upgrade that is written without hyper.
+//! Response to a WebSocket upgrade, written without hyper.
 
 use hyper::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::{Method, Request, Version};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// Room for the answer, and for the hello after it.
+/// Capacity for the response and the hello after it.
 const ROOM: usize = 512;
 
-/// As text.
+/// Length of the key in base64.
 const KEY_CHARS: usize = 24;
 const KEY_BYTES: usize = 16;
 
-/// The answer as it is written, if the request is an upgrade. It is one when tungstenite takes it for one, whose checks these are: but that
-/// makes the answer from headers, for five allocations more.
+/// Returns the serialized response if the request is an upgrade. The checks are those of tungstenite, which
+/// makes its response from headers, at the cost of five more allocations.
 pub(super) fn head<B>(request: &Request<B>) -> Option<Vec<u8>> {
     let text = |name| request.headers().get(name)?.to_str().ok();
     let is_upgrade = request.method() == Method::GET
@@ -33,9 +33,9 @@ pub(super) fn head<B>(request: &Request<B>) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// Base64 of as many bytes as there must be.
+/// Whether the text is base64 of exactly `KEY_BYTES` bytes.
 fn is_key(text: &[u8]) -> bool {
-    // Without the padding, the text is two bytes longer.
+    // Without padding, the text would decode to two more bytes.
     let mut bytes = [0; KEY_BYTES + 2];
     text.len() == KEY_CHARS && data_encoding::BASE64.decode_mut(text, &mut bytes) == Ok(KEY_BYTES)
 }
@@ -61,12 +61,12 @@ mod tests {
         request
     }
 
-    /// Returns whether it is an upgrade.
+    /// Returns whether the request is an upgrade, and checks that tungstenite agrees.
     #[track_caller]
     fn is_upgrade(request: &Request<()>) -> bool {
         let theirs = create_response(request).ok().map(|response| {
             let mut written = Vec::new();
-            write_response(&mut written, &response).expect("it is written to memory");
+            write_response(&mut written, &response).expect("writing to a Vec cannot fail");
             written
         });
         let ours = head(request);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_what_tungstenite_takes_for_one() {
+    fn same_upgrades_as_tungstenite() {
         let values: [(HeaderName, Values); 4] = [
             (
                 CONNECTION,
@@ -112,7 +112,7 @@ mod tests {
                     (KEY, true),
                     (b"AAAAAAAAAAAAAAAAAAAAAA==", true),
                     (b"", false),
-                    // Bits that belong to no byte.
+                    // The last bits belong to no byte.
                     (b"dGhlIHNhbXBsZSBub25jZR==", false),
                     (b"dGhlIHNhbXBsZSBub25jZQ", false),
                     (b"dGhlIHNhbXBsZSBub25jZQ==\xff", false),
@@ -131,7 +131,7 @@ mod tests {
                 let mut headers = good.clone();
                 headers[at].1 = value;
                 assert_eq!(is_upgrade(&request(&headers)), *expected, "{name}: {}", value.escape_ascii());
-                // The first of several counts.
+                // The first of several values counts.
                 let again = [&headers[..], &[(name.clone(), good[at].1)]].concat();
                 assert_eq!(is_upgrade(&request(&again)), *expected, "{name}: {}", value.escape_ascii());
             }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_a_get_of_http_1_1() {
+    fn upgrade_requires_get_and_http_1_1() {
         let headers = [
             (CONNECTION, &b"upgrade"[..]),
             (UPGRADE, b"websocket"),

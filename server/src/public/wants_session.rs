@@ -1,4 +1,4 @@
-//! Requests that may open a session: what they say is read as it is read where the session is given.
+//! Requests that may open a session. Their parameters are read in the same way as when the session is opened.
 
 use encke_core::dialect::DialectName;
 use hyper::header::{HeaderMap, UPGRADE};
@@ -6,29 +6,30 @@ use hyper::{Method, Request};
 
 use super::events;
 use super::query::{Query, parse_query};
-use crate::client::{Caller, ClientSettings, Coming};
+use crate::client::{Caller, ClientSettings, ConnectAttempt};
 use crate::session::Transport;
-use crate::transport::websocket::Wanted;
+use crate::transport::websocket::ConnectParams;
 
-/// What a client wants.
-pub(super) struct WantsSession {
+/// A request for a session.
+pub(super) struct SessionRequest {
     transport: Transport,
     token: Option<String>,
     resume: Option<String>,
     seq: Option<u64>,
-    /// Nothing but the session that it comes back to.
+    /// The client accepts no session but the one that it resumes.
     only_resume: bool,
 }
 
-impl WantsSession {
-    /// Nothing, if the request opens no session, or is refused for what it says. One of Bayeux opens them by messages.
+impl SessionRequest {
+    /// Reads a request. `None` if it opens no session or is invalid. Bayeux requests open sessions by
+    /// messages instead.
     pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Option<Self> {
         if request.method() != Method::GET {
             return None;
         }
         match request.uri().path() {
             "/ws" if request.headers().contains_key(UPGRADE) => {
-                let Wanted { resume, seq, token, .. } =
+                let ConnectParams { resume, seq, token, .. } =
                     parse_query(request.uri().query().unwrap_or_default())?;
                 Some(Self { transport: Transport::WebSocket, token, resume, seq, only_resume: false })
             }
@@ -50,14 +51,18 @@ impl WantsSession {
         Self { transport, token, resume, seq, only_resume }
     }
 
-    /// That of its query.
+    /// Token of the query.
     pub(super) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// What there is to know of the client that wants it.
-    pub(super) fn coming<'a>(&'a self, caller: &'a Caller, headers: &'a HeaderMap) -> Coming<'a> {
-        Coming {
+    /// Returns the data for authenticating the client.
+    pub(super) fn connect_attempt<'a>(
+        &'a self,
+        caller: &'a Caller,
+        headers: &'a HeaderMap,
+    ) -> ConnectAttempt<'a> {
+        ConnectAttempt {
             caller,
             headers,
             token: self.token.as_deref(),

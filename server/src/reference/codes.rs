@@ -1,31 +1,31 @@
-//! Codes, reasons and events, with the comments of their enums.
+//! Tables of codes, reasons and events, with the documentation of their enums.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::ErrorCode;
 use encke_core::session::{Deadline, Transition};
 use strum::{IntoEnumIterator, VariantArray};
 
-use super::markdown::{code, comment, table};
+use super::markdown::{code, doc_comment, table};
 use crate::admin::HealthStatus;
 use crate::admission::RefusalReason;
 use crate::events::EventName;
 use crate::http::ApiErrorCode;
 
-/// With what the client does, and what becomes of the session.
+/// Close codes, with the client's reaction and the effect on the session.
 pub(super) fn close_codes() -> String {
     let rows = CloseCode::ALL.map(|close| {
         let name = code(close.reason());
         [
             close.code().to_string(),
             name,
-            comment(&close),
-            close.client_does().into(),
-            close.session_then().into(),
+            doc_comment(&close),
+            close.client_action().into(),
+            close.session_outcome().into(),
         ]
     });
-    let intro = "What ends a connection, and what the client does then. A `goaway` has the name as its reason. Codes from 4000 to 4099, and 1013, invite the client back; \
-        those from 4100 on ask it not to come back by itself.";
-    format!("{intro}\n\n{}", table(["code", "name", "because", "the client", "the session"], rows))
+    let intro = "Why a connection is closed, and how the client reacts. A `goaway` has the name as its reason. After codes from 4000 to 4099, and 1013, clients should reconnect; \
+        after 4100 and above, they should not reconnect by themselves.";
+    format!("{intro}\n\n{}", table(["code", "name", "reason", "the client", "the session"], rows))
 }
 
 pub(super) fn command_errors() -> String {
@@ -33,60 +33,60 @@ pub(super) fn command_errors() -> String {
         let text = serde_json::to_value(error).ok()?.as_str().map(code)?;
         Some(text).filter(|text| text != "``")
     };
-    let rows =
-        ErrorCode::iter().map(|error| [name(&error).unwrap_or_else(|| "any other".into()), comment(&error)]);
-    let intro = "`{\"reply\":{\"id\":7,\"error\":{\"code\",\"message\"}}}`: the command was refused, and the connection stays open.";
-    format!("{intro}\n\n{}", table(["code", "because"], rows))
+    let rows = ErrorCode::iter()
+        .map(|error| [name(&error).unwrap_or_else(|| "any other".into()), doc_comment(&error)]);
+    let intro = "`{\"reply\":{\"id\":7,\"error\":{\"code\",\"message\"}}}`: the command failed, and the connection stays open.";
+    format!("{intro}\n\n{}", table(["code", "reason"], rows))
 }
 
 pub(super) fn http_errors() -> String {
     let rows = ApiErrorCode::VARIANTS
         .iter()
-        .map(|error| [error.status().as_u16().to_string(), code(error.into()), comment(error)]);
-    let intro = "`{\"error\":{\"code\",\"message\"}}`, from the admin listener and for polls, streams of events and requests that become no WebSocket.";
-    format!("{intro}\n\n{}", table(["status", "code", "because"], rows))
+        .map(|error| [error.status().as_u16().to_string(), code(error.into()), doc_comment(error)]);
+    let intro = "`{\"error\":{\"code\",\"message\"}}`, from the admin listener, and for polls, event streams and requests that do not become a WebSocket.";
+    format!("{intro}\n\n{}", table(["status", "code", "reason"], rows))
 }
 
 pub(super) fn health() -> String {
     let rows = HealthStatus::VARIANTS
         .iter()
-        .map(|health| [code(health.into()), health.code().as_u16().to_string(), comment(health)]);
-    let intro = "`{\"status\"}` of `/healthz` and `/readyz`.";
-    format!("{intro}\n\n{}", table(["status", "of HTTP", "means"], rows))
+        .map(|health| [code(health.into()), health.code().as_u16().to_string(), doc_comment(health)]);
+    let intro = "`{\"status\"}` in responses of `/healthz` and `/readyz`.";
+    format!("{intro}\n\n{}", table(["status", "HTTP status", "meaning"], rows))
 }
 
-/// Every transition with every reason that it may have.
+/// Lifecycle events, with each of their reasons.
 pub(super) fn lifecycle() -> String {
     let rows = Transition::all().map(|transition| {
-        let because = match transition {
-            Transition::Opened | Transition::Expired => comment(&transition),
-            Transition::Suspended(reason) => comment(&reason),
-            Transition::Resumed(kind) => comment(&kind),
-            Transition::Closed(reason) => comment(&reason),
+        let meaning = match transition {
+            Transition::Opened | Transition::Expired => doc_comment(&transition),
+            Transition::Suspended(reason) => doc_comment(&reason),
+            Transition::Resumed(kind) => doc_comment(&kind),
+            Transition::Closed(reason) => doc_comment(&reason),
         };
-        [code(transition.name()), code(transition.reason()), because]
+        [code(transition.name()), code(transition.reason()), meaning]
     });
-    let intro = "What becomes of sessions, and why: in `encke_session_events_total`, in the log, in webhooks (`session.opened` and so on), and in hooks.";
-    format!("{intro}\n\n{}", table(["event", "reason", "because"], rows))
+    let intro = "Lifecycle of sessions: in `encke_session_events_total`, in the log, in webhooks (`session.opened` and so on), and in hooks.";
+    format!("{intro}\n\n{}", table(["event", "reason", "meaning"], rows))
 }
 
 pub(super) fn webhook_events() -> String {
     let name = |event: &EventName| {
         serde_json::to_value(event).ok().and_then(|name| name.as_str().map(code)).unwrap_or_default()
     };
-    let rows = EventName::VARIANTS.iter().map(|event| [name(event), comment(event)]);
-    format!("What a [webhook](#webhooks) may be told of.\n\n{}", table(["event", "when"], rows))
+    let rows = EventName::VARIANTS.iter().map(|event| [name(event), doc_comment(event)]);
+    format!("Events that can be sent to a [webhook](#webhooks).\n\n{}", table(["event", "when"], rows))
 }
 
 pub(super) fn refusals() -> String {
-    let rows = RefusalReason::VARIANTS.iter().map(|reason| [code(reason.into()), comment(reason)]);
-    let intro = "Why a connection got no session: in `encke_refusals_total`, and in the log.";
-    format!("{intro}\n\n{}", table(["reason", "because"], rows))
+    let rows = RefusalReason::VARIANTS.iter().map(|reason| [code(reason.into()), doc_comment(reason)]);
+    let intro = "Why a connection was refused: in `encke_refusals_total`, and in the log.";
+    format!("{intro}\n\n{}", table(["reason", "meaning"], rows))
 }
 
 pub(super) fn deadlines() -> String {
-    let rows = Deadline::ALL.map(|deadline| [code(deadline.as_str()), comment(&deadline)]);
-    let intro = "What a session waits for: in `/api/sessions/{id}`, and in `encke_timer_expiries_total`, which has `sleep` (all that is of no session), `log` (the age of a channel's \
-        messages) and `reminder` beside these.";
-    format!("{intro}\n\n{}", table(["deadline", "passes when"], rows))
+    let rows = Deadline::ALL.map(|deadline| [code(deadline.as_str()), doc_comment(&deadline)]);
+    let intro = "Deadlines of a session: in `/api/sessions/{id}`, and in `encke_timer_expiries_total`, which also counts `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
+        messages) and `reminder`.";
+    format!("{intro}\n\n{}", table(["deadline", "meaning"], rows))
 }

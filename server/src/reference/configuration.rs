@@ -24,7 +24,7 @@ pub(super) fn keys() -> String {
                 keys.push(entry(section, line));
             }
             text += &format!("- {}", keys.join(", "));
-            text += &told("  ", ": ", &comment);
+            text += &format_comment("  ", ": ", &comment);
             comment.clear();
         }
     }
@@ -42,13 +42,13 @@ fn entry(section: &str, line: &str) -> String {
     }
 }
 
-/// What is said of no key in particular.
+/// Formats a comment that belongs to no key.
 fn paragraph(comment: &[&str]) -> String {
-    if comment.is_empty() { String::new() } else { format!("\n{}\n", told("", "", comment).trim()) }
+    if comment.is_empty() { String::new() } else { format!("\n{}\n", format_comment("", "", comment).trim()) }
 }
 
-/// A comment: words in one line, and what is indented in it as it stands.
-fn told(indent: &str, before: &str, comment: &[&str]) -> String {
+/// Formats a comment: text on one line, indented lines as a code block.
+fn format_comment(indent: &str, before: &str, comment: &[&str]) -> String {
     let mut text = String::new();
     let mut rest = comment;
     let mut before = before;
@@ -71,7 +71,7 @@ fn told(indent: &str, before: &str, comment: &[&str]) -> String {
     text + "\n"
 }
 
-/// Outside of code, a tag is no tag.
+/// Escapes `<` outside of code spans, where Markdown would take it for a tag.
 fn escape(words: &str) -> String {
     let escape =
         |(at, part): (usize, &str)| if at % 2 == 0 { part.replace('<', "\\<") } else { part.to_owned() };
@@ -87,13 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_what_is_indented() {
+    fn comments_become_paragraphs_and_code_blocks() {
         let comment = ["One,", "and two:", "  a = 1", "    b", "Three."];
         assert_eq!(
-            told("  ", ": ", &comment),
+            format_comment("  ", ": ", &comment),
             ": One, and two:\n\n  ```\n  a = 1\n    b\n  ```\n\n  Three.\n"
         );
-        assert_eq!(told("", "", &["By <a>", "or `<b>`.", "", "And."]), "By \\<a> or `<b>`.\n\nAnd.\n");
+        assert_eq!(
+            format_comment("", "", &["By <a>", "or `<b>`.", "", "And."]),
+            "By \\<a> or `<b>`.\n\nAnd.\n"
+        );
         assert_eq!(paragraph(&[]), "");
         assert_eq!(paragraph(&["All", "alone."]), "\nAll alone.\n");
     }

@@ -1,4 +1,4 @@
-//! A server that uses everything and serves nobody, for the sake of what it would show.
+//! A server with every feature enabled and no clients, whose metrics are documented.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::executor::NoTasks;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// What is off, empty or without a bound by default, set to anything.
-const EVERYTHING: [&str; 8] = [
+/// Settings that enable everything that is off, empty or unlimited by default.
+const ALL_FEATURES: [&str; 8] = [
     "limits.max_connections=1",
     "auth.jwks=http://127.0.0.1/keys",
     "backend.connect=http://127.0.0.1/",
@@ -26,18 +26,18 @@ const EVERYTHING: [&str; 8] = [
     "webhook=[{ url = \"http://127.0.0.1/\", events = [\"session.opened\"], secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\", name = \"NAME\" }]",
 ];
 
-/// What its `/metrics` would say before anything has happened.
+/// Returns its `/metrics` as of the start.
 pub(super) fn metrics() -> String {
-    let settings = Settings { flags: EVERYTHING.map(str::to_owned).into(), ..Settings::default() };
+    let settings = Settings { flags: ALL_FEATURES.map(str::to_owned).into(), ..Settings::default() };
     let mut config = settings.resolve().expect("these settings are valid: a test resolves them");
-    config.fit_into(1024);
+    config.fit_descriptors(1024);
     let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
+    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
     let (entropy, metrics) = (Entropy::system(), Arc::new(Metrics::new()));
     let webhooks = Webhooks::new(&config.webhooks, &timeouts, &entropy, &metrics);
-    let sinks = Sinks::of(HookSink(Box::new(NoHooks)), webhooks.as_ref(), metrics);
+    let sinks = Sinks::combine(HookSink(Box::new(NoHooks)), webhooks.as_ref(), metrics);
     let engine = |memory| -> Arc<dyn LogEngine<_>> { Arc::new(memory) };
-    let client = context::client_on(&config, timeouts, entropy, Arc::new(NoTasks), sinks, engine);
+    let client = context::client_services_on(&config, timeouts, entropy, Arc::new(NoTasks), sinks, engine);
     let public = context::public(&config, Arc::new(client), CancellationToken::new());
     let (_, batches) = crossbeam_channel::bounded(1);
     context::admin(&config, &public, 8000, batches, Box::new(|| 0)).metrics_text()

@@ -1,8 +1,8 @@
-//! Tables, and the comments of enums' variants as text.
+//! Markdown tables, and the documentation of enum variants as text.
 
 use strum::EnumMessage;
 
-/// A table with these headings.
+/// Formats a table with these headings.
 pub(super) fn table<const N: usize>(
     headings: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -11,19 +11,19 @@ pub(super) fn table<const N: usize>(
     let mut text = line(&headings.map(str::to_owned));
     text += &format!("|{}\n", "---|".repeat(N));
     for row in rows {
-        // A bar would begin another cell.
+        // An unescaped bar would start another cell.
         text += &line(&row.map(|cell| cell.replace('|', "\\|")));
     }
     text
 }
 
-/// As it stands in code.
+/// Formats a code span.
 pub(super) fn code(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// The first paragraph of the comment of a variant, in one line.
-pub(super) fn comment(variant: &impl EnumMessage) -> String {
+/// Returns the first paragraph of a variant's documentation on one line.
+pub(super) fn doc_comment(variant: &impl EnumMessage) -> String {
     let text =
         variant.get_documentation().expect("each variant that is shown has a comment: a test reads them");
     let paragraph = text.split("\n\n").next().unwrap_or_default();

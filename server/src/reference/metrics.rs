@@ -1,14 +1,14 @@
-//! The metrics of a server that uses everything, as it shows them.
+//! Table of the metrics of a server with every feature enabled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::everything::metrics;
 use super::markdown::{code, table};
 
-/// One line each.
+/// Table with one row per metric.
 pub(super) fn all() -> String {
     let text = metrics();
-    let rows = read(&text).into_iter().map(|metric| {
+    let rows = parse(&text).into_iter().map(|metric| {
         let labels = metric.labels.iter().map(|(name, values)| {
             format!(
                 "{}: {}",
@@ -25,23 +25,23 @@ pub(super) fn all() -> String {
             metric.help.to_owned(),
         ]
     });
-    let intro = "As Prometheus scrapes them from `/metrics`, with every value that a label may have. A histogram `NAME` is scraped as `NAME_bucket` (with `le`), `NAME_sum` \
+    let intro = "Metrics as Prometheus scrapes them from `/metrics`, with every label value. A histogram `NAME` is scraped as `NAME_bucket` (with `le`), `NAME_sum` \
         and `NAME_count`. `NAME` is the name of a webhook (`webhook.name`).";
-    format!("{intro}\n\n{}", table(["metric", "type", "unit", "labels", "what it counts"], rows))
+    format!("{intro}\n\n{}", table(["metric", "type", "unit", "labels", "meaning"], rows))
 }
 
-/// One metric with all its labels.
+/// A metric with all of its labels.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Metric<'a> {
+pub(super) struct DocumentedMetric<'a> {
     pub(super) name: &'a str,
     pub(super) kind: &'a str,
     pub(super) help: &'a str,
-    /// With their values.
+    /// Values of each label.
     pub(super) labels: BTreeMap<&'a str, BTreeSet<&'a str>>,
 }
 
-impl Metric<'_> {
-    /// As Prometheus knows it.
+impl DocumentedMetric<'_> {
+    /// Returns its name in Prometheus.
     fn scraped_as(&self) -> String {
         if self.kind == "counter" { format!("{}_total", self.name) } else { self.name.to_owned() }
     }
@@ -51,12 +51,12 @@ impl Metric<'_> {
     }
 }
 
-/// Reads the text format of OpenMetrics, in which each metric's description comes before its values.
-pub(super) fn read(text: &str) -> Vec<Metric<'_>> {
-    let mut metrics: Vec<Metric<'_>> = Vec::new();
+/// Parses the OpenMetrics text format, in which the description of a metric precedes its values.
+pub(super) fn parse(text: &str) -> Vec<DocumentedMetric<'_>> {
+    let mut metrics: Vec<DocumentedMetric<'_>> = Vec::new();
     for line in text.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
-            metrics.push(Metric { name, help, ..Metric::default() });
+            metrics.push(DocumentedMetric { name, help, ..DocumentedMetric::default() });
             continue;
         }
         let Some(metric) = metrics.last_mut() else { continue };
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str) -> Vec<Metric<'_>> {
     metrics
 }
 
-/// The labels of one value, but for the bound of a bucket. Ours have no quotes in them.
+/// Returns the labels of one value, except the bound of a bucket. Our label values contain no quotes.
 fn labels(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let labels =
         line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map_or("", |(labels, _)| labels);
@@ -86,24 +86,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_text_says() {
-        let text = "# HELP a_b So many.\n# TYPE a_b counter\na_b_total{x=\"1\",y=\"2\"} 0\na_b_total{x=\"3\",y=\"2\"} 0\n\
-            # HELP c_seconds So long.\n# TYPE c_seconds histogram\nc_seconds_bucket{le=\"1.0\",x=\"1\"} 0\n# EOF\n";
+    fn openmetrics_text_is_parsed() {
+        let text = "# HELP a_b A count.\n# TYPE a_b counter\na_b_total{x=\"1\",y=\"2\"} 0\na_b_total{x=\"3\",y=\"2\"} 0\n\
+            # HELP c_seconds A time.\n# TYPE c_seconds histogram\nc_seconds_bucket{le=\"1.0\",x=\"1\"} 0\n# EOF\n";
         let expected = [
-            Metric {
+            DocumentedMetric {
                 name: "a_b",
                 kind: "counter",
-                help: "So many.",
+                help: "A count.",
                 labels: [("x", ["1", "3"].into()), ("y", ["2"].into())].into(),
             },
-            Metric {
+            DocumentedMetric {
                 name: "c_seconds",
                 kind: "histogram",
-                help: "So long.",
+                help: "A time.",
                 labels: [("x", ["1"].into())].into(),
             },
         ];
-        assert_eq!(read(text), expected);
+        assert_eq!(parse(text), expected);
         assert_eq!(
             expected.map(|metric| (metric.scraped_as(), metric.unit())),
             [("a_b_total".into(), ""), ("c_seconds".into(), "seconds")]

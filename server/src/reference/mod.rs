@@ -1,6 +1,7 @@
-//! The README's reference, made of the code: what it says cannot be older than the server.
+//! The README's reference, generated from the code, so that it is never out of date.
 //!
-//! Meanings are the comments of the enums' variants and of `default.toml`; metrics are those of the registry of a server that uses everything.
+//! Descriptions are the documentation of enum variants and the comments of `default.toml`. Metrics are read
+//! from the registry of a server with every feature enabled.
 
 mod codes;
 mod configuration;
@@ -10,7 +11,7 @@ mod metrics;
 #[cfg(test)]
 mod readme_tests;
 
-/// Every key of the configuration, every code, every event and every metric, as Markdown.
+/// Returns every configuration key, code, event and metric as Markdown.
 #[must_use]
 pub fn reference() -> String {
     let sections = [

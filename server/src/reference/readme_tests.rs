@@ -1,4 +1,4 @@
-//! The README has the reference, and the reference has all.
+//! Tests that the README contains the reference, and that the reference is complete.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use crate::config::{Settings, default_file};
 const BEGIN: &str = "<!-- `encke reference` prints what follows. -->\n\n";
 const END: &str = "\n<!-- This was `encke reference`. -->";
 
-/// Set to anything, it has the README rewritten.
+/// If this variable is set, the test rewrites the README.
 const REWRITE: &str = "ENCKE_REWRITE";
 
 #[test]
-fn the_readme_has_it() {
+fn readme_matches_the_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(&path).expect("a README");
     let (before, rest) = readme.split_once(BEGIN).expect("the README says where the reference begins");
@@ -29,14 +29,14 @@ fn the_readme_has_it() {
         .expect("the README can be written");
 }
 
-/// The README is of a build with traces.
+/// Removes the metrics of traces, which the README documents, if this build lacks them.
 fn of_this_build(found: &str) -> String {
     let is_there = |line: &&str| cfg!(feature = "otlp") || !line.contains("`encke_trace_");
     found.split_inclusive('\n').filter(is_there).collect()
 }
 
 #[test]
-fn every_key_of_the_sections_is_there() {
+fn reference_has_every_section_key() {
     let text = reference();
     let defaults: toml::Table = default_file().parse().expect("TOML");
     assert!(defaults.len() > 10, "{defaults:?}");
@@ -48,7 +48,7 @@ fn every_key_of_the_sections_is_there() {
 }
 
 #[test]
-fn every_key_of_the_lists_is_there() {
+fn reference_has_every_list_key() {
     let text = reference();
     for list in ["webhook", "namespace"] {
         let settings =
@@ -67,18 +67,18 @@ fn every_key_of_the_lists_is_there() {
 }
 
 #[test]
-fn it_has_the_codes_and_the_metrics() {
+fn reference_has_codes_and_metrics() {
     let text = reference();
     for line in [
-        "| 4008 | `moved` | The server process is going away, and the session goes on in the next one. | comes back with the resume token, to the [next process](#restarts) | waits there |",
-        "| `rate_limited` | Too many commands a second. |",
-        "| any other | A code of the backend's own. |",
-        "| 409 | `superseded` | Another poll of the session has come since. |",
-        "| `suspended` | `poll_gap` | No poll followed the last within `session.poll_gap`. |",
-        "| `expired` | `reconnect_window` | Its client did not come back in time. |",
-        "| `reminder.due` | Told to the webhook that the reminder names, and to no other. |",
-        "| `session_rate` | One address opens too many sessions. |",
-        "| `encke_resumes_total` | counter |  | `outcome`: `new_session`, `recovered` | Resumes asked for, by outcome. |",
+        "| 4008 | `moved` | The server process is exiting, and the session continues in the next one. | reconnects with the resume token, to the [next process](#restarts) | suspended in the next process |",
+        "| `rate_limited` | The client sends more commands per second than allowed. |",
+        "| any other | An error code defined by the backend. |",
+        "| 409 | `superseded` | Another poll of the session has arrived since. |",
+        "| `suspended` | `poll_gap` | The client did not poll again within `session.poll_gap`. |",
+        "| `expired` | `reconnect_window` | The client did not reconnect in time. |",
+        "| `reminder.due` | A reminder is due. Sent only to the webhook that the reminder names. |",
+        "| `session_rate` | The address opens sessions too fast. |",
+        "| `encke_resumes_total` | counter |  | `outcome`: `new_session`, `recovered` | Attempts to resume a session, by outcome. |",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}");
     }

@@ -1,4 +1,4 @@
-//! What is done when a reminder is due.
+//! Execution of due reminders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,41 +7,43 @@ use encke_core::message::Content;
 use serde_json::value::RawValue;
 
 use super::Reminders;
-use super::reminder::{Action, ReminderKey, already_compact};
-use super::table::Entry;
-use crate::admission::Holder;
+use super::reminder::{ReminderAction, ReminderKey, already_compact};
+use super::table::ReminderEntry;
+use crate::admission::QuotaOwner;
 use crate::channel::ChannelName;
 use crate::engine::EngineError;
 use crate::metrics::ReminderOutcome;
 use crate::timeouts::{OwnerKey, RequestedDeadline};
 
-/// Reminders that an engine is asked to publish at once. It has room for more, for clients publish, too.
-pub(super) const MOST_PUBLISHING: usize = 256;
-/// How long an engine that has too much to do is left alone.
-const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+/// Maximum number of reminders being published to the engine at once. The engine's own limit is higher,
+/// because clients publish, too.
+pub(super) const MAX_PUBLISHING: usize = 256;
+/// Pause before the next attempt if the engine is overloaded.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Reminders {
-    /// A timer has expired: a reminder may be due. Returns whether it was.
+    /// Handles an expired timer. Returns whether a reminder was due: it may have been moved or deleted
+    /// meanwhile.
     pub(crate) fn handle_timeout(self: &Arc<Self>, owner: OwnerKey) -> bool {
         let Some(key) = self.owners.get(owner) else { return false };
         let now = self.timeouts.clock().now();
-        let (Entry { action, timer, .. }, armed) = {
+        let (ReminderEntry { action, timer, .. }, armed) = {
             let mut table = self.table.lock();
             let Some(entry) = table.take_due(&key, now) else { return false };
-            table.under_way += 1;
+            table.executing += 1;
             let armed = self.timeouts.request(&entry.timer, RequestedDeadline::NONE);
             (entry, armed)
         };
         self.end_timer(&timer, armed);
         match action {
-            Action::Webhook { name, data } => {
+            ReminderAction::Webhook { name, data } => {
                 if let Some(webhooks) = &self.webhooks {
                     webhooks.reminder_due(&name, &key, &data);
                 }
-                self.is_over(ReminderOutcome::Told);
+                self.finish(ReminderOutcome::SentToWebhook);
             }
-            Action::Publish { channel, data } => {
-                // An engine may answer later, and a worker does not wait.
+            ReminderAction::Publish { channel, data } => {
+                // An engine may answer later, and a worker must not wait for it.
                 let publish = Arc::clone(self).publish(key, channel, data);
                 self.executor.spawn(Box::pin(publish));
             }
@@ -55,62 +57,64 @@ impl Reminders {
             Err(EngineError::Draining) if self.put_back(&key, &channel, data) => ReminderOutcome::PutBack,
             Err(error) => {
                 let key = key.as_str();
-                tracing::error!(key, %channel, %error, "a reminder was not published");
+                tracing::error!(key, %channel, %error, "reminder could not be published");
                 ReminderOutcome::Failed
             }
         };
-        self.is_over(outcome);
+        self.finish(outcome);
     }
 
-    /// Publishes it, once it is its turn. An engine that has too much to do has done nothing, and is asked again.
+    /// Publishes a reminder when a permit is available. Retries while the engine is overloaded, in which case
+    /// it has not appended anything.
     async fn append(&self, channel: &ChannelName, data: &RawValue) -> Result<(), EngineError> {
         loop {
-            let turn = self.publishing.acquire().await.expect("it is never closed");
+            let turn = self.publishing.acquire().await.expect("the semaphore is never closed");
             let answer = {
                 let content = Content::from(already_compact(data));
-                self.engine.append(channel, &Holder::Operator, &content, None)
+                self.engine.append(channel, &QuotaOwner::Operator, &content, None)
             };
             match answer.await {
                 Err(EngineError::Overloaded) => {
                     drop(turn);
-                    self.timeouts.sleep(BETWEEN_TRIES).await;
+                    self.timeouts.sleep(RETRY_PAUSE).await;
                 }
                 answer => return answer.map(drop),
             }
         }
     }
 
-    /// The channels were closed before it was published: it is for the next process, unless another has its key.
+    /// Puts a reminder back into the table if the channels were closed before it was published: the next
+    /// process will publish it, unless its key has been reused.
     fn put_back(&self, key: &ReminderKey, channel: &ChannelName, data: Arc<RawValue>) -> bool {
         let now = self.timeouts.clock().now();
         let mut table = self.table.lock();
         if !table.is_closed || table.entries.contains_key(key) {
             return false;
         }
-        let action = Action::Publish { channel: channel.clone(), data };
-        // No deadline is requested: nothing is due in this process any more.
-        self.place(&mut table, key.clone(), now, action);
+        let action = ReminderAction::Publish { channel: channel.clone(), data };
+        // No deadline is requested: nothing fires in this process any more.
+        self.insert(&mut table, key.clone(), now, action);
         true
     }
 
-    /// One fewer is being carried out.
-    fn is_over(&self, outcome: ReminderOutcome) {
-        self.metrics.reminders.fired(outcome);
-        let under_way = {
+    /// Records that a reminder has been executed or put back.
+    fn finish(&self, outcome: ReminderOutcome) {
+        self.metrics.reminders.processed(outcome);
+        let executing = {
             let mut table = self.table.lock();
-            table.under_way -= 1;
-            table.under_way
+            table.executing -= 1;
+            table.executing
         };
-        if under_way == 0 {
+        if executing == 0 {
             self.settled.notify_waiters();
         }
     }
 
-    /// Waits until those that were due have been carried out, or wait again.
+    /// Waits until every due reminder has been executed or put back.
     pub(crate) async fn settled(&self) {
         loop {
             let settled = self.settled.notified();
-            if self.table.lock().under_way == 0 {
+            if self.table.lock().executing == 0 {
                 return;
             }
             settled.await;

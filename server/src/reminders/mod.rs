@@ -1,8 +1,11 @@
-//! Reminders: what the backend wants done after a time, under a key by which it moves, replaces or deletes it. The interface is that of timers with keys
-//! (Costello and Varghese, "Redesigning the BSD Callout and Timer Facilities", 1995), on the wheel that has all timeouts.
+//! Reminders: actions that the backend schedules under a key, which moves, replaces or deletes them. The
+//! interface is that of timers with keys (Costello and Varghese, "Redesigning the BSD Callout and Timer
+//! Facilities", 1995). The timers are on the same wheel as all timeouts.
 //!
-//! A reminder fires once: whoever takes it out of the table, under the table's lock, does what it is for. So a later `put` or `delete` that is answered before that
-//! keeps the old one from firing, and an expiry that was on its way meanwhile finds another instant, another reminder, or none.
+//! A reminder fires exactly once: only the thread that removes it from the table, under the table's lock,
+//! executes its action. So a `put` or `delete` that is acknowledged before the removal prevents the old
+//! reminder from firing. An expiry that is in progress at that time finds another due time, another reminder,
+//! or none.
 
 mod firing;
 mod record;
@@ -24,69 +27,68 @@ use crate::engine::LogEngine;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::session::SessionRef;
-use crate::timeouts::{ArmAction, Owners, RequestedDeadline, Timeouts, TimerCell, TimerOwner};
-use firing::MOST_PUBLISHING;
-use table::{Entry, Table};
+use crate::timeouts::{ArmAction, RequestedDeadline, Timeouts, TimerCell, TimerOwner, TimerOwners};
+use firing::MAX_PUBLISHING;
+use table::{ReminderEntry, ReminderTable};
 
 pub(crate) use record::ReminderRecord;
-pub(crate) use reminder::{Action, BadReminder, LONGEST, ReminderKey, compact};
+pub(crate) use reminder::{BadReminder, MAX_DELAY, ReminderAction, ReminderKey, compact};
 
-/// Webhooks, as far as reminders know them.
+/// Webhooks, as seen by reminders.
 pub(crate) trait WebhookSink: fmt::Debug + Send + Sync + 'static {
-    /// Whether there is one of this name.
+    /// Returns whether a webhook has this name.
     fn has(&self, webhook: &str) -> bool;
-    /// The webhook of this name is told that the reminder is due.
+    /// Sends a due reminder to the webhook with this name.
     fn reminder_due(&self, webhook: &str, key: &ReminderKey, data: &Arc<RawValue>);
 }
 
-/// All reminders.
+/// All pending reminders.
 #[derive(Debug)]
 pub(crate) struct Reminders {
     /// `limits.max_reminders`
-    most: usize,
-    /// Locked for one look-up.
-    table: Mutex<Table>,
-    owners: Owners<ReminderKey>,
+    max: usize,
+    /// Locked only for a single look-up.
+    table: Mutex<ReminderTable>,
+    owners: TimerOwners<ReminderKey>,
     timeouts: Arc<Timeouts>,
     engine: Arc<dyn LogEngine<SessionRef>>,
     webhooks: Option<Arc<dyn WebhookSink>>,
     metrics: Arc<Metrics>,
     executor: Arc<dyn Executor>,
-    /// Turns to publish, in the order in which reminders were due.
+    /// Permits to publish, granted in the order in which reminders became due.
     publishing: Semaphore,
-    /// No reminder is being carried out any more.
+    /// Notified when no reminder is being executed any more.
     settled: Notify,
 }
 
-/// One that waits.
+/// A pending reminder.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingReminder {
     pub(crate) due_in: Duration,
-    pub(crate) action: Action,
+    pub(crate) action: ReminderAction,
 }
 
-/// Nothing was changed.
+/// The request was rejected, and nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotKept {
+pub(crate) enum ReminderRejected {
     #[error("reminder limit reached (limits.max_reminders = {0})")]
     TooMany(usize),
-    #[error("the server is going away, and reminders go on in the next one: ask that")]
+    #[error("the server is shutting down; send the request to the next one, which takes over the reminders")]
     Draining,
 }
 
-/// A reminder of another process does not go on.
+/// A reminder of a previous process cannot be restored.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotRestored {
+pub(crate) enum RestoreReminderError {
     #[error(transparent)]
     Bad(#[from] BadReminder),
     #[error(transparent)]
-    NotKept(#[from] NotKept),
-    #[error("there is no webhook {0:?} any more")]
+    NotKept(#[from] ReminderRejected),
+    #[error("webhook {0:?} is not configured any more")]
     NoWebhook(Box<str>),
 }
 
 impl Reminders {
-    /// None yet.
     pub(crate) fn new(
         most: usize,
         timeouts: Arc<Timeouts>,
@@ -96,37 +98,42 @@ impl Reminders {
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
-            most,
+            max: most,
             table: Mutex::default(),
-            owners: Owners::new(TimerOwner::Reminder),
+            owners: TimerOwners::new(TimerOwner::Reminder),
             timeouts,
             engine,
             webhooks,
             metrics,
             executor,
-            publishing: Semaphore::new(MOST_PUBLISHING),
+            publishing: Semaphore::new(MAX_PUBLISHING),
             settled: Notify::new(),
         }
     }
 
-    /// Whether a reminder can be for this webhook.
+    /// Returns whether a webhook with this name is configured.
     pub(crate) fn has_webhook(&self, name: &str) -> bool {
         self.webhooks.as_ref().is_some_and(|webhooks| webhooks.has(name))
     }
 
-    /// Has something done after a time. One with the same key is replaced.
+    /// Schedules an action. Replaces a reminder with the same key.
     ///
     /// # Errors
-    /// [`NotKept`].
-    pub(crate) fn put(&self, key: ReminderKey, after: Duration, action: Action) -> Result<(), NotKept> {
+    /// [`ReminderRejected`].
+    pub(crate) fn put(
+        &self,
+        key: ReminderKey,
+        after: Duration,
+        action: ReminderAction,
+    ) -> Result<(), ReminderRejected> {
         let due = self.timeouts.clock().now() + after;
         let (timer, armed) = {
             let mut table = self.table.lock();
             if table.is_closed {
-                return Err(NotKept::Draining);
+                return Err(ReminderRejected::Draining);
             }
             self.check_room(&table, &key)?;
-            let timer = self.place(&mut table, key, due, action);
+            let timer = self.insert(&mut table, key, due, action);
             let armed = self.request(&timer, due);
             (timer, armed)
         };
@@ -134,24 +141,24 @@ impl Reminders {
         Ok(())
     }
 
-    /// The reminder of this key.
-    pub(crate) fn get(&self, key: &ReminderKey) -> Option<Waiting> {
+    /// Returns the reminder with this key.
+    pub(crate) fn get(&self, key: &ReminderKey) -> Option<PendingReminder> {
         let now = self.timeouts.clock().now();
         let table = self.table.lock();
-        table.entries.get(key).map(|entry| entry.waiting(now))
+        table.entries.get(key).map(|entry| entry.to_pending(now))
     }
 
-    /// Forgets the reminder of this key. Returns whether there was one.
+    /// Deletes the reminder with this key. Returns whether it existed.
     ///
     /// # Errors
-    /// [`NotKept::Draining`].
-    pub(crate) fn delete(&self, key: &ReminderKey) -> Result<bool, NotKept> {
+    /// [`ReminderRejected::Draining`].
+    pub(crate) fn delete(&self, key: &ReminderKey) -> Result<bool, ReminderRejected> {
         let (timer, armed) = {
             let mut table = self.table.lock();
             if table.is_closed {
-                return Err(NotKept::Draining);
+                return Err(ReminderRejected::Draining);
             }
-            let Some(Entry { timer, .. }) = table.remove(key) else { return Ok(false) };
+            let Some(ReminderEntry { timer, .. }) = table.remove(key) else { return Ok(false) };
             let armed = self.timeouts.request(&timer, RequestedDeadline::NONE);
             (timer, armed)
         };
@@ -159,48 +166,50 @@ impl Reminders {
         Ok(true)
     }
 
-    /// How many wait.
+    /// Number of pending reminders.
     pub(crate) fn len(&self) -> usize {
         self.table.lock().entries.len()
     }
 
-    /// From here on nothing is due, and nothing changes: the process ends, and the next one goes on.
+    /// Stops firing and accepting changes: this process is shutting down, and the next one takes over.
     pub(crate) fn close(&self) {
         self.table.lock().is_closed = true;
     }
 
-    /// Writes down all that wait.
+    /// Returns the records of all pending reminders, for the snapshot.
     pub(crate) fn records(&self) -> impl Iterator<Item = ReminderRecord> {
         let now = self.timeouts.clock().now();
         let table = self.table.lock();
-        let waiting = table.entries.iter().map(|(key, entry)| (Arc::clone(key), entry.waiting(now)));
-        // What they have to say is not copied before its turn.
-        waiting.collect::<Vec<_>>().into_iter().map(|(key, waiting)| ReminderRecord::of(&key, &waiting))
+        let waiting = table.entries.iter().map(|(key, entry)| (Arc::clone(key), entry.to_pending(now)));
+        // The data is copied record by record, not all at once.
+        waiting.collect::<Vec<_>>().into_iter().map(|(key, waiting)| ReminderRecord::new(&key, &waiting))
     }
 
-    /// Takes over one of another process. Nothing is due before [`Self::begin`]: should this process not start after all, another takes it over.
+    /// Restores a reminder of a previous process. It does not fire before [`Self::begin`]: if this process
+    /// fails to start, another one can restore it.
     ///
     /// # Errors
-    /// [`NotRestored`].
-    pub(crate) fn restore(&self, record: &ReminderRecord) -> Result<(), NotRestored> {
-        let (key, Waiting { due_in, action }) = record.read()?;
-        if let Action::Webhook { name, .. } = &action
+    /// [`RestoreReminderError`].
+    pub(crate) fn restore(&self, record: &ReminderRecord) -> Result<(), RestoreReminderError> {
+        let (key, PendingReminder { due_in, action }) = record.parse()?;
+        if let ReminderAction::Webhook { name, .. } = &action
             && !self.has_webhook(name)
         {
-            return Err(NotRestored::NoWebhook(name.clone()));
+            return Err(RestoreReminderError::NoWebhook(name.clone()));
         }
         let due = self.timeouts.clock().now() + due_in;
         let mut table = self.table.lock();
         self.check_room(&table, &key)?;
-        self.place(&mut table, key, due, action);
+        self.insert(&mut table, key, due, action);
         Ok(())
     }
 
-    /// From here on those that were taken over are due in their time.
-    pub(crate) fn begin(&self) {
+    /// Arms the timers of the restored reminders.
+    pub(crate) fn arm_restored(&self) {
         let armed: Vec<_> = {
             let table = self.table.lock();
-            let arm = |entry: &Entry| (Arc::clone(&entry.timer), self.request(&entry.timer, entry.due));
+            let arm =
+                |entry: &ReminderEntry| (Arc::clone(&entry.timer), self.request(&entry.timer, entry.due));
             table.entries.values().map(arm).collect()
         };
         for (timer, armed) in armed {
@@ -208,29 +217,36 @@ impl Reminders {
         }
     }
 
-    fn check_room(&self, table: &Table, key: &ReminderKey) -> Result<(), NotKept> {
-        let is_room = table.entries.len() < self.most || table.entries.contains_key(key);
-        if is_room { Ok(()) } else { Err(NotKept::TooMany(self.most)) }
+    fn check_room(&self, table: &ReminderTable, key: &ReminderKey) -> Result<(), ReminderRejected> {
+        let is_room = table.entries.len() < self.max || table.entries.contains_key(key);
+        if is_room { Ok(()) } else { Err(ReminderRejected::TooMany(self.max)) }
     }
 
-    /// The table is locked. Returns what is to be done once it is unlocked.
+    /// Requests the deadline. The caller holds the table's lock, and carries out the returned action after
+    /// unlocking it.
     fn request(&self, timer: &Arc<TimerCell>, due: Timestamp) -> ArmAction {
         self.timeouts.request(timer, RequestedDeadline::exact(due.as_nanos()))
     }
 
-    /// The table has this key's reminder: that which was there, or a new one. Its deadline is for the caller to request.
-    fn place(&self, table: &mut Table, key: ReminderKey, due: Timestamp, action: Action) -> Arc<TimerCell> {
+    /// Inserts or replaces the reminder with this key. The caller requests its deadline.
+    fn insert(
+        &self,
+        table: &mut ReminderTable,
+        key: ReminderKey,
+        due: Timestamp,
+        action: ReminderAction,
+    ) -> Arc<TimerCell> {
         if let Some(entry) = table.entries.get_mut(&key) {
             (entry.due, entry.action) = (due, action);
             return Arc::clone(&entry.timer);
         }
         let key = Arc::new(key);
         let timer = self.owners.new_timer(Arc::downgrade(&key));
-        table.entries.insert(key, Entry { due, action, timer: Arc::clone(&timer) });
+        table.entries.insert(key, ReminderEntry { due, action, timer: Arc::clone(&timer) });
         timer
     }
 
-    /// A reminder has left the table, which is unlocked again.
+    /// Removes the timer of a reminder that has left the table. The table must be unlocked.
     fn end_timer(&self, timer: &Arc<TimerCell>, armed: ArmAction) {
         self.timeouts.carry_out(timer, armed);
         self.owners.remove(timer);

@@ -3,35 +3,35 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use serde_json::value::RawValue;
 
-use super::Waiting;
-use super::reminder::{Action, BadReminder, LONGEST, ReminderKey, compact};
+use super::PendingReminder;
+use super::reminder::{BadReminder, MAX_DELAY, ReminderAction, ReminderKey, compact};
 use crate::channel::ChannelName;
 
-/// A reminder, as a snapshot has it.
+/// A reminder in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct ReminderRecord {
     #[n(0)]
     pub(crate) key: String,
-    /// What remains of its time.
+    /// Time left until it is due.
     #[n(1)]
     remaining_ns: u64,
-    /// The text of JSON.
+    /// JSON text.
     #[n(2)]
     data: String,
-    /// Where it is published, or
+    /// Channel to publish to. Exactly one of `channel` and `webhook` is set.
     #[n(3)]
     channel: Option<String>,
-    /// which webhook is told.
+    /// Name of the webhook to notify.
     #[n(4)]
     webhook: Option<String>,
 }
 
 impl ReminderRecord {
-    pub(super) fn of(key: &ReminderKey, waiting: &Waiting) -> Self {
+    pub(super) fn new(key: &ReminderKey, waiting: &PendingReminder) -> Self {
         let (data, channel, webhook) = match &waiting.action {
-            Action::Publish { channel, data } => (data, Some(channel.as_str().to_owned()), None),
-            Action::Webhook { name, data } => (data, None, Some(name.to_string())),
+            ReminderAction::Publish { channel, data } => (data, Some(channel.as_str().to_owned()), None),
+            ReminderAction::Webhook { name, data } => (data, None, Some(name.to_string())),
         };
         Self {
             key: key.as_str().to_owned(),
@@ -42,22 +42,25 @@ impl ReminderRecord {
         }
     }
 
-    /// What remains of its time.
+    /// Time left until the reminder is due.
     pub(crate) fn remaining(&self) -> Duration {
         Duration::from_nanos(self.remaining_ns)
     }
 
-    /// The reverse of [`Self::of`].
-    pub(super) fn read(&self) -> Result<(ReminderKey, Waiting), BadReminder> {
+    /// The inverse of [`Self::new`].
+    pub(super) fn parse(&self) -> Result<(ReminderKey, PendingReminder), BadReminder> {
         let data: &RawValue = serde_json::from_str(&self.data).map_err(|_| BadReminder::NotJson)?;
         let data = compact(data)?;
         let action = match (&self.channel, &self.webhook) {
             (Some(channel), None) => {
-                Action::Publish { channel: ChannelName::to_publish(channel, usize::MAX)?, data }
+                ReminderAction::Publish { channel: ChannelName::for_publish(channel, usize::MAX)?, data }
             }
-            (None, Some(name)) => Action::Webhook { name: name.as_str().into(), data },
+            (None, Some(name)) => ReminderAction::Webhook { name: name.as_str().into(), data },
             _ => return Err(BadReminder::NotOneAction),
         };
-        Ok((ReminderKey::new(&self.key)?, Waiting { due_in: self.remaining().min(LONGEST), action }))
+        Ok((
+            ReminderKey::new(&self.key)?,
+            PendingReminder { due_in: self.remaining().min(MAX_DELAY), action },
+        ))
     }
 }

@@ -4,48 +4,48 @@ use std::time::Duration;
 use encke_core::message::{BadJson, CompactJson};
 use serde_json::value::RawValue;
 
-use crate::channel::{BadChannelName, ChannelName};
+use crate::channel::{ChannelName, InvalidChannelName};
 
-/// The longest time that one may wait.
-pub(crate) const LONGEST: Duration = Duration::from_hours(30 * 24);
+/// Maximum delay of a reminder.
+pub(crate) const MAX_DELAY: Duration = Duration::from_hours(30 * 24);
 
-/// The longest key, in bytes.
-const LONGEST_KEY: usize = 255;
+/// Maximum length of a key, in bytes.
+const MAX_KEY_BYTES: usize = 255;
 
-/// What a reminder is known by: some text without control characters.
+/// Key of a reminder: text without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReminderKey(Box<str>);
 
-/// What is done when a reminder is due.
+/// Action of a reminder when it is due.
 #[derive(Clone, Debug)]
-pub(crate) enum Action {
-    /// A message of nobody by name.
+pub(crate) enum ReminderAction {
+    /// Publishes a message without a user.
     Publish { channel: ChannelName, data: Arc<RawValue> },
-    /// The webhook of this name is told.
+    /// Notifies the webhook with this name.
     Webhook { name: Box<str>, data: Arc<RawValue> },
 }
 
-/// This is no reminder.
+/// Reason why a reminder is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadReminder {
-    #[error("a reminder's key must have from 1 to {LONGEST_KEY} bytes")]
+    #[error("a reminder's key must have 1 to {MAX_KEY_BYTES} bytes")]
     KeyLength,
-    #[error("a reminder's key must not have control characters")]
+    #[error("a reminder's key must not contain control characters")]
     KeyCharacter,
     #[error(transparent)]
-    Channel(#[from] BadChannelName),
+    Channel(#[from] InvalidChannelName),
     #[error(transparent)]
     Data(#[from] BadJson),
-    #[error("its data is no JSON")]
+    #[error("the data is not valid JSON")]
     NotJson,
-    #[error("it is for nothing, or for more than one thing")]
+    #[error("a reminder must have exactly one action")]
     NotOneAction,
 }
 
 impl ReminderKey {
-    /// Checks `text`.
+    /// Validates `text`.
     pub(crate) fn new(text: &str) -> Result<Self, BadReminder> {
-        if !(1..=LONGEST_KEY).contains(&text.len()) {
+        if !(1..=MAX_KEY_BYTES).contains(&text.len()) {
             return Err(BadReminder::KeyLength);
         }
         if text.chars().any(char::is_control) {
@@ -59,14 +59,14 @@ impl ReminderKey {
     }
 }
 
-/// Data as a reminder keeps it: without white space, and such as every parser takes.
+/// Normalises data: removes white space, and rejects JSON that some parsers do not accept.
 pub(crate) fn compact(data: &RawValue) -> Result<Arc<RawValue>, BadJson> {
     let compact = CompactJson::parse(data.get())?;
     let text = compact.as_str().to_owned();
-    Ok(RawValue::from_string(text).expect("it was JSON with white space, too").into())
+    Ok(RawValue::from_string(text).expect("compact JSON is valid JSON").into())
 }
 
-/// What [`compact`] has made.
+/// Converts the output of [`compact`].
 pub(super) fn already_compact(data: &RawValue) -> CompactJson<'_> {
-    CompactJson::parse(data.get()).expect("it was parsed when the reminder was made")
+    CompactJson::parse(data.get()).expect("parsed when the reminder was created")
 }

@@ -3,51 +3,52 @@ use std::sync::Arc;
 
 use encke_core::Timestamp;
 
-use super::Waiting;
-use super::reminder::{Action, ReminderKey};
+use super::PendingReminder;
+use super::reminder::{ReminderAction, ReminderKey};
 use crate::timeouts::TimerCell;
 
-/// Of so few, the table is not made smaller.
-const FEW: usize = 64;
+/// Tables of at most this capacity are not shrunk.
+const MIN_SHRINK_CAPACITY: usize = 64;
 
-/// The reminders that wait, by their keys.
+/// Pending reminders by key.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    pub(super) entries: HashMap<Arc<ReminderKey>, Entry>,
-    /// Those that have left it, and are being carried out.
-    pub(super) under_way: usize,
-    /// Nothing is due any more, and nothing changes.
+pub(super) struct ReminderTable {
+    pub(super) entries: HashMap<Arc<ReminderKey>, ReminderEntry>,
+    /// Number of reminders that have left the table and are being executed.
+    pub(super) executing: usize,
+    /// Nothing fires or changes any more.
     pub(super) is_closed: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ReminderEntry {
     pub(super) due: Timestamp,
-    pub(super) action: Action,
-    /// Its expiries find the key, and by that the entry.
+    pub(super) action: ReminderAction,
+    /// Its expiries refer to the key, which identifies the entry.
     pub(super) timer: Arc<TimerCell>,
 }
 
-impl Table {
-    pub(super) fn remove(&mut self, key: &ReminderKey) -> Option<Entry> {
+impl ReminderTable {
+    pub(super) fn remove(&mut self, key: &ReminderKey) -> Option<ReminderEntry> {
         let entry = self.entries.remove(key);
-        // A crowd that has left must not keep its memory.
-        if self.entries.capacity() > FEW && self.entries.len() < self.entries.capacity() / 4 {
+        // Frees memory after a peak.
+        if self.entries.capacity() > MIN_SHRINK_CAPACITY && self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
         entry
     }
 
-    /// Takes the reminder whose timer has expired, if it is due: it may have moved, or another may have its key.
-    pub(super) fn take_due(&mut self, key: &Arc<ReminderKey>, now: Timestamp) -> Option<Entry> {
+    /// Removes the reminder whose timer has expired, if it is due. It may have been moved, or its key may
+    /// have been reused.
+    pub(super) fn take_due(&mut self, key: &Arc<ReminderKey>, now: Timestamp) -> Option<ReminderEntry> {
         let (found, entry) = self.entries.get_key_value(key)?;
         let is_due = !self.is_closed && Arc::ptr_eq(found, key) && entry.due <= now;
         if is_due { self.remove(key) } else { None }
     }
 }
 
-impl Entry {
-    pub(super) fn waiting(&self, now: Timestamp) -> Waiting {
-        Waiting { due_in: self.due.since(now), action: self.action.clone() }
+impl ReminderEntry {
+    pub(super) fn to_pending(&self, now: Timestamp) -> PendingReminder {
+        PendingReminder { due_in: self.due.since(now), action: self.action.clone() }
     }
 }

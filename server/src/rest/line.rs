@@ -6,82 +6,83 @@ use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-/// Those whose delays end within so long are taken together.
-const TOGETHER: Duration = Duration::from_millis(25);
+/// Connections whose delays end within this time are taken in one batch.
+const BATCH_WINDOW: Duration = Duration::from_millis(25);
 
-/// An empty queue keeps room for so many, and no more.
-const KEPT: usize = 64;
+/// Capacity up to which an empty queue is kept.
+const RETAINED_CAPACITY: usize = 64;
 
-/// Those that wait for the ends of their delays, all on one timer.
+/// Connections that wait for the ends of their idle delays, all on one timer.
 ///
-/// There are few different delays: the one that is configured, and its doubles. Those of one delay are in one queue, in the order of their
-/// ends. So to join is to be put at the back, and to find all that are due is to look at the fronts. Nobody leaves before: an end that is of
-/// no use any more does nothing. So what waits here is a reference that keeps nothing alive.
+/// There are few distinct delays: the configured one, and its doublings. All entries with the same delay are
+/// in one queue, ordered by due time. So an entry is added at the back, and the due entries are found at the
+/// fronts. Entries are not removed early: one that is no longer needed has no effect when it is taken. An
+/// entry is only a reference that keeps nothing alive.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct IdleQueue<T> {
     queues: Mutex<Queues<T>>,
-    /// The task that takes those that are due.
-    taker: AtomicWaker,
+    /// The task that takes due entries.
+    consumer: AtomicWaker,
 }
 
 #[derive(Debug)]
 struct Queues<T> {
     by_delay: Vec<(Duration, VecDeque<(Timestamp, T)>)>,
-    /// When there is somebody to take. Nothing while nobody waits.
-    next_look: Option<Timestamp>,
+    /// Time of the next check for due entries. `None` if there are no entries.
+    next_check: Option<Timestamp>,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for IdleQueue<T> {
     fn default() -> Self {
-        let queues = Queues { by_delay: Vec::new(), next_look: None };
-        Self { queues: Mutex::new(queues), taker: AtomicWaker::new() }
+        let queues = Queues { by_delay: Vec::new(), next_check: None };
+        Self { queues: Mutex::new(queues), consumer: AtomicWaker::new() }
     }
 }
 
-impl<T> Line<T> {
-    /// `waiting` is due after this delay, or a little later.
-    pub(crate) fn join(&self, now: Timestamp, delay: Duration, waiting: T) {
+impl<T> IdleQueue<T> {
+    /// Adds an entry that becomes due after this delay, or a little later.
+    pub(crate) fn push(&self, now: Timestamp, delay: Duration, entry: T) {
         let due = now + delay;
         let is_earlier = {
             let mut queues = self.queues.lock();
             match queues.by_delay.iter_mut().find(|(of, _)| *of == delay) {
-                Some((_, queue)) => queue.push_back((due, waiting)),
-                None => queues.by_delay.push((delay, VecDeque::from([(due, waiting)]))),
+                Some((_, queue)) => queue.push_back((due, entry)),
+                None => queues.by_delay.push((delay, VecDeque::from([(due, entry)]))),
             }
-            let is_earlier = queues.next_look.is_none_or(|next| due < next);
+            let is_earlier = queues.next_check.is_none_or(|next| due < next);
             if is_earlier {
-                queues.next_look = Some(due);
+                queues.next_check = Some(due);
             }
             is_earlier
         };
         if is_earlier {
-            self.taker.wake();
+            self.consumer.wake();
         }
     }
 
-    /// When there is somebody to take, as far as is known now. `taker` is woken if that becomes earlier.
-    pub(crate) fn next_look(&self, taker: &Waker) -> Option<Timestamp> {
-        // First: whoever joins after the look wakes it.
-        self.taker.register(taker);
-        self.queues.lock().next_look
+    /// Time of the next check, as known now. `consumer` is woken if an earlier entry is added.
+    pub(crate) fn next_check(&self, consumer: &Waker) -> Option<Timestamp> {
+        // Registered first, so that an entry that is added after the check wakes it.
+        self.consumer.register(consumer);
+        self.queues.lock().next_check
     }
 
-    /// Takes those that are due into `due`, until it has so many. Returns whether there may be more.
-    pub(crate) fn take_due(&self, now: Timestamp, due: &mut Vec<T>, most: usize) -> bool {
+    /// Moves due entries to `due`, until it has `limit` of them. Returns whether there may be more.
+    pub(crate) fn take_due(&self, now: Timestamp, due: &mut Vec<T>, limit: usize) -> bool {
         let mut queues = self.queues.lock();
-        let Queues { by_delay, next_look } = &mut *queues;
+        let Queues { by_delay, next_check } = &mut *queues;
         by_delay.retain_mut(|(_, queue)| {
-            while due.len() < most
-                && let Some((_, waiting)) = queue.pop_front_if(|(at, _)| *at <= now)
+            while due.len() < limit
+                && let Some((_, entry)) = queue.pop_front_if(|(at, _)| *at <= now)
             {
-                due.push(waiting);
+                due.push(entry);
             }
-            // A crowd that has left must not keep its memory.
-            !queue.is_empty() || queue.capacity() <= KEPT
+            // Memory is released once a crowd has left.
+            !queue.is_empty() || queue.capacity() <= RETAINED_CAPACITY
         });
         let first = by_delay.iter().filter_map(|(_, queue)| Some(queue.front()?.0)).min();
-        *next_look = first.map(|first| first.max(now + TOGETHER));
-        due.len() == most
+        *next_check = first.map(|first| first.max(now + BATCH_WINDOW));
+        due.len() == limit
     }
 }
 
@@ -94,16 +95,16 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Wakes(AtomicU32);
+    struct WakeCounter(AtomicU32);
 
-    impl Wake for Wakes {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     const fn at(ms: u64) -> Timestamp {
-        // No instant is zero.
+        // A timestamp is never zero.
         Timestamp::from_nanos((ms + 1) * 1_000_000)
     }
 
@@ -111,56 +112,56 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn taken<T>(line: &Line<T>, now: Timestamp) -> Vec<T> {
+    fn taken<T>(queue: &IdleQueue<T>, now: Timestamp) -> Vec<T> {
         let mut due = Vec::new();
-        assert!(!line.take_due(now, &mut due, 100));
+        assert!(!queue.take_due(now, &mut due, 100));
         due
     }
 
     #[test]
-    fn each_is_taken_after_its_delay_and_those_that_are_due_soon_together() {
-        let line = Line::default();
-        let look = || line.next_look(Waker::noop());
-        assert_eq!(look(), None);
-        line.join(at(0), ms(400), "slow");
-        line.join(at(10), ms(200), "one");
-        line.join(at(20), ms(200), "two");
-        line.join(at(40), ms(200), "three");
-        assert_eq!(look(), Some(at(210)));
-        assert!(taken(&line, at(209)).is_empty(), "never early");
-        assert_eq!(look(), Some(at(234)), "not before 25 ms have passed");
-        assert_eq!(taken(&line, at(234)), ["one", "two"]);
-        assert_eq!(look(), Some(at(259)), "later than the end of the third");
-        assert_eq!(taken(&line, at(259)), ["three"]);
-        assert_eq!(look(), Some(at(400)));
-        assert_eq!(taken(&line, at(5_000)), ["slow"]);
-        assert_eq!(look(), None);
+    fn entries_are_taken_in_batches_after_their_delays() {
+        let queue = IdleQueue::default();
+        let next_check = || queue.next_check(Waker::noop());
+        assert_eq!(next_check(), None);
+        queue.push(at(0), ms(400), "slow");
+        queue.push(at(10), ms(200), "one");
+        queue.push(at(20), ms(200), "two");
+        queue.push(at(40), ms(200), "three");
+        assert_eq!(next_check(), Some(at(210)));
+        assert!(taken(&queue, at(209)).is_empty(), "never early");
+        assert_eq!(next_check(), Some(at(234)), "not before 25 ms have passed");
+        assert_eq!(taken(&queue, at(234)), ["one", "two"]);
+        assert_eq!(next_check(), Some(at(259)), "after the third is due");
+        assert_eq!(taken(&queue, at(259)), ["three"]);
+        assert_eq!(next_check(), Some(at(400)));
+        assert_eq!(taken(&queue, at(5_000)), ["slow"]);
+        assert_eq!(next_check(), None);
     }
 
     #[test]
-    fn the_taker_is_woken_for_an_earlier_end_alone() {
-        let (line, wakes) = (Line::default(), Arc::new(Wakes::default()));
-        let taker = Waker::from(Arc::clone(&wakes));
+    fn consumer_is_woken_only_for_an_earlier_entry() {
+        let (queue, wakes) = (IdleQueue::default(), Arc::new(WakeCounter::default()));
+        let consumer = Waker::from(Arc::clone(&wakes));
         for (delay, expected) in [(400, 1), (400, 1), (500, 1), (200, 2), (300, 2)] {
-            let _ = line.next_look(&taker);
-            line.join(at(0), ms(delay), ());
-            assert_eq!(wakes.0.load(Ordering::Relaxed), expected, "after one of {delay} ms");
+            let _ = queue.next_check(&consumer);
+            queue.push(at(0), ms(delay), ());
+            assert_eq!(wakes.0.load(Ordering::Relaxed), expected, "after adding a delay of {delay} ms");
         }
     }
 
     #[test]
-    fn of_many_some_are_taken_at_a_time_and_none_keeps_memory() {
-        let line = Line::default();
+    fn entries_are_taken_up_to_a_limit_and_memory_is_released() {
+        let queue = IdleQueue::default();
         for number in 0..10_000 {
-            line.join(at(0), ms(200), number);
+            queue.push(at(0), ms(200), number);
         }
         let (mut due, mut all) = (Vec::new(), Vec::new());
-        while line.take_due(at(200), &mut due, 256) {
+        while queue.take_due(at(200), &mut due, 256) {
             assert_eq!(due.len(), 256);
             all.append(&mut due);
         }
         all.append(&mut due);
         assert!(all.iter().copied().eq(0..10_000));
-        assert!(line.queues.lock().by_delay.is_empty());
+        assert!(queue.queues.lock().by_delay.is_empty());
     }
 }

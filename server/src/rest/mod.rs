@@ -1,12 +1,14 @@
-//! Connections at rest: they have a session and a socket, and no task.
+//! Parked connections: they have a session and a socket, but no task.
 //!
-//! Most connections are silent most of the time. A task that only waits costs memory, and a wake-up for each ping and each message. So a
-//! connection that has been silent for a while gives its task up: the session keeps the socket, whoever has the session's lock writes to
-//! it, and a thread looks whether there is anything to read, for all of them, or several where there are many processors. Whatever needs more than that wakes it: then it has a task
-//! again, which does not know that it was ever gone.
+//! Most connections are silent most of the time. A task that only waits costs memory, and a wake-up for each
+//! ping and each message. So a connection that has been idle for a while gives up its task. The session keeps
+//! the socket, the holder of the session's lock writes to it, and a thread watches the sockets of all parked
+//! connections for input (several threads on machines with many processors). Anything that needs more unparks
+//! the connection: it gets a new task, which continues as if the connection had never been parked.
 //!
-//! What is here knows neither sessions nor dialects: who may have the connection ([`Handover`]), which sockets have something to read
-//! ([`Poller`]; of several threads [`Pollers`]), how soon a connection goes to rest ([`Pace`]), and which have waited for that ([`Line`]).
+//! This module knows neither sessions nor dialects. It has the owner of a connection ([`Handover`]), the
+//! sockets with input ([`Poller`], and [`Pollers`] for several threads), the delay before a connection is
+//! parked ([`ParkBackoff`]), and the connections that wait for that delay ([`IdleQueue`]).
 
 mod handover;
 mod line;
@@ -17,7 +19,7 @@ mod pollers;
 mod simulated;
 mod thread;
 
-/// What `handover.rs` is made of. The test `loom` puts loom's in its place.
+/// Atomics for `handover.rs`. The test `loom` replaces them with loom's.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 }
@@ -26,9 +28,9 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-pub(crate) use handover::{Handover, Holder};
-pub(crate) use line::Line;
-pub(crate) use pace::{Began, Pace};
+pub(crate) use handover::{ConnectionOwner, Handover};
+pub(crate) use line::IdleQueue;
+pub(crate) use pace::{ParkBackoff, ParkedSince};
 pub(crate) use poller::Poller;
 pub(crate) use pollers::Pollers;
 #[cfg(feature = "simulation")]
@@ -37,33 +39,34 @@ pub(crate) use thread::PollerThread;
 
 use crate::executor::Runtime;
 
-/// What connections need in order to rest.
+/// Shared state for parking connections.
 #[derive(Debug)]
-pub(crate) struct Rest<L> {
-    /// How long a connection is silent before.
-    pub(crate) after: Duration,
-    /// The connections that have a task, and would have none if they were silent for long enough.
-    pub(crate) line: Line<L>,
+pub(crate) struct Parking<L> {
+    /// How long a connection must be idle before it is parked.
+    pub(crate) idle_time: Duration,
+    /// Connections that have a task and are parked if they stay idle.
+    pub(crate) idle_queue: IdleQueue<L>,
     pub(crate) poller: AnyPoller,
-    /// Where tasks begin anew.
+    /// Runs the tasks of unparked connections.
     pub(crate) runtime: Runtime,
 }
 
-/// What finds out that there is something to read.
+/// Reports which sockets have input.
 #[derive(Debug)]
 pub(crate) enum AnyPoller {
-    /// On sockets of the kernel.
+    /// For sockets of the kernel.
     Kernel(Pollers),
-    /// On those in the memory of a simulation.
+    /// For the in-memory sockets of a simulation.
     #[cfg(feature = "simulation")]
     Simulated(std::sync::Arc<SimulatedPoller>),
 }
 
 impl AnyPoller {
-    /// Since when a thread acts on what it was told at a time, if there is one that does not wait for more.
-    pub(crate) fn acting_since(&self) -> Option<Timestamp> {
+    /// Time since which a thread has been handling a batch of events: the longest of all threads. `None` if
+    /// all are waiting.
+    pub(crate) fn busy_since(&self) -> Option<Timestamp> {
         match self {
-            Self::Kernel(pollers) => pollers.acting_since(),
+            Self::Kernel(pollers) => pollers.busy_since(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => None,
         }

@@ -8,45 +8,48 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// The most that one look at the kernel brings.
-const EVENTS_AT_ONCE: usize = 256;
+/// Maximum number of events per system call.
+const MAX_EVENTS: usize = 256;
 
-/// No socket's.
+/// Number of the stop event, which no socket has.
 const STOP: u64 = u64::MAX;
 
-/// Nobody acts on what was told.
-const WAITS: u64 = u64::MAX;
+/// Value of `busy_since` while no event is being handled.
+const NOT_BUSY: u64 = u64::MAX;
 
-/// The sockets of connections at rest: of all of them, or of a part.
+/// Watches the sockets of parked connections, all of them or a part.
 ///
-/// It is level-triggered: what is there and not read is told again, so nothing has to be remembered between two looks. Each socket has a
-/// number, by which whoever acts finds its connection. What the kernel tells may be old, from before a connection was woken: then there is
-/// nothing to read on the connection that has the number by now, or none has it.
+/// It is level-triggered: input that was not read is reported again, so no state is kept between two calls.
+/// Each socket has a number by which the caller finds its connection. An event may be stale, from before a
+/// connection was unparked: then the connection that has the number now has no input, or no connection has
+/// it.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
-    /// Written to when the thread is to end.
+    /// Written to when the thread has to end.
     stop: OwnedFd,
-    /// Nobody looks any more. Read with the lock of the connection's session, which whoever has set it takes afterwards.
+    /// No thread polls any more. Read under the lock of the connection's session, which the thread that sets
+    /// it takes afterwards.
     is_closed: AtomicBool,
-    /// When that came which the thread acts on, in nanoseconds of the server's time.
-    acting_since: AtomicU64,
+    /// Time at which the events that the thread is handling were reported, in nanoseconds of the server's
+    /// clock.
+    busy_since: AtomicU64,
 }
 
 impl Poller {
     /// # Errors
-    /// The system's.
+    /// Errors of the operating system.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        Ok(Self { epoll, stop, is_closed: AtomicBool::new(false), acting_since: AtomicU64::new(WAITS) })
+        Ok(Self { epoll, stop, is_closed: AtomicBool::new(false), busy_since: AtomicU64::new(NOT_BUSY) })
     }
 
-    /// From now on it is told when there is something to read. Any number will do but the largest.
+    /// Reports input on this socket from now on. `number` may be any but the largest.
     ///
     /// # Errors
-    /// The system's; or nobody looks any more.
+    /// Errors of the operating system, or `BrokenPipe` if the poller was stopped.
     pub(crate) fn add(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
         debug_assert_ne!(number, STOP);
         if self.is_closed.load(Ordering::Acquire) {
@@ -56,31 +59,32 @@ impl Poller {
         Ok(())
     }
 
-    /// It is not told any more.
+    /// Stops watching a socket.
     pub(crate) fn remove(&self, socket: impl AsFd) {
-        // Nothing else can be wrong with it than that it is not there.
+        // The only possible error is that it was not registered.
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Since when the thread acts on what it was told at a time. It waits for more if there is nothing.
-    pub(crate) fn acting_since(&self) -> Option<Timestamp> {
-        let since = self.acting_since.load(Ordering::Relaxed);
-        (since != WAITS).then(|| Timestamp::from_nanos(since))
+    /// Time since which the thread has been handling a batch of events. `None` if it is waiting for events.
+    pub(crate) fn busy_since(&self) -> Option<Timestamp> {
+        let since = self.busy_since.load(Ordering::Relaxed);
+        (since != NOT_BUSY).then(|| Timestamp::from_nanos(since))
     }
 
-    /// Tells `act` the numbers of sockets that have something to read, and when that was found out, until it is [stopped](Self::stop).
+    /// Calls `act` with the number of each socket that has input, and the time at which that was found, until
+    /// the poller is [stopped](Self::stop).
     pub(super) fn run(&self, now: impl Fn() -> Timestamp, mut act: impl FnMut(u64, Timestamp)) {
-        let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
+        let mut events = Vec::with_capacity(MAX_EVENTS);
         loop {
             events.clear();
-            self.acting_since.store(WAITS, Ordering::Relaxed);
+            self.busy_since.store(NOT_BUSY, Ordering::Relaxed);
             match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => unreachable!("epoll has failed: {error}"),
+                Err(error) => unreachable!("epoll failed: {error}"),
             }
-            // Once for all of them: what they tell of had come by then.
+            // Read once for all of them: their input had arrived by then.
             let now = now();
-            self.acting_since.store(now.as_nanos(), Ordering::Relaxed);
+            self.busy_since.store(now.as_nanos(), Ordering::Relaxed);
             for event in &events {
                 let data = { event.data };
                 if data.u64() == STOP {
@@ -91,10 +95,10 @@ impl Poller {
         }
     }
 
-    /// Has the thread end; from now on nothing is added.
+    /// Ends the thread. No socket can be added afterwards.
     pub(crate) fn stop(&self) {
         self.is_closed.store(true, Ordering::Release);
-        // It cannot be full.
+        // An eventfd that is written once cannot be full.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 }
@@ -111,47 +115,47 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_nanos(5);
 
     #[test]
-    fn a_thread_that_is_stuck_is_seen() {
+    fn stuck_thread_is_detected() {
         let poller = Arc::new(Poller::new().expect("epoll"));
-        let (let_go, is_let_go) = mpsc::channel::<()>();
+        let (release, released) = mpsc::channel::<()>();
         let thread = thread::spawn({
             let poller = Arc::clone(&poller);
-            move || poller.run(|| NOW, |_, _| is_let_go.recv().expect("it is let go"))
+            move || poller.run(|| NOW, |_, _| released.recv().expect("it is released"))
         });
         let until = |since| {
-            while poller.acting_since() != since {
+            while poller.busy_since() != since {
                 thread::yield_now();
             }
         };
         until(None);
         let (mut client, server) = UnixStream::pair().expect("a pair");
-        poller.add(&server, 1).expect("there is room");
-        client.write_all(b"x").expect("there is room");
+        poller.add(&server, 1).expect("it succeeds");
+        client.write_all(b"x").expect("it succeeds");
         until(Some(NOW));
         poller.remove(&server);
-        let_go.send(()).expect("it listens");
+        release.send(()).expect("the thread is waiting");
         until(None);
         poller.stop();
-        thread.join().expect("it ends");
+        thread.join().expect("the thread ends");
     }
 
     #[test]
-    fn a_socket_is_told_of_until_it_is_removed() {
+    fn sockets_are_reported_until_they_are_removed() {
         let poller = Arc::new(Poller::new().expect("epoll"));
-        let (told, hears) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn({
             let poller = Arc::clone(&poller);
-            move || poller.run(|| NOW, |number, at| told.send((number, at)).expect("it is heard"))
+            move || poller.run(|| NOW, |number, at| sender.send((number, at)).expect("the test receives it"))
         });
         let (mut client, server) = UnixStream::pair().expect("a pair");
-        poller.add(&server, 1).expect("there is room");
-        client.write_all(b"x").expect("there is room");
-        assert_eq!(hears.recv(), Ok((1, NOW)));
+        poller.add(&server, 1).expect("it succeeds");
+        client.write_all(b"x").expect("it succeeds");
+        assert_eq!(receiver.recv(), Ok((1, NOW)));
         poller.remove(&server);
-        poller.add(&server, 2).expect("there is room");
-        assert!(hears.iter().any(|(told, _)| told == 2));
+        poller.add(&server, 2).expect("it succeeds");
+        assert!(receiver.iter().any(|(number, _)| number == 2));
         poller.stop();
-        thread.join().expect("it ends");
+        thread.join().expect("the thread ends");
         assert!(poller.add(&server, 3).is_err());
     }
 }

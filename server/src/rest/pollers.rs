@@ -5,32 +5,33 @@ use encke_core::Timestamp;
 
 use super::poller::Poller;
 
-/// The pollers of all connections at rest, each with a part of them: a socket belongs to one of them by its number.
+/// The pollers of all parked connections. A socket belongs to one of them by its number.
 #[derive(Debug)]
 pub(crate) struct Pollers(Box<[Arc<Poller>]>);
 
 impl Pollers {
-    /// So many, but one at least.
+    /// Creates `count` pollers, at least one.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the operating system.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         (0..count.max(1)).map(|_| Poller::new().map(Arc::new)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// That of the socket with this number.
-    pub(crate) fn of(&self, number: u64) -> &Poller {
+    /// The poller of the socket with this number.
+    pub(crate) fn poller_of(&self, number: u64) -> &Poller {
         let index = number % self.0.len() as u64;
-        &self.0[usize::try_from(index).expect("there are no more than fit into memory")]
+        &self.0[usize::try_from(index).expect("the index is less than a length")]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Poller>> {
         self.0.iter()
     }
 
-    /// Since when any of their threads acts on what it was told at a time: the longest of all.
-    pub(super) fn acting_since(&self) -> Option<Timestamp> {
-        self.iter().filter_map(|poller| poller.acting_since()).min()
+    /// Time since which a thread has been handling a batch of events: the longest of all threads. `None` if
+    /// all are waiting.
+    pub(super) fn busy_since(&self) -> Option<Timestamp> {
+        self.iter().filter_map(|poller| poller.busy_since()).min()
     }
 }
 
@@ -48,62 +49,63 @@ mod tests {
     }
 
     #[test]
-    fn each_tells_of_its_own_sockets() {
+    fn pollers_report_their_own_sockets() {
         let pollers = Pollers::new(3).expect("epoll");
         let sockets: Vec<_> = (0..7).map(|_| UnixStream::pair().expect("a pair")).collect();
         for (number, (client, server)) in (0..).zip(&sockets) {
             let mut client = client;
-            client.write_all(b"x").expect("there is room");
-            pollers.of(number).add(server, number).expect("there is room");
+            client.write_all(b"x").expect("it succeeds");
+            pollers.poller_of(number).add(server, number).expect("it succeeds");
         }
-        let told = pollers.iter().map(|poller| {
-            let mut told = Vec::new();
-            // It is told of all of them first, since they have something to read already.
+        let reported = pollers.iter().map(|poller| {
+            let mut numbers = Vec::new();
+            // Stopping comes first, but all sockets are reported: they have input already, and the stop event
+            // comes last.
             poller.stop();
-            poller.run(|| at(1), |number, _| told.push(number));
-            told.sort_unstable();
-            told
+            poller.run(|| at(1), |number, _| numbers.push(number));
+            numbers.sort_unstable();
+            numbers
         });
-        assert_eq!(told.collect::<Vec<_>>(), [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
+        assert_eq!(reported.collect::<Vec<_>>(), [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
     }
 
     #[test]
-    fn one_that_is_stuck_among_others_is_seen() {
+    fn stuck_thread_among_others_is_detected() {
         let pollers = Arc::new(Pollers::new(2).expect("epoll"));
         let sockets = [0, 1].map(|_| UnixStream::pair().expect("a pair"));
-        let (let_go, is_let_go): (Vec<_>, Vec<_>) = [0, 1].map(|_| mpsc::channel::<()>()).into_iter().unzip();
+        let (release, released): (Vec<_>, Vec<_>) = [0, 1].map(|_| mpsc::channel::<()>()).into_iter().unzip();
         let threads: Vec<_> = (1..)
-            .zip(pollers.iter().zip(is_let_go))
-            .map(|(told_at, (poller, is_let_go))| {
+            .zip(pollers.iter().zip(released))
+            .map(|(event_at, (poller, released))| {
                 let poller = Arc::clone(poller);
-                let stuck = move |_, _| is_let_go.recv().expect("it is let go");
-                thread::spawn(move || poller.run(|| at(told_at), stuck))
+                let stuck = move |_, _| released.recv().expect("it is released");
+                thread::spawn(move || poller.run(|| at(event_at), stuck))
             })
             .collect();
         let until = |since| {
-            while pollers.acting_since() != since {
+            while pollers.busy_since() != since {
                 thread::yield_now();
             }
         };
-        let is_told = |number: u64, (client, server): &(UnixStream, UnixStream)| {
+        let send_to = |number: u64, (client, server): &(UnixStream, UnixStream)| {
             let mut client = client;
-            pollers.of(number).add(server, number).expect("there is room");
-            client.write_all(b"x").expect("there is room");
+            pollers.poller_of(number).add(server, number).expect("it succeeds");
+            client.write_all(b"x").expect("it succeeds");
         };
-        let goes_on = |number: u64, (_, server): &(UnixStream, UnixStream)| {
-            pollers.of(number).remove(server);
-            let_go[usize::from(number == 1)].send(()).expect("it listens");
+        let resume = |number: u64, (_, server): &(UnixStream, UnixStream)| {
+            pollers.poller_of(number).remove(server);
+            release[usize::from(number == 1)].send(()).expect("the thread is waiting");
         };
         until(None);
-        is_told(1, &sockets[1]);
+        send_to(1, &sockets[1]);
         until(Some(at(2)));
-        is_told(0, &sockets[0]);
+        send_to(0, &sockets[0]);
         until(Some(at(1)));
-        goes_on(0, &sockets[0]);
+        resume(0, &sockets[0]);
         until(Some(at(2)));
-        goes_on(1, &sockets[1]);
+        resume(1, &sockets[1]);
         until(None);
         pollers.iter().for_each(|poller| poller.stop());
-        threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
+        threads.into_iter().for_each(|thread| thread.join().expect("the thread ends"));
     }
 }

@@ -5,48 +5,48 @@ use std::task::{Wake, Waker};
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-/// What a simulation has in place of a [`Poller`](super::Poller): sockets in memory tell it that there is something to read, and whoever
-/// runs the simulation says when it is looked at.
+/// Replacement for a [`Poller`](super::Poller) in a simulation. Sockets in memory report their input to it,
+/// and the simulation decides when it is polled.
 #[derive(Debug, Default)]
 pub(crate) struct SimulatedPoller {
-    told: Arc<Told>,
-    /// What one look has brought, all at the same time, and when that was.
+    ready: Arc<ReadyQueue>,
+    /// Socket numbers of the last poll, and the time of that poll.
     found: Mutex<VecDeque<(u64, Timestamp)>>,
 }
 
-/// The numbers of sockets that may have something to read.
+/// Numbers of sockets that may have input.
 #[derive(Debug, Default)]
-struct Told(Mutex<VecDeque<u64>>);
+struct ReadyQueue(Mutex<VecDeque<u64>>);
 
-/// Tells of one of them.
+/// Reports input on one socket.
 #[derive(Debug)]
-struct Tells {
+struct ReadyWaker {
     number: u64,
-    told: Arc<Told>,
+    ready: Arc<ReadyQueue>,
 }
 
-impl Wake for Tells {
+impl Wake for ReadyWaker {
     fn wake(self: Arc<Self>) {
-        self.told.0.lock().push_back(self.number);
+        self.ready.0.lock().push_back(self.number);
     }
 }
 
 impl SimulatedPoller {
-    /// To be woken when there is something to read.
-    pub(crate) fn tells(&self, number: u64) -> Waker {
-        Waker::from(Arc::new(Tells { number, told: Arc::clone(&self.told) }))
+    /// Waker that reports input on this socket.
+    pub(crate) fn waker(&self, number: u64) -> Waker {
+        Waker::from(Arc::new(ReadyWaker { number, ready: Arc::clone(&self.ready) }))
     }
 
-    /// Whether anything was told.
-    pub(crate) fn has_news(&self) -> bool {
-        !self.found.lock().is_empty() || !self.told.0.lock().is_empty()
+    /// Whether there are events.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.found.lock().is_empty() || !self.ready.0.lock().is_empty()
     }
 
-    /// One of those that the last look has brought, and when that was. If none is left, it is looked again, now.
-    pub(crate) fn next(&self, now: Timestamp) -> Option<(u64, Timestamp)> {
+    /// The next event of the last poll, and the time of that poll. If none is left, polls again, at `now`.
+    pub(crate) fn next_event(&self, now: Timestamp) -> Option<(u64, Timestamp)> {
         let mut found = self.found.lock();
         if found.is_empty() {
-            found.extend(self.told.0.lock().drain(..).map(|number| (number, now)));
+            found.extend(self.ready.0.lock().drain(..).map(|number| (number, now)));
         }
         found.pop_front()
     }

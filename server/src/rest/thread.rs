@@ -7,7 +7,7 @@ use encke_core::Timestamp;
 use super::poller::Poller;
 use crate::abort_on_panic::AbortOnPanic;
 
-/// A thread that looks what connections at rest have to read. It ends when this is dropped.
+/// A thread that watches parked connections for input. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PollerThread {
     poller: Arc<Poller>,
@@ -16,7 +16,7 @@ pub(crate) struct PollerThread {
 
 impl PollerThread {
     /// # Errors
-    /// The system's, when it cannot start a thread.
+    /// Errors of the operating system, if the thread cannot be started.
     pub(crate) fn start(
         poller: &Arc<Poller>,
         now: impl Fn() -> Timestamp + Send + 'static,
@@ -24,17 +24,19 @@ impl PollerThread {
     ) -> io::Result<Self> {
         let polled = Arc::clone(poller);
         let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
-            // Nobody would hear what clients at rest say, while their bytes count as life.
+            // Without this thread, input on parked connections would never be read, while its bytes count as
+            // signs of life.
             let _abort = AbortOnPanic;
-            // Answers to pings come while others leave: interrupting a worker for each would take longer than all there is to do for it.
-            // Where that is not allowed, it is only dearer.
-            let _ = encke_sys::wait_for_turn();
+            // Answers to pings arrive while other pings are sent. Preempting a worker for each answer would
+            // take longer than handling the answer. Where the policy is not permitted, handling is only more
+            // expensive.
+            let _ = encke_sys::use_batch_scheduling();
             polled.run(now, act);
         })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
 
-    /// From now on none of its connections goes to rest.
+    /// Stops the thread. None of its poller's connections can be parked afterwards.
     pub(crate) fn stop(mut self) {
         self.poller.stop();
         self.join();
@@ -44,7 +46,7 @@ impl PollerThread {
 impl PollerThread {
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // It cannot have panicked: that would have ended the process.
+            // A panic would have aborted the process.
             let _ = thread.join();
         }
     }

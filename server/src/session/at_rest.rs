@@ -1,7 +1,8 @@
-//! A session's connection while it is at rest: it has no task, and whoever has the session's lock acts for it.
+//! Parked connections. A parked connection has no task: the thread that holds the session's lock acts for it.
 //!
-//! What a task would do in a few instructions and one call of the kernel is done here at once: a ping leaves, its answer is taken, messages
-//! are sent. Everything else wakes the connection: its task begins anew, with what remains to be done.
+//! Work that takes a few instructions and one system call is done in place: sending a ping, accepting its
+//! answer, sending messages. Everything else unparks the connection, that is, it starts a new task and hands
+//! it the work that is left.
 
 use std::fmt;
 use std::io;
@@ -9,220 +10,237 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::Timestamp;
-use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Phase, Step};
+use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Phase, StepContext};
 
 use super::cell::{SessionCell, SessionRef, SessionState, StateGuard};
 use super::delivery::SessionOutbox;
-use super::link::{Link, LinkAtRest, Notes, Posted};
+use super::link::{Mailbox, ParkedMailbox, Posted, Signals};
 use super::sessions::Sessions;
-use super::step::notes_of;
+use super::step::signals_of;
 use crate::trace::Receipts;
 
-/// A connection at rest, as its transport keeps it. All but [`AtRest::wake`] is done with the session's lock, and blocks on nothing.
-pub(crate) trait AtRest: fmt::Debug + Send {
-    fn link(&self) -> &LinkAtRest;
+/// A parked connection, implemented by each transport. The session's lock is held during all calls except
+/// [`ParkedConnection::unpark`], and none of them blocks.
+pub(crate) trait ParkedConnection: fmt::Debug + Send {
+    fn mailbox(&self) -> &ParkedMailbox;
 
-    fn link_mut(&mut self) -> &mut LinkAtRest;
+    fn mailbox_mut(&mut self) -> &mut ParkedMailbox;
 
     fn sessions(&self) -> &Arc<Sessions>;
 
-    /// From now on someone looks whether there is anything to read.
-    fn begin(&mut self, session: &SessionCell) -> io::Result<()>;
+    /// Registers the socket with the poller, which reports when it becomes readable.
+    fn watch(&mut self, session: &SessionCell) -> io::Result<()>;
 
-    /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
+    /// Whether the kernel has seen a sign of life from the peer since the last ping.
     fn is_alive(&self) -> bool;
 
-    /// Reads what there is. What comes is a sign of life, of which the caller tells the session.
-    fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard;
+    /// Reads what the socket holds. Input counts as a sign of life; the caller reports it to the session.
+    fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome;
 
-    /// Writes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
-    fn write_ping(&mut self, sent: u64) -> Result<u64, Remains>;
+    /// Writes a ping and returns its seq. `sent` is the seq of the last message or gap that was sent.
+    fn write_ping(&mut self, sent: u64) -> Result<u64, PendingWork>;
 
-    /// Sends what there is.
-    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> Delivered;
+    /// Sends what the outbox holds.
+    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> DeliveryOutcome;
 
-    /// Begins its task, or ends it, if there is nobody left to serve. No lock is held.
-    fn wake(self: Box<Self>, session: &SessionCell, link: Arc<Link>, remains: Remains);
+    /// Starts the connection's task, or closes the connection if its session no longer needs it. Called
+    /// without locks.
+    fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, work: PendingWork);
 }
 
-/// What its task is to do first.
+/// Work that a parked connection leaves to its next task.
 #[derive(Debug, Default)]
-pub(crate) struct Remains {
-    /// Bytes that were read, and not looked at.
+pub(crate) struct PendingWork {
+    /// Bytes that were read but not parsed.
     pub(crate) read: Vec<u8>,
-    /// Bytes that the kernel did not take.
+    /// Bytes that the kernel did not accept.
     pub(crate) unwritten: Vec<u8>,
-    /// For what is in these, or was taken and is to be sent by the task.
+    /// Receipts for `unwritten`, and for messages that were taken and that the task will send.
     pub(crate) receipts: Receipts,
-    /// The seq of a ping at the end of these.
+    /// Seq of the ping at the end of `unwritten`, if there is one.
     pub(crate) ping: Option<u64>,
-    /// Why its peer is gone: there is nothing to do, and nobody to say anything to.
+    /// Error that broke the connection. The task sends nothing and only cleans up.
     pub(crate) lost: Option<io::Error>,
 }
 
-/// What a look at its socket brought.
+/// Result of reading a parked connection's socket.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ReadOutcome {
     Nothing,
-    /// The answer to a ping. It may make room: then there is more to send.
+    /// The answer to a ping. If it made room in the replay ring, there may be more to send.
     Pong {
         input: ConnectionInput,
         makes_room: bool,
     },
-    /// Something for its task.
-    Other(Remains),
-    /// Nothing was read: its task does so later.
-    Later,
-    /// The peer is gone.
+    /// Input that needs a task.
+    NeedsTask(PendingWork),
+    /// Nothing was read; a task has to do it.
+    Deferred,
+    /// The peer is disconnected.
     Lost(io::Error),
 }
 
-/// What came of sending.
+/// Result of sending to a parked connection.
 #[derive(Debug)]
-pub(crate) enum Delivered {
-    All,
-    /// All, and the session's machine is to be told.
+pub(crate) enum DeliveryOutcome {
+    Complete,
+    /// Everything was sent, and the session's state machine has to be notified.
     NeedsAcknowledgement,
-    /// The rest is for its task.
-    InPart(Remains),
+    /// A task has to send the rest.
+    Partial(PendingWork),
 }
 
-/// A connection that has just been woken.
+/// A connection that was just unparked and whose task has not started yet.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Woken {
-    connection: Box<dyn AtRest>,
-    pub(super) link: Arc<Link>,
-    remains: Remains,
+pub(super) struct Unparked {
+    connection: Box<dyn ParkedConnection>,
+    pub(super) mailbox: Arc<Mailbox>,
+    work: PendingWork,
 }
 
-impl Woken {
-    /// Begins its task, if there is one that was woken. No lock is held any more.
-    pub(super) fn begin(woken: Option<Self>, session: &SessionCell) {
-        if let Some(Self { connection, link, remains }) = woken {
-            connection.wake(session, link, remains);
+impl Unparked {
+    /// Starts the connection's task, if a connection was unparked. Called without locks.
+    pub(super) fn start(unparked: Option<Self>, session: &SessionCell) {
+        if let Some(Self { connection, mailbox, work }) = unparked {
+            connection.unpark(session, mailbox, work);
         }
     }
 }
 
 impl Sessions {
-    /// A connection goes to rest. Not if its session has let go of it or has left it a note: then its task begins anew at once.
-    pub(crate) fn rest(session: &SessionCell, link: Arc<Link>, mut connection: Box<dyn AtRest>) {
+    /// Parks a connection. If its session has released it, or has signals pending for it, a new task starts
+    /// at once instead.
+    pub(crate) fn park(
+        session: &SessionCell,
+        mailbox: Arc<Mailbox>,
+        mut connection: Box<dyn ParkedConnection>,
+    ) {
         let mut state = session.lock();
-        if state.is_attached_to(link.id) && link.rest() {
-            if connection.begin(session).is_ok() {
-                // What the link knows goes with it.
-                state.note_received();
-                connection.link_mut().rests(&link);
-                (state.link, state.resting) = (None, Some(connection));
+        if state.is_attached_to(mailbox.id) && mailbox.park() {
+            if connection.watch(session).is_ok() {
+                // The mailbox's contents move to the parked connection.
+                state.sync_last_received();
+                connection.mailbox_mut().take_permit_from(&mailbox);
+                (state.mailbox, state.parked) = (None, Some(connection));
                 return;
             }
-            link.go_on();
+            mailbox.cancel_park();
         }
         drop(state);
-        Woken::begin(Some(Woken { connection, link, remains: Remains::default() }), session);
+        Unparked::start(Some(Unparked { connection, mailbox, work: PendingWork::default() }), session);
     }
 
-    /// Tells this connection that a delay is over after which it rests, if its client was silent. Returns its task, which is to be woken; none, if
-    /// it has ended meanwhile.
-    pub(crate) fn tell_silent(&self, session: SessionRef, connection: ConnectionId) -> Option<Waker> {
+    /// Signals a connection that its idle delay has elapsed, so that it parks if its client was silent.
+    /// Returns the task to wake, or `None` if it has ended meanwhile.
+    pub(crate) fn signal_idle(&self, session: SessionRef, connection: ConnectionId) -> Option<Waker> {
         let session = self.get(session)?;
         let state = session.lock();
-        state.link.as_ref().filter(|link| link.id == connection)?.post_to_task(Notes::SO_LONG)
+        state.mailbox.as_ref().filter(|mailbox| mailbox.id == connection)?.post_to_task(Signals::IDLE_ELAPSED)
     }
 
-    /// There may be something to read for a session's connection. What the kernel tells may be old: then there is nothing, or nobody.
-    /// `now` is when the kernel has told so.
-    pub(crate) fn readable(&self, reference: SessionRef, now: Timestamp) {
+    /// Handles a readiness event for a session's connection. The event may be stale: there may be nothing to
+    /// read, or no session. `now` is when the kernel reported it.
+    pub(crate) fn handle_readable(&self, reference: SessionRef, now: Timestamp) {
         let Some(session) = &self.get(reference) else { return };
-        let (mut woken, mut makes_room) = (None, false);
+        let (mut unparked, mut makes_room) = (None, false);
         self.step_at(session, now, |state, step| {
-            let Some((id, connection)) = state.at_rest() else { return };
+            let Some((id, connection)) = state.parked_connection() else { return };
             match connection.read(session, step.now) {
-                Heard::Nothing => {}
-                Heard::Pong { input, makes_room: room } => {
+                ReadOutcome::Nothing => {}
+                ReadOutcome::Pong { input, makes_room: has_room } => {
                     state.machine.received(step.now);
                     state.machine.handle(step, Input::Connection(id, input));
-                    makes_room = room;
+                    makes_room = has_room;
                 }
-                Heard::Other(remains) => {
+                ReadOutcome::NeedsTask(work) => {
                     state.machine.received(step.now);
-                    woken = state.wake(id, reference, Notes::NONE, remains);
+                    unparked = state.unpark(id, reference, Signals::NONE, work);
                 }
-                Heard::Later => woken = state.wake(id, reference, Notes::NONE, Remains::default()),
-                Heard::Lost(error) => {
-                    let remains = Remains { lost: Some(error), ..Remains::default() };
-                    woken = state.wake(id, reference, Notes::NONE, remains);
+                ReadOutcome::Deferred => {
+                    unparked = state.unpark(id, reference, Signals::NONE, PendingWork::default())
+                }
+                ReadOutcome::Lost(error) => {
+                    let work = PendingWork { lost: Some(error), ..PendingWork::default() };
+                    unparked = state.unpark(id, reference, Signals::NONE, work);
                 }
             }
         });
-        Woken::begin(woken, session);
+        Unparked::start(unparked, session);
         if makes_room {
-            session.wake_to_read();
+            session.deliver_pending();
         }
     }
 
-    /// Closes the sockets of all connections that are at rest: there is no more runtime for their tasks.
-    pub(crate) fn cut_at_rest(&self) {
-        for session in self.cells.from(0) {
-            let connection = session.lock().resting.take();
+    /// Closes the sockets of all parked connections, when there is no runtime left for their tasks.
+    pub(crate) fn close_parked(&self) {
+        for session in self.cells.iter_from(0) {
+            let connection = session.lock().parked.take();
             drop(connection);
         }
     }
 }
 
 impl SessionState {
-    /// The connection that is at rest, to which the session is attached: a step that lets go of it wakes it, too.
-    fn at_rest(&mut self) -> Option<(ConnectionId, &mut Box<dyn AtRest>)> {
+    /// The parked connection that the session is attached to. A step that releases the connection also
+    /// unparks it.
+    fn parked_connection(&mut self) -> Option<(ConnectionId, &mut Box<dyn ParkedConnection>)> {
         let Phase::Attached(id) = self.machine.phase() else { return None };
-        Some((id, self.resting.as_mut()?))
+        Some((id, self.parked.as_mut()?))
     }
 
-    /// The connection at rest, which is this one, gets a task, which finds these notes.
-    fn wake(
+    /// Unparks connection `id`. Its task starts with `signals` pending.
+    fn unpark(
         &mut self,
         id: ConnectionId,
         session: SessionRef,
-        notes: Notes,
-        remains: Remains,
-    ) -> Option<Woken> {
-        let mut connection = self.resting.take()?;
+        signals: Signals,
+        work: PendingWork,
+    ) -> Option<Unparked> {
+        let mut connection = self.parked.take()?;
         let received_at = self.machine.last_received_at();
-        let link = Arc::new(Link::awake(id, connection.link_mut(), session, received_at, notes));
-        // Unless the session has let go of it, or another connection has taken it over.
-        if self.link.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
-            self.link = Some(Arc::clone(&link));
+        let mailbox =
+            Arc::new(Mailbox::unparked(id, connection.mailbox_mut(), session, received_at, signals));
+        // Skipped if the session has released the connection, or another connection has taken the session
+        // over.
+        if self.mailbox.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls)
+        {
+            self.mailbox = Some(Arc::clone(&mailbox));
         }
-        Some(Woken { connection, link, remains })
+        Some(Unparked { connection, mailbox, work })
     }
 
-    /// Does what a step asks of the connection at rest, until there is no more of that, or it wakes. What is asked of others is left. `before` was the phase before
-    /// the step.
-    pub(super) fn act_at_rest(
+    /// Carries out a step's outputs for the parked connection, until none is left or the connection is
+    /// unparked. Outputs for other connections are kept. `before` is the phase before the step.
+    pub(super) fn act_for_parked(
         &mut self,
         session: &SessionCell,
         before: Phase,
-        step: &mut Step<'_>,
-    ) -> Option<Woken> {
+        step: &mut StepContext<'_>,
+    ) -> Option<Unparked> {
         let Phase::Attached(id) = before else { return None };
-        while let Some(connection) = &mut self.resting {
-            let notes = |output: &Output| notes_of(*output).filter(|(of, _)| *of == id);
-            let (at, (_, notes)) =
-                step.outputs.iter().enumerate().find_map(|(at, output)| Some((at, notes(output)?)))?;
+        while let Some(connection) = &mut self.parked {
+            let signals = |output: &Output| signals_of(*output).filter(|(of, _)| *of == id);
+            let (at, (_, signals)) =
+                step.outputs.iter().enumerate().find_map(|(at, output)| Some((at, signals(output)?)))?;
             match step.outputs.remove(at) {
                 Output::Ping(_) => match connection.write_ping(self.machine.outbox().sent()) {
                     Ok(seq) => {
-                        self.machine
-                            .handle_next(step, Input::Connection(id, ConnectionInput::PingSent { seq }));
+                        self.machine.handle_without_timeouts(
+                            step,
+                            Input::Connection(id, ConnectionInput::PingSent { seq }),
+                        );
                     }
-                    Err(remains) => return self.wake(id, session.reference(), Notes::NONE, remains),
+                    Err(work) => return self.unpark(id, session.reference(), Signals::NONE, work),
                 },
-                // What the kernel knows of is life, whoever asks. Of silence its task makes what is to be made.
+                // A sign of life that only the kernel has seen counts as well. Without one, the
+                // connection's task decides what to do.
                 Output::Probe(_) if connection.is_alive() => {
                     self.machine.received(step.now);
-                    self.machine.handle_next(step, Input::Connection(id, ConnectionInput::Probed));
+                    self.machine
+                        .handle_without_timeouts(step, Input::Connection(id, ConnectionInput::Probed));
                 }
-                _ => return self.wake(id, session.reference(), notes, Remains::default()),
+                _ => return self.unpark(id, session.reference(), signals, PendingWork::default()),
             }
         }
         None
@@ -230,57 +248,63 @@ impl SessionState {
 }
 
 impl SessionCell {
-    /// The session's connection is to read from the logs: its task, which is returned if it is to be woken; or, at rest, it does so here.
-    pub(super) fn connection_reads(&self, mut state: StateGuard<'_>) -> Option<Waker> {
-        let SessionState { machine, resting, link, .. } = &mut *state;
-        let (Phase::Attached(id), Some(connection)) = (machine.phase(), resting) else {
-            return match link.as_ref()?.post(Notes::READ) {
+    /// Has the session's connection send what is pending. A parked connection sends at once; otherwise its
+    /// task is signalled, and returned if it has to be woken.
+    pub(super) fn deliver_or_signal(&self, mut state: StateGuard<'_>) -> Option<Waker> {
+        let SessionState { machine, parked, mailbox, .. } = &mut *state;
+        let (Phase::Attached(id), Some(connection)) = (machine.phase(), parked) else {
+            return match mailbox.as_ref()?.post(Signals::READ) {
                 Posted::Task(waker) => waker,
-                // It was cut at rest.
-                Posted::AtRest => None,
+                // All parked connections were closed.
+                Posted::Parked => None,
             };
         };
-        // What is taken is sent before anybody else can take anything: otherwise two sweeps could swap what they send.
+        // Messages are sent before any other thread can take more. Otherwise two threads could send theirs in
+        // the wrong order.
         match connection.deliver(self, machine.outbox_mut()) {
-            Delivered::All => {}
-            Delivered::NeedsAcknowledgement => {
+            DeliveryOutcome::Complete => {}
+            DeliveryOutcome::NeedsAcknowledgement => {
                 let sessions = Arc::clone(connection.sessions());
                 drop(state);
                 sessions.handle_connection(self, id, ConnectionInput::Sent);
             }
-            Delivered::InPart(remains) => {
-                let woken = state.wake(id, self.reference(), Notes::NONE, remains);
+            DeliveryOutcome::Partial(work) => {
+                let unparked = state.unpark(id, self.reference(), Signals::NONE, work);
                 drop(state);
-                Woken::begin(woken, self);
+                Unparked::start(unparked, self);
             }
         }
         None
     }
 
-    /// Leaves a note for a connection that has gone to rest just now: it wakes, or it has woken already, with another link. Returns its task, which is to be woken.
+    /// Signals a connection that was parked a moment ago: unparks it, or signals its new mailbox if it is
+    /// unparked already. Returns its task if it has to be woken.
     #[cold]
-    pub(super) fn post_at_rest(&self, connection: ConnectionId, notes: Notes) -> Option<Waker> {
+    pub(super) fn signal_parked(&self, connection: ConnectionId, signals: Signals) -> Option<Waker> {
         let mut state = self.lock();
-        if let Some(link) = state.link.as_ref().filter(|link| link.id == connection) {
-            return match link.post(notes) {
+        if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| mailbox.id == connection) {
+            return match mailbox.post(signals) {
                 Posted::Task(waker) => waker,
-                Posted::AtRest => None,
+                Posted::Parked => None,
             };
         }
-        let is_this = state.at_rest().is_some_and(|(id, _)| id == connection);
-        let woken =
-            if is_this { state.wake(connection, self.reference(), notes, Remains::default()) } else { None };
+        let is_this = state.parked_connection().is_some_and(|(id, _)| id == connection);
+        let unparked = if is_this {
+            state.unpark(connection, self.reference(), signals, PendingWork::default())
+        } else {
+            None
+        };
         drop(state);
-        Woken::begin(woken, self);
+        Unparked::start(unparked, self);
         None
     }
 
-    /// Wakes the connection that is at rest.
-    pub(crate) fn wake_at_rest(&self) {
+    /// Unparks the session's connection, if it is parked.
+    pub(crate) fn unpark_connection(&self) {
         let mut state = self.lock();
-        let Some((id, _)) = state.at_rest() else { return };
-        let woken = state.wake(id, self.reference(), Notes::NONE, Remains::default());
+        let Some((id, _)) = state.parked_connection() else { return };
+        let unparked = state.unpark(id, self.reference(), Signals::NONE, PendingWork::default());
         drop(state);
-        Woken::begin(woken, self);
+        Unparked::start(unparked, self);
     }
 }

@@ -5,99 +5,97 @@ use std::sync::atomic::Ordering;
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::DialectName;
 use encke_core::session::{
-    Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Outputs, Phase, Session, Step,
+    Attach, ConnectionId, ConnectionKind, DeliveryMode, Input, Outbox, Outputs, Phase, Session, StepContext,
 };
 
-use super::cell::{Advised, SessionCell, SessionHandle, SessionState, Transport};
-use super::id::{ResumeToken, Secret, SessionId};
-use super::link::Link;
+use super::cell::{PollAdvice, SessionCell, SessionHandle, SessionState, Transport};
+use super::id::{ResumeSecret, ResumeToken, SessionId};
+use super::link::Mailbox;
 use super::sessions::Sessions;
 use super::step::token_deadline;
 use crate::admission::Permit;
 use crate::auth::Identity;
 use crate::channel::ChannelName;
 
-/// A connection that asks for a session.
+/// A connection's request for a session.
 #[derive(Clone, Debug)]
 pub(crate) struct AttachRequest {
-    /// The resume token that its client offers, unchecked.
+    /// Resume token from the client, not verified yet.
     pub(crate) resume: Option<String>,
-    /// The last message that its client has.
+    /// Seq of the last message that the client has received.
     pub(crate) seq: Option<u64>,
-    /// Who its client is.
     pub(crate) identity: Identity,
-    /// Where it comes from.
     pub(crate) address: IpAddr,
-    /// How its bytes travel, and what it can do.
     pub(crate) kind: ConnectionKind,
-    /// What they mean.
     pub(crate) dialect: DialectName,
-    /// What its client has that does not say so.
-    pub(crate) delivery: Delivery,
-    /// Its address has not opened too many sessions lately.
-    pub(crate) may_open: bool,
-    /// It has no use for a new session.
+    /// Which messages a client that sends no `seq` is assumed to have received.
+    pub(crate) delivery: DeliveryMode,
+    /// Whether the address is within its rate of new sessions.
+    pub(crate) can_open: bool,
+    /// Resume or fail: never open a new session.
     pub(crate) only_resume: bool,
 }
 
-/// A connection that has a session.
+/// A connection that is attached to a session.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) session: SessionHandle,
-    /// Whether this is the session that the client asked for.
+    /// Whether the session is the one that the client asked for.
     pub(crate) recovered: bool,
-    pub(crate) link: Arc<Link>,
+    pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) transport: Transport,
     pub(crate) dialect: DialectName,
-    /// The channels that the client's new token no longer allows.
+    /// Channels that were unsubscribed because the client's new token no longer allows them.
     pub(crate) revoked: Vec<ChannelName>,
 }
 
-/// Why a connection gets no session.
+/// Why a connection was not given a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The limit of connections is reached, or that of its address.
+pub(crate) enum AttachRefusal {
+    /// The limit on all connections, or on those of one address, is reached.
     TooManyConnections,
-    /// The limit of sessions is reached.
+    /// The limit on sessions is reached.
     TooManySessions,
-    /// The address opens too many sessions.
-    TooFast,
-    /// The server is going away.
+    /// The address opens new sessions too fast.
+    TooManyNewSessions,
+    /// The server is shutting down, and its sessions end.
     Draining,
-    /// The same, and sessions go on in the next one.
+    /// The server is shutting down, and its sessions continue in the next process.
     Moved,
-    /// The session is another user's.
-    NotTheUser,
-    /// The session that the client asks for is gone, and it wants no other.
-    Gone,
-    /// The session that the client asks for has ended while it had no connection, for a reason that its client has not heard yet.
+    /// The session belongs to another user.
+    WrongUser,
+    /// The session no longer exists, and the request allows no new one.
+    SessionGone,
+    /// The session ended with this code while it had no connection, and its client has not been notified yet.
     Ended(CloseCode),
-    /// The connection has ended already; its client has come back on another.
-    Late,
+    /// The connection has already ended, and its client is served on a newer one.
+    AlreadyReconnected,
 }
 
 impl Sessions {
-    /// Gives a connection the session it asks for, or a new one. A connection without a permit may take over that of the
-    /// connection it replaces: a client whose old connection has not been noticed as lost still gets in.
+    /// Attaches a connection to the session it asks for, or to a new one. A connection without a permit may
+    /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
+    /// the server has not noticed yet that its old connection is lost.
     ///
-    /// A connection that has ended takes nothing over. Its client may have cut it, come back, and have been served on the
-    /// newer one first; the late one must not take the session from that. So `has_ended` is asked under the session's lock.
+    /// A connection that has already ended takes nothing over. Its client may have aborted it, reconnected,
+    /// and been served on the newer connection first; the late request must not take the session from the
+    /// newer connection. That is why `has_ended` is checked under the session's lock.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`AttachRefusal`].
     pub(crate) fn attach(
         self: &Arc<Self>,
         request: &AttachRequest,
         permit: Option<Permit>,
         has_ended: impl Fn() -> bool,
-    ) -> Result<Attached, Refusal> {
+    ) -> Result<Attached, AttachRefusal> {
         if self.is_draining() {
             return Err(self.draining_refusal());
         }
         let clock = self.timeouts.clock();
         let now = clock.now();
         let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
-        let link = Arc::new(Link::new(id, request.address, now, permit));
+        let mailbox = Arc::new(Mailbox::new(id, request.address, now, permit));
         let attach = Attach {
             connection: id,
             kind: request.kind,
@@ -106,54 +104,60 @@ impl Sessions {
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
-        let attached = |session: SessionHandle, recovered, link: Arc<Link>, revoked| {
-            link.is_of(session.reference());
+        let attached = |session: SessionHandle, recovered, mailbox: Arc<Mailbox>, revoked| {
+            mailbox.set_session(session.reference());
             let (transport, dialect) = (request.kind.into(), request.dialect);
-            Attached { session, recovered, link, transport, dialect, revoked }
+            Attached { session, recovered, mailbox, transport, dialect, revoked }
         };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
             let resumed = match &token {
-                Some(token) => self.resume(token, attach, request, &link, &has_ended)?,
+                Some(token) => self.resume(token, attach, request, &mailbox, &has_ended)?,
                 None => None,
             };
             self.metrics.sessions.resumed(resumed.is_some());
             if let Some(session) = resumed {
-                let revoked = self.revoke(&session);
-                return Ok(attached(session, true, link, revoked));
+                let revoked = self.revoke_forbidden(&session);
+                return Ok(attached(session, true, mailbox, revoked));
             }
-            // A client whose connection has ended does not hear it, and one of Bayeux may have another message under way.
-            let is_told = request.dialect != DialectName::Bayeux && !has_ended();
-            let told = |token| if is_told { self.untold.take(token) } else { self.untold.get(token) };
-            if let Some(code) = token.as_ref().and_then(told) {
-                return Err(Refusal::Ended(code));
+            // The entry is kept if the client may not receive this close code: its connection may have ended,
+            // and a Bayeux client may have another message in flight.
+            let can_notify = request.dialect != DialectName::Bayeux && !has_ended();
+            let close_code = |token| if can_notify { self.ended.take(token) } else { self.ended.get(token) };
+            if let Some(code) = token.as_ref().and_then(close_code) {
+                return Err(AttachRefusal::Ended(code));
             }
             if request.only_resume {
-                // A drain that has begun since may be what ended it.
-                return Err(if self.is_draining() { self.draining_refusal() } else { Refusal::Gone });
+                // A drain that has begun meanwhile may be the reason why the session ended.
+                return Err(if self.is_draining() {
+                    self.draining_refusal()
+                } else {
+                    AttachRefusal::SessionGone
+                });
             }
         }
-        if !request.may_open {
-            return Err(Refusal::TooFast);
+        if !request.can_open {
+            return Err(AttachRefusal::TooManyNewSessions);
         }
-        let session = self.open(attach, request, &link)?;
-        Ok(attached(session, false, link, Vec::new()))
+        let session = self.open(attach, request, &mailbox)?;
+        Ok(attached(session, false, mailbox, Vec::new()))
     }
 
-    /// The session that this resume token is of, if there is one.
+    /// Finds the session of a resume token.
     pub(crate) fn find(&self, token: &str) -> Option<SessionHandle> {
-        self.of_token(&ResumeToken::parse(token)?)
+        self.find_by_token(&ResumeToken::parse(token)?)
     }
 
-    /// Why the session of this resume token is gone, if it has ended while its client could not be told, which is not to come back by itself.
-    pub(crate) fn untold_end(&self, token: &str) -> Option<CloseCode> {
-        self.untold.get(&ResumeToken::parse(token)?)
+    /// Close code of the session of this resume token, if the session ended without notifying its client and
+    /// the client must not reconnect by itself.
+    pub(crate) fn unreported_end(&self, token: &str) -> Option<CloseCode> {
+        self.ended.get(&ResumeToken::parse(token)?)
     }
 
-    fn of_token(&self, token: &ResumeToken) -> Option<SessionHandle> {
+    fn find_by_token(&self, token: &ResumeToken) -> Option<SessionHandle> {
         self.registry.get(token.id).filter(|session| match session.secret() {
             Some(secret) => secret.matches(&token.secret),
-            None => self.unclaimed.claim(session, &token.secret),
+            None => self.restored_credentials.claim(session, &token.secret),
         })
     }
 
@@ -162,34 +166,34 @@ impl Sessions {
         token: &ResumeToken,
         attach: Attach,
         request: &AttachRequest,
-        link: &Arc<Link>,
+        mailbox: &Arc<Mailbox>,
         has_ended: impl Fn() -> bool,
-    ) -> Result<Option<SessionHandle>, Refusal> {
-        let Some(session) = self.of_token(token) else { return Ok(None) };
+    ) -> Result<Option<SessionHandle>, AttachRefusal> {
+        let Some(session) = self.find_by_token(token) else { return Ok(None) };
         let accepted = self.step(&session, |state, step| {
             if !state.identity.is_same_user(&request.identity) {
-                return Err(Refusal::NotTheUser);
+                return Err(AttachRefusal::WrongUser);
             }
-            // A deadline that is due may end it right now.
+            // A deadline that is due may end the session first.
             state.machine.handle_timeout(step);
             match state.machine.phase() {
                 Phase::Closed(_) => return Ok(false),
-                Phase::Moved => return Err(Refusal::Moved),
+                Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && has_ended() {
-                return Err(Refusal::Late);
+                return Err(AttachRefusal::AlreadyReconnected);
             }
-            if !link.has_permit() && !state.has_permit() {
-                return Err(Refusal::TooManyConnections);
+            if !mailbox.has_permit() && !state.has_permit() {
+                return Err(AttachRefusal::TooManyConnections);
             }
             state.machine.handle(step, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
-                // Only now: a connection that is not replaced keeps its permit.
-                link.ensure_permit(|| state.take_permit());
-                link.begin_after(state.machine.outbox().sent());
-                state.link = Some(Arc::clone(link));
+                // Moved only after acceptance: a connection that is not replaced keeps its permit.
+                mailbox.ensure_permit(|| state.take_permit());
+                mailbox.set_start_seq(state.machine.outbox().sent());
+                state.mailbox = Some(Arc::clone(mailbox));
                 state.transport = request.kind.into();
                 state.dialect = request.dialect;
                 state.identity = request.identity.clone();
@@ -203,60 +207,61 @@ impl Sessions {
         self: &Arc<Self>,
         attach: Attach,
         request: &AttachRequest,
-        link: &Arc<Link>,
-    ) -> Result<SessionHandle, Refusal> {
-        if !link.has_permit() {
-            return Err(Refusal::TooManyConnections);
+        mailbox: &Arc<Mailbox>,
+    ) -> Result<SessionHandle, AttachRefusal> {
+        if !mailbox.has_permit() {
+            return Err(AttachRefusal::TooManyConnections);
         }
         let now = self.timeouts.clock().now();
-        // A session that asked to be resumed claims messages that a new one has never sent.
+        // The `seq` belongs to the session that could not be resumed; a new session has sent nothing.
         let attach = Attach { seq: None, ..attach };
         let outbox = Outbox::new(self.limits.unacked);
         let mut outputs = Outputs::new();
-        let mut step = Step { now, timeouts: &self.settings, outputs: &mut outputs };
+        let mut step = StepContext { now, timeouts: &self.settings, outputs: &mut outputs };
         let machine = Session::open(&mut step, outbox, attach);
         let state = SessionState {
             machine,
-            link: Some(Arc::clone(link)),
+            mailbox: Some(Arc::clone(mailbox)),
             transport: request.kind.into(),
             dialect: request.dialect,
-            advised: Advised::default(),
+            poll_advice: PollAdvice::default(),
             identity: request.identity.clone(),
-            resting: None,
-            suspended: None,
+            parked: None,
+            eviction_position: None,
         };
-        let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
-        let session = self.cells.enter(|cell| cell.enter(id, Some(secret), state));
-        let session = session.ok_or(Refusal::TooManySessions)?;
-        // Before its first step: whatever ends the session removes it from the registry.
+        let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
+        let session = self.cells.insert(|cell| cell.occupy(id, Some(secret), state));
+        let session = session.ok_or(AttachRefusal::TooManySessions)?;
+        // Inserted before its first step: whatever ends the session also removes it from the registry.
         while self.registry.insert(&session).is_err() {
-            if !self.end_one_suspended() {
-                return Err(Refusal::TooManySessions);
+            if !self.evict_suspended() {
+                return Err(AttachRefusal::TooManySessions);
             }
         }
         self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
         self.step(&session, |state, step| {
             step.outputs.extend(outputs);
-            self.enter_user(&session, state);
+            self.add_to_users(&session, state);
         });
         if let Some(user) = request.identity.user() {
-            self.opened_for(&session, user, &request.identity);
+            self.complete_user_session(&session, user, &request.identity);
         }
         if self.is_draining() {
-            // Opened while the others were being closed.
+            // The drain began while this session was being opened.
             self.handle(&session, Input::Close(CloseReason::Draining));
         }
         Ok(session)
     }
 
-    /// What follows once the session of a user can be found.
-    fn opened_for(self: &Arc<Self>, session: &SessionCell, user: &str, identity: &Identity) {
-        // The user may have been revoked after the token was looked at, and before this session could be found.
+    /// Completes the opening of a user's session, once lookups by user find it.
+    fn complete_user_session(self: &Arc<Self>, session: &SessionCell, user: &str, identity: &Identity) {
+        // The user may have been revoked after the token was checked and before lookups could find this
+        // session.
         if self.revocations.check(identity, self.timeouts.clock().unix_now()).is_err() {
             return self.handle(session, Input::Close(CloseReason::Kicked));
         }
-        self.follow_user(session, user);
-        self.join_by_token(session, identity, &Identity::ANONYMOUS);
+        self.subscribe_to_user_log(session, user);
+        self.join_token_channels(session, identity, &Identity::ANONYMOUS);
     }
 }
 
@@ -275,15 +280,15 @@ mod tests {
     fn sessions() -> Arc<Sessions> {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
         let events = Box::new(HookSink(Box::new(NoHooks)));
-        context::client(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
+        context::client_services(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
     }
 
-    /// At the limit of connections, a connection that claims a seq that was never sent is refused: the one that it would have
-    /// replaced stays, with its permit.
+    /// At the connection limit, a connection that claims a seq that was never sent is refused, and the
+    /// connection that it tried to replace keeps its permit.
     #[test]
-    fn a_refused_take_over_leaves_the_permit_where_it_is() {
+    fn refused_take_over_keeps_the_permit() {
         let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
         let address = std::net::IpAddr::from([127, 0, 0, 1]);
         let request = |resume, seq| AttachRequest {
@@ -293,19 +298,19 @@ mod tests {
             address,
             kind: ConnectionKind::Events,
             dialect: DialectName::Json,
-            delivery: Delivery::AtLeastOnce,
-            may_open: true,
+            delivery: DeliveryMode::AtLeastOnce,
+            can_open: true,
             only_resume: true,
         };
         let attach = |request| sessions.attach(&request, permits.take(address), || false);
         let first = attach(request(None, None)).expect("the first connection");
         let token = Some(first.session.resume_token().expose().to_string());
-        let refused = attach(request(token.clone(), Some(1_000))).expect_err("a seq of the future");
-        assert_eq!(refused, Refusal::Gone);
+        let refusal = attach(request(token.clone(), Some(1_000))).expect_err("a seq that was never sent");
+        assert_eq!(refusal, AttachRefusal::SessionGone);
         assert_eq!(permits.taken(), 1, "the first connection still has its permit");
         let second = attach(request(token, Some(0))).expect("a take-over");
         assert!(second.recovered);
-        assert_eq!(permits.taken(), 1, "it was passed on");
-        assert!(second.link.take_permit().is_some());
+        assert_eq!(permits.taken(), 1, "the permit was passed on");
+        assert!(second.mailbox.take_permit().is_some());
     }
 }

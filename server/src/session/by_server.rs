@@ -1,65 +1,72 @@
-//! Channels that a session follows, or leaves, without its client's asking: the backend says so, or its token does. The client is told, by
-//! the outbox.
+//! Subscriptions that begin or end without a request from the client: by the backend's API call, or because
+//! the token names the channel. The outbox notifies the client.
 
 use std::sync::Arc;
 
-use encke_core::dialect::Beginning;
+use encke_core::dialect::StartPosition;
 use encke_core::session::Phase;
 
 use super::cell::SessionCell;
 use super::sessions::Sessions;
-use super::subscriptions::{NotSubscribed, Subscribed, Will};
-use crate::admission::Holder;
+use super::subscriptions::{SubscribeError, SubscribeOutcome, SubscriptionOrigin};
+use crate::admission::QuotaOwner;
 use crate::auth::Identity;
 use crate::channel::ChannelName;
-use crate::engine::{Answer, EngineError, Pauses};
+use crate::engine::{EngineError, EngineResponse, RetryBackoff};
 
-/// The token has to allow it.
-const BY_TOKEN: Will = Will::Server { granted: false };
+/// Origin of a subscription to a channel that the token names. The token must allow it.
+const TOKEN_JOIN: SubscriptionOrigin = SubscriptionOrigin::Server { granted: false };
 
 impl Sessions {
-    /// The backend makes a session follow a channel, whatever its client's token allows. If it does already, nothing changes.
-    pub(crate) fn subscribe_for(
+    /// Subscribes a session on behalf of the backend, whatever the client's token allows. No effect if the
+    /// session is subscribed already.
+    pub(crate) fn subscribe_by_backend(
         self: &Arc<Self>,
         session: &SessionCell,
         name: &ChannelName,
-        begin: &Beginning<'_>,
-    ) -> Answer<Result<Subscribed, NotSubscribed>> {
-        self.follow(session, Will::Server { granted: true }, || Holder::Operator, name, begin)
+        begin: &StartPosition<'_>,
+    ) -> EngineResponse<Result<SubscribeOutcome, SubscribeError>> {
+        self.subscribe_as(
+            session,
+            SubscriptionOrigin::Server { granted: true },
+            || QuotaOwner::Operator,
+            name,
+            begin,
+        )
     }
 
-    /// The backend has a session leave a channel. Nothing happens if it does not follow it.
+    /// Unsubscribes a session on behalf of the backend. No effect if the session is not subscribed.
     ///
     /// # Errors
-    /// [`NotSubscribed`]: the session is over here.
-    pub(crate) fn unsubscribe_for(
+    /// [`SubscribeError`] if the session has ended or moved.
+    pub(crate) fn unsubscribe_by_backend(
         &self,
         session: &SessionCell,
         name: &ChannelName,
-    ) -> Result<(), NotSubscribed> {
-        let left = self.step(session, |state, _| {
+    ) -> Result<(), SubscribeError> {
+        let removed = self.step(session, |state, _| {
             match state.machine.phase() {
-                Phase::Closed(_) => return Err(NotSubscribed::Ended),
-                Phase::Moved => return Err(NotSubscribed::Draining),
+                Phase::Closed(_) => return Err(SubscribeError::Ended),
+                Phase::Moved => return Err(SubscribeError::Draining),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            let found = state.find(name.as_str()).map(|(slot, followed)| (slot, followed.clone()));
-            if let Some((slot, followed)) = &found {
-                state.machine.outbox_mut().unsubscribe_and_tell(*slot);
-                self.note_left(session, &state.identity, &followed.channel);
+            let found = state.find(name.as_str()).map(|(slot, subscription)| (slot, subscription.clone()));
+            if let Some((slot, subscription)) = &found {
+                state.machine.outbox_mut().unsubscribe_with_notice(*slot);
+                self.enqueue_leave(session, &state.identity, &subscription.channel);
             }
             Ok(found)
         })?;
-        if let Some((_, followed)) = left {
-            self.release(&followed);
-            session.wake_to_read();
+        if let Some((_, subscription)) = removed {
+            self.complete_unsubscribe(&subscription);
+            session.deliver_pending();
         }
         Ok(())
     }
 
-    /// The session joins the channels of its client's token that its token of before did not name. What comes of each is seen by its client: it is told of
-    /// those that it follows from now on.
-    pub(super) fn join_by_token(
+    /// Subscribes a session to the channels that its new token names and the previous token did not. The
+    /// client receives a notice for each subscription that begins.
+    pub(super) fn join_token_channels(
         self: &Arc<Self>,
         session: &SessionCell,
         identity: &Identity,
@@ -68,33 +75,34 @@ impl Sessions {
         let new = identity.joins().filter(|name| !before.joins().any(|known| known == *name));
         for name in new.filter_map(|name| ChannelName::new(name, usize::MAX).ok()) {
             let user = identity.shared_user();
-            let maker = move || user.clone().map_or(Holder::Operator, Holder::User);
-            let joined = self.follow(session, BY_TOKEN, &maker, &name, &Beginning::Now);
-            if !matches!(joined, Answer::Ready(Ok(_))) {
-                let (this, session) = (Arc::clone(self), self.hold(session));
-                let joining = async move { this.join_later(&session, maker, &name, joined).await };
+            let creator = move || user.clone().map_or(QuotaOwner::Operator, QuotaOwner::User);
+            let joined = self.subscribe_as(session, TOKEN_JOIN, &creator, &name, &StartPosition::Now);
+            if !matches!(joined, EngineResponse::Ready(Ok(_))) {
+                let (this, session) = (Arc::clone(self), self.clone_handle(session));
+                let joining = async move { this.retry_join(&session, creator, &name, joined).await };
                 self.executor.spawn(Box::pin(joining));
             }
         }
     }
 
-    /// The session has asked for a channel of its token. An engine that had too much to do then is asked again: many sessions may begin at once.
-    async fn join_later(
+    /// Waits for a subscription to a channel of the token. Retries while the engine is overloaded: many
+    /// sessions may begin at the same time.
+    async fn retry_join(
         self: &Arc<Self>,
         session: &SessionCell,
-        maker: impl Fn() -> Holder,
+        creator: impl Fn() -> QuotaOwner,
         name: &ChannelName,
-        mut joined: Answer<Result<Subscribed, NotSubscribed>>,
+        mut joined: EngineResponse<Result<SubscribeOutcome, SubscribeError>>,
     ) {
-        let mut pauses = Pauses::new();
+        let mut pauses = RetryBackoff::new();
         while let Err(error) = joined.await {
-            if error != NotSubscribed::Engine(EngineError::Overloaded) {
+            if error != SubscribeError::Engine(EngineError::Overloaded) {
                 let session = session.id();
-                tracing::info!(%session, channel = %name, %error, "a channel of the token was not joined");
+                tracing::info!(%session, channel = %name, %error, "channel of the token not joined");
                 return;
             }
-            self.timeouts.sleep(pauses.pause()).await;
-            joined = self.follow(session, BY_TOKEN, &maker, name, &Beginning::Now);
+            self.timeouts.sleep(pauses.next_delay()).await;
+            joined = self.subscribe_as(session, TOKEN_JOIN, &creator, name, &StartPosition::Now);
         }
     }
 }

@@ -5,36 +5,35 @@ use std::task::Waker;
 
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
-use encke_core::session::outbox::Slot;
+use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{ConnectionId, ConnectionKind, Phase, Session};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
-use super::at_rest::AtRest;
-use super::id::{ResumeToken, Secret, SessionId};
-use super::link::Link;
+use super::at_rest::ParkedConnection;
+use super::id::{ResumeSecret, ResumeToken, SessionId};
+use super::link::Mailbox;
 use super::step::token_deadline;
-use super::subscriptions::Followed;
-use super::suspended::PlaceInLine;
-use crate::admission::{Permit, Rate};
-use crate::arena::{Arena, Held, Life, Ref, Slot as ArenaSlot};
+use super::subscriptions::SubscribedChannel;
+use super::suspended::EvictionPosition;
+use crate::admission::{Permit, RateLimiter};
+use crate::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotKey, SlotState};
 use crate::auth::Identity;
 use crate::channel::{Member, Subscriber};
 use crate::clock::Clock;
 use crate::timeouts::{Timer, TimerRef};
 
-/// How a connection's bytes travel. Its names are for the admin API and for metrics.
+/// How a connection's bytes travel. The names appear in the admin API and in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum Transport {
-    /// RFC 6455.
     WebSocket,
     /// Server-sent events.
     #[serde(rename = "sse")]
     #[strum(serialize = "sse")]
     Events,
-    /// Requests that are held until there is something to answer: long-polling.
+    /// Long-polling: requests are held until there is something to answer.
     Poll,
 }
 
@@ -48,69 +47,72 @@ impl From<ConnectionKind> for Transport {
     }
 }
 
-/// One session after the other, in a slot of the arena. Held by the registry, and by the task of its connection.
+/// A slot of the arena, used by one session after another. Guarded by handles: the registry has one, and so
+/// does the task of the session's connection.
 ///
-/// Nothing in it is changed by more than one thread at a time, and none of it while nobody holds it but by [`SessionCell::enter`].
+/// Only one thread changes it at a time. While there is no handle to it, only [`SessionCell::occupy`] changes
+/// it.
 #[derive(Debug)]
 pub(crate) struct SessionCell {
     index: u32,
-    life: Life,
-    id: SharedId,
-    /// Unknown in a session of an earlier process, until its client has come back with it. Locked for a copy.
-    secret: Mutex<Option<Secret>>,
-    /// It is in the registry. Written with the registry's lock.
+    life: SlotState,
+    id: AtomicSessionId,
+    /// Secret half of the resume token. `None` for a restored session until its client has presented it.
+    /// Locked only to copy it.
+    secret: Mutex<Option<ResumeSecret>>,
+    /// Whether the session is in the registry. Written under the registry's lock.
     listed: AtomicBool,
-    /// Of its client's commands, on whichever connection.
-    pub(crate) commands: Rate,
-    /// Of its client's frames.
-    pub(crate) frames: Rate,
-    /// Nothing, while nobody holds it.
+    /// Rate of the client's commands, across its connections.
+    pub(crate) commands: RateLimiter,
+    /// Rate of the client's frames, across its connections.
+    pub(crate) frames: RateLimiter,
+    /// `None` while there is no handle to the cell.
     state: Mutex<Option<SessionState>>,
 }
 
-/// A server holds them by the hundred thousand.
+/// A server has hundreds of thousands of cells.
 const _: () = assert!(size_of::<SessionCell>() <= 360);
 
-/// All sessions.
+/// Arena of all sessions.
 pub(crate) type Cells = Arena<SessionCell>;
 
-/// A session, for a task that outlives whoever starts it.
-pub(crate) type SessionHandle = Held<SessionCell>;
+/// Owned reference to a session, for a task that outlives its caller.
+pub(crate) type SessionHandle = OwnedSlotGuard<SessionCell>;
 
-/// Which session. It finds nothing once that is over.
-pub(crate) type SessionRef = Ref;
+/// Weak reference to a session. It resolves to nothing once the session has ended.
+pub(crate) type SessionRef = SlotKey;
 
-/// A session's state, locked.
+/// Guard of a session's locked state.
 pub(super) type StateGuard<'a> = MappedMutexGuard<'a, SessionState>;
 
-/// An id that is written once for each session of a slot, before anyone looks.
+/// Session id, written once for each session that uses the slot, before other threads read it.
 #[derive(Debug, Default)]
-struct SharedId([AtomicU64; 2]);
+struct AtomicSessionId([AtomicU64; 2]);
 
-/// What the session's client was told of how to poll, and keeps in mind.
+/// Polling advice that the client has received and remembers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Advised {
-    /// All there is to tell.
+pub(super) struct PollAdvice {
+    /// The client received the full advice.
     pub(super) all: bool,
-    /// To pause.
+    /// The client was advised to pause between polls.
     pub(super) pause: bool,
 }
 
-/// What the lock guards. Never held across an await, a send or a hook.
+/// State that the session's lock protects. The lock is never held across an await, a send or a hook.
 #[derive(Debug)]
 pub(super) struct SessionState {
-    pub(super) machine: Session<Followed>,
-    /// Set while attached to a connection that is awake, and between polls.
-    pub(super) link: Option<Arc<Link>>,
+    pub(super) machine: Session<SubscribedChannel>,
+    /// Mailbox of the connection's task. Set while the session is attached to a connection that has a task,
+    /// and between polls.
+    pub(super) mailbox: Option<Arc<Mailbox>>,
     pub(super) transport: Transport,
     pub(super) dialect: DialectName,
-    pub(super) advised: Advised,
-    /// Who its client is.
+    pub(super) poll_advice: PollAdvice,
     pub(super) identity: Identity,
-    /// Its connection, while that is at rest: it has no task, and whoever has this lock acts for it.
-    pub(super) resting: Option<Box<dyn AtRest>>,
-    /// Its place among those that are suspended.
-    pub(super) suspended: Option<Box<PlaceInLine>>,
+    /// The connection, while it is parked: it has no task, and the thread that holds this lock acts for it.
+    pub(super) parked: Option<Box<dyn ParkedConnection>>,
+    /// Position among the suspended sessions, in the order of eviction.
+    pub(super) eviction_position: Option<Box<EvictionPosition>>,
 }
 
 impl SessionState {
@@ -118,42 +120,43 @@ impl SessionState {
         self.machine.phase() == Phase::Attached(connection)
     }
 
-    /// Where its connection comes from, if it is at rest.
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        self.resting.as_ref().map(|resting| resting.link().address())
+    /// Address of the parked connection, if there is one.
+    pub(super) fn parked_address(&self) -> Option<IpAddr> {
+        self.parked.as_ref().map(|parked| parked.mailbox().address())
     }
 
-    /// Whether its connection has a permit.
+    /// Whether the session's connection has a permit.
     pub(super) fn has_permit(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.has_permit())
-            || self.resting.as_ref().is_some_and(|resting| resting.link().has_permit())
+        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_permit())
+            || self.parked.as_ref().is_some_and(|parked| parked.mailbox().has_permit())
     }
 
-    /// Takes the permit of its connection away.
+    /// Takes the permit of the session's connection.
     pub(super) fn take_permit(&mut self) -> Option<Permit> {
-        let awake = self.link.as_ref().and_then(|link| link.take_permit());
-        awake.or_else(|| self.resting.as_mut()?.link_mut().take_permit())
+        let from_task = self.mailbox.as_ref().and_then(|mailbox| mailbox.take_permit());
+        from_task.or_else(|| self.parked.as_mut()?.mailbox_mut().take_permit())
     }
 
-    /// Tells the machine when its client's token expires: before every step, since the wall clock may have been set.
-    pub(super) fn note_token(&mut self, clock: &Clock, now: Timestamp) {
+    /// Passes the token's expiry to the state machine. Called before every step, because the wall clock may
+    /// have been set.
+    pub(super) fn sync_token_expiry(&mut self, clock: &Clock, now: Timestamp) {
         if let Some(expires) = self.identity.expires() {
             self.machine.token_expires(token_deadline(expires, clock, now));
         }
     }
 
-    /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it. What comes at rest
-    /// it is told at once.
-    pub(super) fn note_received(&mut self) {
-        if let Some(link) = &self.link {
-            self.machine.received(link.received_at());
+    /// Passes the time of the connection's last input to the state machine. Called before every step, because
+    /// the machine's decisions depend on it. Input of a parked connection is reported when it is read.
+    pub(super) fn sync_last_received(&mut self) {
+        if let Some(mailbox) = &self.mailbox {
+            self.machine.received(mailbox.received_at());
         }
     }
 }
 
 impl SessionCell {
-    /// A session begins in this slot, which nobody else has.
-    pub(super) fn enter(&self, id: SessionId, secret: Option<Secret>, state: SessionState) {
+    /// Starts a session in this vacant slot. The caller must be the only one with access to it.
+    pub(super) fn occupy(&self, id: SessionId, secret: Option<ResumeSecret>, state: SessionState) {
         self.id.set(id);
         *self.secret.lock() = secret;
         self.commands.reset();
@@ -161,9 +164,9 @@ impl SessionCell {
         *self.state.lock() = Some(state);
     }
 
-    /// What finds it again, and does not keep it.
+    /// Weak reference to this session.
     pub(crate) fn reference(&self) -> SessionRef {
-        Ref::of(self)
+        SlotKey::of(self)
     }
 
     #[must_use]
@@ -171,40 +174,41 @@ impl SessionCell {
         self.id.get()
     }
 
-    /// What only its client knows, if that has been heard here.
-    pub(super) fn secret(&self) -> Option<Secret> {
+    /// The client's secret, if it is known to this process.
+    pub(super) fn secret(&self) -> Option<ResumeSecret> {
         *self.secret.lock()
     }
 
-    /// Its client has come with its secret.
-    pub(super) fn set_secret(&self, secret: Secret) {
+    /// Stores the secret that the client has presented.
+    pub(super) fn set_secret(&self, secret: ResumeSecret) {
         *self.secret.lock() = Some(secret);
     }
 
-    /// The slot's, and so that of one session after the other: it may expire for one that is gone, and so for nothing.
+    /// Timer of the slot, shared by the sessions that use it in turn. It may expire for a session that has
+    /// ended; that has no effect.
     pub(super) fn timer(&self) -> TimerRef<'static> {
-        Timer::OfSlot(self.index)
+        Timer::Slot(self.index)
     }
 
-    /// Whether it is in the registry.
+    /// Whether the session is in the registry.
     pub(super) fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn list(&self, listed: bool) {
+    pub(super) fn set_listed(&self, listed: bool) {
         self.listed.store(listed, Ordering::Relaxed);
     }
 
-    // A ping and a delivery begin here.
+    // Inlined because every ping and every delivery begins here.
     #[inline]
     pub(super) fn lock(&self) -> StateGuard<'_> {
-        MutexGuard::map(self.state.lock(), |state| state.as_mut().expect("what is held has a state"))
+        MutexGuard::map(self.state.lock(), |state| state.as_mut().expect("a cell with a handle has a state"))
     }
 
-    /// What its client needs to come back.
+    /// The token with which the client resumes the session.
     #[must_use]
     pub(crate) fn resume_token(&self) -> ResumeToken {
-        let secret = self.secret().expect("whoever speaks for the session has come with its secret");
+        let secret = self.secret().expect("an attached client has presented its secret");
         ResumeToken { id: self.id(), secret }
     }
 }
@@ -213,12 +217,12 @@ impl ArenaSlot for SessionCell {
     fn vacant(index: u32) -> Self {
         Self {
             index,
-            life: Life::new(),
-            id: SharedId::default(),
+            life: SlotState::new(),
+            id: AtomicSessionId::default(),
             secret: Mutex::new(None),
             listed: AtomicBool::new(false),
-            commands: Rate::default(),
-            frames: Rate::default(),
+            commands: RateLimiter::default(),
+            frames: RateLimiter::default(),
             state: Mutex::new(None),
         }
     }
@@ -227,19 +231,19 @@ impl ArenaSlot for SessionCell {
         self.index
     }
 
-    fn life(&self) -> &Life {
+    fn slot_state(&self) -> &SlotState {
         &self.life
     }
 
-    fn vacate(&self) {
+    fn clear(&self) {
         *self.secret.lock() = None;
         let state = self.state.lock().take();
-        // It may own what has locks of its own.
+        // Dropped without the lock: the state may own values that take locks.
         drop(state);
     }
 }
 
-impl SharedId {
+impl AtomicSessionId {
     fn set(&self, id: SessionId) {
         let number = id.number();
         for (half, shift) in self.0.iter().zip([64, 0]) {
@@ -250,59 +254,58 @@ impl SharedId {
 
     fn get(&self) -> SessionId {
         let [upper, lower] = self.0.each_ref().map(|half| u128::from(half.load(Ordering::Relaxed)));
-        SessionId::of_number(upper << 64 | lower)
+        SessionId::from_number(upper << 64 | lower)
     }
 }
 
 impl SessionCell {
-    /// Has the session's connection read, if it has one: there may be something new for it.
-    pub(super) fn wake_to_read(&self) {
-        self.connection_reads(self.lock()).into_iter().for_each(Waker::wake);
+    /// Has the session's connection, if there is one, send what is pending.
+    pub(super) fn deliver_pending(&self) {
+        self.deliver_or_signal(self.lock()).into_iter().for_each(Waker::wake);
     }
 
-    /// The client is told all of how to poll. Returns whether that is the first time.
-    pub(crate) fn advise_all(&self) -> bool {
-        !std::mem::replace(&mut self.lock().advised.all, true)
+    /// Records that the client received the full polling advice. Returns whether this is the first time.
+    pub(crate) fn mark_advised(&self) -> bool {
+        !std::mem::replace(&mut self.lock().poll_advice.all, true)
     }
 
-    /// Whether the client was told all of how to poll.
+    /// Whether the client received the full polling advice.
     pub(crate) fn is_advised(&self) -> bool {
-        self.lock().advised.all
+        self.lock().poll_advice.all
     }
 
-    /// The client is told to pause before its next poll, or is no longer. Returns whether it was to.
-    pub(crate) fn advise_pause(&self, pause: bool) -> bool {
-        std::mem::replace(&mut self.lock().advised.pause, pause)
+    /// Records whether the client is advised to pause before its next poll. Returns the previous value.
+    pub(crate) fn set_pause_advised(&self, pause: bool) -> bool {
+        std::mem::replace(&mut self.lock().poll_advice.pause, pause)
     }
 
-    /// Where the session is in its life.
     pub(crate) fn phase(&self) -> Phase {
         self.lock().machine.phase()
     }
 
-    /// Whether the session is between two polls, of which the last came over this connection.
-    pub(crate) fn is_between_polls(&self, link: &Link) -> bool {
+    /// Whether the session is between two polls, the last of which came over this connection.
+    pub(crate) fn is_between_polls(&self, mailbox: &Mailbox) -> bool {
         let state = self.lock();
         state.machine.phase() == Phase::BetweenPolls
-            && state.link.as_ref().is_some_and(|last| last.id == link.id)
+            && state.mailbox.as_ref().is_some_and(|last| last.id == mailbox.id)
     }
 }
 
 impl Subscriber for SessionRef {
-    type Home = Cells;
+    type Registry = Cells;
 
-    fn is_there(&self, cells: &Cells) -> bool {
-        cells.has(*self)
+    fn exists(&self, cells: &Cells) -> bool {
+        cells.contains(*self)
     }
 
-    fn tell_readable(&self, cells: &Cells, slot: Slot) -> Option<Waker> {
+    fn notify_readable(&self, cells: &Cells, slot: SubscriptionSlot) -> Option<Waker> {
         let session = cells.get(*self)?;
         let mut state = session.lock();
         state.machine.outbox_mut().mark_ready(slot);
-        session.connection_reads(state)
+        session.deliver_or_signal(state)
     }
 
-    fn move_on(&self, cells: &Cells, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
+    fn move_to(&self, cells: &Cells, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
         if let Some(session) = cells.get(*self) {
             session.move_on(from, to, cut);
         }

@@ -1,179 +1,189 @@
-//! How a connection takes what its session has for it.
+//! How a connection takes what its session has to send.
 
-use encke_core::dialect::Event;
-use encke_core::session::outbox::{Run, WhyEnded};
+use encke_core::dialect::ServerEvent;
+use encke_core::session::outbox::{EndReason, TurnOutcome};
 use encke_core::session::{ConnectionInput, Outbox};
 
 use super::Channel;
 use super::cell::{SessionCell, Transport};
-use super::link::Link;
+use super::link::Mailbox;
 use super::sessions::Sessions;
-use super::subscriptions::Followed;
+use super::subscriptions::SubscribedChannel;
 use crate::channel::LogMessage;
 use crate::trace::Receipts;
 #[cfg(feature = "otlp")]
 use crate::trace::TakenRun;
 
-/// What a session has sent, and is to send.
-pub(crate) type SessionOutbox = Outbox<Followed>;
+/// A session's subscriptions, what is pending for them, and what was sent and not acknowledged.
+pub(crate) type SessionOutbox = Outbox<SubscribedChannel>;
 
-/// About what one turn of a connection takes before others get theirs.
+/// Approximate size of one batch of a connection, after which other connections get their turn.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// The most messages that one channel gives before the next has its turn.
+/// Upper bound on the messages taken from one channel before the next channel gets its turn.
 const RUN_MESSAGES: usize = 32;
 
-/// Where a connection writes what it takes, in the form of its transport.
-pub(crate) trait Outgoing {
-    /// Which that is.
+/// Writes outgoing messages in the format of a transport.
+pub(crate) trait DeliveryWriter {
+    /// Transport that this writer serves.
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "for traces"))]
     const TRANSPORT: Transport;
 
-    /// Bytes written.
+    /// Number of bytes written.
     fn len(&self) -> usize;
-    /// A message of this channel's log, or of this pattern's, under its seq.
+    /// Writes a message of this channel or pattern.
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage);
-    /// A gap, its seq, and the last message that it leaves out, if that is known.
-    fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>);
-    /// A subscription has begun or ended by the server's will; the last seq before. It has none.
-    fn notice(&mut self, sent: u64, notice: &Event<'_>);
+    /// Writes a gap. `last` is the offset of the last message that is missing, if that is known.
+    fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>);
+    /// Writes a notice of a subscription that the server began or ended. A notice has no seq; `sent` is the
+    /// last one used.
+    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>);
 }
 
-/// What remains after a connection has taken its share.
+/// Messages that remain to be sent after a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backlog {
-    /// There is more to take now.
-    pub(crate) more: bool,
-    /// There is more, but nothing more is sent until something is acknowledged.
-    pub(crate) until_acknowledged: bool,
+    /// More can be sent now.
+    pub(crate) has_more: bool,
+    /// There is more to send, but not before the client acknowledges something.
+    pub(crate) awaits_ack: bool,
 }
 
 impl Backlog {
-    /// The client has received something, which may make room for more.
+    /// The client has acknowledged messages, which may make room for more.
     pub(crate) fn acknowledged(&mut self) {
-        self.more |= self.until_acknowledged;
+        self.has_more |= self.awaits_ack;
     }
 }
 
 impl Sessions {
-    /// Takes a share of what is to be sent on a connection, with the receipts for it. Nothing, if the session is no longer attached to it.
+    /// Takes a batch of what is to be sent on a connection, with its receipts. Empty if the session is no
+    /// longer attached to the connection.
     pub(crate) fn take_outgoing(
         &self,
         session: &SessionCell,
-        link: &Link,
-        out: &mut impl Outgoing,
+        mailbox: &Mailbox,
+        out: &mut impl DeliveryWriter,
     ) -> (Backlog, Receipts) {
-        let share = Self::with_outbox(session, link, |outbox| take_share(outbox, out));
-        let Some(share) = share else { return Default::default() };
-        if share.needs_acknowledgement {
-            self.handle_connection(session, link.id, ConnectionInput::Sent);
+        let batch = Self::with_outbox(session, mailbox, |outbox| take_batch(outbox, out));
+        let Some(batch) = batch else { return Default::default() };
+        if batch.needs_sent_notification {
+            self.handle_connection(session, mailbox.id, ConnectionInput::Sent);
         }
-        self.metrics.channels.delivered(share.messages, share.gaps);
-        (share.backlog, share.receipts)
+        self.metrics.channels.delivered(batch.messages, batch.gaps);
+        (batch.backlog, batch.receipts)
     }
 }
 
-/// What a connection has taken, and what remains.
+/// A batch that a connection has taken, and what is left.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct DeliveryBatch {
     pub(crate) messages: u64,
     pub(crate) gaps: u64,
-    /// To be handed in once the kernel has it.
+    /// Handed in once the kernel has accepted the bytes.
     pub(crate) receipts: Receipts,
     pub(crate) backlog: Backlog,
-    /// The session's machine is to be told that something was sent.
-    pub(crate) needs_acknowledgement: bool,
+    /// The session's state machine has to be notified that something was sent.
+    pub(crate) needs_sent_notification: bool,
 }
 
-/// Takes a share of what is to be sent. The caller has the session's lock.
-// In each transport's own code: apart from it, a delivery takes 7 % more instructions.
+/// Takes a batch of what is to be sent. The caller holds the session's lock.
+// Inlined into each transport: as a separate function, a delivery takes 7 % more instructions.
 #[inline]
-pub(crate) fn take_share(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Share {
-    let Taken { messages, gaps, receipts, waits } = take(outbox, out);
-    let more = !waits && outbox.next_turn().is_some();
-    let backlog = Backlog { more, until_acknowledged: outbox.is_stopped() };
-    Share { messages, gaps, receipts, backlog, needs_acknowledgement: outbox.needs_acknowledgement() }
+pub(crate) fn take_batch(outbox: &mut SessionOutbox, out: &mut impl DeliveryWriter) -> DeliveryBatch {
+    let BatchContents { messages, gaps, receipts, is_waiting_for_log } = take(outbox, out);
+    let more = !is_waiting_for_log && outbox.next_turn().is_some();
+    let backlog = Backlog { has_more: more, awaits_ack: outbox.is_stopped() };
+    DeliveryBatch {
+        messages,
+        gaps,
+        receipts,
+        backlog,
+        needs_sent_notification: outbox.needs_acknowledgement(),
+    }
 }
 
-/// What one turn of a connection took.
+/// Contents of a batch.
 #[derive(Debug, Default)]
-struct Taken {
+struct BatchContents {
     messages: u64,
     gaps: u64,
     receipts: Receipts,
-    /// For a log that is still to come: nothing is taken before it is there.
-    waits: bool,
+    /// A log is still being loaded: nothing is taken until it is complete.
+    is_waiting_for_log: bool,
 }
 
 #[inline]
-fn take<O: Outgoing>(outbox: &mut SessionOutbox, out: &mut O) -> Taken {
-    let mut taken = Taken::default();
+fn take<O: DeliveryWriter>(outbox: &mut SessionOutbox, out: &mut O) -> BatchContents {
+    let mut taken = BatchContents::default();
     let before = out.len();
     while let Some(turn) = outbox.next_turn() {
         let bytes = out.len() - before;
-        let Some(followed) = outbox.channel(turn.slot).filter(|_| bytes < BATCH_BYTES).cloned() else {
+        let Some(subscription) = outbox.channel(turn.slot).filter(|_| bytes < BATCH_BYTES).cloned() else {
             break;
         };
-        let mut log = followed.channel.read();
-        if log.is_filling() && outbox.needs_log() {
-            log.wait(followed.key);
-            taken.waits = true;
+        let mut log = subscription.channel.read();
+        if log.is_loading() && outbox.needs_log() {
+            log.set_waiting(subscription.key);
+            taken.is_waiting_for_log = true;
             break;
         }
         let sizes = log.since(turn.from).take(RUN_MESSAGES).map(|message| message.encodings().size());
-        let fitting = fitting(sizes, BATCH_BYTES - bytes);
-        let run = outbox.take(turn, log.bounds(), fitting, |offset| log.places(offset));
+        let fitting = count_fitting(sizes, BATCH_BYTES - bytes);
+        let run = outbox.take(turn, log.bounds(), fitting, |offset| log.positions(offset));
         match run {
-            Run::Messages { seq, offset, count, caught_up } => {
+            TurnOutcome::Messages { seq, offset, count, caught_up } => {
                 for (number, message) in (0..).zip(log.since(offset).take(count)) {
-                    out.message(seq + number, &followed.channel, offset + number, message);
+                    out.message(seq + number, &subscription.channel, offset + number, message);
                 }
                 taken.messages += count as u64;
                 #[cfg(feature = "otlp")]
                 {
-                    let index = followed.key.index();
+                    let index = subscription.key.index();
                     let run = TakenRun { offset, count, index, transport: O::TRANSPORT.into() };
-                    taken.receipts.take(log.traced(), run, |log| index_in(outbox, log));
+                    taken.receipts.take(log.traced(), run, |log| subscriber_index(outbox, log));
                 }
                 if caught_up {
-                    log.wait(followed.key);
+                    log.set_waiting(subscription.key);
                 }
             }
-            Run::Gap { seq, range } => {
-                let (channel, epoch) = (followed.channel.name().told(), followed.channel.epoch());
-                let gap = Event::Gap { seq, channel, epoch, range };
-                out.gap(seq, &followed.channel, &gap, range.map(|(_, last)| last));
+            TurnOutcome::Gap { seq, range } => {
+                let (channel, epoch) =
+                    (subscription.channel.name().client_name(), subscription.channel.epoch());
+                let gap = ServerEvent::Gap { seq, channel, epoch, range };
+                out.gap(seq, &subscription.channel, &gap, range.map(|(_, last)| last));
                 taken.gaps += 1;
             }
-            Run::Begun { offset } => {
-                let (channel, epoch) = (followed.channel.name().told(), followed.channel.epoch());
-                out.notice(outbox.sent(), &Event::Subscribed { channel, epoch, offset });
+            TurnOutcome::Begun { offset } => {
+                let (channel, epoch) =
+                    (subscription.channel.name().client_name(), subscription.channel.epoch());
+                out.notice(outbox.sent(), &ServerEvent::Subscribed { channel, epoch, offset });
             }
-            Run::Ended(why) => {
-                let channel = followed.channel.name().told();
+            TurnOutcome::Ended(why) => {
+                let channel = subscription.channel.name().client_name();
                 let reason = match why {
-                    WhyEnded::Removed => "removed",
-                    WhyEnded::Forbidden => "forbidden",
+                    EndReason::Removed => "removed",
+                    EndReason::Forbidden => "forbidden",
                 };
-                out.notice(outbox.sent(), &Event::Unsubscribed { channel, reason });
+                out.notice(outbox.sent(), &ServerEvent::Unsubscribed { channel, reason });
             }
-            Run::CaughtUp => log.wait(followed.key),
-            Run::PassedOver | Run::Waits => {}
+            TurnOutcome::CaughtUp => log.set_waiting(subscription.key),
+            TurnOutcome::Skipped | TurnOutcome::Blocked => {}
         }
     }
     taken
 }
 
-/// Where the session is among those that follow this log, if it does.
+/// Index of the session among the subscribers of this log, if it is subscribed.
 #[cfg(feature = "otlp")]
-fn index_in(outbox: &SessionOutbox, log: u64) -> Option<usize> {
+fn subscriber_index(outbox: &SessionOutbox, log: u64) -> Option<usize> {
     let mut subscriptions = outbox.subscriptions();
     let found = subscriptions.find(|subscription| subscription.channel.channel.number() == log)?;
     Some(found.channel.key.index())
 }
 
-/// How many messages of these sizes fit into `budget`, at least one.
-fn fitting(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
+/// Number of messages of these sizes that fit into `budget` bytes, at least one.
+fn count_fitting(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
     let mut taken = 0;
     let fit = sizes.take_while(|size| {
         taken += size;
@@ -191,7 +201,7 @@ mod tests {
         for (sizes, budget, expected) in
             [(&[5, 5, 5][..], 10, 2), (&[5, 5], 10, 2), (&[11], 10, 1), (&[], 10, 1), (&[1, 11], 10, 1)]
         {
-            assert_eq!(fitting(sizes.iter().copied(), budget), expected, "{sizes:?}");
+            assert_eq!(count_fitting(sizes.iter().copied(), budget), expected, "{sizes:?}");
         }
     }
 }

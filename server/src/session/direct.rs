@@ -1,105 +1,112 @@
-//! What the backend says to one session, or to all sessions of a user.
+//! Direct messages from the backend to one session, or to all sessions of a user.
 //!
-//! It is read from a log like all others, which has an id or a user in its name: so it has seqs, is replayed, told as a gap where it is gone, and kept over a
-//! restart. A log comes to be when something is said for the first time, and is gone once nobody reads it any more; it is in the memory of this
-//! server, whatever the engine. A session that nothing is said to has none of it.
+//! They go through a log like those of channels, named after the session's id or the user. So direct messages
+//! have seqs, are replayed, are reported as a gap where they are lost, and survive a restart. A log is
+//! created with its first message and removed once it has no subscribers. It lives in this server's memory,
+//! whatever the engine. A session without direct messages has no such log.
 
 use encke_core::message::Content;
 use encke_core::session::Phase;
 
 use super::cell::{SessionCell, SessionRef};
 use super::sessions::Sessions;
-use super::subscriptions::Followed;
-use crate::admission::Holder;
-use crate::channel::{ChannelName, Hold, NotPublished, Published, Retired};
+use super::subscriptions::SubscribedChannel;
+use crate::admission::QuotaOwner;
+use crate::channel::{ChannelGuard, ChannelName, PublishError, Published, Retired};
 
-/// Why something was not said to a session.
+/// Why a direct message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotSaid {
+pub(crate) enum DirectMessageError {
     #[error("the session has ended")]
     Ended,
-    #[error("the server is going away, and the session goes on in the next one")]
+    #[error("the server is shutting down; the session continues in the next process")]
     Moved,
     #[error(transparent)]
-    NotPublished(#[from] NotPublished),
+    NotPublished(#[from] PublishError),
 }
 
 impl Sessions {
-    /// Says something to one session.
+    /// Sends a direct message to one session.
     ///
     /// # Errors
-    /// [`NotSaid`], and nothing was said.
-    pub(crate) fn say_to_session(
+    /// [`DirectMessageError`] if the message was not sent.
+    pub(crate) fn send_to_session(
         &self,
         session: &SessionCell,
         content: &Content<'_>,
-    ) -> Result<Published, NotSaid> {
-        let log = self.direct_log(&ChannelName::to_session(&session.id()))?;
-        self.follow_direct(session, &log)?;
-        Ok(self.say(&log, content)?)
+    ) -> Result<Published, DirectMessageError> {
+        let log = self.direct_log(&ChannelName::for_session(&session.id()))?;
+        self.subscribe_direct(session, &log)?;
+        Ok(self.send_direct(&log, content)?)
     }
 
-    /// The log of what is said to all sessions of a user. Those that are to hear it [follow it](Self::follow_direct) first.
+    /// The log of direct messages to a user. Sessions have to [subscribe](Self::subscribe_direct) before a
+    /// message is sent.
     ///
     /// # Errors
-    /// [`NotPublished`].
-    pub(crate) fn user_log(&self, user: &str) -> Result<Hold<SessionRef>, NotPublished> {
-        self.direct_log(&ChannelName::to_user(user))
+    /// [`PublishError`].
+    pub(crate) fn user_log(&self, user: &str) -> Result<ChannelGuard<SessionRef>, PublishError> {
+        self.direct_log(&ChannelName::for_user(user))
     }
 
-    fn direct_log(&self, name: &ChannelName) -> Result<Hold<SessionRef>, NotPublished> {
+    fn direct_log(&self, name: &ChannelName) -> Result<ChannelGuard<SessionRef>, PublishError> {
         if self.logs.channels.is_closed() {
-            return Err(NotPublished::Draining);
+            return Err(PublishError::Draining);
         }
-        Ok(self.logs.channels.hold(name, &Holder::Operator)?)
+        Ok(self.logs.channels.acquire(name, &QuotaOwner::Operator)?)
     }
 
-    /// Says something to all that follow this log, which is held for that.
+    /// Sends a direct message to the subscribers of this log. The guard keeps the log alive meanwhile.
     ///
     /// # Errors
-    /// [`NotPublished`].
-    pub(crate) fn say(
+    /// [`PublishError`].
+    pub(crate) fn send_direct(
         &self,
-        log: &Hold<SessionRef>,
+        log: &ChannelGuard<SessionRef>,
         content: &Content<'_>,
-    ) -> Result<Published, NotPublished> {
-        self.logs.channels.publish(log.channel().name(), &Holder::Operator, content, None)
+    ) -> Result<Published, PublishError> {
+        self.logs.channels.publish(log.channel().name(), &QuotaOwner::Operator, content, None)
     }
 
-    /// The session hears what is said on this log from now on, if it does not yet.
+    /// Subscribes a session to a log of direct messages. No effect if it is subscribed already.
     ///
     /// # Errors
-    /// [`NotSaid`].
-    pub(crate) fn follow_direct(&self, session: &SessionCell, log: &Hold<SessionRef>) -> Result<(), NotSaid> {
+    /// [`DirectMessageError`].
+    pub(crate) fn subscribe_direct(
+        &self,
+        session: &SessionCell,
+        log: &ChannelGuard<SessionRef>,
+    ) -> Result<(), DirectMessageError> {
         let channel = log.channel();
         let is_new = self.step(session, |state, _| {
             match state.machine.phase() {
-                Phase::Closed(_) => return Err(NotSaid::Ended),
-                Phase::Moved => return Err(NotSaid::Moved),
+                Phase::Closed(_) => return Err(DirectMessageError::Ended),
+                Phase::Moved => return Err(DirectMessageError::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
             if state.find(channel.name().as_str()).is_some() {
                 return Ok(false);
             }
             let joined = channel.join(session.reference(), |log, add| {
-                let follow = |slot| Followed { channel: channel.clone(), key: add(slot) };
-                state.machine.outbox_mut().subscribe_with(follow, log.last, false);
+                let subscribe = |slot| SubscribedChannel { channel: channel.clone(), key: add(slot) };
+                state.machine.outbox_mut().subscribe_with(subscribe, log.last, false);
             });
-            joined.map_err(|Retired| NotSaid::Ended).map(|()| true)
+            joined.map_err(|Retired| DirectMessageError::Ended).map(|()| true)
         })?;
         if is_new {
-            // It reads to the end, and is told from then on.
-            session.wake_to_read();
+            // The connection reads to the end of the log, and is notified of new messages from then on.
+            session.deliver_pending();
         }
         Ok(())
     }
 
-    /// A session has begun that can be found by its user. It hears what is said to that from now on, if anything was said to others: whoever says something
-    /// makes the log first, and then looks for sessions.
-    pub(super) fn follow_user(&self, session: &SessionCell, user: &str) {
-        if let Some(log) = self.logs.channels.hold_direct(|| ChannelName::to_user(user)) {
-            // If it has ended by now, it hears nothing.
-            _ = self.follow_direct(session, &log);
+    /// Subscribes a new session to the log of its user's direct messages, if there is one. The session must
+    /// be in the index of users already: a sender creates the log first and then looks for sessions, so none
+    /// is missed.
+    pub(super) fn subscribe_to_user_log(&self, session: &SessionCell, user: &str) {
+        if let Some(log) = self.logs.channels.acquire_direct(|| ChannelName::for_user(user)) {
+            // An error means that the session has ended, and needs no messages.
+            _ = self.subscribe_direct(session, &log);
         }
     }
 }

@@ -10,13 +10,13 @@ use crate::entropy::Entropy;
 
 const ID_BYTES: usize = 16;
 const SECRET_BYTES: usize = 16;
-/// 16 bytes as base64 without padding.
+/// Length of 16 bytes in base64 without padding.
 const ENCODED_CHARS: usize = 22;
 const PREFIX: &str = "s_";
 const ID_CHARS: usize = PREFIX.len() + ENCODED_CHARS;
 const TOKEN_CHARS: usize = ID_CHARS + 1 + ENCODED_CHARS;
 
-/// A session's public name: 128 random bits, written `s_` and 22 characters of base64url.
+/// A session's public id: 128 random bits, written as `s_` and 22 characters of base64url.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId([u8; ID_BYTES]);
 
@@ -25,27 +25,27 @@ impl SessionId {
         Self(entropy.bytes())
     }
 
-    /// As it is written down.
+    /// The id as bytes, for records.
     pub(super) const fn bytes(self) -> [u8; ID_BYTES] {
         self.0
     }
 
     /// The reverse of [`Self::bytes`].
-    pub(super) const fn of_bytes(bytes: [u8; ID_BYTES]) -> Self {
+    pub(super) const fn from_bytes(bytes: [u8; ID_BYTES]) -> Self {
         Self(bytes)
     }
 
     /// The reverse of [`Self::number`].
-    pub(super) const fn of_number(number: u128) -> Self {
+    pub(super) const fn from_number(number: u128) -> Self {
         Self(number.to_be_bytes())
     }
 
-    /// The same, as a number.
+    /// The id as a number.
     pub(crate) const fn number(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// Evenly spread over the sessions.
+    /// A byte that is evenly distributed over sessions.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
     }
@@ -63,16 +63,16 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The text is not a session's name.
+/// Error: the text is not a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a session id: expected {PREFIX:?} and {ENCODED_CHARS} characters of base64url")]
-pub struct BadSessionId;
+#[error("invalid session id: expected {PREFIX:?} followed by {ENCODED_CHARS} characters of base64url")]
+pub struct InvalidSessionId;
 
 impl FromStr for SessionId {
-    type Err = BadSessionId;
+    type Err = InvalidSessionId;
 
-    fn from_str(text: &str) -> Result<Self, BadSessionId> {
-        text.strip_prefix(PREFIX).and_then(decode).map(Self).ok_or(BadSessionId)
+    fn from_str(text: &str) -> Result<Self, InvalidSessionId> {
+        text.strip_prefix(PREFIX).and_then(decode).map(Self).ok_or(InvalidSessionId)
     }
 }
 
@@ -84,16 +84,18 @@ fn decode(text: &str) -> Option<[u8; 16]> {
     bytes[..decoded].try_into().ok()
 }
 
-/// What makes a session its client's own. Compared in constant time, and kept out of every log.
+/// Secret half of a resume token, which proves that a client owns a session. Compared in constant time, and
+/// never logged.
 #[derive(Clone, Copy)]
-pub(crate) struct Secret([u8; SECRET_BYTES]);
+pub(crate) struct ResumeSecret([u8; SECRET_BYTES]);
 
-impl Secret {
+impl ResumeSecret {
     pub(crate) fn random(entropy: &Entropy) -> Self {
         Self(entropy.bytes())
     }
 
-    /// What is written down in its place. It is random and long, so nobody finds it by trying.
+    /// The digest that is stored in place of the secret. The secret is random and long, so it cannot be found
+    /// by trial.
     pub(super) fn digest(&self) -> SecretDigest {
         let digest = ring::digest::digest(&ring::digest::SHA256, &self.0);
         SecretDigest(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
@@ -104,18 +106,18 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ResumeSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
+        f.write_str("ResumeSecret")
     }
 }
 
-/// The SHA-256 of a secret: all that a server knows that has taken a session over from another, until its client comes back.
+/// SHA-256 of a secret. A server that has restored a session knows only this until the client reconnects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SecretDigest(pub(super) [u8; 32]);
 
 impl SecretDigest {
-    pub(super) fn is_of(&self, secret: &Secret) -> bool {
+    pub(super) fn is_of(&self, secret: &ResumeSecret) -> bool {
         self.0.ct_eq(&secret.digest().0).into()
     }
 }
@@ -126,15 +128,15 @@ impl fmt::Debug for SecretDigest {
     }
 }
 
-/// What a client offers to come back: the session's name and its secret, with a dot between.
+/// Token with which a client resumes its session: the session's id and its secret, separated by a dot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResumeToken {
     pub(crate) id: SessionId,
-    pub(crate) secret: Secret,
+    pub(crate) secret: ResumeSecret,
 }
 
 impl ResumeToken {
-    /// The token as the client gets it. Not `Display`, so that it does not end up in a log by accident.
+    /// The token as the client receives it. Not `Display`, so that it does not end up in a log by accident.
     #[must_use]
     pub(crate) fn expose(&self) -> ExposedToken {
         let mut text = ArrayString::new_const();
@@ -146,15 +148,15 @@ impl ResumeToken {
         ExposedToken(text)
     }
 
-    /// Reads what a client offers; `None` if that was never a token of ours.
+    /// Parses a token from a client. `None` if it is malformed.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.split_once('.')?;
-        Some(Self { id: id.parse().ok()?, secret: Secret(decode(secret)?) })
+        Some(Self { id: id.parse().ok()?, secret: ResumeSecret(decode(secret)?) })
     }
 }
 
-/// A token as text, without an allocation: each connection is told its own.
+/// A resume token as text, without an allocation: every connection sends one.
 #[derive(Clone, Copy)]
 pub(crate) struct ExposedToken(ArrayString<TOKEN_CHARS>);
 
@@ -179,34 +181,34 @@ mod tests {
 
     fn token() -> ResumeToken {
         let entropy = Entropy::system();
-        ResumeToken { id: SessionId::random(&entropy), secret: Secret::random(&entropy) }
+        ResumeToken { id: SessionId::random(&entropy), secret: ResumeSecret::random(&entropy) }
     }
 
     #[test]
-    fn ids_and_tokens_are_read_as_they_were_written() {
+    fn ids_and_tokens_round_trip() {
         let token = token();
         assert_eq!(token.id.to_string().parse(), Ok(token.id));
         assert_eq!((token.expose().id(), token.expose().len()), (&*token.id.to_string(), TOKEN_CHARS));
         let read = ResumeToken::parse(&token.expose()).expect("a token");
         assert_eq!(read.id, token.id);
         assert!(read.secret.matches(&token.secret));
-        assert!(!Secret::random(&Entropy::system()).matches(&token.secret));
+        assert!(!ResumeSecret::random(&Entropy::system()).matches(&token.secret));
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn malformed_ids_are_rejected() {
         let good = token().id.to_string();
         let long = format!("{good}A");
         for text in
             ["", "s_", "x_AAAAAAAAAAAAAAAAAAAAAA", "s_AAAAAAAAAAAAAAAAAAAAA!", &good[1..], &good[..23], &long]
         {
-            assert_eq!(text.parse::<SessionId>(), Err(BadSessionId), "{text}");
+            assert_eq!(text.parse::<SessionId>(), Err(InvalidSessionId), "{text}");
             assert!(ResumeToken::parse(text).is_none());
         }
     }
 
     #[test]
-    fn a_secret_does_not_show_when_it_is_logged() {
+    fn debug_output_hides_the_secret() {
         let token = token();
         let secret = token.expose();
         let secret = secret.split_once('.').expect("a dot").1;

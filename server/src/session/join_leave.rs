@@ -1,79 +1,81 @@
-//! Joins and leaves of a channel's followers, as messages of the channel, where its namespace says so (`join_leave`).
+//! Notices of joins and leaves, published as messages of the channel in namespaces with `join_leave`.
 //!
-//! What there is to tell is queued under the session's lock, together with the change that it tells of: so what is told of one session on one channel is
-//! in its order, whichever threads act. One task for each channel that has a queue publishes it, the next message once the one before is in the log; an engine that
-//! cannot be reached is asked again. Where no namespace says so, there is none of this.
+//! A notice is queued under the session's lock, together with the change that it reports, so the notices of
+//! one session on one channel are in order, whichever threads act. Each channel with a queue has one task,
+//! which publishes the next notice once the previous one is in the log, and retries while the engine is
+//! unreachable. If no namespace has `join_leave`, none of this exists.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use encke_core::message::{Content, Kind};
+use encke_core::message::{Content, ContentKind};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Channel;
 use super::cell::{SessionCell, SessionRef};
 use super::id::SessionId;
-use super::record::StoredTelling;
-use super::sessions::{Logs, Sessions};
+use super::record::StoredNotice;
+use super::sessions::{SessionLogs, Sessions};
 use super::snapshot::NotRestored;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::auth::Identity;
-use crate::channel::{ChannelName, Hold};
-use crate::engine::{EngineError, Pauses};
+use crate::channel::{ChannelGuard, ChannelName};
+use crate::engine::{EngineError, RetryBackoff};
 use crate::executor::{Executor, yield_now};
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// What waits to be told, on all channels together. It waits only for an engine that is slow or cannot be reached. More is lost, and counted.
-pub(super) const MOST_WAITING: usize = 65_536;
+/// Upper bound on queued notices of all channels. They queue up only while the engine is slow or unreachable.
+/// More are dropped and counted.
+pub(super) const MAX_QUEUED: usize = 65_536;
 
-/// What is told of one session.
+/// Notice that one session has joined or left.
 #[derive(Clone, Debug)]
-struct Telling {
-    kind: Kind,
+struct Notice {
+    kind: ContentKind,
     session: SessionId,
     user: Option<Arc<str>>,
 }
 
-/// What is to be told on one channel, the oldest first.
-struct Queue {
-    tellings: VecDeque<Telling>,
-    /// A task publishes it.
+/// Notices of one channel, oldest first.
+struct NoticeQueue {
+    notices: VecDeque<Notice>,
+    /// Whether a task is publishing them.
     has_task: bool,
-    /// The channel stays as it is until all is told.
-    _hold: Option<Hold<SessionRef>>,
+    /// Keeps the channel alive until the queue is empty.
+    _guard: Option<ChannelGuard<SessionRef>>,
 }
 
-/// What the lock guards.
+/// State that the lock protects.
 #[derive(Default)]
-struct Table {
-    /// None of them is empty.
-    queues: HashMap<ChannelName, Queue>,
-    /// All that is in them.
-    waiting: usize,
-    /// Tasks.
-    under_way: usize,
-    /// The engine may be asked: not before it knows what it goes on with, nor once the rest is for the next process.
+struct NoticeTable {
+    /// No queue in it is empty.
+    queues: HashMap<ChannelName, NoticeQueue>,
+    /// Number of notices in all queues.
+    queued: usize,
+    running_tasks: usize,
+    /// Whether notices are published: not before the engine knows which logs it restores, and not once the
+    /// remaining notices are left to the next process.
     is_running: bool,
 }
 
-/// What is to be told on all channels.
+/// Notices of all channels.
 pub(super) struct JoinLeave {
-    /// Locked for one look-up, last of all locks.
-    table: Mutex<Table>,
-    logs: Logs,
+    /// Locked for one lookup. Last in the lock order.
+    table: Mutex<NoticeTable>,
+    logs: SessionLogs,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     executor: Arc<dyn Executor>,
-    /// No task is under way any more.
+    /// Notified when no task is running any more.
     settled: Notify,
 }
 
 impl JoinLeave {
-    /// Nothing is told yet.
+    /// Creates an empty set of queues that is not running yet.
     pub(super) fn new(
-        logs: Logs,
+        logs: SessionLogs,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
         executor: Arc<dyn Executor>,
@@ -81,18 +83,19 @@ impl JoinLeave {
         Self { table: Mutex::default(), logs, timeouts, metrics, executor, settled: Notify::new() }
     }
 
-    /// To be told once [`Self::begin`] is called for the channel, without a lock. The session's lock is held, so that this is in the order of what it does.
-    fn note(&self, kind: Kind, session: SessionId, identity: &Identity, channel: &Arc<Channel>) {
-        let telling = Telling { kind, session, user: identity.shared_user() };
-        let mut hold = self.logs.channels.hold_open(Arc::clone(channel)).ok();
-        let added = self.table.lock().add(channel.name(), telling, &mut hold);
-        if let Err(Full) = added {
-            self.metrics.channels.untold();
+    /// Queues a notice, to be published after [`Self::start_publishing`] is called for the channel without a
+    /// lock. The caller holds the session's lock, which keeps the notices in the order of the changes.
+    fn enqueue(&self, kind: ContentKind, session: SessionId, identity: &Identity, channel: &Arc<Channel>) {
+        let notice = Notice { kind, session, user: identity.shared_user() };
+        let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
+        let added = self.table.lock().add(channel.name(), notice, &mut guard);
+        if let Err(QueueFull) = added {
+            self.metrics.channels.join_leave_lost();
         }
     }
 
-    /// Has a task publish what is to be told on the channel.
-    fn begin(self: &Arc<Self>, channel: &ChannelName) {
+    /// Starts a task that publishes the channel's notices, if one is needed.
+    fn start_publishing(self: &Arc<Self>, channel: &ChannelName) {
         let needs_task = self.table.lock().needs_task(channel);
         if needs_task {
             self.executor.spawn(Box::pin(Arc::clone(self).publish_all(channel.clone())));
@@ -100,224 +103,229 @@ impl JoinLeave {
     }
 
     async fn publish_all(self: Arc<Self>, channel: ChannelName) {
-        let mut pauses = Pauses::new();
-        while let Some(telling) = self.oldest(&channel) {
-            let answer = {
-                let content = telling.content();
-                self.logs.engine.append(&channel, &Holder::Operator, &content, None)
+        let mut backoff = RetryBackoff::new();
+        while let Some(notice) = self.oldest(&channel) {
+            let response = {
+                let content = notice.content();
+                self.logs.engine.append(&channel, &QuotaOwner::Operator, &content, None)
             };
-            match answer.await {
-                Ok(_) => self.is_over(&channel),
-                Err(EngineError::Draining) => self.close(),
+            match response.await {
+                Ok(_) => self.remove_oldest(&channel),
+                Err(EngineError::Draining) => self.stop(),
                 Err(error @ EngineError::TooManyChannels(_)) => {
-                    let session = telling.session;
-                    tracing::warn!(%session, %channel, %error, "a join or a leave is not told");
-                    self.metrics.channels.untold();
-                    self.is_over(&channel);
+                    let session = notice.session;
+                    tracing::warn!(%session, %channel, %error, "join or leave notice dropped");
+                    self.metrics.channels.join_leave_lost();
+                    self.remove_oldest(&channel);
                 }
-                // What was done after all is told twice, which changes nothing.
+                // If the engine had stored the notice after all, it is published twice, which is harmless.
                 Err(EngineError::Unavailable | EngineError::OutcomeUnknown | EngineError::Overloaded) => {
-                    self.timeouts.sleep(pauses.pause()).await;
+                    self.timeouts.sleep(backoff.next_delay()).await;
                     continue;
                 }
             }
-            pauses = Pauses::new();
+            backoff = RetryBackoff::new();
             yield_now().await;
         }
     }
 
-    /// What is to be told next. Nothing, if the task of the channel is over.
-    fn oldest(&self, channel: &ChannelName) -> Option<Telling> {
-        let (ended, is_settled) = {
+    /// The notice to publish next. `None` ends the channel's task.
+    fn oldest(&self, channel: &ChannelName) -> Option<Notice> {
+        let (removed, is_settled) = {
             let mut table = self.table.lock();
             let is_running = table.is_running;
             let queue = table.queues.get_mut(channel)?;
-            if let Some(oldest) = queue.tellings.front().filter(|_| is_running) {
+            if let Some(oldest) = queue.notices.front().filter(|_| is_running) {
                 return Some(oldest.clone());
             }
             queue.has_task = false;
-            let is_empty = queue.tellings.is_empty();
-            let ended = if is_empty { table.queues.remove(channel) } else { None };
-            table.under_way -= 1;
-            (ended, table.under_way == 0)
+            let is_empty = queue.notices.is_empty();
+            let removed = if is_empty { table.queues.remove(channel) } else { None };
+            table.running_tasks -= 1;
+            (removed, table.running_tasks == 0)
         };
-        // Its hold has locks of its own.
-        drop(ended);
+        // Dropped without the lock: the guard takes locks of its own.
+        drop(removed);
         if is_settled {
             self.settled.notify_waiters();
         }
         None
     }
 
-    /// The oldest has been told, or never will be.
-    fn is_over(&self, channel: &ChannelName) {
+    /// Removes the oldest notice, which was published or is dropped.
+    fn remove_oldest(&self, channel: &ChannelName) {
         let mut table = self.table.lock();
-        let oldest = table.queues.get_mut(channel).and_then(|queue| queue.tellings.pop_front());
-        table.waiting -= usize::from(oldest.is_some());
+        let oldest = table.queues.get_mut(channel).and_then(|queue| queue.notices.pop_front());
+        table.queued -= usize::from(oldest.is_some());
     }
 
-    /// The engine may be asked from here on: also what an earlier process has left is told.
-    fn begin_all(self: &Arc<Self>) {
-        let waiting: Vec<ChannelName> = {
+    /// Starts publishing, including the notices that an earlier process has left.
+    fn start_all(self: &Arc<Self>) {
+        let queued: Vec<ChannelName> = {
             let mut table = self.table.lock();
             table.is_running = true;
             table.queues.keys().cloned().collect()
         };
-        waiting.iter().for_each(|channel| self.begin(channel));
+        queued.iter().for_each(|channel| self.start_publishing(channel));
     }
 
-    /// What is not told yet is for the next process.
-    fn close(&self) {
+    /// Stops publishing. Remaining notices are left to the next process.
+    fn stop(&self) {
         self.table.lock().is_running = false;
     }
 
     async fn settled(&self) {
         loop {
             let settled = self.settled.notified();
-            if self.table.lock().under_way == 0 {
+            if self.table.lock().running_tasks == 0 {
                 return;
             }
             settled.await;
         }
     }
 
-    /// What is not told yet: of each channel, the oldest first.
-    fn records(&self) -> Vec<StoredTelling> {
+    /// All remaining notices; those of each channel are in order, oldest first.
+    fn snapshot(&self) -> Vec<StoredNotice> {
         let table = self.table.lock();
         let all = table.queues.iter().flat_map(|(channel, queue)| {
-            queue.tellings.iter().map(|telling| StoredTelling {
+            queue.notices.iter().map(|notice| StoredNotice {
                 channel: channel.as_str().to_owned(),
-                has_left: telling.kind == Kind::Left,
-                session: telling.session.bytes(),
-                user: telling.user.as_deref().map(ToOwned::to_owned),
+                has_left: notice.kind == ContentKind::Left,
+                session: notice.session.bytes(),
+                user: notice.user.as_deref().map(ToOwned::to_owned),
             })
         });
         all.collect()
     }
 
-    /// The reverse of [`Self::records`]. Fails if there is no room.
-    fn restore(&self, channel: &ChannelName, stored: &StoredTelling) -> bool {
-        let telling = Telling {
-            kind: if stored.has_left { Kind::Left } else { Kind::Joined },
-            session: SessionId::of_bytes(stored.session),
+    /// The reverse of [`Self::snapshot`]. Returns `false` if there is no room.
+    fn restore(&self, channel: &ChannelName, stored: &StoredNotice) -> bool {
+        let notice = Notice {
+            kind: if stored.has_left { ContentKind::Left } else { ContentKind::Joined },
+            session: SessionId::from_bytes(stored.session),
             user: stored.user.as_deref().map(Into::into),
         };
-        // Its log goes on, whether or not it is held: it has messages.
-        self.table.lock().add(channel, telling, &mut None).is_ok()
+        // The channel needs no guard: its log has messages, which keep it alive.
+        self.table.lock().add(channel, notice, &mut None).is_ok()
     }
 }
 
 impl Sessions {
-    /// Whether followers of the channel are told of joins and leaves.
-    fn tells(&self, channel: &ChannelName) -> Option<&Arc<JoinLeave>> {
+    /// The queues, if subscribers of the channel are notified of joins and leaves.
+    fn join_leave_of(&self, channel: &ChannelName) -> Option<&Arc<JoinLeave>> {
         let join_leave = self.join_leave.as_ref()?;
         let rules = self.logs.channels.namespaces().rules_of(channel.as_str());
         // Who follows a pattern has not come to a channel.
-        let is_told = rules.join_leave && !channel.is_direct() && !channel.is_pattern();
-        is_told.then_some(join_leave)
+        let is_published = rules.join_leave && !channel.is_direct() && !channel.is_pattern();
+        is_published.then_some(join_leave)
     }
 
-    /// The session follows the channel from now on. Its lock is held, and [`Self::tell`] comes after that.
-    pub(super) fn note_joined(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
-        if let Some(join_leave) = self.tells(channel.name()) {
-            join_leave.note(Kind::Joined, session.id(), identity, channel);
+    /// Queues a notice that the session has subscribed. The caller holds the session's lock, and calls
+    /// [`Self::publish_notices`] after releasing it.
+    pub(super) fn enqueue_join(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
+        if let Some(join_leave) = self.join_leave_of(channel.name()) {
+            join_leave.enqueue(ContentKind::Joined, session.id(), identity, channel);
         }
     }
 
-    /// The session no longer follows the channel. Its lock is held, and [`Self::tell`] comes after that.
-    pub(super) fn note_left(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
-        if let Some(join_leave) = self.tells(channel.name()) {
-            join_leave.note(Kind::Left, session.id(), identity, channel);
+    /// Queues a notice that the session has unsubscribed. The caller holds the session's lock, and calls
+    /// [`Self::publish_notices`] after releasing it.
+    pub(super) fn enqueue_leave(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
+        if let Some(join_leave) = self.join_leave_of(channel.name()) {
+            join_leave.enqueue(ContentKind::Left, session.id(), identity, channel);
         }
     }
 
-    /// What was noted of the channel is told.
-    pub(super) fn tell(&self, channel: &ChannelName) {
-        if let Some(join_leave) = self.tells(channel) {
-            join_leave.begin(channel);
+    /// Publishes the channel's queued notices.
+    pub(super) fn publish_notices(&self, channel: &ChannelName) {
+        if let Some(join_leave) = self.join_leave_of(channel) {
+            join_leave.start_publishing(channel);
         }
     }
 
-    /// The engine may be asked: from here on joins and leaves are told, first those that an earlier process has left.
-    pub(crate) fn begin_telling(&self) {
+    /// Starts publishing notices, those that an earlier process has left first. The engine must be ready.
+    pub(crate) fn start_join_leave(&self) {
         if let Some(join_leave) = &self.join_leave {
-            join_leave.begin_all();
+            join_leave.start_all();
         }
     }
 
-    /// What was not told yet is for the next process.
-    pub(crate) fn stop_telling(&self) {
+    /// Stops publishing notices. The remaining ones are left to the next process.
+    pub(crate) fn stop_join_leave(&self) {
         if let Some(join_leave) = &self.join_leave {
-            join_leave.close();
+            join_leave.stop();
         }
     }
 
-    /// Waits until joins and leaves have been told, as far as they are [told](Self::stop_telling) here.
-    pub(crate) async fn all_told(&self) {
+    /// Waits until no notice is being published: all are published, or publishing was
+    /// [stopped](Self::stop_join_leave).
+    pub(crate) async fn join_leave_settled(&self) {
         if let Some(join_leave) = &self.join_leave {
             join_leave.settled().await;
         }
     }
 
-    /// Writes down what was not told.
-    pub(crate) fn snapshot_tellings(&self) -> Vec<StoredTelling> {
-        self.join_leave.as_ref().map_or_else(Vec::new, |join_leave| join_leave.records())
+    /// The notices that were not published.
+    pub(crate) fn snapshot_notices(&self) -> Vec<StoredNotice> {
+        self.join_leave.as_ref().map_or_else(Vec::new, |join_leave| join_leave.snapshot())
     }
 
-    /// Tells what an earlier process could not, if followers of the channel still are told such things.
+    /// Restores a notice that an earlier process has left. It is dropped if its namespace no longer has
+    /// `join_leave`.
     ///
     /// # Errors
-    /// [`NotRestored`], and nothing is told.
-    pub(crate) fn restore_telling(&self, stored: &StoredTelling) -> Result<(), NotRestored> {
-        let name = ChannelName::to_publish(&stored.channel, usize::MAX);
-        let name = name.map_err(|_| NotRestored::Contradiction("one that comes to no channel"))?;
-        let Some(join_leave) = self.tells(&name) else { return Ok(()) };
-        let is_kept = join_leave.restore(&name, stored);
-        is_kept
+    /// [`NotRestored`] if the channel name is invalid, or the queue is full.
+    pub(crate) fn restore_notice(&self, stored: &StoredNotice) -> Result<(), NotRestored> {
+        let name = ChannelName::for_publish(&stored.channel, usize::MAX);
+        let name =
+            name.map_err(|_| NotRestored::Contradiction("a join or leave notice without a channel"))?;
+        let Some(join_leave) = self.join_leave_of(&name) else { return Ok(()) };
+        let is_restored = join_leave.restore(&name, stored);
+        is_restored
             .then_some(())
-            .ok_or(NotRestored::Contradiction("one that comes or goes, and too many of them"))
+            .ok_or(NotRestored::Contradiction("more join or leave notices than fit into the queue"))
     }
 }
 
-/// [`MOST_WAITING`] is reached.
+/// Error: [`MAX_QUEUED`] is reached.
 #[derive(Debug)]
-struct Full;
+struct QueueFull;
 
-impl Table {
-    /// What holds the channel is let go by the caller, without this lock, if the channel has something to hold it already.
+impl NoticeTable {
+    /// Takes `guard` if the channel has no queue yet. Otherwise the caller drops it, without this lock.
     fn add(
         &mut self,
         channel: &ChannelName,
-        telling: Telling,
-        hold: &mut Option<Hold<SessionRef>>,
-    ) -> Result<(), Full> {
-        if self.waiting >= MOST_WAITING {
-            return Err(Full);
+        notice: Notice,
+        guard: &mut Option<ChannelGuard<SessionRef>>,
+    ) -> Result<(), QueueFull> {
+        if self.queued >= MAX_QUEUED {
+            return Err(QueueFull);
         }
-        self.waiting += 1;
+        self.queued += 1;
         if let Some(queue) = self.queues.get_mut(channel) {
-            queue.tellings.push_back(telling);
+            queue.notices.push_back(notice);
         } else {
-            let queue = Queue { tellings: [telling].into(), has_task: false, _hold: hold.take() };
+            let queue = NoticeQueue { notices: [notice].into(), has_task: false, _guard: guard.take() };
             self.queues.insert(channel.clone(), queue);
         }
         Ok(())
     }
 
-    /// Whether the channel has something to be told and no task yet. It has one from here on.
+    /// Whether the channel has notices and no task. If so, the caller has to start the task.
     fn needs_task(&mut self, channel: &ChannelName) -> bool {
-        let Self { queues, under_way, is_running, .. } = self;
+        let Self { queues, running_tasks, is_running, .. } = self;
         let Some(queue) = queues.get_mut(channel).filter(|queue| *is_running && !queue.has_task) else {
             return false;
         };
         queue.has_task = true;
-        *under_way += 1;
+        *running_tasks += 1;
         true
     }
 }
 
-impl Telling {
+impl Notice {
     fn content(&self) -> Content<'static> {
-        Content::of_follower(self.kind, &self.session.to_string(), self.user.as_deref())
+        Content::join_or_leave(self.kind, &self.session.to_string(), self.user.as_deref())
     }
 }

@@ -10,71 +10,72 @@ use parking_lot::Mutex;
 
 use super::cell::SessionRef;
 use crate::admission::Permit;
-use crate::rest::{Handover, Holder};
+use crate::rest::{ConnectionOwner, Handover};
 
-/// What ties a session to the task of one of its connections, and all that a session says to a transport. Owned by both;
-/// holds no socket.
+/// Connects a session to the task of one of its connections. Both own it; it holds no socket.
 ///
-/// Whatever acts on the session leaves notes here and wakes the task, which does the writing.
+/// Code that acts on the session posts signals and wakes the task, which does the writing. There is no other
+/// way for a session to reach a transport.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Mailbox {
     pub(crate) id: ConnectionId,
-    /// Its session, as a number: known as soon as it has one.
+    /// The session's reference, as a number. Set as soon as the connection has a session.
     session: AtomicU64,
-    /// Where the connection comes from.
     pub(super) address: IpAddr,
-    /// The notes, and whether there is a task to read them.
+    /// Pending signals, and whether there is a task to read them.
     handover: Handover,
     waker: AtomicWaker,
-    /// When bytes last arrived, in the server's time. Stored below the frame decoder.
+    /// Time at which bytes last arrived, in nanoseconds of the server's clock. Stored below the frame
+    /// decoder.
     received_at: AtomicU64,
-    /// Written before its connection has it.
-    begins_after: AtomicU64,
-    /// The connection's permit, until it ends or another connection takes the session over.
+    /// Written before the connection sees the mailbox.
+    start_seq: AtomicU64,
+    /// The connection's permit, until the connection ends or another one takes the session over.
     permit: Mutex<Option<Permit>>,
 }
 
-/// What is left of a link while its connection is at rest, and there is no task that it could tie to the session. Which connection it is, the session knows, being
-/// attached to it.
+/// Part of a mailbox that is kept while its connection is parked. The connection's id is not kept: the
+/// session knows which connection it is attached to.
 #[derive(Debug)]
-pub(crate) struct LinkAtRest {
+pub(crate) struct ParkedMailbox {
     permit: Option<Permit>,
-    /// One of IPv4 is mapped, which saves the byte that tells them apart, and the seven after it.
+    /// IPv4 addresses are mapped to IPv6, which saves 8 bytes: the tag and its padding.
     address: Ipv6Addr,
 }
 
-const _: () = assert!(size_of::<LinkAtRest>() == 32);
+const _: () = assert!(size_of::<ParkedMailbox>() == 32);
 
-/// What a session wants of its connection. Posting a note twice is the same as posting it once.
+/// Set of signals from a session to its connection. Posting a signal twice has the same effect as posting it
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Notes(u32);
+pub(crate) struct Signals(u32);
 
-/// Who hears of a note.
+/// Recipient of a signal.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Posted {
-    /// The connection's task, which is to be woken unless it is running.
+    /// The connection's task, to be woken unless it is running.
     Task(Option<Waker>),
-    /// Nobody: the connection is at rest. It is to be woken, with its session's lock.
-    AtRest,
+    /// No task: the connection is parked and has to be unparked under its session's lock.
+    Parked,
 }
 
-impl Notes {
-    /// Nothing in particular.
+impl Signals {
+    /// The empty set.
     pub(crate) const NONE: Self = Self(0);
     /// Write a ping.
     pub(crate) const PING: Self = Self(1);
-    /// Look at what the kernel holds.
+    /// Check whether the kernel has seen a sign of life.
     pub(crate) const PROBE: Self = Self(1 << 1);
-    /// Read from the logs.
+    /// Send what the outbox holds.
     pub(crate) const READ: Self = Self(1 << 2);
     /// Answer the poll.
     pub(crate) const ANSWER: Self = Self(1 << 3);
-    /// Answer the poll: there is another.
+    /// Answer the poll, which is superseded by another one.
     pub(crate) const SUPERSEDED: Self = Self(1 << 4);
     const CLOSE: u32 = 1 << 5;
-    /// A delay is over: if the client was silent, the connection goes to rest.
-    pub(crate) const SO_LONG: Self = Self(1 << 6);
+    /// The idle delay has elapsed: park, if the client was silent.
+    pub(crate) const IDLE_ELAPSED: Self = Self(1 << 6);
     const CODE_SHIFT: u32 = 16;
 
     /// Close with this code.
@@ -86,17 +87,17 @@ impl Notes {
         self.0 & other.0 == other.0
     }
 
-    /// The code to close with, if the session wants it closed.
+    /// The code to close with, if the session wants the connection closed.
     pub(crate) fn close_code(self) -> Option<CloseCode> {
         if self.0 & Self::CLOSE == 0 {
             return None;
         }
-        let code = u16::try_from(self.0 >> Self::CODE_SHIFT).expect("16 bits remain");
+        let code = u16::try_from(self.0 >> Self::CODE_SHIFT).expect("a code has 16 bits");
         CloseCode::from_repr(code)
     }
 }
 
-impl Link {
+impl Mailbox {
     pub(crate) fn new(id: ConnectionId, address: IpAddr, now: Timestamp, permit: Option<Permit>) -> Self {
         Self {
             id,
@@ -105,52 +106,53 @@ impl Link {
             handover: Handover::new(),
             waker: AtomicWaker::new(),
             received_at: AtomicU64::new(now.as_nanos()),
-            begins_after: AtomicU64::new(0),
+            start_seq: AtomicU64::new(0),
             permit: Mutex::new(permit),
         }
     }
 
-    /// The session that it ties a connection to.
+    /// The session of this mailbox.
     pub(crate) fn session(&self) -> SessionRef {
-        SessionRef::of_number(self.session.load(Ordering::Relaxed))
+        SessionRef::from_u64(self.session.load(Ordering::Relaxed))
     }
 
-    /// Before its connection has it.
-    pub(super) fn is_of(&self, session: SessionRef) {
-        self.session.store(session.number(), Ordering::Relaxed);
+    /// Sets the session. Must be called before the connection sees the mailbox.
+    pub(super) fn set_session(&self, session: SessionRef) {
+        self.session.store(session.to_u64(), Ordering::Relaxed);
     }
 
-    /// The seq after which its connection goes on with the session's stream: what that says of itself later is another's by then, if another has taken it
-    /// over.
-    pub(crate) fn begins_after(&self) -> u64 {
-        self.begins_after.load(Ordering::Relaxed)
+    /// Seq after which this connection continues the session's stream. The session's own counter cannot serve
+    /// for this: another connection that took the session over may have raised it.
+    pub(crate) fn start_seq(&self) -> u64 {
+        self.start_seq.load(Ordering::Relaxed)
     }
 
-    /// Before its connection has it.
-    pub(super) fn begin_after(&self, seq: u64) {
-        self.begins_after.store(seq, Ordering::Relaxed);
+    /// Sets [`Self::start_seq`]. Must be called before the connection sees the mailbox.
+    pub(super) fn set_start_seq(&self, seq: u64) {
+        self.start_seq.store(seq, Ordering::Relaxed);
     }
 
-    /// Of a connection at rest, which has a task again. Something was last received at `received_at`. The task finds these notes.
-    pub(super) fn awake(
+    /// Creates the mailbox of an unparked connection, with `signals` pending. `received_at` is when bytes
+    /// last arrived.
+    pub(super) fn unparked(
         id: ConnectionId,
-        left: &mut LinkAtRest,
+        parked: &mut ParkedMailbox,
         session: SessionRef,
         received_at: Timestamp,
-        notes: Notes,
+        signals: Signals,
     ) -> Self {
-        let link = Self::new(id, left.address(), received_at, left.permit.take());
-        link.is_of(session);
-        let _ = link.handover.post(notes.0);
-        link
+        let mailbox = Self::new(id, parked.address(), received_at, parked.permit.take());
+        mailbox.set_session(session);
+        let _ = mailbox.handover.post(signals.0);
+        mailbox
     }
 
-    /// Where the connection comes from.
+    /// Remote address of the connection.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Takes the connection's permit away: to be dropped, or for another connection.
+    /// Takes the connection's permit, to drop it or to pass it to another connection.
     pub(crate) fn take_permit(&self) -> Option<Permit> {
         self.permit.lock().take()
     }
@@ -159,65 +161,69 @@ impl Link {
         self.permit.lock().is_some()
     }
 
-    /// A connection without a permit gets that of the one it replaces. Returns whether it has one now.
-    pub(super) fn ensure_permit(&self, of_replaced: impl FnOnce() -> Option<Permit>) -> bool {
+    /// Makes sure that the connection has a permit, if necessary that of the connection it replaces. Returns
+    /// whether it has one.
+    pub(super) fn ensure_permit(&self, replaced_permit: impl FnOnce() -> Option<Permit>) -> bool {
         let mut permit = self.permit.lock();
         if permit.is_none() {
-            *permit = of_replaced();
+            *permit = replaced_permit();
         }
         permit.is_some()
     }
 
-    /// Leaves a note. A session releases a connection once, so there is at most one close code.
-    pub(crate) fn post(&self, notes: Notes) -> Posted {
-        match self.handover.post(notes.0) {
-            Holder::Task => Posted::Task(self.waker.take()),
-            Holder::Session => Posted::AtRest,
+    /// Posts signals. At most one close code is ever posted, since a session releases a connection only once.
+    pub(crate) fn post(&self, signals: Signals) -> Posted {
+        match self.handover.post(signals.0) {
+            ConnectionOwner::Task => Posted::Task(self.waker.take()),
+            ConnectionOwner::Session => Posted::Parked,
         }
     }
 
-    /// Leaves a note if the connection has a task. Returns the task, which the caller then wakes.
+    /// Posts signals if the connection has a task. Returns the task, which the caller has to wake.
     #[must_use]
-    pub(crate) fn post_to_task(&self, notes: Notes) -> Option<Waker> {
-        match self.handover.post_to_task(notes.0) {
-            Holder::Task => self.waker.take(),
-            Holder::Session => None,
+    pub(crate) fn post_to_task(&self, signals: Signals) -> Option<Waker> {
+        match self.handover.post_to_task(signals.0) {
+            ConnectionOwner::Task => self.waker.take(),
+            ConnectionOwner::Session => None,
         }
     }
 
-    /// With the session's lock: the connection goes to rest, unless there is a note. Its task, which calls this, ends if it does. From then on this is a
-    /// link to nothing, which says so to whoever still has it.
-    pub(super) fn rest(&self) -> bool {
-        // Before anyone can wake the connection: the waker would be that of its next task.
-        self.forget_task();
-        self.handover.rest()
+    /// Parks the connection, unless signals are pending. Returns whether it did; the calling task ends then.
+    /// The caller holds the session's lock. From then on, a signal posted to this mailbox is refused with
+    /// [`Posted::Parked`].
+    pub(super) fn park(&self) -> bool {
+        // Cleared before the connection can be unparked: afterwards the waker would be that of its next task.
+        self.clear_waker();
+        self.handover.park()
     }
 
-    /// With the session's lock: the connection could not go to rest, and goes on.
-    pub(super) fn go_on(&self) {
-        self.handover.go_on();
+    /// Undoes [`Self::park`] when the connection could not be parked. The caller still holds the session's
+    /// lock.
+    pub(super) fn cancel_park(&self) {
+        self.handover.cancel_park();
     }
 
-    /// What remains of it at rest. The permit is its own until the connection [is at rest](LinkAtRest::rests).
-    pub(crate) fn at_rest(&self) -> LinkAtRest {
+    /// The part that a parked connection keeps. It gets the permit only when the connection [is
+    /// parked](ParkedMailbox::take_permit_from).
+    pub(crate) fn to_parked(&self) -> ParkedMailbox {
         let address = match self.address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        LinkAtRest { permit: None, address }
+        ParkedMailbox { permit: None, address }
     }
 
-    /// For the connection's task: takes the notes, and registers the task to be woken by the next.
-    // Apart from its callers, these few lines take 1 % of a delivery.
+    /// Takes the pending signals, and registers the calling task to be woken by the next one.
+    // Inlined: as a separate function, these few lines take 1 % of a delivery.
     #[inline]
-    pub(crate) fn take_notes(&self, context: &Context<'_>) -> Notes {
+    pub(crate) fn take_signals(&self, context: &Context<'_>) -> Signals {
         self.waker.register(context.waker());
-        Notes(self.handover.take())
+        Signals(self.handover.take())
     }
 
-    /// The connection has ended: no note wakes its task. A session between two polls keeps the link, and would keep the task's
-    /// memory with it.
-    pub(crate) fn forget_task(&self) {
+    /// Forgets the task of a connection that has ended. Between two polls the session keeps the mailbox,
+    /// which would keep the task's memory alive.
+    pub(crate) fn clear_waker(&self) {
         drop(self.waker.take());
     }
 
@@ -230,10 +236,10 @@ impl Link {
     }
 }
 
-impl LinkAtRest {
-    /// The connection has gone to rest.
-    pub(super) fn rests(&mut self, link: &Link) {
-        self.permit = link.take_permit();
+impl ParkedMailbox {
+    /// Takes the permit of a connection that was parked.
+    pub(super) fn take_permit_from(&mut self, mailbox: &Mailbox) {
+        self.permit = mailbox.take_permit();
     }
 
     pub(super) fn address(&self) -> IpAddr {
@@ -256,56 +262,56 @@ mod tests {
 
     use super::*;
 
-    struct Nobody;
+    struct NoopWake;
 
-    impl Wake for Nobody {
+    impl Wake for NoopWake {
         fn wake(self: Arc<Self>) {}
     }
 
     #[test]
-    fn a_task_that_has_ended_is_forgotten() {
-        let task = Arc::new(Nobody);
+    fn cleared_waker_releases_the_task() {
+        let task = Arc::new(NoopWake);
         let waker = Waker::from(Arc::clone(&task));
         let now = Timestamp::from_nanos(1);
-        let link = Link::new(ConnectionId(1), [127, 0, 0, 1].into(), now, None);
-        let _ = link.take_notes(&Context::from_waker(&waker));
+        let mailbox = Mailbox::new(ConnectionId(1), [127, 0, 0, 1].into(), now, None);
+        let _ = mailbox.take_signals(&Context::from_waker(&waker));
         assert_eq!(Arc::strong_count(&task), 3);
-        link.forget_task();
+        mailbox.clear_waker();
         assert_eq!(Arc::strong_count(&task), 2);
-        assert!(matches!(link.post(Notes::PING), Posted::Task(None)), "nobody is woken");
+        assert!(matches!(mailbox.post(Signals::PING), Posted::Task(None)), "no task to wake");
     }
 
     #[test]
-    fn a_note_keeps_the_task_and_at_rest_nobody_hears_one() {
-        let link = Link::new(ConnectionId(1), [127, 0, 0, 1].into(), Timestamp::from_nanos(1), None);
-        let take = || link.take_notes(&Context::from_waker(Waker::noop()));
-        let _ = link.post(Notes::PING);
-        assert!(!link.rest(), "there is a note");
-        assert_eq!(take(), Notes::PING);
-        assert!(link.rest());
-        assert!(matches!(link.post(Notes::READ), Posted::AtRest));
-        assert!(link.post_to_task(Notes::PROBE).is_none());
-        let mut left = link.at_rest();
-        let (session, received_at) = (SessionRef::of_number(7), Timestamp::from_nanos(2));
+    fn pending_signals_prevent_parking_and_parked_mailboxes_refuse_signals() {
+        let mailbox = Mailbox::new(ConnectionId(1), [127, 0, 0, 1].into(), Timestamp::from_nanos(1), None);
+        let take = || mailbox.take_signals(&Context::from_waker(Waker::noop()));
+        let _ = mailbox.post(Signals::PING);
+        assert!(!mailbox.park(), "a signal is pending");
+        assert_eq!(take(), Signals::PING);
+        assert!(mailbox.park());
+        assert!(matches!(mailbox.post(Signals::READ), Posted::Parked));
+        assert!(mailbox.post_to_task(Signals::PROBE).is_none());
+        let mut parked = mailbox.to_parked();
+        let (session, received_at) = (SessionRef::from_u64(7), Timestamp::from_nanos(2));
         let id = ConnectionId(2);
-        let link = Link::awake(id, &mut left, session, received_at, Notes::PING);
-        assert_eq!((link.id, link.session(), link.received_at()), (id, session, received_at));
-        let take = || link.take_notes(&Context::from_waker(Waker::noop()));
-        assert_eq!(take(), Notes::PING, "and none that nobody could hear");
-        assert_eq!(take(), Notes::NONE);
+        let mailbox = Mailbox::unparked(id, &mut parked, session, received_at, Signals::PING);
+        assert_eq!((mailbox.id, mailbox.session(), mailbox.received_at()), (id, session, received_at));
+        let take = || mailbox.take_signals(&Context::from_waker(Waker::noop()));
+        assert_eq!(take(), Signals::PING, "and no signal that was refused while parked");
+        assert_eq!(take(), Signals::NONE);
         for code in CloseCode::ALL {
-            assert_eq!(Notes::close(code).0 & Handover::RESTING, 0);
+            assert_eq!(Signals::close(code).0 & Handover::PARKED, 0);
         }
     }
 
     #[test]
-    fn every_close_code_survives_a_note() {
+    fn signals_carry_every_close_code() {
         for code in CloseCode::ALL {
-            let notes = Notes(Notes::close(code).0 | Notes::PING.0);
-            assert_eq!(notes.close_code(), Some(code));
-            assert!(notes.contains(Notes::PING));
-            assert!(!notes.contains(Notes::PROBE));
+            let signals = Signals(Signals::close(code).0 | Signals::PING.0);
+            assert_eq!(signals.close_code(), Some(code));
+            assert!(signals.contains(Signals::PING));
+            assert!(!signals.contains(Signals::PROBE));
         }
-        assert_eq!(Notes::PROBE.close_code(), None);
+        assert_eq!(Signals::PROBE.close_code(), None);
     }
 }

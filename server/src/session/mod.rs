@@ -1,9 +1,9 @@
-//! Sessions as the server keeps them: the pure machine of `encke-core` behind a lock, its timer on the wheel, and the
-//! link to its connection.
+//! Sessions of the server: the pure state machine of `encke-core` behind a lock, its timer on the wheel, and
+//! the mailbox of its connection.
 //!
-//! [`Sessions`] is the one way to change a session, and [`step`](Sessions) the one function that does it. What the session
-//! wants of its connection goes over the [`Link`]: a few [`Notes`], and a waker. What happens in a session's life goes to
-//! the [`EventSink`].
+//! All changes to a session go through [`Sessions`], and there through one function, [`step`](Sessions). A
+//! session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
+//! [`EventSink`].
 
 mod at_rest;
 mod attach;
@@ -28,27 +28,27 @@ mod users;
 mod via;
 mod view;
 
-pub(crate) use at_rest::{AtRest, Delivered, Heard, Remains};
-pub(crate) use attach::{AttachRequest, Attached, Refusal};
+pub(crate) use at_rest::{DeliveryOutcome, ParkedConnection, PendingWork, ReadOutcome};
+pub(crate) use attach::{AttachRefusal, AttachRequest, Attached};
 pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
-pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, Share, take_share};
-pub(crate) use direct::NotSaid;
+pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, SessionOutbox, take_batch};
+pub(crate) use direct::DirectMessageError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;
-pub(crate) use id::{BadSessionId, ExposedToken};
-pub(crate) use link::{Link, LinkAtRest, Notes};
-pub(crate) use record::{StoredEnd, StoredSession, StoredTelling};
-pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
+pub(crate) use id::{ExposedToken, InvalidSessionId};
+pub(crate) use link::{Mailbox, ParkedMailbox, Signals};
+pub(crate) use record::{StoredEnd, StoredNotice, StoredSession};
+pub(crate) use sessions::{EventSink, SessionLimits, SessionLogs, Sessions};
 pub(crate) use snapshot::RestoredSessions;
-pub(crate) use subscriptions::{NotSubscribed, Subscribed};
-pub(crate) use via::{Said, Via};
+pub(crate) use subscriptions::{SubscribeError, SubscribeOutcome};
+pub(crate) use via::{ClientInput, CommandSource};
 pub(crate) use view::SessionView;
 
 #[cfg(test)]
 mod join_leave_tests;
 
-/// The channels that sessions follow.
+/// The channels, with sessions as subscribers.
 pub(crate) type Channels = crate::channel::Channels<SessionRef>;
-/// A channel that sessions follow.
+/// A channel with sessions as subscribers.
 pub(crate) type Channel = crate::channel::Channel<SessionRef>;

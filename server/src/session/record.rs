@@ -1,5 +1,5 @@
-//! A session as it is written down, with what the server knows of it besides its machine. See `encke_core`'s records: the same rules
-//! hold.
+//! Snapshot records of sessions: the state machine's record and what the server knows besides. The rules of
+//! `encke_core`'s records apply.
 
 use encke_core::dialect::DialectName;
 use encke_core::session::SessionRecord;
@@ -9,13 +9,13 @@ use super::SessionId;
 use super::cell::Transport;
 use crate::auth::IdentityRecord;
 
-/// One session.
+/// Record of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct StoredSession {
     #[cbor(n(0), with = "minicbor::bytes")]
     pub(super) id: [u8; 16],
-    /// SHA-256. The secret is with the client.
+    /// SHA-256 of the secret, which only the client has.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub(super) secret_digest: [u8; 32],
     #[n(2)]
@@ -24,44 +24,43 @@ pub(crate) struct StoredSession {
     pub(super) transport: u8,
     #[n(4)]
     pub(super) dialect: u8,
-    /// The client was told all of how to poll.
+    /// Whether the client received the full polling advice.
     #[n(5)]
     pub(super) advised_all: bool,
-    /// The client was told to pause.
+    /// Whether the client was advised to pause between polls.
     #[n(6)]
     pub(super) advised_pause: bool,
-    /// Nothing for anyone.
+    /// `None` for an anonymous client.
     #[n(7)]
     pub(super) identity: Option<IdentityRecord>,
-    /// Whom it counts for.
+    /// Quota owner that the session counts against.
     #[n(8)]
-    pub(super) holder: String,
+    pub(super) owner: String,
 }
 
-/// The end of a session that its client was not told.
+/// Record of a session that ended before its client was notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct StoredEnd {
     #[cbor(n(0), with = "minicbor::bytes")]
     pub(super) id: [u8; 16],
-    /// SHA-256.
+    /// SHA-256 of the secret.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub(super) secret_digest: [u8; 32],
-    /// The close code.
     #[n(2)]
     pub(crate) code: u16,
 }
 
 impl StoredEnd {
     pub(crate) fn id(&self) -> SessionId {
-        SessionId::of_bytes(self.id)
+        SessionId::from_bytes(self.id)
     }
 }
 
-/// A session that has come to a channel, or gone, of which its followers were not told.
+/// Record of a join or leave notice that was not published.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(crate) struct StoredTelling {
+pub(crate) struct StoredNotice {
     #[n(0)]
     pub(crate) channel: String,
     #[n(1)]
@@ -72,44 +71,44 @@ pub(crate) struct StoredTelling {
     pub(super) user: Option<String>,
 }
 
-impl StoredTelling {
+impl StoredNotice {
     pub(crate) fn session(&self) -> SessionId {
-        SessionId::of_bytes(self.session)
+        SessionId::from_bytes(self.session)
     }
 }
 
-/// Transports by their numbers in records.
+/// Transports, indexed by their numbers in records.
 pub(super) const TRANSPORTS: [Transport; 3] = [Transport::WebSocket, Transport::Events, Transport::Poll];
 
-/// Dialects by their numbers in records.
+/// Dialects, indexed by their numbers in records.
 pub(super) const DIALECTS: [DialectName; 2] = [DialectName::Json, DialectName::Bayeux];
 
-/// The number of one of these.
-pub(super) fn number_of<T: PartialEq>(all: &[T], one: &T) -> u8 {
+/// Index of a value in such a table.
+pub(super) fn index_of<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let number = all.iter().position(|other| other == one);
-    number.and_then(|number| u8::try_from(number).ok()).expect("each has a number")
+    number.and_then(|number| u8::try_from(number).ok()).expect("every value is in the table")
 }
 
-/// The one with this number.
-pub(super) fn numbered<T: Copy>(all: &[T], number: u8) -> Option<T> {
+/// The value at an index of such a table.
+pub(super) fn value_at<T: Copy>(all: &[T], number: u8) -> Option<T> {
     all.get(usize::from(number)).copied()
 }
 
 impl StoredSession {
     pub(crate) fn id(&self) -> SessionId {
-        SessionId::of_bytes(self.id)
+        SessionId::from_bytes(self.id)
     }
 
-    /// Its user, if it has one by name.
+    /// Name of the session's user. `None` if the client is anonymous.
     pub(crate) fn user(&self) -> Option<&str> {
         self.identity.as_ref().map(|identity| &*identity.user)
     }
 
     pub(crate) fn transport_name(&self) -> &'static str {
-        numbered(&TRANSPORTS, self.transport).map_or("unknown", <&str>::from)
+        value_at(&TRANSPORTS, self.transport).map_or("unknown", <&str>::from)
     }
 
     pub(crate) fn dialect_name(&self) -> &'static str {
-        numbered(&DIALECTS, self.dialect).map_or("unknown", <&str>::from)
+        value_at(&DIALECTS, self.dialect).map_or("unknown", <&str>::from)
     }
 }

@@ -9,13 +9,13 @@ use super::id::SessionId;
 
 const SHARDS: usize = 16;
 
-/// Sessions looked up at a time.
+/// Number of sessions per page of [`Registry::pages`].
 const PAGE: usize = 1024;
 
-/// The only table of sessions, by id. Each that is in it is held.
+/// The table of all sessions, by id. It keeps the sessions in it alive.
 ///
-/// It knows where sessions are, no more: their ids are read there. So it takes some ten bytes for each. Ids are random, and are their own hashes.
-/// Each shard is locked for one look-up.
+/// An entry is only the index of the session's slot, where its id is read: about ten bytes per session. Ids
+/// are random and serve as their own hashes. A shard is locked for one lookup.
 #[derive(Debug)]
 pub(crate) struct Registry {
     cells: Arc<Cells>,
@@ -24,21 +24,21 @@ pub(crate) struct Registry {
     limit: usize,
 }
 
-/// The limit of sessions is reached (`limits.max_sessions`).
+/// Error: the limit on sessions is reached (`limits.max_sessions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManySessions;
 
 impl Registry {
-    /// A table for at most `limit` sessions.
+    /// Creates a table for at most `limit` sessions.
     #[must_use]
     pub(super) fn new(limit: usize, cells: Arc<Cells>) -> Self {
         Self { cells, shards: Default::default(), len: AtomicUsize::new(0), limit }
     }
 
-    /// Adds a session, which the caller holds.
+    /// Adds a session. The caller has a handle to it.
     ///
     /// # Errors
-    /// [`TooManySessions`], and nothing changes.
+    /// [`TooManySessions`]. Nothing changes in that case.
     pub(super) fn insert(&self, session: &SessionCell) -> Result<(), TooManySessions> {
         if self.len.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.len.fetch_sub(1, Ordering::Relaxed);
@@ -46,9 +46,9 @@ impl Registry {
         }
         let id = session.id();
         let mut shard = self.shard(id).lock();
-        debug_assert!(shard.find(hash(id), self.is(id)).is_none(), "128 random bits do not come twice");
-        self.cells.keep(session);
-        session.list(true);
+        debug_assert!(shard.find(hash(id), self.is(id)).is_none(), "random ids are unique");
+        self.cells.retain(session);
+        session.set_listed(true);
         shard.insert_unique(hash(id), session.reference().index(), self.hash_of());
         Ok(())
     }
@@ -58,33 +58,33 @@ impl Registry {
     pub(crate) fn get(&self, id: SessionId) -> Option<SessionHandle> {
         let shard = self.shard(id).lock();
         let index = shard.find(hash(id), self.is(id))?;
-        Some(self.cells.hold(self.cells.kept(*index)))
+        Some(self.cells.guard(self.cells.retained(*index)))
     }
 
-    /// Removes a session, which the caller holds. Harmless if it is not there.
+    /// Removes a session. The caller has a handle to it. No effect if it is not in the table.
     pub(super) fn remove(&self, session: &SessionCell) {
         let id = session.id();
         let mut shard = self.shard(id).lock();
         let Ok(entry) = shard.find_entry(hash(id), self.is(id)) else { return };
         entry.remove();
-        session.list(false);
+        session.set_listed(false);
         if shard.len() < shard.capacity() / 4 {
-            // A crowd that has left must not keep its memory.
+            // Memory is released once a crowd has left.
             let twice = 2 * shard.len();
             shard.shrink_to(twice, self.hash_of());
         }
         self.len.fetch_sub(1, Ordering::Relaxed);
         drop(shard);
-        self.cells.let_go(session);
+        self.cells.release(session);
     }
 
-    /// How many there are.
+    /// Number of sessions.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// All sessions, some at a time. Nothing is locked in between.
+    /// All sessions, in pages. Nothing is locked between two pages.
     pub(crate) fn pages(&self) -> impl Iterator<Item = Vec<SessionHandle>> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
@@ -94,12 +94,12 @@ impl Registry {
         })
     }
 
-    /// The sessions in the slots from `from` on, at most `limit` of them, and where the next page begins. A session stays in its slot, so each
-    /// that is there all along is on one page.
+    /// The first `limit` sessions in slots from `iter_from` on, and the slot at which the next page begins. A
+    /// session never changes its slot, so one that exists throughout is on exactly one page.
     #[must_use]
     pub(crate) fn page(&self, from: u32, limit: usize) -> (Vec<SessionHandle>, Option<u32>) {
-        let listed = self.cells.from(from).filter(|session| session.is_listed());
-        let page: Vec<_> = listed.take(limit).map(|session| self.cells.hold(&session)).collect();
+        let listed = self.cells.iter_from(from).filter(|session| session.is_listed());
+        let page: Vec<_> = listed.take(limit).map(|session| self.cells.guard(&session)).collect();
         let last = (page.len() == limit).then(|| page.last()).flatten();
         let next = last.map(|last| last.reference().index() + 1);
         (page, next)
@@ -110,15 +110,15 @@ impl Registry {
     }
 
     fn is(&self, id: SessionId) -> impl Fn(&u32) -> bool {
-        move |index| self.cells.kept(*index).id() == id
+        move |index| self.cells.retained(*index).id() == id
     }
 
     fn hash_of(&self) -> impl Fn(&u32) -> u64 {
-        |index| hash(self.cells.kept(*index).id())
+        |index| hash(self.cells.retained(*index).id())
     }
 }
 
-/// Apart from the bits that choose the shard.
+/// Hash of an id. Independent of the bits that choose the shard.
 #[expect(clippy::cast_possible_truncation, reason = "half of it is enough")]
 fn hash(id: SessionId) -> u64 {
     id.number() as u64

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
-use super::attach::Refusal;
+use super::attach::AttachRefusal;
 use super::cell::{Cells, SessionCell, SessionHandle, SessionRef};
 use super::join_leave::JoinLeave;
 use super::registry::Registry;
-use super::suspended::Suspended;
-use super::timeline::{SessionLife, Timeline};
-use super::unclaimed::Unclaimed;
-use super::untold::Untold;
+use super::suspended::SuspendedSessions;
+use super::timeline::{SessionHistory, Timeline};
+use super::unclaimed::RestoredCredentials;
+use super::untold::EndedSessions;
 use super::users::Users;
 use super::{Channels, SessionId};
-use crate::arena::Borrowed;
+use crate::arena::SlotGuard;
 use crate::auth::Revocations;
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
@@ -22,98 +22,96 @@ use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Is told of every lifecycle event, and of what clients say to the server's own code, with no lock held unless it says so. Implementations
-/// must not panic.
+/// Receives all lifecycle events, and messages from clients to the server's own code. Called without locks
+/// unless stated otherwise. Implementations must not panic.
 pub(crate) trait EventSink: Send + Sync + 'static {
-    /// Whether it wants to hear [`Self::session_event_in_order`]. It stays the same.
+    /// Whether [`Self::session_event_in_order`] is to be called. Must always return the same value.
     fn wants_order(&self) -> bool {
         false
     }
 
-    /// The same event as that of [`Self::session_event`], earlier, under the session's lock: so those of one session come in their order. It must
-    /// do no more than write it down.
+    /// Called with every event before [`Self::session_event`], under the session's lock, so the events of one
+    /// session arrive in order. The implementation may only record the event.
     fn session_event_in_order(&self, _session: SessionId, _user: Option<&Arc<str>>, _event: LifecycleEvent) {}
 
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
 
-    /// Returns whether the message is taken.
+    /// Handles a service message. Returns whether the message was accepted.
     fn service_message(&self, _session: SessionId, _user: Option<&str>, _channel: &str, _data: &str) -> bool {
         false
     }
 }
 
-/// How the server ends, if it does.
-const STAYING: u8 = 0;
+/// Values of [`Sessions::shutdown`].
+const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
 const MOVING: u8 = 2;
 
-/// What sessions may use.
+/// Limits on sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionLimits {
-    /// Sessions, suspended ones included.
+    /// Number of sessions, including suspended ones.
     pub(crate) sessions: usize,
-    /// Messages that each remembers as sent and unacknowledged.
+    /// Messages that each session keeps as sent but not acknowledged.
     pub(crate) unacked: usize,
-    /// Channels that each may follow.
+    /// Subscriptions of each session.
     pub(crate) subscriptions: usize,
 }
 
-/// Where sessions read and publish.
+/// Logs that sessions read and publish to.
 #[derive(Clone, Debug)]
-pub(crate) struct Logs {
+pub(crate) struct SessionLogs {
     pub(crate) engine: Arc<dyn LogEngine<SessionRef>>,
-    /// The logs that sessions read from, which the engine fills.
+    /// Logs that sessions read, which the engine fills.
     pub(crate) channels: Arc<Channels>,
 }
 
-/// All sessions, and the only way to change one.
+/// All sessions. Every change of a session goes through this type.
 pub(crate) struct Sessions {
     pub(super) cells: Arc<Cells>,
     pub(super) registry: Registry,
     pub(super) users: Users,
-    /// Users whose tokens of before are refused.
     pub(super) revocations: Revocations,
-    pub(super) suspended: Suspended,
-    pub(super) untold: Untold,
-    /// What has happened to them lately.
+    pub(super) suspended: SuspendedSessions,
+    pub(super) ended: EndedSessions,
     pub(super) timeline: Timeline,
     pub(super) limits: SessionLimits,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) settings: SessionTimeouts,
-    pub(super) logs: Logs,
+    pub(super) logs: SessionLogs,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
-    /// Runs what waits for an engine, and nobody else waits for.
+    /// Runs tasks that wait for an engine and have no caller to wait for them.
     pub(super) executor: Arc<dyn Executor>,
     pub(super) events: Box<dyn EventSink>,
-    /// [`EventSink::wants_order`].
+    /// Cached result of [`EventSink::wants_order`].
     pub(super) in_order: bool,
-    /// Connections so far.
+    /// Number of connections so far.
     pub(super) connections: AtomicU64,
-    /// Those of an earlier process whose clients have not come back yet.
-    pub(super) unclaimed: Unclaimed,
-    /// Joins and leaves, if followers of any channel are told of them.
+    /// Secrets of restored sessions whose clients have not reconnected yet.
+    pub(super) restored_credentials: RestoredCredentials,
+    /// Join and leave notices, if any namespace has them.
     pub(super) join_leave: Option<Arc<JoinLeave>>,
-    end: AtomicU8,
+    shutdown: AtomicU8,
 }
 
 impl Sessions {
-    /// No sessions yet.
+    /// Creates an empty set of sessions.
     #[expect(clippy::too_many_arguments, reason = "what all sessions share")]
     pub(crate) fn new(
         limits: SessionLimits,
         revocations: Revocations,
         timeouts: Arc<Timeouts>,
         settings: SessionTimeouts,
-        logs: Logs,
+        logs: SessionLogs,
         metrics: Arc<Metrics>,
         entropy: Entropy,
         executor: Arc<dyn Executor>,
         events: Box<dyn EventSink>,
     ) -> Self {
-        let cells = Arc::clone(logs.channels.home());
-        let tells = logs.channels.namespaces().any_joins_and_leaves();
-        let join_leave = tells.then(|| {
+        let cells = Arc::clone(logs.channels.registry());
+        let has_join_leave = logs.channels.namespaces().any_join_leave();
+        let join_leave = has_join_leave.then(|| {
             let (logs, timeouts) = (logs.clone(), Arc::clone(&timeouts));
             Arc::new(JoinLeave::new(logs, timeouts, Arc::clone(&metrics), Arc::clone(&executor)))
         });
@@ -122,8 +120,8 @@ impl Sessions {
             cells,
             users: Users::default(),
             revocations,
-            suspended: Suspended::default(),
-            untold: Untold::default(),
+            suspended: SuspendedSessions::default(),
+            ended: EndedSessions::default(),
             timeline: Timeline::new(timeouts.clock().unix_now()),
             limits,
             timeouts,
@@ -135,77 +133,81 @@ impl Sessions {
             in_order: events.wants_order(),
             events,
             connections: AtomicU64::new(0),
-            unclaimed: Unclaimed::default(),
+            restored_credentials: RestoredCredentials::default(),
             join_leave,
-            end: AtomicU8::new(STAYING),
+            shutdown: AtomicU8::new(RUNNING),
         }
     }
 
-    /// The table of sessions.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The timeouts of every session.
     pub(crate) fn settings(&self) -> &SessionTimeouts {
         &self.settings
     }
 
-    /// A client says something to the server's own code. Returns whether that takes it.
+    /// Passes a client's service message to the server's own code. Returns whether it was accepted.
     pub(crate) fn service_message(&self, session: &SessionCell, channel: &str, data: &str) -> bool {
         self.events.service_message(session.id(), session.identity().user(), channel, data)
     }
 
-    /// Holds a session, which is held, for longer.
-    pub(crate) fn hold(&self, session: &SessionCell) -> SessionHandle {
-        self.cells.hold(session)
+    /// Creates another handle to a session.
+    pub(crate) fn clone_handle(&self, session: &SessionCell) -> SessionHandle {
+        self.cells.guard(session)
     }
 
-    /// The session, if it is still there.
-    pub(crate) fn get(&self, reference: SessionRef) -> Option<Borrowed<'_, SessionCell>> {
+    /// The session, unless it has ended.
+    pub(crate) fn get(&self, reference: SessionRef) -> Option<SlotGuard<'_, SessionCell>> {
         self.cells.get(reference)
     }
 
-    /// How many are held: those in the registry, and those that have ended and still have a task.
+    /// Number of sessions that are still referenced: those in the registry, and those that have ended but
+    /// still have a task.
     #[cfg(feature = "simulation")]
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn referenced(&self) -> usize {
         self.cells.len()
     }
 
-    /// What is known of a session's life, even if it is over. `None` if there is no such session, and nothing of one is known any more.
-    pub(crate) fn life_of(&self, session: SessionId) -> Option<SessionLife> {
-        // Before its events: an end is noted before it leaves the registry.
-        let is_there = self.registry.get(session).is_some();
-        let life = self.timeline.of(session);
-        (is_there || !life.events.is_empty()).then_some(life)
+    /// Recent lifecycle events of a session, which may have ended. `None` if the session does not exist and
+    /// no event of it is left.
+    pub(crate) fn history_of(&self, session: SessionId) -> Option<SessionHistory> {
+        // Checked before the events are read: an end is recorded before the session leaves the registry.
+        let exists = self.registry.get(session).is_some();
+        let history = self.timeline.history_of(session);
+        (exists || !history.events.is_empty()).then_some(history)
     }
 
-    /// Users whose tokens of before are refused.
+    /// Users whose earlier tokens are rejected.
     pub(crate) fn revocations(&self) -> &Revocations {
         &self.revocations
     }
 
-    /// Whether sessions are being ended or moved, and none may begin.
+    /// Whether sessions are being ended or moved, so that none may begin.
     pub(crate) fn is_draining(&self) -> bool {
-        self.end.load(Ordering::Acquire) != STAYING
+        self.shutdown.load(Ordering::Acquire) != RUNNING
     }
 
-    /// What connections are told that come then.
-    pub(super) fn draining_refusal(&self) -> Refusal {
-        if self.end.load(Ordering::Acquire) == MOVING { Refusal::Moved } else { Refusal::Draining }
+    /// Refusal for connections that arrive meanwhile.
+    pub(super) fn draining_refusal(&self) -> AttachRefusal {
+        if self.shutdown.load(Ordering::Acquire) == MOVING {
+            AttachRefusal::Moved
+        } else {
+            AttachRefusal::Draining
+        }
     }
 
-    /// Ends every session, and lets none begin.
+    /// Ends all sessions, and refuses new ones.
     pub(crate) fn drain(&self) {
-        self.end.store(DRAINING, Ordering::Release);
+        self.shutdown.store(DRAINING, Ordering::Release);
         for session in self.registry.pages().flatten() {
             self.handle(&session, Input::Close(CloseReason::Draining));
         }
     }
 
-    /// Has every session go on in another process, and lets none begin.
+    /// Prepares all sessions to continue in another process, and refuses new ones.
     pub(crate) fn move_all(&self) {
-        self.end.store(MOVING, Ordering::Release);
+        self.shutdown.store(MOVING, Ordering::Release);
         for session in self.registry.pages().flatten() {
             self.handle(&session, Input::Move);
         }

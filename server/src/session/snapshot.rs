@@ -1,36 +1,36 @@
-//! Writing sessions down, and going on with them in another process.
+//! Saving sessions to a snapshot, and restoring them in another process.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use encke_core::session::outbox::Slot;
+use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{BadRecord, Outbox, Phase, Session, SessionRecord};
 
 use super::Channel;
-use super::cell::{Advised, SessionCell, SessionHandle, SessionRef, SessionState};
+use super::cell::{PollAdvice, SessionCell, SessionHandle, SessionRef, SessionState};
 use super::id::SecretDigest;
-use super::record::{DIALECTS, StoredEnd, StoredSession, TRANSPORTS, number_of, numbered};
+use super::record::{DIALECTS, StoredEnd, StoredSession, TRANSPORTS, index_of, value_at};
 use super::sessions::Sessions;
-use super::subscriptions::Followed;
-use crate::admission::Holder;
+use super::subscriptions::SubscribedChannel;
+use crate::admission::QuotaOwner;
 use crate::auth::Identity;
 use crate::channel::{RestoredLogs, SubscriberKey};
 
-/// Why a session does not go on.
+/// Why a session was not restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotRestored {
     #[error("a session with {0}")]
     BadRecord(#[from] BadRecord),
-    #[error("a session with {0}")]
+    #[error("invalid record: {0}")]
     Contradiction(&'static str),
     #[error("the limit of sessions is reached (limits.max_sessions)")]
     TooManySessions,
 }
 
-/// Sessions that have been restored, and how long each has been without a connection.
+/// Restored sessions, with the time for which each has been without a connection and its quota owner.
 #[derive(Debug, Default)]
-pub(crate) struct RestoredSessions(Vec<(Duration, Holder, SessionHandle)>);
+pub(crate) struct RestoredSessions(Vec<(Duration, QuotaOwner, SessionHandle)>);
 
 impl RestoredSessions {
     pub(crate) fn len(&self) -> usize {
@@ -39,7 +39,7 @@ impl RestoredSessions {
 }
 
 impl Sessions {
-    /// Writes down every session that has moved, each with the channels that it remembers.
+    /// Writes a record of each session that has moved, with the channels that it refers to.
     pub(crate) fn snapshot<E>(
         &self,
         mut write: impl FnMut(&StoredSession, &[Arc<Channel>]) -> Result<(), E>,
@@ -52,57 +52,60 @@ impl Sessions {
         Ok(())
     }
 
-    /// Writes down the ends that clients were not told.
+    /// Records of sessions that ended before their clients were notified.
     pub(crate) fn snapshot_ends(&self) -> Vec<StoredEnd> {
-        self.untold.snapshot()
+        self.ended.snapshot()
     }
 
-    /// Remembers an end that a client was not told.
+    /// Restores the record of an ended session.
     ///
     /// # Errors
-    /// [`NotRestored`], and nothing changes.
+    /// [`NotRestored`]. Nothing changes in that case.
     pub(crate) fn restore_end(&self, stored: &StoredEnd) -> Result<(), NotRestored> {
-        let is_told = self.untold.restore(stored);
-        is_told.then_some(()).ok_or(NotRestored::Contradiction("an end that nobody is told"))
+        let is_restored = self.ended.restore(stored);
+        is_restored
+            .then_some(())
+            .ok_or(NotRestored::Contradiction("clients are never notified of this close code"))
     }
 
     fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {
-        let digest = self.unclaimed.digest_of(session)?;
+        let digest = self.restored_credentials.digest_of(session)?;
         let state = session.lock();
         let machine = state.machine.snapshot(&self.settings)?;
-        let channels = state.machine.outbox().channels().map(|followed| Arc::clone(&followed.channel));
+        let channels =
+            state.machine.outbox().channels().map(|subscription| Arc::clone(&subscription.channel));
         let stored = StoredSession {
             id: session.id().bytes(),
             secret_digest: digest.0,
             machine,
-            transport: number_of(&TRANSPORTS, &state.transport),
-            dialect: number_of(&DIALECTS, &state.dialect),
-            advised_all: state.advised.all,
-            advised_pause: state.advised.pause,
+            transport: index_of(&TRANSPORTS, &state.transport),
+            dialect: index_of(&DIALECTS, &state.dialect),
+            advised_all: state.poll_advice.all,
+            advised_pause: state.poll_advice.pause,
             identity: state.identity.record(),
-            holder: state
-                .suspended
+            owner: state
+                .eviction_position
                 .as_ref()
-                .map_or(Holder::Operator, |place| place.holder().clone())
+                .map_or(QuotaOwner::Operator, |position| position.owner().clone())
                 .to_text(),
         };
         Some((stored, channels.collect()))
     }
 
-    /// Connections get numbers from this one on.
+    /// Sets the number from which connections are counted.
     pub(crate) fn restore_connections(&self, connections: u64) {
         self.connections.fetch_max(connections.min(u64::MAX / 2), Ordering::Relaxed);
     }
 
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Goes on with a session, suspended. Its channels have been restored before.
+    /// Restores a session, suspended. Its channels must have been restored before.
     ///
     /// # Errors
-    /// [`NotRestored`], and nothing changes.
+    /// [`NotRestored`]. Nothing changes in that case.
     pub(crate) fn restore(
         &self,
         stored: StoredSession,
@@ -111,55 +114,55 @@ impl Sessions {
     ) -> Result<(), NotRestored> {
         let id = stored.id();
         if self.registry.get(id).is_some() {
-            return Err(NotRestored::Contradiction("the id of another"));
+            return Err(NotRestored::Contradiction("the id of another session"));
         }
-        let unknown = || NotRestored::Contradiction("an unknown transport, dialect or holder");
-        let holder = Holder::of_text(&stored.holder).ok_or_else(unknown)?;
+        let unknown = || NotRestored::Contradiction("an unknown transport, dialect or quota owner");
+        let owner = QuotaOwner::from_text(&stored.owner).ok_or_else(unknown)?;
         let now = self.timeouts.clock().now();
         let machine = Session::restore(now, &stored.machine, Outbox::new(self.limits.unacked))?;
         let state = SessionState {
             machine,
-            link: None,
-            transport: numbered(&TRANSPORTS, stored.transport).ok_or_else(unknown)?,
-            dialect: numbered(&DIALECTS, stored.dialect).ok_or_else(unknown)?,
-            advised: Advised { all: stored.advised_all, pause: stored.advised_pause },
+            mailbox: None,
+            transport: value_at(&TRANSPORTS, stored.transport).ok_or_else(unknown)?,
+            dialect: value_at(&DIALECTS, stored.dialect).ok_or_else(unknown)?,
+            poll_advice: PollAdvice { all: stored.advised_all, pause: stored.advised_pause },
             identity: Identity::restore(stored.identity),
-            resting: None,
-            suspended: None,
+            parked: None,
+            eviction_position: None,
         };
         let session =
-            self.cells.enter(|cell| cell.enter(id, None, state)).ok_or(NotRestored::TooManySessions)?;
-        let followed = self.rejoin(&session, &stored.machine, logs);
-        followed.and_then(|outbox| self.enter(&session, outbox))?;
-        self.unclaimed.add(id, SecretDigest(stored.secret_digest));
+            self.cells.insert(|cell| cell.occupy(id, None, state)).ok_or(NotRestored::TooManySessions)?;
+        let outbox = self.rejoin(&session, &stored.machine, logs);
+        outbox.and_then(|outbox| self.enter(&session, outbox))?;
+        self.restored_credentials.add(id, SecretDigest(stored.secret_digest));
         self.metrics.sessions.phase_changed(None, Phase::Suspended);
-        // Asks the wheel for its next deadline.
-        self.step(&session, |state, _| self.enter_user(&session, state));
-        restored.0.push((Duration::from_nanos(stored.machine.left_ns), holder, session));
+        // This step also requests the session's next deadline from the wheel.
+        self.step(&session, |state, _| self.add_to_users(&session, state));
+        restored.0.push((Duration::from_nanos(stored.machine.detached_for_ns), owner, session));
         Ok(())
     }
 
-    /// The session follows its channels again.
+    /// Restores the session's subscriptions.
     fn rejoin(
         &self,
         session: &SessionCell,
         machine: &SessionRecord,
         logs: &mut RestoredLogs<SessionRef>,
-    ) -> Result<Outbox<Followed>, NotRestored> {
-        let mut joined: Vec<Followed> = Vec::new();
-        let follow = |number, slot, live: bool| {
+    ) -> Result<Outbox<SubscribedChannel>, NotRestored> {
+        let mut joined: Vec<SubscribedChannel> = Vec::new();
+        let restore = |number, slot, live: bool| {
             if !live {
-                let channel = self.logs.channels.remembered(number, logs)?;
-                return Some(Followed { channel, key: SubscriberKey::NOBODY });
+                let channel = self.logs.channels.log_of_former_subscriber(number, logs)?;
+                return Some(SubscribedChannel { channel, key: SubscriberKey::NONE });
             }
             let channel = Arc::clone(logs.get(number)?);
-            let key = channel.rejoin(session.reference(), slot)?;
-            joined.push(Followed { channel: Arc::clone(&channel), key });
-            Some(Followed { channel, key })
+            let key = channel.restore_subscriber(session.reference(), slot)?;
+            joined.push(SubscribedChannel { channel: Arc::clone(&channel), key });
+            Some(SubscribedChannel { channel, key })
         };
-        let outbox = Outbox::restore(&machine.outbox, self.limits.unacked, follow);
+        let outbox = Outbox::restore(&machine.outbox, self.limits.unacked, restore);
         let outbox = outbox.map_err(NotRestored::from).and_then(|mut outbox| {
-            let ends: Vec<(Slot, u64, u64)> = outbox
+            let ends: Vec<(SubscriptionSlot, u64, u64)> = outbox
                 .subscriptions()
                 .map(|view| (view.slot, view.cursor, view.channel.channel.last_offset()))
                 .collect();
@@ -167,7 +170,7 @@ impl Sessions {
                 if cursor > last {
                     return Err(NotRestored::Contradiction("a cursor beyond the end of its log"));
                 }
-                // It may not have been told yet.
+                // The subscription may not have been marked as ready when the snapshot was taken.
                 if cursor < last {
                     outbox.mark_ready(slot);
                 }
@@ -175,27 +178,28 @@ impl Sessions {
             Ok(outbox)
         });
         if outbox.is_err() {
-            joined.iter().for_each(|followed| self.release(followed));
+            joined.iter().for_each(|subscription| self.complete_unsubscribe(subscription));
         }
         outbox
     }
 
-    fn enter(&self, session: &SessionCell, outbox: Outbox<Followed>) -> Result<(), NotRestored> {
+    fn enter(&self, session: &SessionCell, outbox: Outbox<SubscribedChannel>) -> Result<(), NotRestored> {
         *session.lock().machine.outbox_mut() = outbox;
         self.registry.insert(session).map_err(|_| {
-            let followed: Vec<_> = session.lock().machine.outbox_mut().clear().collect();
-            followed.iter().for_each(|followed| self.release(followed));
+            let subscriptions: Vec<_> = session.lock().machine.outbox_mut().clear().collect();
+            subscriptions.iter().for_each(|subscription| self.complete_unsubscribe(subscription));
             NotRestored::TooManySessions
         })
     }
 
-    /// All are restored: those that have been without a connection for longest are the first to go when there is no room.
+    /// Completes the restore of all sessions. Those that have been without a connection longest are evicted
+    /// first when room is needed.
     pub(crate) fn settle(&self, RestoredSessions(mut sessions): RestoredSessions) {
-        sessions.sort_by_key(|(left, ..)| std::cmp::Reverse(*left));
-        for (_, holder, session) in sessions {
+        sessions.sort_by_key(|(detached_for, ..)| std::cmp::Reverse(*detached_for));
+        for (_, owner, session) in sessions {
             let mut state = session.lock();
-            if state.machine.phase() == Phase::Suspended && state.suspended.is_none() {
-                self.suspended.add(session.id(), &mut state, holder);
+            if state.machine.phase() == Phase::Suspended && state.eviction_position.is_none() {
+                self.suspended.add(session.id(), &mut state, owner);
             }
         }
     }

@@ -6,25 +6,26 @@ use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::session::{
     ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Outputs, Phase, Session,
-    SessionTimeouts, Step,
+    SessionTimeouts, StepContext,
 };
 
-use super::at_rest::Woken;
+use super::at_rest::Unparked;
 use super::cell::{SessionCell, SessionState};
 use super::id::SessionId;
-use super::link::{Link, Notes, Posted};
+use super::link::{Mailbox, Posted, Signals};
 use super::sessions::Sessions;
-use super::subscriptions::Followed;
+use super::subscriptions::SubscribedChannel;
 use crate::clock::{Clock, UnixTime};
 use crate::timeouts::RequestedDeadline;
 
 impl Sessions {
-    /// Something happened to a session.
+    /// Applies an input to a session.
     pub(crate) fn handle(&self, session: &SessionCell, input: Input) {
         self.step(session, |state, step| state.machine.handle(step, input));
     }
 
-    /// Something happened to a connection of a session. Returns whether the session is still attached to it.
+    /// Applies an input from one of a session's connections. Returns whether the session is still attached to
+    /// that connection.
     pub(crate) fn handle_connection(
         &self,
         session: &SessionCell,
@@ -37,120 +38,130 @@ impl Sessions {
         })
     }
 
-    /// A deadline of the session in this slot may have passed. If the task of its connection has something to do now, its waker is added
-    /// to `wakers`.
+    /// Fires the deadlines that are due for the session in this slot. If the task of its connection has work
+    /// to do, its waker is added to `wakers`.
     pub(crate) fn handle_timeout(&self, slot: u32, wakers: &mut Vec<Waker>) {
-        // The timer may be from the time of another. Then this one looks at its deadlines for nothing.
-        let Some(session) = self.cells.at(slot) else { return };
-        let look = |state: &mut SessionState, step: &mut Step<'_>| state.machine.handle_timeout(step);
-        self.step_and_wake(&session, self.timeouts.clock().now(), look, |waker| wakers.push(waker));
+        // The timer may have been armed for an earlier session in this slot. Then nothing is due, and the
+        // check has no effect.
+        let Some(session) = self.cells.get_at(slot) else { return };
+        let fire = |state: &mut SessionState, step: &mut StepContext<'_>| state.machine.handle_timeout(step);
+        self.step_and_wake(&session, self.timeouts.clock().now(), fire, |waker| wakers.push(waker));
     }
 
-    /// Takes messages from a session's outbox, if the session is attached to this connection. This is no step: neither
-    /// phase nor deadlines depend on what is taken, and a delivery is too frequent to look at them.
+    /// Takes messages from a session's outbox, if the session is attached to this connection. This is not a
+    /// step: neither the phase nor the deadlines depend on the messages taken, and deliveries are too
+    /// frequent to check them.
     pub(super) fn with_outbox<R>(
         session: &SessionCell,
-        link: &Link,
-        take: impl FnOnce(&mut Outbox<Followed>) -> R,
+        mailbox: &Mailbox,
+        take: impl FnOnce(&mut Outbox<SubscribedChannel>) -> R,
     ) -> Option<R> {
         let mut state = session.lock();
-        state.is_attached_to(link.id).then(|| take(state.machine.outbox_mut()))
+        state.is_attached_to(mailbox.id).then(|| take(state.machine.outbox_mut()))
     }
 
-    /// One step of one session. Every change of a session's phase and deadlines is made here. Only its outbox changes elsewhere:
-    /// [`Self::with_outbox`], and [`tell_readable`](crate::channel::Subscriber), which marks a subscription as readable.
+    /// Performs one step of one session. All changes of a session's phase and deadlines are made here. Only
+    /// its outbox also changes elsewhere: in [`Self::with_outbox`], and in
+    /// [`tell_readable`](crate::channel::Subscriber), which marks a subscription as readable.
     pub(super) fn step<R>(
         &self,
         session: &SessionCell,
-        act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
+        act: impl FnOnce(&mut SessionState, &mut StepContext<'_>) -> R,
     ) -> R {
         self.step_at(session, self.timeouts.clock().now(), act)
     }
 
-    /// A step for what happened then: a moment ago at most.
+    /// Like [`Self::step`], for an event that happened at `now`, a moment ago at most.
     pub(super) fn step_at<R>(
         &self,
         session: &SessionCell,
         now: Timestamp,
-        act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
+        act: impl FnOnce(&mut SessionState, &mut StepContext<'_>) -> R,
     ) -> R {
         self.step_and_wake(session, now, act, Waker::wake)
     }
 
-    /// Acts under the session's lock. The wheel, the connection, metrics, logs and hooks are told after it is released.
+    /// Applies `act` under the session's lock. The wheel, the connection, metrics, the event log and hooks
+    /// are called after the lock is released.
     fn step_and_wake<R>(
         &self,
         session: &SessionCell,
         now: Timestamp,
-        act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
+        act: impl FnOnce(&mut SessionState, &mut StepContext<'_>) -> R,
         mut wake: impl FnMut(Waker),
     ) -> R {
         let mut outputs = Outputs::new();
-        let (result, link, action, followed, woken) = {
+        let (result, mailbox, action, subscriptions, unparked) = {
             let mut state = session.lock();
-            state.note_received();
-            state.note_token(self.timeouts.clock(), now);
-            let link = state.link.clone();
+            state.sync_last_received();
+            state.sync_token_expiry(self.timeouts.clock(), now);
+            let mailbox = state.mailbox.clone();
             let before = state.machine.phase();
-            let mut step = Step { now, timeouts: &self.settings, outputs: &mut outputs };
+            let mut step = StepContext { now, timeouts: &self.settings, outputs: &mut outputs };
             let result = act(&mut state, &mut step);
             let after = state.machine.phase();
-            // Between polls, it tells where the client was last; its task leaves it by itself.
+            // Between polls the mailbox is kept for the client's address; its task ends by itself.
             if !matches!(after, Phase::Attached(_) | Phase::BetweenPolls) {
-                state.link = None;
+                state.mailbox = None;
             }
             let has_ended = matches!(after, Phase::Closed(_));
-            // In a box, since hardly any step has them, and every step moves this.
-            let followed = has_ended.then(|| self.leave_all(session, &mut state));
+            // Boxed because few steps need it and every step moves it.
+            let subscriptions = has_ended.then(|| self.clear_subscriptions(session, &mut state));
             if before != after {
-                let address = link.as_deref().map(Link::address).or_else(|| state.address());
+                let address = mailbox.as_deref().map(Mailbox::address).or_else(|| state.parked_address());
                 self.suspended.phase_changed(session.id(), &mut state, address);
             }
             self.metrics.sessions.phase_changed(Some(before), after);
             let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
-            let step = &mut Step { now, timeouts: &self.settings, outputs: &mut outputs };
-            let woken = state.act_at_rest(session, before, step);
-            // What else it is asked is left there.
-            let link = woken.as_ref().map(|woken| Arc::clone(&woken.link)).or(link);
+            let step = &mut StepContext { now, timeouts: &self.settings, outputs: &mut outputs };
+            let unparked = state.act_for_parked(session, before, step);
+            // The remaining outputs for this connection go to its new mailbox.
+            let mailbox = unparked.as_ref().map(|unparked| Arc::clone(&unparked.mailbox)).or(mailbox);
             if let Phase::Closed(reason) = after
                 && before != after
-                // The connection that is to say so may have ended, and nobody know yet: a client that comes back after a kick has not heard.
+                // A kicked client must learn of it. The connection that would send the close code may have
+                // ended unnoticed, so the code is kept for a client that reconnects.
                 && (!has_farewell || reason == CloseReason::Kicked)
             {
-                self.untold.ended(session.id(), || self.unclaimed.digest_of(session), before, reason);
+                self.ended.record(
+                    session.id(),
+                    || self.restored_credentials.digest_of(session),
+                    before,
+                    reason,
+                );
             }
             if self.in_order {
                 self.report_in_order(session.id(), &state, &outputs);
             }
             let deadline = requested_deadline(&state.machine, now, self.timeouts.slack(), &self.settings);
-            (result, link, self.timeouts.request(session.timer(), deadline), followed, woken)
+            (result, mailbox, self.timeouts.request(session.timer(), deadline), subscriptions, unparked)
         };
         self.timeouts.carry_out(session.timer(), action);
-        Woken::begin(woken, session);
-        if let Some(followed) = followed {
-            followed.iter().for_each(|followed| self.release(followed));
+        Unparked::start(unparked, session);
+        if let Some(subscriptions) = subscriptions {
+            subscriptions.iter().for_each(|subscription| self.complete_unsubscribe(subscription));
         }
         for &output in &outputs {
-            if let Some(waker) = self.carry_out(session, link.as_deref(), now, output) {
+            if let Some(waker) = self.carry_out(session, mailbox.as_deref(), now, output) {
                 wake(waker);
             }
         }
         result
     }
 
-    /// Returns the task of the connection, if it has something to do now.
+    /// Carries out one output. Returns the task of the connection, if it has to be woken.
     fn carry_out(
         &self,
         session: &SessionCell,
-        link: Option<&Link>,
+        mailbox: Option<&Mailbox>,
         now: Timestamp,
         output: Output,
     ) -> Option<Waker> {
-        if let Some((connection, notes)) = notes_of(output) {
-            return match link.filter(|link| link.id == connection)?.post(notes) {
+        if let Some((connection, signals)) = signals_of(output) {
+            return match mailbox.filter(|mailbox| mailbox.id == connection)?.post(signals) {
                 Posted::Task(waker) => waker,
-                // Just now, since the session's lock was released.
-                Posted::AtRest => session.post_at_rest(connection, notes),
+                // It was parked after the session's lock was released.
+                Posted::Parked => session.signal_parked(connection, signals),
             };
         }
         match output {
@@ -169,13 +180,17 @@ impl Sessions {
         None
     }
 
-    /// The session has ended, and follows nothing any more.
-    fn leave_all(&self, session: &SessionCell, state: &mut SessionState) -> Box<[Followed]> {
-        let followed: Box<[_]> = state.machine.outbox_mut().clear().collect();
-        for followed in &followed {
-            self.note_left(session, &state.identity, &followed.channel);
+    /// Clears all subscriptions of a session that has ended.
+    fn clear_subscriptions(
+        &self,
+        session: &SessionCell,
+        state: &mut SessionState,
+    ) -> Box<[SubscribedChannel]> {
+        let subscriptions: Box<[_]> = state.machine.outbox_mut().clear().collect();
+        for subscription in &subscriptions {
+            self.enqueue_leave(session, &state.identity, &subscription.channel);
         }
-        followed
+        subscriptions
     }
 
     fn report_in_order(&self, session: SessionId, state: &SessionState, outputs: &[Output]) {
@@ -189,11 +204,11 @@ impl Sessions {
     fn report(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         let identity = session.identity();
-        self.timeline.note(session.id(), event, self.timeouts.clock().unix_now());
+        self.timeline.record(session.id(), event, self.timeouts.clock().unix_now());
         if event.transition.is_end() {
             self.registry.remove(session);
-            self.leave_user(session, &identity);
-            self.unclaimed.forget(session);
+            self.remove_from_users(session, &identity);
+            self.restored_credentials.forget(session);
         }
         let (session, user) = (session.id(), identity.user());
         self.metrics.sessions.event(name, reason);
@@ -202,25 +217,25 @@ impl Sessions {
     }
 }
 
-/// What an output asks of a connection.
-pub(super) fn notes_of(output: Output) -> Option<(ConnectionId, Notes)> {
+/// The connection that an output is for, and the signals to post to it.
+pub(super) fn signals_of(output: Output) -> Option<(ConnectionId, Signals)> {
     match output {
-        Output::Ping(connection) => Some((connection, Notes::PING)),
-        Output::Probe(connection) => Some((connection, Notes::PROBE)),
-        Output::Close(connection, code) => Some((connection, Notes::close(code))),
-        Output::AnswerPoll(connection) => Some((connection, Notes::ANSWER)),
-        Output::Superseded(connection) => Some((connection, Notes::SUPERSEDED)),
+        Output::Ping(connection) => Some((connection, Signals::PING)),
+        Output::Probe(connection) => Some((connection, Signals::PROBE)),
+        Output::Close(connection, code) => Some((connection, Signals::close(code))),
+        Output::AnswerPoll(connection) => Some((connection, Signals::ANSWER)),
+        Output::Superseded(connection) => Some((connection, Signals::SUPERSEDED)),
         Output::RoundTrip(_) | Output::Fired(..) | Output::Event(_) => None,
     }
 }
 
-/// When a token expires on the server's clock, as the wall clock has it now.
+/// Converts the expiry of a token to the server's clock, by the current wall clock.
 pub(super) fn token_deadline(expires: UnixTime, clock: &Clock, now: Timestamp) -> Timestamp {
     now + expires.since(clock.unix_now())
 }
 
-/// Pings have slack, so that they leave in batches. Everything else is exact to the tick, and so is a ping when another
-/// deadline lies within its slack.
+/// The deadline to request from the wheel. Pings have slack, so that they are sent in batches. All other
+/// deadlines are exact to the tick, and so is a ping if another deadline lies within its slack.
 fn requested_deadline<C>(
     machine: &Session<C>,
     now: Timestamp,
@@ -229,7 +244,8 @@ fn requested_deadline<C>(
 ) -> RequestedDeadline {
     let next = machine.next_deadline(timeouts);
     if machine.is_writing_ping() {
-        // Pong is about to be armed. Expecting it saves the wheel one entry a ping; an expiry for nothing is harmless.
+        // Pong is about to be armed. Requesting it now saves the wheel one insertion per ping; an early
+        // expiry has no effect.
         let pong = now + timeouts.pong_timeout;
         return RequestedDeadline::exact(next.map_or(pong, |(at, _)| at.min(pong)).as_nanos());
     }

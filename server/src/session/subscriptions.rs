@@ -1,30 +1,30 @@
-//! Which channels a session follows.
+//! Subscriptions of a session.
 
 use std::sync::Arc;
 
-use encke_core::dialect::{Beginning, Since};
+use encke_core::dialect::{Since, StartPosition};
 use encke_core::session::Phase;
-use encke_core::session::outbox::{Bounds, Slot, Source, WhyEnded};
+use encke_core::session::outbox::{EndReason, LogBounds, LogHandle, SubscriptionSlot};
 
 use super::Channel;
 use super::cell::{SessionCell, SessionRef, SessionState};
 use super::sessions::Sessions;
 use super::step::token_deadline;
-use super::via::{Said, Via};
-use crate::admission::Holder;
+use super::via::{ClientInput, CommandSource};
+use crate::admission::QuotaOwner;
 use crate::auth::{Identity, Permission};
-use crate::channel::{ChannelName, Hold, Retired, SubscriberKey, overlap};
-use crate::engine::{Answer, EngineError};
+use crate::channel::{ChannelGuard, ChannelName, Retired, SubscriberKey, overlap};
+use crate::engine::{EngineError, EngineResponse};
 
-/// What a session knows of a channel that it follows.
+/// A channel that a session is subscribed to.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed {
+pub(crate) struct SubscribedChannel {
     pub(crate) channel: Arc<Channel>,
-    /// What the channel knows the session by.
+    /// Key of the session among the channel's subscribers.
     pub(super) key: SubscriberKey,
 }
 
-impl Source for Followed {
+impl LogHandle for SubscribedChannel {
     fn log(&self) -> u64 {
         self.channel.number()
     }
@@ -34,229 +34,244 @@ impl Source for Followed {
     }
 }
 
-/// A session follows a channel.
+/// A successful subscribe request.
 #[derive(Debug)]
-pub(crate) struct Subscribed {
+pub(crate) struct SubscribeOutcome {
     pub(crate) channel: Arc<Channel>,
-    /// The newest message at that time.
+    /// Offset of the log's newest message at that time.
     pub(crate) offset: u64,
-    /// It begins after this message.
-    pub(crate) begun: u64,
-    /// If the client asked for what follows a certain message: whether all of that is still there.
+    /// Offset after which the subscription begins.
+    pub(crate) start_offset: u64,
+    /// If the client asked to continue after a certain message: whether all later messages are still
+    /// available.
     pub(crate) recovered: Option<bool>,
 }
 
-/// Why a session does not follow a channel.
+/// Why a subscribe request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotSubscribed {
+pub(crate) enum SubscribeError {
     #[error("subscription limit reached (limits.max_subscriptions = {limit})")]
     TooManySubscriptions { limit: usize },
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error("the token does not allow to subscribe to this channel")]
+    #[error("the token does not allow subscribing to this channel")]
     Forbidden,
-    #[error("the server is going away, and the session goes on in the next one")]
+    #[error("the server is shutting down; the session continues in the next process")]
     Draining,
-    #[error("another connection has the session now")]
+    #[error("another connection has taken over the session")]
     Detached,
     #[error("the session has ended")]
     Ended,
 }
 
-/// By whose will a session follows a channel.
+/// Origin of a subscription.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Will {
-    /// Its client has asked for it in this way, and is answered.
-    Client(Via),
-    /// Its client is told.
+pub(super) enum SubscriptionOrigin {
+    /// A request of the client, which is answered.
+    Client(CommandSource),
+    /// The server. The client receives a notice.
     Server {
-        /// Whatever its client's token allows.
+        /// Whether the backend granted it, regardless of the client's token.
         granted: bool,
     },
 }
 
-impl Will {
-    /// Whether the session's connection knows nothing of it.
-    fn is_beside(self) -> bool {
+impl SubscriptionOrigin {
+    /// Whether the session's connection has to be notified of the change.
+    fn is_out_of_band(self) -> bool {
         match self {
-            Self::Client(via) => via.is_beside(),
+            Self::Client(source) => source.is_out_of_band(),
             Self::Server { .. } => true,
         }
     }
 }
 
 impl Sessions {
-    /// Makes a session follow a channel. If it does already, nothing changes.
+    /// Subscribes a session to a channel. No effect if it is subscribed already.
     ///
-    /// Three steps: the session is asked whether it may; the engine is asked for the channel, with no lock held; the session
-    /// joins it. In between, another connection may have taken the session over with a token that allows less, so the
-    /// last step asks the session again.
+    /// There are three steps: check that the session may subscribe; request the channel from the engine, with
+    /// no lock held; join the channel. Between these, another connection may have taken the session over with
+    /// a token that allows less, so the last step repeats the check.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         session: &SessionCell,
-        via: Via,
+        source: CommandSource,
         name: &ChannelName,
-        begin: &Beginning<'_>,
-    ) -> Answer<Result<Subscribed, NotSubscribed>> {
-        self.follow(session, Will::Client(via), || session.holder(via), name, begin)
+        begin: &StartPosition<'_>,
+    ) -> EngineResponse<Result<SubscribeOutcome, SubscribeError>> {
+        self.subscribe_as(
+            session,
+            SubscriptionOrigin::Client(source),
+            || session.quota_owner(source),
+            name,
+            begin,
+        )
     }
 
-    /// The same by anyone's will. `maker` makes the channel, if there is none.
-    pub(super) fn follow(
+    /// Subscribes a session, whatever the origin. `creator` is the quota owner of the channel if it has to be
+    /// created.
+    pub(super) fn subscribe_as(
         self: &Arc<Self>,
         session: &SessionCell,
-        will: Will,
-        maker: impl FnOnce() -> Holder,
+        origin: SubscriptionOrigin,
+        creator: impl FnOnce() -> QuotaOwner,
         name: &ChannelName,
-        begin: &Beginning<'_>,
-    ) -> Answer<Result<Subscribed, NotSubscribed>> {
-        match self.step(session, |state, _| self.may_follow(state, will, name)) {
+        begin: &StartPosition<'_>,
+    ) -> EngineResponse<Result<SubscribeOutcome, SubscribeError>> {
+        match self.step(session, |state, _| self.check_subscribe(state, origin, name)) {
             Ok(None) => {}
-            Ok(Some(subscribed)) => return Answer::Ready(Ok(subscribed)),
-            Err(error) => return Answer::Ready(Err(error)),
+            Ok(Some(subscribed)) => return EngineResponse::Ready(Ok(subscribed)),
+            Err(error) => return EngineResponse::Ready(Err(error)),
         }
-        match self.logs.engine.follow(name, &maker()) {
-            Answer::Ready(followed) => Answer::Ready(
-                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, will, &hold, begin)),
+        match self.logs.engine.subscribe(name, &creator()) {
+            EngineResponse::Ready(guard) => EngineResponse::Ready(
+                guard
+                    .map_err(SubscribeError::from)
+                    .and_then(|guard| self.join(session, origin, &guard, begin)),
             ),
-            Answer::Later(followed) => {
-                let (sessions, session) = (Arc::clone(self), self.hold(session));
+            EngineResponse::Pending(guard) => {
+                let (sessions, session) = (Arc::clone(self), self.clone_handle(session));
                 let begin = begin.clone().into_owned();
-                Answer::Later(Box::pin(
-                    async move { sessions.join(&session, will, &followed.await?, &begin) },
-                ))
+                EngineResponse::Pending(Box::pin(async move {
+                    sessions.join(&session, origin, &guard.await?, &begin)
+                }))
             }
         }
     }
 
-    /// The session joins a channel, if it still may.
+    /// Joins a channel, after repeating the check.
     fn join(
         &self,
         session: &SessionCell,
-        will: Will,
-        hold: &Hold<SessionRef>,
-        begin: &Beginning<'_>,
-    ) -> Result<Subscribed, NotSubscribed> {
-        let channel = hold.channel();
+        origin: SubscriptionOrigin,
+        guard: &ChannelGuard<SessionRef>,
+        begin: &StartPosition<'_>,
+    ) -> Result<SubscribeOutcome, SubscribeError> {
+        let channel = guard.channel();
         let subscribed = self.step(session, |state, _| {
-            if let Some(subscribed) = self.may_follow(state, will, channel.name())? {
+            if let Some(subscribed) = self.check_subscribe(state, origin, channel.name())? {
                 return Ok(subscribed);
             }
             let joined = channel.join(session.reference(), |log, add| {
-                let goes_on = |since: &Since<'_>| channel.goes_on_after(&since.epoch, since.offset);
-                let start = Start::of(begin, goes_on, log);
-                let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
+                let goes_on = |since: &Since<'_>| channel.continues_from(&since.epoch, since.offset);
+                let start = SubscriptionStart::of(begin, goes_on, log);
+                let subscribe = |slot| SubscribedChannel { channel: Arc::clone(channel), key: add(slot) };
                 let outbox = state.machine.outbox_mut();
-                outbox.forget_ends(|ended| ended.channel.name() == channel.name());
-                match will {
-                    Will::Client(_) => outbox.subscribe_with(subscribe, start.cursor, start.gap),
-                    Will::Server { granted } => {
-                        outbox.subscribe_and_tell(subscribe, start.cursor, start.gap, granted)
+                outbox.remove_end_notices(|ended| ended.channel.name() == channel.name());
+                match origin {
+                    SubscriptionOrigin::Client(_) => {
+                        outbox.subscribe_with(subscribe, start.cursor, start.gap)
+                    }
+                    SubscriptionOrigin::Server { granted } => {
+                        outbox.subscribe_with_notice(subscribe, start.cursor, start.gap, granted)
                     }
                 };
-                let Start { cursor: begun, recovered, .. } = start;
-                Subscribed { channel: Arc::clone(channel), offset: log.last, begun, recovered }
+                let SubscriptionStart { cursor: start_offset, recovered, .. } = start;
+                SubscribeOutcome { channel: Arc::clone(channel), offset: log.last, start_offset, recovered }
             });
-            let joined = joined.map_err(|Retired| NotSubscribed::Engine(EngineError::Unavailable))?;
-            self.note_joined(session, &state.identity, channel);
+            let joined = joined.map_err(|Retired| SubscribeError::Engine(EngineError::Unavailable))?;
+            self.enqueue_join(session, &state.identity, channel);
             Ok(joined)
         });
-        self.tell(channel.name());
-        if will.is_beside() && subscribed.is_ok() {
-            session.wake_to_read();
+        self.publish_notices(channel.name());
+        if origin.is_out_of_band() && subscribed.is_ok() {
+            session.deliver_pending();
         }
         subscribed
     }
 
-    /// Whether a session may follow one more channel for this client; the subscription, if it is there already. That is granted from here on, if it is the
-    /// backend that wants it.
-    fn may_follow(
+    /// Checks whether a session may have one more subscription. Returns the subscription if it exists
+    /// already; if the backend wants it, it is marked as granted.
+    fn check_subscribe(
         &self,
         state: &mut SessionState,
-        will: Will,
+        origin: SubscriptionOrigin,
         name: &ChannelName,
-    ) -> Result<Option<Subscribed>, NotSubscribed> {
-        match (will, state.machine.phase()) {
-            (_, Phase::Moved) => return Err(NotSubscribed::Draining),
-            (Will::Client(via), _) if !via.is_heard(state) => return Err(NotSubscribed::Detached),
-            (Will::Server { .. }, Phase::Closed(_)) => return Err(NotSubscribed::Ended),
+    ) -> Result<Option<SubscribeOutcome>, SubscribeError> {
+        match (origin, state.machine.phase()) {
+            (_, Phase::Moved) => return Err(SubscribeError::Draining),
+            (SubscriptionOrigin::Client(source), _) if !source.is_current(state) => {
+                return Err(SubscribeError::Detached);
+            }
+            (SubscriptionOrigin::Server { .. }, Phase::Closed(_)) => return Err(SubscribeError::Ended),
             _ => {}
         }
-        let is_granted = matches!(will, Will::Server { granted: true });
+        let is_granted = matches!(origin, SubscriptionOrigin::Server { granted: true });
         if !is_granted && !state.identity.allows(Permission::Subscribe, name.as_str()) {
-            return Err(NotSubscribed::Forbidden);
+            return Err(SubscribeError::Forbidden);
         }
-        if let Some((slot, followed)) = state.find(name.as_str()) {
-            let channel = Arc::clone(&followed.channel);
+        if let Some((slot, subscription)) = state.find(name.as_str()) {
+            let channel = Arc::clone(&subscription.channel);
             if is_granted {
                 state.machine.outbox_mut().grant(slot);
             }
             let offset = channel.last_offset();
-            return Ok(Some(Subscribed { channel, offset, begun: offset, recovered: None }));
+            return Ok(Some(SubscribeOutcome { channel, offset, start_offset: offset, recovered: None }));
         }
         let limit = self.limits.subscriptions;
-        let theirs =
-            state.machine.outbox().subscriptions().filter(|it| !it.channel.channel.name().is_direct());
-        if theirs.count() >= limit {
-            return Err(NotSubscribed::TooManySubscriptions { limit });
+        let own = state.machine.outbox().subscriptions().filter(|it| !it.channel.channel.name().is_direct());
+        if own.count() >= limit {
+            return Err(SubscribeError::TooManySubscriptions { limit });
         }
         Ok(None)
     }
 
-    /// Whether the session follows a channel.
-    pub(crate) fn follows(&self, session: &SessionCell, name: &str) -> bool {
+    /// Whether the session is subscribed to a channel.
+    pub(crate) fn is_subscribed(&self, session: &SessionCell, name: &str) -> bool {
         session.lock().find(name).is_some()
     }
 
-    /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or no longer listens.
-    pub(crate) fn unsubscribe(&self, session: &SessionCell, via: Via, name: &str) {
-        let followed = self.step(session, |state, _| {
-            let found = via.is_heard(state).then(|| state.find(name))?;
-            // What the server says, no client can keep it from saying.
-            let (slot, followed) = found.filter(|(_, followed)| !followed.channel.name().is_direct())?;
-            let followed = followed.clone();
+    /// Unsubscribes a session. No effect if it is not subscribed, or no longer accepts input from this
+    /// source.
+    pub(crate) fn unsubscribe(&self, session: &SessionCell, source: CommandSource, name: &str) {
+        let subscription = self.step(session, |state, _| {
+            let found = source.is_current(state).then(|| state.find(name))?;
+            // Clients cannot unsubscribe from direct messages.
+            let (slot, subscription) =
+                found.filter(|(_, subscription)| !subscription.channel.name().is_direct())?;
+            let subscription = subscription.clone();
             state.machine.outbox_mut().unsubscribe(slot);
-            self.note_left(session, &state.identity, &followed.channel);
-            Some(followed)
+            self.enqueue_leave(session, &state.identity, &subscription.channel);
+            Some(subscription)
         });
-        if let Some(followed) = followed {
-            self.release(&followed);
+        if let Some(subscription) = subscription {
+            self.complete_unsubscribe(&subscription);
         }
     }
 
-    /// The client has a new token. Returns the channels that it no longer allows, or nothing when the session is another
-    /// user's.
+    /// Applies a client's new token. Returns the channels that it no longer allows and that were
+    /// unsubscribed, or `None` if the token belongs to another user.
     pub(crate) fn refresh(
         self: &Arc<Self>,
         session: &SessionCell,
-        via: Via,
+        source: CommandSource,
         identity: &Identity,
     ) -> Option<Vec<ChannelName>> {
         let mut before = None;
         let is_theirs = self.step(session, |state, step| {
             let is_theirs = state.identity.is_same_user(identity);
-            if is_theirs && via.is_heard(state) {
+            if is_theirs && source.is_current(state) {
                 before = Some(std::mem::replace(&mut state.identity, identity.clone()));
                 let expires = identity
                     .expires()
                     .map(|expires| token_deadline(expires, self.timeouts.clock(), step.now));
-                state.machine.handle(step, via.input(Said::TokenRefreshed(expires)));
+                state.machine.handle(step, source.input(ClientInput::TokenRefreshed(expires)));
             }
             is_theirs
         });
-        let revoked = is_theirs.then(|| self.revoke(session));
+        let revoked = is_theirs.then(|| self.revoke_forbidden(session));
         if let Some(before) = before {
-            self.join_by_token(session, identity, &before);
+            self.join_token_channels(session, identity, &before);
         }
         revoked
     }
 
     /// Ends the subscriptions that the client's token does not allow.
-    pub(super) fn revoke(&self, session: &SessionCell) -> Vec<ChannelName> {
+    pub(super) fn revoke_forbidden(&self, session: &SessionCell) -> Vec<ChannelName> {
         let forbidden = self.step(session, |state, _| {
             let SessionState { machine, identity, .. } = state;
             let outbox = machine.outbox_mut();
-            let forbidden: Vec<(Slot, Followed)> = outbox
+            let forbidden: Vec<(SubscriptionSlot, SubscribedChannel)> = outbox
                 .subscriptions()
                 .filter(|it| {
                     let name = it.channel.channel.name();
@@ -264,50 +279,51 @@ impl Sessions {
                 })
                 .map(|it| (it.slot, it.channel.clone()))
                 .collect();
-            for (slot, followed) in &forbidden {
-                // Whoever asked tells the client.
-                outbox.unsubscribe_told(*slot, WhyEnded::Forbidden);
-                self.note_left(session, identity, &followed.channel);
+            for (slot, subscription) in &forbidden {
+                // The caller notifies the client.
+                outbox.unsubscribe_already_notified(*slot, EndReason::Forbidden);
+                self.enqueue_leave(session, identity, &subscription.channel);
             }
             forbidden
         });
-        let revoked = forbidden.into_iter().map(|(_, followed)| {
-            self.release(&followed);
-            followed.channel.name().clone()
+        let revoked = forbidden.into_iter().map(|(_, subscription)| {
+            self.complete_unsubscribe(&subscription);
+            subscription.channel.name().clone()
         });
         revoked.collect()
     }
 
-    /// The session no longer follows the channel.
-    pub(super) fn release(&self, followed: &Followed) {
-        self.logs.channels.unsubscribe(&followed.channel, followed.key);
-        self.tell(followed.channel.name());
+    /// Completes an unsubscribe, without the session's lock.
+    pub(super) fn complete_unsubscribe(&self, subscription: &SubscribedChannel) {
+        self.logs.channels.unsubscribe(&subscription.channel, subscription.key);
+        self.publish_notices(subscription.channel.name());
     }
 }
 
 impl SessionCell {
-    /// Another log goes on in the place of one that it follows. See [`Subscriber::move_on`](crate::channel::Subscriber::move_on).
+    /// Moves a subscription to the log that replaces an earlier one. See
+    /// [`Subscriber::move_on`](crate::channel::Subscriber::move_on).
     pub(super) fn move_on(&self, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
-        let left = {
+        let removed = {
             let mut state = self.lock();
             let outbox = state.machine.outbox_mut();
             let found = outbox.subscriptions().find(|it| Arc::ptr_eq(&it.channel.channel, from));
             let Some((slot, key)) = found.map(|it| (it.slot, it.channel.key)) else { return };
             let moved = to.join(self.reference(), |log, add| {
-                let follow = |slot| Followed { channel: Arc::clone(to), key: add(slot) };
-                outbox.move_on(slot, follow, cut, log);
+                let subscribe = |slot| SubscribedChannel { channel: Arc::clone(to), key: add(slot) };
+                outbox.switch_log(slot, subscribe, cut, log);
             });
             moved.is_ok().then_some(key)
         };
-        if let Some(key) = left {
+        if let Some(key) = removed {
             from.remove_subscriber(key);
-            self.wake_to_read();
+            self.deliver_pending();
         }
     }
 }
 
 impl SessionState {
-    pub(super) fn find(&self, name: &str) -> Option<(Slot, &Followed)> {
+    pub(super) fn find(&self, name: &str) -> Option<(SubscriptionSlot, &SubscribedChannel)> {
         let mut subscriptions = self.machine.outbox().subscriptions();
         let found =
             subscriptions.find(|subscription| subscription.channel.channel.name().as_str() == name)?;
@@ -315,33 +331,33 @@ impl SessionState {
     }
 }
 
-/// Where a subscription begins to read.
+/// Position at which a subscription begins.
 #[derive(Debug, PartialEq, Eq)]
-struct Start {
-    /// After this message.
+struct SubscriptionStart {
+    /// Offset of the last message before it.
     cursor: u64,
-    /// The client is first told that an unknown number of messages is missing.
+    /// Whether a gap of unknown size is sent first.
     gap: bool,
     recovered: Option<bool>,
 }
 
-impl Start {
-    /// `goes_on` is whether what comes after that message is in the log, or was.
-    fn of(begin: &Beginning<'_>, goes_on: impl FnOnce(&Since<'_>) -> bool, log: Bounds) -> Self {
+impl SubscriptionStart {
+    /// `goes_on` returns whether messages after the given one are, or were, in this log.
+    fn of(begin: &StartPosition<'_>, goes_on: impl FnOnce(&Since<'_>) -> bool, log: LogBounds) -> Self {
         match begin {
-            Beginning::Now => Self { cursor: log.last, gap: false, recovered: None },
-            Beginning::Newest(count) => {
+            StartPosition::Now => Self { cursor: log.last, gap: false, recovered: None },
+            StartPosition::Newest(count) => {
                 let cursor = log.last.saturating_sub(*count).max(log.first - 1);
                 Self { cursor, gap: false, recovered: None }
             }
-            // Another life of the log: the client has seen nothing of this one.
-            Beginning::After(since) if !goes_on(since) => {
+            // The log's epoch has changed: the client has no message of the new one.
+            StartPosition::After(since) if !goes_on(since) => {
                 Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
             }
-            Beginning::After(since) if since.offset > log.last => {
+            StartPosition::After(since) if since.offset > log.last => {
                 Self { cursor: log.last, gap: true, recovered: Some(false) }
             }
-            Beginning::After(since) => {
+            StartPosition::After(since) => {
                 let all_there = since.offset + 1 >= log.first;
                 Self { cursor: since.offset, gap: false, recovered: Some(all_there) }
             }
@@ -354,10 +370,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_subscription_begins() {
-        use Beginning::{Newest, Now};
-        let after = |epoch: &'static str, offset| Beginning::After(Since { epoch: epoch.into(), offset });
-        let (log, empty) = (Bounds { first: 5, last: 9 }, Bounds { first: 10, last: 9 });
+    fn subscription_start_positions() {
+        use StartPosition::{Newest, Now};
+        let after = |epoch: &'static str, offset| StartPosition::After(Since { epoch: epoch.into(), offset });
+        let (log, empty) = (LogBounds { first: 5, last: 9 }, LogBounds { first: 10, last: 9 });
         let table = [
             (Now, log, (9, false, None)),
             (after("e", 9), log, (9, false, Some(true))),
@@ -372,11 +388,11 @@ mod tests {
             (Newest(u64::MAX), log, (4, false, None)),
             (Newest(0), empty, (9, false, None)),
             (Newest(3), empty, (9, false, None)),
-            (Newest(3), Bounds { first: 1, last: 0 }, (0, false, None)),
+            (Newest(3), LogBounds { first: 1, last: 0 }, (0, false, None)),
         ];
         for (begin, log, (cursor, gap, recovered)) in table {
-            let start = Start::of(&begin, |since| since.epoch == "e", log);
-            assert_eq!(start, Start { cursor, gap, recovered }, "{begin:?}");
+            let start = SubscriptionStart::of(&begin, |since| since.epoch == "e", log);
+            assert_eq!(start, SubscriptionStart { cursor, gap, recovered }, "{begin:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which suspended sessions end first when there is no room for new ones: of the holder with most of them, the one that
-//! has been suspended longest.
+//! Order in which suspended sessions are evicted to make room for new ones: first the session that has been
+//! suspended longest, of the quota owner with most suspended sessions.
 
 use std::net::IpAddr;
 
@@ -10,63 +10,65 @@ use parking_lot::Mutex;
 use super::SessionId;
 use super::cell::SessionState;
 use super::sessions::Sessions;
-use crate::admission::{Holder, Holders};
+use crate::admission::{FairEviction, QuotaOwner};
 
-/// All suspended sessions, by user, or by address where nobody is named.
+/// All suspended sessions, grouped by user, or by address for anonymous clients.
 #[derive(Debug, Default)]
-pub(super) struct Suspended(Mutex<Holders<SessionId>>);
+pub(super) struct SuspendedSessions(Mutex<FairEviction<SessionId>>);
 
-/// Where a suspended session stands among them.
+/// Position of a suspended session in the order of eviction.
 #[derive(Debug)]
-pub(super) struct PlaceInLine {
-    holder: Holder,
+pub(super) struct EvictionPosition {
+    owner: QuotaOwner,
     number: u64,
 }
 
-impl Suspended {
-    /// A session of an earlier process is suspended.
-    pub(super) fn add(&self, id: SessionId, state: &mut SessionState, holder: Holder) {
-        let number = self.0.lock().add(&holder, id);
-        state.suspended = Some(Box::new(PlaceInLine { holder, number }));
+impl SuspendedSessions {
+    /// Adds a restored session.
+    pub(super) fn add(&self, id: SessionId, state: &mut SessionState, owner: QuotaOwner) {
+        let number = self.0.lock().insert(&owner, id);
+        state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
     }
 
-    /// The phase of a session has changed. `address` was that of its connection.
+    /// Updates the position after a change of phase. `address` is that of the connection, if there is one.
     pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, address: Option<IpAddr>) {
         let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
-        match (address, state.suspended.take()) {
+        match (address, state.eviction_position.take()) {
             (Some(address), None) if is_suspended => {
-                let holder = Holder::new(state.identity.shared_user(), address);
-                let number = self.0.lock().add(&holder, id);
-                state.suspended = Some(Box::new(PlaceInLine { holder, number }));
+                let owner = QuotaOwner::new(state.identity.shared_user(), address);
+                let number = self.0.lock().insert(&owner, id);
+                state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
             }
-            (_, Some(place)) if !is_suspended => _ = self.0.lock().remove(&place.holder, place.number),
-            (_, place) => state.suspended = place,
+            (_, Some(position)) if !is_suspended => {
+                _ = self.0.lock().remove(&position.owner, position.number)
+            }
+            (_, position) => state.eviction_position = position,
         }
     }
 }
 
-impl PlaceInLine {
-    pub(super) fn holder(&self) -> &Holder {
-        &self.holder
+impl EvictionPosition {
+    pub(super) fn owner(&self) -> &QuotaOwner {
+        &self.owner
     }
 }
 
 impl Sessions {
-    /// Ends a suspended session to make room for another. Returns whether there was one.
-    pub(super) fn end_one_suspended(&self) -> bool {
+    /// Evicts a suspended session to make room for another. Returns whether there was one.
+    pub(super) fn evict_suspended(&self) -> bool {
         loop {
-            let first = self.suspended.0.lock().take_from_most();
+            let first = self.suspended.0.lock().evict();
             let Some(id) = first else { return false };
             let Some(session) = self.registry.get(id) else { continue };
-            let ends = self.step(&session, |state, step| {
-                // Its client may have come back just now.
-                let ends = state.machine.phase() == Phase::Suspended;
-                if ends {
+            let has_ended = self.step(&session, |state, step| {
+                // Its client may have reconnected meanwhile.
+                let can_evict = state.machine.phase() == Phase::Suspended;
+                if can_evict {
                     state.machine.handle(step, Input::Close(CloseReason::Limit));
                 }
-                ends
+                can_evict
             });
-            if ends {
+            if has_ended {
                 return true;
             }
         }

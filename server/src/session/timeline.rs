@@ -1,4 +1,4 @@
-//! The latest lifecycle events of all sessions, for those who look at one.
+//! Recent lifecycle events of all sessions, for the admin API.
 
 use encke_core::session::{LifecycleEvent, Transition};
 use parking_lot::Mutex;
@@ -6,105 +6,107 @@ use parking_lot::Mutex;
 use super::id::SessionId;
 use crate::clock::UnixTime;
 
-/// So many events of all sessions together are kept: 512 KiB once there have been as many.
-const KEPT: usize = 1 << 14;
+/// Number of events kept, of all sessions together: 512 KiB once full.
+const CAPACITY: usize = 1 << 14;
 
-/// Whoever reads lets others write after so many events: a microsecond.
-const AT_A_TIME: u64 = 512;
+/// Number of events read before the lock is released to let writers in: about a microsecond.
+const READ_BATCH: u64 = 512;
 
-/// The last [`KEPT`] events of all sessions. A new one takes the room of the oldest.
+/// The last [`CAPACITY`] events of all sessions. A new event overwrites the oldest.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// When it began: nothing that has happened since is missing before it is full.
+    /// Time of creation. Until the ring is full, no event since then is missing.
     began: UnixTime,
-    /// Held while one event is written, or some are read.
-    ring: Mutex<Ring>,
+    /// Locked while one event is written, or a batch is read.
+    ring: Mutex<EventRing>,
 }
 
 #[derive(Debug)]
-struct Ring {
-    /// Where event number `n` of all is, from 0 on: at `n % KEPT`. There is room for all of them from the start, which the system gives when
-    /// it is used.
-    events: Vec<Kept>,
-    /// Events so far.
+struct EventRing {
+    /// Event number `n`, counted from 0, is at index `n % CAPACITY`. The capacity is reserved at the start;
+    /// the system provides the memory when it is used.
+    events: Vec<TimelineEntry>,
+    /// Number of events so far.
     total: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct TimelineEntry {
     session: SessionId,
     event: LifecycleEvent,
     at: UnixTime,
 }
 
-const _: () = assert!(size_of::<Kept>() * KEPT == 512 * 1024);
+const _: () = assert!(size_of::<TimelineEntry>() * CAPACITY == 512 * 1024);
 
-/// What is known of a session's life.
+/// Recent events of one session.
 #[derive(Debug, PartialEq)]
-pub(crate) struct SessionLife {
-    /// Everything since then is known.
+pub(crate) struct SessionHistory {
+    /// Time since which no event is missing.
     pub(crate) since: UnixTime,
-    /// What has happened, in its order, and when.
+    /// Events in their order, with their times.
     pub(crate) events: Vec<(UnixTime, Transition)>,
 }
 
 impl Timeline {
     pub(super) fn new(began: UnixTime) -> Self {
-        Self { began, ring: Mutex::new(Ring { events: Vec::with_capacity(KEPT), total: 0 }) }
+        Self { began, ring: Mutex::new(EventRing { events: Vec::with_capacity(CAPACITY), total: 0 }) }
     }
 
-    /// Two events of one session may come in either order.
-    pub(super) fn note(&self, session: SessionId, event: LifecycleEvent, at: UnixTime) {
-        self.ring.lock().push(Kept { session, event, at });
+    /// Records an event. Two events of one session may be recorded in either order.
+    pub(super) fn record(&self, session: SessionId, event: LifecycleEvent, at: UnixTime) {
+        self.ring.lock().push(TimelineEntry { session, event, at });
     }
 
-    /// The events of a session that are kept.
-    pub(super) fn of(&self, session: SessionId) -> SessionLife {
-        let mut found: Vec<Kept> = Vec::new();
+    /// The events of a session that are still kept.
+    pub(super) fn history_of(&self, session: SessionId) -> SessionHistory {
+        let mut found: Vec<TimelineEntry> = Vec::new();
         let (mut next, end) = (0, self.ring.lock().total);
         while next < end {
             let ring = self.ring.lock();
             next = ring.oldest().max(next);
-            let until = end.min(next + AT_A_TIME);
-            found.extend((next..until).map(|number| ring.get(number)).filter(|kept| kept.session == session));
+            let until = end.min(next + READ_BATCH);
+            found.extend(
+                (next..until).map(|number| ring.get(number)).filter(|entry| entry.session == session),
+            );
             next = until.max(next);
         }
-        // Only now: what has been overwritten meanwhile may not have been read.
+        // Read last: events that were overwritten meanwhile may not have been read.
         let since = self.ring.lock().since().unwrap_or(self.began);
-        found.sort_by_key(|kept| kept.event.number);
-        let events = found.iter().map(|kept| (kept.at, kept.event.transition)).collect();
-        SessionLife { since, events }
+        found.sort_by_key(|entry| entry.event.number);
+        let events = found.iter().map(|entry| (entry.at, entry.event.transition)).collect();
+        SessionHistory { since, events }
     }
 }
 
-impl Ring {
-    fn push(&mut self, kept: Kept) {
-        if self.events.len() < KEPT {
-            self.events.push(kept);
+impl EventRing {
+    fn push(&mut self, entry: TimelineEntry) {
+        if self.events.len() < CAPACITY {
+            self.events.push(entry);
         } else {
-            self.events[index(self.total)] = kept;
+            self.events[index(self.total)] = entry;
         }
         self.total += 1;
     }
 
-    /// The number of the oldest event that is kept.
+    /// Number of the oldest event that is kept.
     fn oldest(&self) -> u64 {
         self.total - self.events.len() as u64
     }
 
-    /// The event of this number, which is kept.
-    fn get(&self, number: u64) -> Kept {
+    /// The event with this number, which must still be kept.
+    fn get(&self, number: u64) -> TimelineEntry {
         self.events[index(number)]
     }
 
-    /// When the oldest event happened, if there were others before it.
+    /// Time of the oldest event, if earlier ones were overwritten.
     fn since(&self) -> Option<UnixTime> {
         (self.oldest() > 0).then(|| self.get(self.oldest()).at)
     }
 }
 
 fn index(number: u64) -> usize {
-    usize::try_from(number % KEPT as u64).expect("less than are kept")
+    usize::try_from(number % CAPACITY as u64).expect("less than the capacity")
 }
 
 #[cfg(test)]
@@ -117,7 +119,7 @@ mod tests {
     const BEGAN: UnixTime = UnixTime::from_secs(100);
 
     fn id(number: u128) -> SessionId {
-        SessionId::of_number(number)
+        SessionId::from_number(number)
     }
 
     fn at(number: u64) -> UnixTime {
@@ -129,64 +131,70 @@ mod tests {
     }
 
     #[test]
-    fn each_session_has_its_own_life_in_the_order_of_its_events() {
+    fn history_has_the_events_of_one_session_in_order() {
         let timeline = Timeline::new(BEGAN);
         let suspended = Transition::Suspended(SuspendReason::PongTimeout);
         let resumed = Transition::Resumed(ResumeKind::Reconnect);
-        timeline.note(id(1), event(1, Transition::Opened), at(0));
-        timeline.note(id(2), event(1, Transition::Opened), at(1));
-        // The later one was told first.
-        timeline.note(id(1), event(3, resumed), at(2));
-        timeline.note(id(1), event(2, suspended), at(2));
-        timeline.note(id(2), event(2, Transition::Closed(CloseReason::Kicked)), at(3));
+        timeline.record(id(1), event(1, Transition::Opened), at(0));
+        timeline.record(id(2), event(1, Transition::Opened), at(1));
+        // The later event was recorded first.
+        timeline.record(id(1), event(3, resumed), at(2));
+        timeline.record(id(1), event(2, suspended), at(2));
+        timeline.record(id(2), event(2, Transition::Closed(CloseReason::Kicked)), at(3));
         let events = vec![(at(0), Transition::Opened), (at(2), suspended), (at(2), resumed)];
-        assert_eq!(timeline.of(id(1)), SessionLife { since: BEGAN, events });
+        assert_eq!(timeline.history_of(id(1)), SessionHistory { since: BEGAN, events });
         let events = vec![(at(1), Transition::Opened), (at(3), Transition::Closed(CloseReason::Kicked))];
-        assert_eq!(timeline.of(id(2)), SessionLife { since: BEGAN, events });
-        assert_eq!(timeline.of(id(3)), SessionLife { since: BEGAN, events: Vec::new() });
+        assert_eq!(timeline.history_of(id(2)), SessionHistory { since: BEGAN, events });
+        assert_eq!(timeline.history_of(id(3)), SessionHistory { since: BEGAN, events: Vec::new() });
     }
 
     #[test]
-    fn when_it_is_full_the_oldest_event_gives_way_and_that_is_said() {
+    fn full_ring_overwrites_the_oldest_event_and_reports_since_when_it_is_complete() {
         let timeline = Timeline::new(BEGAN);
         let opened = event(1, Transition::Opened);
-        for number in 0..KEPT as u64 {
-            timeline.note(id(number.into()), opened, at(number));
+        for number in 0..CAPACITY as u64 {
+            timeline.record(id(number.into()), opened, at(number));
         }
-        let first = SessionLife { since: BEGAN, events: vec![(at(0), Transition::Opened)] };
-        assert_eq!(timeline.of(id(0)), first, "all are kept");
-        for number in 0..2 * KEPT as u64 + 7 {
-            timeline.note(id(u128::MAX), opened, at(KEPT as u64 + number));
+        let first = SessionHistory { since: BEGAN, events: vec![(at(0), Transition::Opened)] };
+        assert_eq!(timeline.history_of(id(0)), first, "no event was overwritten");
+        for number in 0..2 * CAPACITY as u64 + 7 {
+            timeline.record(id(u128::MAX), opened, at(CAPACITY as u64 + number));
             let since = at(number + 1);
             if number % 999 == 0 {
-                let life = timeline.of(id((number + 1).into()));
-                let is_kept = number + 1 < KEPT as u64;
-                assert_eq!((life.since, life.events.len()), (since, usize::from(is_kept)), "{number}");
-                assert!(timeline.of(id(number.into())).events.is_empty());
+                let history = timeline.history_of(id((number + 1).into()));
+                let is_kept = number + 1 < CAPACITY as u64;
+                assert_eq!((history.since, history.events.len()), (since, usize::from(is_kept)), "{number}");
+                assert!(timeline.history_of(id(number.into())).events.is_empty());
             }
         }
-        assert_eq!(timeline.of(id(u128::MAX)).events.len(), KEPT);
+        assert_eq!(timeline.history_of(id(u128::MAX)).events.len(), CAPACITY);
         let ring = timeline.ring.lock();
-        assert_eq!((ring.events.len(), ring.events.capacity()), (KEPT, KEPT), "no more memory than that");
+        assert_eq!(
+            (ring.events.len(), ring.events.capacity()),
+            (CAPACITY, CAPACITY),
+            "the buffer does not grow"
+        );
     }
 
-    /// Readers and writers at once: what was written before a read is found, unless it has been overwritten.
+    /// With concurrent readers and writers: an event that was written before a read is found, unless it was
+    /// overwritten.
     #[test]
-    fn a_reader_goes_on_while_others_write() {
+    fn readers_and_writers_run_concurrently() {
         let timeline = Timeline::new(BEGAN);
-        let many = 3 * u32::try_from(KEPT).expect("they are few");
-        let noted = |session, number, at| timeline.note(id(session), event(number, Transition::Opened), at);
+        let many = 3 * u32::try_from(CAPACITY).expect("it fits into a u32");
+        let record =
+            |session, number, at| timeline.record(id(session), event(number, Transition::Opened), at);
         std::thread::scope(|scope| {
             for writer in 1..=2 {
-                scope.spawn(move || (1..=many).for_each(|number| noted(writer, number, BEGAN)));
+                scope.spawn(move || (1..=many).for_each(|number| record(writer, number, BEGAN)));
             }
             for number in 1..=50 {
-                noted(9, number, BEGAN);
-                let events = timeline.of(id(9)).events.len();
+                record(9, number, BEGAN);
+                let events = timeline.history_of(id(9)).events.len();
                 assert!(events <= number as usize);
             }
         });
-        noted(9, 51, at(0));
-        assert_eq!(timeline.of(id(9)).events.last(), Some(&(at(0), Transition::Opened)));
+        record(9, 51, at(0));
+        assert_eq!(timeline.history_of(id(9)).events.last(), Some(&(at(0), Transition::Opened)));
     }
 }

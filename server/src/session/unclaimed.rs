@@ -1,4 +1,5 @@
-//! Sessions of an earlier process whose clients have not come back yet: of their secrets, only the digests are known.
+//! Digests of the secrets of restored sessions. The secrets themselves are unknown until the clients
+//! reconnect.
 
 use std::collections::HashMap;
 
@@ -6,44 +7,44 @@ use parking_lot::Mutex;
 
 use super::SessionId;
 use super::cell::SessionCell;
-use super::id::{Secret, SecretDigest};
+use super::id::{ResumeSecret, SecretDigest};
 
-/// By session. Each is here until its client comes, or until it ends.
+/// Digests by session. An entry is removed when its client reconnects, or when the session ends.
 #[derive(Debug, Default)]
-pub(super) struct Unclaimed(Mutex<HashMap<SessionId, SecretDigest>>);
+pub(super) struct RestoredCredentials(Mutex<HashMap<SessionId, SecretDigest>>);
 
-impl Unclaimed {
+impl RestoredCredentials {
     pub(super) fn add(&self, id: SessionId, digest: SecretDigest) {
         self.0.lock().insert(id, digest);
     }
 
-    /// The digest of a session's secret.
+    /// Digest of a session's secret.
     pub(super) fn digest_of(&self, session: &SessionCell) -> Option<SecretDigest> {
-        // In this order: a secret is set before it is forgotten here.
-        self.get(session.id()).or_else(|| session.secret().as_ref().map(Secret::digest))
+        // In this order, because a secret is set before its entry is removed.
+        self.get(session.id()).or_else(|| session.secret().as_ref().map(ResumeSecret::digest))
     }
 
-    /// The same, if nobody has come with the secret yet.
+    /// The digest, if the client has not presented the secret yet.
     fn get(&self, id: SessionId) -> Option<SecretDigest> {
         self.0.lock().get(&id).copied()
     }
 
-    /// Somebody comes with a secret. If it is the session's, that knows it from here on.
-    pub(super) fn claim(&self, session: &SessionCell, offered: &Secret) -> bool {
+    /// Checks a secret that was presented for a session. If it is right, the session keeps it from then on.
+    pub(super) fn claim(&self, session: &SessionCell, offered: &ResumeSecret) -> bool {
         let Some(digest) = self.get(session.id()) else {
-            // Another request was faster.
+            // Another request has just presented it.
             return session.secret().is_some_and(|secret| secret.matches(offered));
         };
-        let is_right = digest.is_of(offered);
-        if is_right {
-            // Set before it is forgotten here, so that one of the two is always known.
+        let is_valid = digest.is_of(offered);
+        if is_valid {
+            // Set before the entry is removed, so that the secret or its digest is always known.
             session.set_secret(*offered);
             self.0.lock().remove(&session.id());
         }
-        is_right
+        is_valid
     }
 
-    /// The session has ended.
+    /// Removes the entry of a session that has ended.
     pub(super) fn forget(&self, session: &SessionCell) {
         if session.secret().is_none() {
             self.0.lock().remove(&session.id());

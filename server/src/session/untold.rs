@@ -1,4 +1,5 @@
-//! Why sessions have ended that had no connection to be told on, where their clients are not to come back by themselves.
+//! Close codes of sessions that ended without a connection to send them on, for clients that must not
+//! reconnect by themselves.
 
 use std::collections::VecDeque;
 
@@ -10,30 +11,32 @@ use super::SessionId;
 use super::id::{ResumeToken, SecretDigest};
 use super::record::StoredEnd;
 
-/// How many ends are remembered. Whoever comes back after so many others hears of an unknown session.
-const REMEMBERED: usize = 1024;
+/// Number of ended sessions that are kept. After that many others, a session is unknown to a client that
+/// reconnects.
+const CAPACITY: usize = 1024;
 
-/// The last ends that nobody was told, the oldest first.
+/// The sessions that ended last without their clients being notified, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Untold(Mutex<VecDeque<End>>);
+pub(super) struct EndedSessions(Mutex<VecDeque<EndedSession>>);
 
-/// The end of a session. Of a secret, the digest may be all that was ever known here.
+/// A session that has ended. Only the digest of its secret is kept; the secret itself may be unknown.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct EndedSession {
     session: SessionId,
     secret: SecretDigest,
     code: CloseCode,
 }
 
-impl End {
+impl EndedSession {
     fn is_of(&self, token: &ResumeToken) -> bool {
         self.session == token.id && self.secret.is_of(&token.secret)
     }
 }
 
-impl Untold {
-    /// A session has ended without a connection that says so. `before` was its phase; `secret` is asked for only if that matters.
-    pub(super) fn ended(
+impl EndedSessions {
+    /// Records the end of a session that has no connection to send the close code on. `before` was its phase.
+    /// `secret` is called only if the end is recorded.
+    pub(super) fn record(
         &self,
         session: SessionId,
         secret: impl FnOnce() -> Option<SecretDigest>,
@@ -41,19 +44,21 @@ impl Untold {
         reason: CloseReason,
     ) {
         let code = reason.close_code();
-        // A suspended session that has reached a limit has made room for another: that is no fault of its client.
+        // A suspended session that is closed with `Limit` was evicted to make room for another, which is not
+        // its client's fault.
         let made_room = before == Phase::Suspended && reason == CloseReason::Limit;
-        if code == CloseCode::Normal || code.invites_back() || made_room {
+        if code == CloseCode::Normal || code.allows_reconnect() || made_room {
             return;
         }
         let Some(secret) = secret() else { return };
-        self.add(End { session, secret, code });
+        self.add(EndedSession { session, secret, code });
     }
 
-    /// What clients bring upon themselves, one of them could do a thousand times: that is forgotten before a kick is.
-    fn add(&self, end: End) {
+    /// Adds an entry. Of a full list, ends that clients cause themselves are removed before kicks: one client
+    /// could cause a thousand of them.
+    fn add(&self, end: EndedSession) {
         let mut ends = self.0.lock();
-        if ends.len() == REMEMBERED {
+        if ends.len() == CAPACITY {
             let own_fault = ends.iter().position(|end| end.code != CloseCode::Kicked);
             match (own_fault, end.code) {
                 (Some(oldest), _) => drop(ends.remove(oldest)),
@@ -64,9 +69,9 @@ impl Untold {
         ends.push_back(end);
     }
 
-    /// Writes down what is remembered, the oldest first.
+    /// Records of all entries, oldest first.
     pub(super) fn snapshot(&self) -> Vec<StoredEnd> {
-        let stored = |end: &End| StoredEnd {
+        let stored = |end: &EndedSession| StoredEnd {
             id: end.session.bytes(),
             secret_digest: end.secret.0,
             code: end.code.code(),
@@ -74,23 +79,23 @@ impl Untold {
         self.0.lock().iter().map(stored).collect()
     }
 
-    /// Remembers what another process has. Returns whether a client is to be told of such an end.
+    /// Restores an entry from a snapshot. Returns `false` if clients are never notified of such an end.
     pub(super) fn restore(&self, stored: &StoredEnd) -> bool {
         let code = CloseCode::from_repr(stored.code);
-        let Some(code) = code.filter(|code| *code != CloseCode::Normal && !code.invites_back()) else {
+        let Some(code) = code.filter(|code| *code != CloseCode::Normal && !code.allows_reconnect()) else {
             return false;
         };
         let secret = SecretDigest(stored.secret_digest);
-        self.add(End { session: stored.id(), secret, code });
+        self.add(EndedSession { session: stored.id(), secret, code });
         true
     }
 
-    /// Why the session of this token has ended, if its client was not told.
+    /// The close code for a client that presents this token, if there is an entry.
     pub(super) fn get(&self, token: &ResumeToken) -> Option<CloseCode> {
         self.0.lock().iter().rfind(|end| end.is_of(token)).map(|end| end.code)
     }
 
-    /// The same. From here on, its client is told.
+    /// Like [`Self::get`], and removes the entry: the caller notifies the client.
     pub(super) fn take(&self, token: &ResumeToken) -> Option<CloseCode> {
         let mut ends = self.0.lock();
         let at = ends.iter().rposition(|end| end.is_of(token))?;
@@ -102,36 +107,36 @@ impl Untold {
 mod tests {
     use encke_core::session::ConnectionId;
 
-    use super::super::id::Secret;
+    use super::super::id::ResumeSecret;
     use super::*;
     use crate::entropy::Entropy;
 
     fn token() -> ResumeToken {
         let entropy = Entropy::system();
-        ResumeToken { id: SessionId::random(&entropy), secret: Secret::random(&entropy) }
+        ResumeToken { id: SessionId::random(&entropy), secret: ResumeSecret::random(&entropy) }
     }
 
-    impl Untold {
-        fn told_later(&self, token: ResumeToken, before: Phase, reason: CloseReason) {
-            self.ended(token.id, || Some(token.secret.digest()), before, reason);
+    impl EndedSessions {
+        fn record_end(&self, token: ResumeToken, before: Phase, reason: CloseReason) {
+            self.record(token.id, || Some(token.secret.digest()), before, reason);
         }
     }
 
     #[test]
-    fn an_end_is_told_once_and_to_nobody_else() {
-        let (untold, token) = (Untold::default(), token());
-        untold.told_later(token, Phase::BetweenPolls, CloseReason::Kicked);
-        let guessed = ResumeToken { secret: Secret::random(&Entropy::system()), ..token };
-        assert_eq!((untold.get(&guessed), untold.take(&guessed)), (None, None));
-        assert_eq!(untold.get(&token), Some(CloseCode::Kicked));
-        assert_eq!(untold.take(&token), Some(CloseCode::Kicked));
-        assert_eq!((untold.get(&token), untold.take(&token)), (None, None));
+    fn end_is_reported_once_and_only_to_its_client() {
+        let (ended, token) = (EndedSessions::default(), token());
+        ended.record_end(token, Phase::BetweenPolls, CloseReason::Kicked);
+        let guessed = ResumeToken { secret: ResumeSecret::random(&Entropy::system()), ..token };
+        assert_eq!((ended.get(&guessed), ended.take(&guessed)), (None, None));
+        assert_eq!(ended.get(&token), Some(CloseCode::Kicked));
+        assert_eq!(ended.take(&token), Some(CloseCode::Kicked));
+        assert_eq!((ended.get(&token), ended.take(&token)), (None, None));
     }
 
     #[test]
-    fn a_client_that_may_come_back_need_not_be_told() {
+    fn only_ends_that_forbid_reconnecting_are_recorded() {
         let attached = Phase::Attached(ConnectionId(1));
-        for (before, reason, told) in [
+        for (before, reason, expected) in [
             (Phase::BetweenPolls, CloseReason::ProtocolError, Some(CloseCode::ProtocolError)),
             (Phase::BetweenPolls, CloseReason::Limit, Some(CloseCode::Limit)),
             (attached, CloseReason::Kicked, Some(CloseCode::Kicked)),
@@ -143,35 +148,35 @@ mod tests {
             (Phase::BetweenPolls, CloseReason::Idle, None),
             (Phase::BetweenPolls, CloseReason::Lifetime, None),
         ] {
-            let (untold, token) = (Untold::default(), token());
-            untold.told_later(token, before, reason);
-            assert_eq!(untold.get(&token), told, "{before:?}, {reason:?}");
+            let (ended, token) = (EndedSessions::default(), token());
+            ended.record_end(token, before, reason);
+            assert_eq!(ended.get(&token), expected, "{before:?}, {reason:?}");
         }
     }
 
-    /// One client can open sessions and break their rules, as often as it likes.
+    /// One client can open sessions and violate limits as often as it likes.
     #[test]
-    fn a_kick_is_forgotten_last() {
-        let (untold, kicked, fault) = (Untold::default(), token(), token());
-        untold.told_later(kicked, Phase::BetweenPolls, CloseReason::Kicked);
-        for _ in 0..REMEMBERED {
-            untold.told_later(token(), Phase::BetweenPolls, CloseReason::Limit);
+    fn kicks_are_removed_last() {
+        let (ended, kicked, fault) = (EndedSessions::default(), token(), token());
+        ended.record_end(kicked, Phase::BetweenPolls, CloseReason::Kicked);
+        for _ in 0..CAPACITY {
+            ended.record_end(token(), Phase::BetweenPolls, CloseReason::Limit);
         }
-        assert_eq!(untold.get(&kicked), Some(CloseCode::Kicked));
-        for _ in 1..REMEMBERED {
-            untold.told_later(token(), Phase::Suspended, CloseReason::Kicked);
+        assert_eq!(ended.get(&kicked), Some(CloseCode::Kicked));
+        for _ in 1..CAPACITY {
+            ended.record_end(token(), Phase::Suspended, CloseReason::Kicked);
         }
-        untold.told_later(fault, Phase::BetweenPolls, CloseReason::Limit);
-        assert_eq!((untold.get(&kicked), untold.get(&fault)), (Some(CloseCode::Kicked), None));
-        untold.told_later(fault, Phase::BetweenPolls, CloseReason::Kicked);
-        assert_eq!((untold.get(&kicked), untold.get(&fault)), (None, Some(CloseCode::Kicked)));
-        assert_eq!(untold.0.lock().len(), REMEMBERED);
+        ended.record_end(fault, Phase::BetweenPolls, CloseReason::Limit);
+        assert_eq!((ended.get(&kicked), ended.get(&fault)), (Some(CloseCode::Kicked), None));
+        ended.record_end(fault, Phase::BetweenPolls, CloseReason::Kicked);
+        assert_eq!((ended.get(&kicked), ended.get(&fault)), (None, Some(CloseCode::Kicked)));
+        assert_eq!(ended.0.lock().len(), CAPACITY);
     }
 
     #[test]
-    fn another_process_remembers_the_same() {
-        let (before, after, token) = (Untold::default(), Untold::default(), token());
-        before.told_later(token, Phase::BetweenPolls, CloseReason::Kicked);
+    fn entries_survive_a_restart() {
+        let (before, after, token) = (EndedSessions::default(), EndedSessions::default(), token());
+        before.record_end(token, Phase::BetweenPolls, CloseReason::Kicked);
         let stored = before.snapshot();
         assert!(stored.iter().all(|end| after.restore(end)));
         assert_eq!(after.snapshot(), stored);
@@ -183,15 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_forgotten() {
-        let (untold, first, second) = (Untold::default(), token(), token());
-        untold.told_later(first, Phase::BetweenPolls, CloseReason::Kicked);
-        untold.told_later(second, Phase::BetweenPolls, CloseReason::Kicked);
-        for _ in 2..=REMEMBERED {
-            untold.told_later(token(), Phase::BetweenPolls, CloseReason::Kicked);
+    fn oldest_entry_is_removed() {
+        let (ended, first, second) = (EndedSessions::default(), token(), token());
+        ended.record_end(first, Phase::BetweenPolls, CloseReason::Kicked);
+        ended.record_end(second, Phase::BetweenPolls, CloseReason::Kicked);
+        for _ in 2..=CAPACITY {
+            ended.record_end(token(), Phase::BetweenPolls, CloseReason::Kicked);
         }
-        assert_eq!(untold.0.lock().len(), REMEMBERED);
-        assert_eq!(untold.get(&first), None);
-        assert_eq!(untold.get(&second), Some(CloseCode::Kicked));
+        assert_eq!(ended.0.lock().len(), CAPACITY);
+        assert_eq!(ended.get(&first), None);
+        assert_eq!(ended.get(&second), Some(CloseCode::Kicked));
     }
 }

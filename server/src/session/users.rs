@@ -1,4 +1,4 @@
-//! Sessions by user.
+//! Index of sessions by user.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::cell::{SessionCell, SessionHandle, SessionRef, SessionState};
 use super::sessions::Sessions;
 use crate::auth::Identity;
 
-/// The sessions of users by name. Those of nobody are not in it.
+/// Sessions of named users. Sessions of anonymous clients are not in it.
 ///
 /// A session is in it from its first step to its end. Locked for one session, or for one page.
 #[derive(Debug, Default)]
@@ -21,17 +21,17 @@ impl Users {
         self.0.lock().insert((user, session));
     }
 
-    /// Harmless if it is not there.
+    /// No effect if the session is not in the index.
     pub(super) fn remove(&self, user: Arc<str>, session: SessionRef) {
         self.0.lock().remove(&(user, session));
     }
 
-    /// Those in the slots from `from` on, at most `limit`, and where the next page begins.
+    /// The user's first `limit` sessions in slots from `from` on, and the slot at which the next page begins.
     fn page(&self, user: &str, from: u32, limit: usize) -> (Vec<SessionRef>, Option<u32>) {
-        let first = (user.into(), SessionRef::first_of(from));
+        let first = (user.into(), SessionRef::first_in(from));
         let all = self.0.lock();
-        let theirs = all.range(first..).take_while(|(of, _)| **of == *user);
-        let page: Vec<_> = theirs.map(|(_, session)| *session).take(limit).collect();
+        let own = all.range(first..).take_while(|(of, _)| **of == *user);
+        let page: Vec<_> = own.map(|(_, session)| *session).take(limit).collect();
         let last = page.last().filter(|_| page.len() == limit);
         let next = last.and_then(|last| last.index().checked_add(1));
         (page, next)
@@ -39,25 +39,26 @@ impl Users {
 }
 
 impl Sessions {
-    /// The sessions of this user in the slots from `from` on, at most `limit`, and where the next page begins. A page may be short, and not the last. A session stays in
-    /// its slot, so each that is there all along is on one page.
+    /// The user's first `limit` sessions in slots from `from` on, and the slot at which the next page begins.
+    /// A page may have fewer than `limit` sessions without being the last. A session never changes its slot,
+    /// so one that exists throughout is on exactly one page.
     pub(crate) fn of_user(&self, user: &str, from: u32, limit: usize) -> (Vec<SessionHandle>, Option<u32>) {
         let (page, next) = self.users.page(user, from, limit);
         let found = page.into_iter().filter_map(|session| self.cells.get(session));
-        (found.map(|session| self.cells.hold(&session)).collect(), next)
+        (found.map(|session| self.cells.guard(&session)).collect(), next)
     }
 
-    /// The session can be found by its user, unless it has ended already. Its state is locked, so that it does not end meanwhile: whatever ends it
-    /// takes it out again after that.
-    pub(super) fn enter_user(&self, session: &SessionCell, state: &SessionState) {
+    /// Adds a session to the index of its user, unless it has ended already. The caller holds the lock of its
+    /// state, so the session cannot end meanwhile; its end removes it again.
+    pub(super) fn add_to_users(&self, session: &SessionCell, state: &SessionState) {
         let has_ended = matches!(state.machine.phase(), Phase::Closed(_));
         if let Some(user) = state.identity.shared_user().filter(|_| !has_ended) {
             self.users.add(user, session.reference());
         }
     }
 
-    /// The session has ended.
-    pub(super) fn leave_user(&self, session: &SessionCell, identity: &Identity) {
+    /// Removes a session that has ended from the index.
+    pub(super) fn remove_from_users(&self, session: &SessionCell, identity: &Identity) {
         if let Some(user) = identity.shared_user() {
             self.users.remove(user, session.reference());
         }
@@ -69,11 +70,11 @@ mod tests {
     use super::*;
 
     fn session(slot: u32, number: u32) -> SessionRef {
-        SessionRef::of_number(u64::from(number) << 32 | u64::from(slot))
+        SessionRef::from_u64(u64::from(number) << 32 | u64::from(slot))
     }
 
     #[test]
-    fn each_has_its_own() {
+    fn users_have_their_own_sessions() {
         let users = Users::default();
         for (user, slot) in [("alice", 3), ("bob", 2), ("alice", 1), ("al", 0), ("alice2", 4)] {
             users.add(user.into(), session(slot, slot + 7));
@@ -88,11 +89,11 @@ mod tests {
         users.remove("alice".into(), session(1, 8));
         users.remove("alice".into(), session(1, 8));
         users.remove("bob".into(), session(2, 1));
-        assert_eq!((slots("alice"), slots("bob")), (vec![3], vec![2]), "another thing of the slot");
+        assert_eq!((slots("alice"), slots("bob")), (vec![3], vec![2]), "a stale reference removes nothing");
     }
 
     #[test]
-    fn pages_have_each_once() {
+    fn pages_have_every_session_once() {
         let users = Users::default();
         let all: Vec<u32> = (0..10).chain([u32::MAX]).collect();
         all.iter().for_each(|slot| users.add("alice".into(), session(*slot, 1)));
@@ -104,7 +105,7 @@ mod tests {
                 found.extend(page.iter().map(|session| session.index()));
                 next = after;
             }
-            assert_eq!(found, all, "{limit} at a time");
+            assert_eq!(found, all, "with {limit} per page");
         }
     }
 }

@@ -3,123 +3,138 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, CloseReason};
-use encke_core::session::{ConnectionId, ConnectionInput, Input, Phase, Request};
+use encke_core::session::{ConnectionId, ConnectionInput, Input, Phase, RequestInput};
 
 use super::cell::{SessionCell, SessionState};
-use super::link::{Link, Notes};
+use super::link::{Mailbox, Signals};
 use super::sessions::Sessions;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::channel::Publisher;
 
-/// By which way a client speaks to its session.
+/// How a command from a client reaches its session.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Via {
-    /// Its connection; or none, for a request with the session's secret, which may come at any time.
+pub(crate) struct CommandSource {
+    /// The connection, or `None` for a request that carries the session's secret, which may arrive at any
+    /// time.
     connection: Option<ConnectionId>,
     address: IpAddr,
 }
 
-/// What a client says that the session's machine needs to know.
+/// Input from a client that the session's state machine handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// A command, good or bad.
+pub(crate) enum ClientInput {
+    /// A command, whether it is valid or not.
     Command,
-    /// It has everything up to this seq.
+    /// Acknowledges everything up to this seq.
     Ack { seq: u64 },
-    /// The answer to a ping, by a message.
+    /// Answers a ping with a message.
     Pong { seq: u64 },
-    /// It has a new token, which expires then, or never.
+    /// The token was replaced by one that expires at this time, or never.
     TokenRefreshed(Option<Timestamp>),
-    /// It asks to be answered when there is something new, or after so long. What it has, it may say.
+    /// Requests an answer when there is something to send, or after `hold`. `seq` is the last message that
+    /// the client has received, if it says so.
     Hold { hold: Duration, seq: Option<u64> },
-    /// The session is to end.
+    /// Requests the end of the session.
     Close(CloseReason),
 }
 
-impl Via {
+impl CommandSource {
     /// Over this connection.
-    pub(crate) fn connection(link: &Link) -> Self {
-        Self { connection: Some(link.id), address: link.address() }
+    pub(crate) fn connection(mailbox: &Mailbox) -> Self {
+        Self { connection: Some(mailbox.id), address: mailbox.address() }
     }
 
-    /// By a request beside the session's connection, if it has one.
+    /// By a request apart from the session's connection, if it has one.
     pub(crate) fn request(address: IpAddr) -> Self {
         Self { connection: None, address }
     }
 
-    /// Whether the session's connection knows nothing of what comes in this way.
-    pub(super) fn is_beside(self) -> bool {
+    /// Whether the command arrives apart from the session's connection.
+    pub(super) fn is_out_of_band(self) -> bool {
         self.connection.is_none()
     }
 
-    /// Where the client is.
+    /// Remote address of the client.
     pub(crate) fn address(self) -> IpAddr {
         self.address
     }
 
-    /// Whether the session listens to it. What comes over a connection that it has released counts no more.
-    pub(super) fn is_heard(self, state: &SessionState) -> bool {
+    /// Whether the session accepts input from this source. Input over a connection that the session has
+    /// released is ignored.
+    pub(super) fn is_current(self, state: &SessionState) -> bool {
         match (self.connection, state.machine.phase()) {
             (Some(connection), phase) => phase == Phase::Attached(connection),
             (None, phase) => !matches!(phase, Phase::Closed(_) | Phase::Moved),
         }
     }
 
-    pub(super) fn input(self, said: Said) -> Input {
+    pub(super) fn input(self, input: ClientInput) -> Input {
         let Some(connection) = self.connection else {
-            return match said {
-                Said::Command => Input::Request(Request::Command),
-                // Only a connection can be answered.
-                Said::Hold { .. } => Input::Request(Request::Heard),
-                Said::Ack { seq } | Said::Pong { seq } => Input::Request(Request::Ack { seq }),
-                Said::TokenRefreshed(expires) => Input::Request(Request::TokenRefreshed(expires)),
-                Said::Close(reason) => Input::Close(reason),
+            return match input {
+                ClientInput::Command => Input::Request(RequestInput::Command),
+                // Only a connection can be held.
+                ClientInput::Hold { .. } => Input::Request(RequestInput::Activity),
+                ClientInput::Ack { seq } | ClientInput::Pong { seq } => {
+                    Input::Request(RequestInput::Ack { seq })
+                }
+                ClientInput::TokenRefreshed(expires) => Input::Request(RequestInput::TokenRefreshed(expires)),
+                ClientInput::Close(reason) => Input::Close(reason),
             };
         };
-        let input = match said {
-            Said::Command => ConnectionInput::Command,
-            Said::Hold { hold, seq } => ConnectionInput::Hold { hold, seq },
-            Said::Ack { seq } => ConnectionInput::Ack { seq },
-            Said::Pong { seq } => ConnectionInput::PongMessage { seq },
-            Said::TokenRefreshed(expires) => ConnectionInput::TokenRefreshed(expires),
-            Said::Close(reason) => ConnectionInput::Close(reason),
+        let input = match input {
+            ClientInput::Command => ConnectionInput::Command,
+            ClientInput::Hold { hold, seq } => ConnectionInput::Hold { hold, seq },
+            ClientInput::Ack { seq } => ConnectionInput::Ack { seq },
+            ClientInput::Pong { seq } => ConnectionInput::PongMessage { seq },
+            ClientInput::TokenRefreshed(expires) => ConnectionInput::TokenRefreshed(expires),
+            ClientInput::Close(reason) => ConnectionInput::Close(reason),
         };
         Input::Connection(connection, input)
     }
 }
 
 impl Sessions {
-    /// A client has said something. Returns whether the session still listens to it.
-    pub(crate) fn said(&self, session: &SessionCell, via: Via, said: Said) -> bool {
-        let is_heard = self.step(session, |state, step| {
-            state.machine.handle(step, via.input(said));
-            via.is_heard(state)
+    /// Applies a client's input. Returns whether the session still accepts input from this source.
+    pub(crate) fn handle_client_input(
+        &self,
+        session: &SessionCell,
+        source: CommandSource,
+        input: ClientInput,
+    ) -> bool {
+        let is_current = self.step(session, |state, step| {
+            state.machine.handle(step, source.input(input));
+            source.is_current(state)
         });
-        // It may make room for more, of which the connection knows nothing.
-        if via.is_beside() && is_heard && matches!(said, Said::Ack { .. } | Said::Pong { .. }) {
-            session.wake_to_read();
+        // The acknowledgement may have made room for more, and the connection does not know of it.
+        if source.is_out_of_band()
+            && is_current
+            && matches!(input, ClientInput::Ack { .. } | ClientInput::Pong { .. })
+        {
+            session.deliver_pending();
         }
-        is_heard
+        is_current
     }
 }
 
 impl SessionCell {
-    /// Whom it counts for, when its client speaks in this way.
-    pub(crate) fn holder(&self, via: Via) -> Holder {
-        Holder::new(self.lock().identity.shared_user(), via.address)
+    /// Quota owner that a command from this source counts against.
+    pub(crate) fn quota_owner(&self, source: CommandSource) -> QuotaOwner {
+        QuotaOwner::new(self.lock().identity.shared_user(), source.address)
     }
 
-    /// By whom it publishes: its user, on whichever session; where nobody is named, the session.
+    /// Publisher for the detection of duplicates: the user, across sessions, or the session if the client is
+    /// anonymous.
     pub(crate) fn publisher(&self) -> Publisher {
         let user = self.lock().identity.shared_user();
         user.map_or_else(|| Publisher::Session(self.id().number()), Publisher::User)
     }
 
-    /// Has the connection closed over which the client speaks. Its task is running, and looks at its notes next.
-    pub(crate) fn close_connection(&self, via: Via, code: CloseCode) {
+    /// Closes the connection that a command came over. Its task is running, and checks its signals next.
+    pub(crate) fn close_connection(&self, source: CommandSource, code: CloseCode) {
         let state = self.lock();
-        if let Some(link) = state.link.as_ref().filter(|link| via.connection == Some(link.id)) {
-            drop(link.post_to_task(Notes::close(code)));
+        if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| source.connection == Some(mailbox.id))
+        {
+            drop(mailbox.post_to_task(Signals::close(code)));
         }
     }
 }

@@ -11,79 +11,78 @@ use super::id::SessionId;
 use crate::auth::Identity;
 use crate::channel::{Member, MemberPhase};
 
-/// What others may see of a session.
+/// State of a session as shown by the admin API.
 #[derive(Debug)]
 pub(crate) struct SessionView {
     pub(crate) id: SessionId,
-    /// Where it is in its life.
     pub(crate) phase: Phase,
-    /// How it is, or was last, connected.
+    /// Transport of the current connection, or of the last one.
     pub(crate) transport: Transport,
     pub(crate) dialect: DialectName,
-    /// Who its client is.
     pub(crate) identity: Identity,
-    /// How long ago it began.
+    /// Time since the session was opened.
     pub(crate) age: Duration,
-    /// How long ago its client last sent something.
+    /// Time since the client last sent something.
     pub(crate) last_received: Duration,
-    /// The number of the last message sent.
+    /// Seq of the last message that was sent.
     pub(crate) seq: u64,
-    /// Messages that were sent and are not acknowledged.
+    /// Number of messages that were sent and not acknowledged.
     pub(crate) unacked: usize,
-    /// Every armed deadline, and what remains until it.
+    /// Armed deadlines, with the time left until each.
     pub(crate) deadlines: Vec<(Deadline, Duration)>,
 }
 
 impl SessionView {
-    /// The phase's name in the admin API.
+    /// Name of the phase in the admin API.
     pub(crate) fn phase_name(&self) -> &'static str {
-        as_others_see(self.phase).into()
+        member_phase(self.phase).into()
     }
 }
 
-fn as_others_see(phase: Phase) -> MemberPhase {
+fn member_phase(phase: Phase) -> MemberPhase {
     match phase {
-        // They see no difference.
+        // The difference is not visible outside.
         Phase::Attached(_) | Phase::BetweenPolls => MemberPhase::Attached,
         Phase::Suspended | Phase::Moved => MemberPhase::Suspended,
         Phase::Closed(_) => MemberPhase::Closed,
     }
 }
 
-/// What can be read of a session without a step: none of it changes anything.
+/// Read-only access to a session, without a step.
 impl SessionCell {
-    /// The number of the last message sent on its connection; the stream goes on after it.
+    /// Seq of the last message sent on the current connection; the stream continues after it.
     #[must_use]
     pub(crate) fn sent(&self) -> u64 {
         self.lock().machine.outbox().sent()
     }
 
-    /// Who its client is.
+    /// Identity of the session's client.
     #[must_use]
     pub(crate) fn identity(&self) -> Identity {
         self.lock().identity.clone()
     }
 
-    /// The last number that anything was sent under, on whichever connection.
+    /// Highest seq that was ever used, on any connection.
     #[must_use]
     pub(crate) fn seq(&self) -> u64 {
         self.lock().machine.outbox().seq()
     }
 
-    /// What others on a channel see of it, if it follows that. Many are asked for at a time.
+    /// The session as a member of a channel, if it is subscribed. Called for many sessions at a time.
     ///
-    /// It is asked itself: when it is told that it has left, it may still be among the channel's subscribers.
+    /// The session's own subscriptions decide: when its leave is published, it may still be among the
+    /// channel's subscribers.
     pub(super) fn member(&self, channel: &Channel) -> Option<Member> {
         let (user, phase) = {
             let state = self.lock();
             state.find(channel.name().as_str())?;
-            (state.identity.shared_user(), as_others_see(state.machine.phase()))
+            (state.identity.shared_user(), member_phase(state.machine.phase()))
         };
         let user = user.map(|user| String::from(&*user));
         Some(Member { id: self.id().to_string(), user, phase })
     }
 
-    /// The channels it follows, and how far it has read each.
+    /// Subscribed channels, with the offset up to which each has been read.
     #[must_use]
     pub(crate) fn subscriptions(&self) -> Vec<(Arc<Channel>, u64)> {
         let state = self.lock();
@@ -91,7 +90,8 @@ impl SessionCell {
         subscriptions.map(|view| (Arc::clone(&view.channel.channel), view.cursor)).collect()
     }
 
-    /// Whether there is something to send now, and whether sending has stopped until something is acknowledged.
+    /// Whether there is something to send now, and whether sending has stopped until something is
+    /// acknowledged.
     #[cfg(feature = "simulation")]
     pub(crate) fn outgoing(&self) -> (bool, bool) {
         let state = self.lock();
@@ -99,20 +99,20 @@ impl SessionCell {
         (outbox.next_turn().is_some(), outbox.is_stopped())
     }
 
-    /// Every armed deadline.
+    /// All armed deadlines.
     #[cfg(feature = "simulation")]
     pub(crate) fn deadlines(&self, timeouts: &SessionTimeouts) -> Vec<(Deadline, Timestamp)> {
         self.lock().machine.deadlines(timeouts).map(|(at, deadline)| (deadline, at)).collect()
     }
 
-    /// What can be seen of it at `now`.
+    /// State of the session at `now`.
     #[must_use]
     pub(crate) fn view(&self, now: Timestamp, timeouts: &SessionTimeouts) -> SessionView {
         let state = self.lock();
         let machine = &state.machine;
         let last_received = machine.last_received_at();
         let last_received =
-            state.link.as_ref().map_or(last_received, |link| link.received_at().max(last_received));
+            state.mailbox.as_ref().map_or(last_received, |mailbox| mailbox.received_at().max(last_received));
         SessionView {
             id: self.id(),
             phase: machine.phase(),

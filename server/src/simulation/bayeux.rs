@@ -1,4 +1,5 @@
-//! Clients of Bayeux. hyper, which reads and answers their requests, is not in the simulation.
+//! Bayeux clients. The simulation does not include hyper, which reads and answers requests in the real
+//! server.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -11,43 +12,44 @@ use hyper::Request;
 use hyper::header::{CONNECTION, COOKIE, HeaderMap, HeaderValue};
 use tokio::io::AsyncWriteExt;
 
-use super::polls::{Resting, hold};
-use super::{Answer, Server, Socket, Task, socket};
+use super::polls::{HeldPollGuard, hold};
+use super::{HttpResponse, Server, Socket, Task, socket};
 use crate::client::Caller;
-use crate::http::Lent;
-use crate::public::{SocketUpgrade, asked_in, serve_socket};
+use crate::http::SharedSocket;
+use crate::public::{SocketUpgrade, request_with_body, serve_socket};
 use crate::transport::poll;
 
 /// A request with a `/meta/connect`.
 #[derive(Clone, Debug)]
 pub struct ConnectRequest {
-    /// All messages.
+    /// The array of messages.
     pub body: String,
-    /// The last on its connection or not: the next would need hyper, and so does not come.
+    /// The client closes the connection after this request. If not, no further request follows either,
+    /// because reading it would need hyper.
     pub is_last: bool,
-    /// What the browser calls itself, if it has been told to.
+    /// Value of the `BAYEUX_BROWSER` cookie, if present.
     pub browser: Option<u128>,
 }
 
-/// What has become of it.
+/// State of an accepted `/meta/connect`.
 #[derive(Clone, Debug)]
-pub struct HeldConnect {
-    /// The session that it has.
+pub struct AcceptedConnect {
+    /// Id of the session.
     pub session: String,
-    /// It is answered at once.
+    /// The request is answered immediately.
     pub is_due: bool,
-    /// It counts for its browser.
-    pub has_place: bool,
+    /// The request counts towards the limit of its browser.
+    pub counts_for_browser: bool,
 }
 
 impl Server {
-    /// Answers a request with a `/meta/connect`. `held` hears what has become of it, unless it is refused at once.
+    /// Answers a request with a `/meta/connect`. Calls `held` when the request is accepted.
     pub fn serve_connect(
         &self,
         socket: impl Socket,
         address: IpAddr,
         connect: ConnectRequest,
-        held: impl FnOnce(HeldConnect) + Send + 'static,
+        held: impl FnOnce(AcceptedConnect) + Send + 'static,
     ) -> Task {
         let public = Arc::clone(&self.public);
         let open_connection = self.public.connections.enter(None);
@@ -61,27 +63,29 @@ impl Server {
                     .headers_mut()
                     .insert(COOKIE, HeaderValue::try_from(cookie).expect("letters and digits"));
             }
-            let (socket, peer) = Lent::new(socket::Adapter(socket));
-            let answered = asked_in(request, address, client).answer(&public, || (), || peer.is_gone()).await;
+            let (socket, peer) = SharedSocket::new(socket::Adapter(socket));
+            let answered = request_with_body(request, address, client)
+                .answer(&public, || (), || peer.has_disconnected())
+                .await;
             let mut socket = socket.into_inner();
             match answered {
                 Ok(accepted) => {
-                    held(HeldConnect {
+                    held(AcceptedConnect {
                         session: accepted.attached.session.id().to_string(),
                         is_due: accepted.is_due,
-                        has_place: accepted.form.browser.is_some(),
+                        counts_for_browser: accepted.writer.browser.is_some(),
                     });
-                    // hyper has to be taken apart.
+                    // Stands for the step that takes the socket back from hyper.
                     yield_once().await;
                     let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
-                    hold(poll, Resting(open_connection)).await;
+                    hold(poll, HeldPollGuard(open_connection)).await;
                 }
                 Err(reply) => {
-                    let Answer { status, body } = Answer::from(*reply);
+                    let HttpResponse { status, body } = HttpResponse::from(*reply);
                     let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\n\r\n", body.len());
                     let answer = [head.as_bytes(), &body].concat();
                     let written = pin!(async {
-                        // A client that is gone is nobody's loss.
+                        // The client may have disconnected.
                         let _ = socket.write_all(&answer).await;
                         let _ = socket.shutdown().await;
                     });
@@ -91,9 +95,9 @@ impl Server {
         })
     }
 
-    /// Serves a WebSocket whose request was just answered with 101.
+    /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_bayeux_socket(&self, socket: impl Socket, address: IpAddr) -> Task {
-        let caller = Caller::of(&Request::new(()), address, &self.public.client.auth);
+        let caller = Caller::from_request(&Request::new(()), address, &self.public.client.auth);
         let open_connection = self.public.connections.enter(None);
         let upgrade = SocketUpgrade {
             caller,
@@ -105,16 +109,16 @@ impl Server {
         Box::pin(serve_socket(upgrade, upgraded, Arc::clone(&self.public)))
     }
 
-    /// Carries out the messages of a request without a `/meta/connect`, and hands `answer` over what their client is told.
-    pub fn ask_bayeux(
+    /// Executes the messages of a request without a `/meta/connect`, and passes the response to `answer`.
+    pub fn serve_bayeux_commands(
         &self,
         address: IpAddr,
         body: String,
-        answer: impl FnOnce(Answer) + Send + 'static,
+        answer: impl FnOnce(HttpResponse) + Send + 'static,
     ) -> Task {
         let public = Arc::clone(&self.public);
         Box::pin(async move {
-            let asked = asked_in(request(body, true), address, &public.client);
+            let asked = request_with_body(request(body, true), address, &public.client);
             if let Err(reply) = asked.answer(&public, || (), || false).await {
                 answer((*reply).into());
             }

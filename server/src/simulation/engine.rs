@@ -1,4 +1,4 @@
-//! Where the logs of a simulated server live.
+//! Engine of a simulated server.
 
 use std::io;
 use std::sync::Arc;
@@ -6,43 +6,47 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::Socket;
-use super::late_engine::LateEngine;
+use super::late_engine::DelayedEngine;
 use super::socket::Adapter;
 use crate::config::{EngineConfig, Settings};
-use crate::engine::{LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisPlace, SimulatedRedis, Stream};
+use crate::engine::{
+    LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisLocation, SimulatedRedis, Stream,
+};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::session::SessionRef;
 
-/// Which engine a server has.
-#[expect(missing_debug_implementations, reason = "functions have none")]
-pub enum Engine {
-    /// Memory. How late its next answer is, if it is late.
+/// Kind of engine.
+#[expect(missing_debug_implementations, reason = "functions do not implement Debug")]
+pub enum SimulatedEngine {
+    /// Memory. The function returns the delay of the next answer, or `None` if it is immediate.
     Memory(Box<dyn Fn() -> Option<Duration> + Send + Sync>),
-    /// A Redis that these connections lead to.
+    /// A simulated Redis.
     Redis {
-        /// Opens one, unless nobody listens.
+        /// Opens a connection, or fails if Redis is down.
         connect: Box<dyn Fn() -> io::Result<Box<dyn Socket>> + Send + Sync>,
     },
 }
 
 pub(super) fn make_engine(
-    engine: Engine,
+    engine: SimulatedEngine,
     memory: MemoryEngine<SessionRef>,
-    late: Arc<AtomicUsize>,
+    outstanding: Arc<AtomicUsize>,
     entropy: Entropy,
     executor: &Arc<dyn Executor>,
 ) -> Arc<dyn LogEngine<SessionRef>> {
     match engine {
-        Engine::Memory(delay) => Arc::new(LateEngine { memory: Arc::new(memory), delay, late }),
-        Engine::Redis { connect } => {
+        SimulatedEngine::Memory(delay) => {
+            Arc::new(DelayedEngine { memory: Arc::new(memory), delay, outstanding })
+        }
+        SimulatedEngine::Redis { connect } => {
             let flags = ["engine.kind=redis", "engine.url=redis://simulated"].map(str::to_owned).to_vec();
             let config = Settings { flags, ..Settings::default() }.resolve();
             let Ok(EngineConfig::Redis(mut settings)) = config.map(|config| config.engine) else {
-                unreachable!("the settings are right, and say so");
+                unreachable!("the settings are valid and select Redis");
             };
             let connect = move || connect().map(|socket| Box::new(Adapter(socket)) as Box<dyn Stream>);
-            settings.place = RedisPlace::At(RedisAddress::Simulated(SimulatedRedis::new(connect)));
+            settings.location = RedisLocation::Address(RedisAddress::Simulated(SimulatedRedis::new(connect)));
             let MemoryEngine { channels, timeouts } = memory;
             Arc::new(RedisEngine::start(*settings, channels, timeouts, entropy, executor))
         }

@@ -5,72 +5,72 @@ use std::time::Duration;
 use encke_core::message::Content;
 use futures_util::FutureExt;
 
-use crate::admission::Holder;
-use crate::channel::{ChannelName, HistoryPart, Hold, PublishId, Published};
-use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
+use crate::admission::QuotaOwner;
+use crate::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
+use crate::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use crate::session::SessionRef;
 
-/// Decides how late the next answer is, if it is late.
+/// Returns the delay of the next answer, or `None` if it is immediate.
 pub(super) type Delay = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
-/// The memory engine, some of whose answers come late, as those of an engine elsewhere do.
-pub(super) struct LateEngine {
+/// A memory engine that delays some of its answers, like a remote engine.
+pub(super) struct DelayedEngine {
     pub(super) memory: Arc<MemoryEngine<SessionRef>>,
     pub(super) delay: Delay,
-    /// Answers that are still to come.
-    pub(super) late: Arc<AtomicUsize>,
+    /// Number of outstanding answers.
+    pub(super) outstanding: Arc<AtomicUsize>,
 }
 
-/// One answer that is still to come.
-struct Late(Arc<AtomicUsize>);
+/// Counts one outstanding answer until it is dropped.
+struct OutstandingAnswer(Arc<AtomicUsize>);
 
-impl Late {
-    fn one_more(late: &Arc<AtomicUsize>) -> Self {
-        late.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(late))
+impl OutstandingAnswer {
+    fn new(outstanding: &Arc<AtomicUsize>) -> Self {
+        outstanding.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(outstanding))
     }
 }
 
-impl Drop for Late {
+impl Drop for OutstandingAnswer {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl LateEngine {
+impl DelayedEngine {
     fn answer<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&MemoryEngine<SessionRef>) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
+        call: impl FnOnce(&MemoryEngine<SessionRef>) -> EngineResponse<T> + Send + 'static,
+    ) -> EngineResponse<T> {
         let delay = (self.delay)();
-        // What a connection asks for is done in its order, so nothing overtakes what is late.
-        if delay.is_none() && self.late.load(Ordering::Relaxed) == 0 {
-            return ask(&self.memory);
+        // Requests are executed in order, so none may overtake a delayed one.
+        if delay.is_none() && self.outstanding.load(Ordering::Relaxed) == 0 {
+            return call(&self.memory);
         }
         let memory = Arc::clone(&self.memory);
-        let late = Late::one_more(&self.late);
-        let later = async move {
-            let _late = late;
+        let outstanding = OutstandingAnswer::new(&self.outstanding);
+        let delayed = async move {
+            let _outstanding = outstanding;
             if let Some(delay) = delay {
                 memory.timeouts.sleep(delay).await;
             }
-            ask(&memory).await
+            call(&memory).await
         };
-        Answer::Later(later.boxed())
+        EngineResponse::Pending(delayed.boxed())
     }
 }
 
-impl LogEngine<SessionRef> for LateEngine {
+impl LogEngine<SessionRef> for DelayedEngine {
     fn append(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
+        creator: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>> {
-        let (channel, maker, content) = (channel.clone(), maker.clone(), content.clone().into_owned());
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        let (channel, creator, content) = (channel.clone(), creator.clone(), content.clone().into_owned());
         let id = id.cloned();
-        self.answer(move |memory| memory.append(&channel, &maker, &content, id.as_ref()))
+        self.answer(move |memory| memory.append(&channel, &creator, &content, id.as_ref()))
     }
 
     fn read(
@@ -78,14 +78,18 @@ impl LogEngine<SessionRef> for LateEngine {
         channel: &ChannelName,
         part: HistoryPart,
         limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>> {
+    ) -> EngineResponse<Result<Option<History>, EngineError>> {
         let channel = channel.clone();
         self.answer(move |memory| memory.read(&channel, part, limit))
     }
 
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {
-        let (channel, maker) = (channel.clone(), maker.clone());
-        self.answer(move |memory| memory.follow(&channel, &maker))
+    fn subscribe(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<SessionRef>, EngineError>> {
+        let (channel, creator) = (channel.clone(), creator.clone());
+        self.answer(move |memory| memory.subscribe(&channel, &creator))
     }
 
     fn presence(
@@ -93,13 +97,13 @@ impl LogEngine<SessionRef> for LateEngine {
         channel: &ChannelName,
         cursor: u64,
         limit: usize,
-    ) -> Answer<Result<Presence, EngineError>> {
+    ) -> EngineResponse<Result<Presence, EngineError>> {
         self.memory.presence(channel, cursor, limit)
     }
 }
 
-impl std::fmt::Debug for LateEngine {
+impl std::fmt::Debug for DelayedEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LateEngine").field("memory", &self.memory).finish_non_exhaustive()
+        f.debug_struct("DelayedEngine").field("memory", &self.memory).finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
-//! The whole server without threads, runtime and listeners: whoever holds it decides what happens next. For the
-//! simulation in `tests/sim`; not part of the API, and not in a build without the feature `simulation`.
+//! The whole server without threads, runtime and listeners: the caller decides which step happens next. Used
+//! by the simulation in `tests/sim`; not part of the API, and only built with the feature `simulation`.
 //!
-//! Timeouts, sessions, channels, dialect and connections are the real ones. Time, random numbers, sockets and the
-//! executor are given.
+//! Timeouts, sessions, channels, dialects and connections are the real code. The caller supplies time, random
+//! numbers, sockets and the executor.
 
 mod bayeux;
 mod engine;
@@ -28,8 +28,8 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Holder;
-use crate::arena::Ref;
+use crate::admission::QuotaOwner;
+use crate::arena::SlotKey;
 use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::clock::Clock;
@@ -37,65 +37,65 @@ use crate::config::Config;
 use crate::context;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
-use crate::executor::{Executor, Runtime, Sharing};
-use crate::expiry::ExpiryHandler;
+use crate::executor::{Executor, Runtime, WorkSharing};
+use crate::expiry::ExpiryDispatcher;
 use crate::http::Reply;
 use crate::public::{self, accept_events, parse_query};
-use crate::rest::{AnyPoller, Line, Rest, SimulatedPoller};
-use crate::resting::Resting;
+use crate::rest::{AnyPoller, IdleQueue, Parking, SimulatedPoller};
+use crate::resting::ParkingThreads;
 use crate::session::Channel;
-use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
+use crate::timeouts::{ExpiryBatch, ExpiryWorker, SteppedWheel, Timeouts};
 use crate::transport::sse;
 use crate::transport::websocket::{self, Upgrade};
 
 use engine::make_engine;
 
 pub use crate::clock::SimulatedTime;
-pub use bayeux::{ConnectRequest, HeldConnect};
-pub use engine::Engine;
-pub use polls::Poll;
-pub use restart::GoneOn;
+pub use bayeux::{AcceptedConnect, ConnectRequest};
+pub use engine::SimulatedEngine;
+pub use polls::HeldPoll;
+pub use restart::RestoreResult;
 pub use socket::Socket;
-pub use views::{ChannelView, Held, SessionView};
+pub use views::{ChannelView, ServerTotals, SessionView};
 
 /// A task of the server.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a simulated server is made of.
-#[expect(missing_debug_implementations, reason = "functions have none")]
+/// Parts of a simulated server.
+#[expect(missing_debug_implementations, reason = "functions do not implement Debug")]
 pub struct Parameters {
     /// The configuration. Addresses, TLS and threads do not matter.
     pub config: Config,
-    /// For ids, secrets and whatever else is random.
+    /// Seed of ids, secrets and all other random numbers.
     pub seed: u64,
-    /// Both clocks.
+    /// The monotonic clock and the wall clock.
     pub time: Arc<SimulatedTime>,
-    /// Told of lifecycle events.
+    /// Receive lifecycle events.
     pub hooks: Box<dyn Hooks>,
-    /// Runs the server's own tasks.
+    /// Spawns the server's own tasks.
     pub spawn: Box<dyn Fn(Task) + Send + Sync>,
-    /// So many of these tasks share what is one thing for each of many; one by one, if there is more than one of them.
+    /// Number of tasks that share batch work. If it is greater than 1, each takes one item at a time.
     pub io_threads: usize,
-    /// Called to end the sleep of the wheel.
+    /// Called to wake the wheel.
     pub wheel_waker: Waker,
-    /// Batches of expiries that may wait for a worker.
+    /// Capacity of the queue of expiry batches.
     pub dispatch_batches: usize,
-    /// Where logs live.
-    pub engine: Engine,
+    /// Engine that stores the logs.
+    pub engine: SimulatedEngine,
 }
 
-/// The server.
+/// A simulated server.
 pub struct Server {
     public: Arc<public::Context>,
     wheel: SteppedWheel,
     wheel_state: WheelState,
-    worker: Worker<ExpiryHandler>,
-    batches: crossbeam_channel::Receiver<Batch>,
-    late_answers: Arc<AtomicUsize>,
+    worker: ExpiryWorker<ExpiryDispatcher>,
+    batches: crossbeam_channel::Receiver<ExpiryBatch>,
+    outstanding_answers: Arc<AtomicUsize>,
     poller: Arc<SimulatedPoller>,
 }
 
-/// Where the wheel's loop is.
+/// State of the wheel's loop.
 #[derive(Clone, Copy, Debug)]
 enum WheelState {
     Awake,
@@ -103,16 +103,16 @@ enum WheelState {
     Asleep,
 }
 
-/// A whole answer, at once: to a request for a stream or a poll that got something else, or to commands.
+/// A complete HTTP response: to commands, or to a stream or poll that was rejected.
 #[derive(Debug)]
-pub struct Answer {
-    /// Of HTTP.
+pub struct HttpResponse {
+    /// HTTP status.
     pub status: u16,
     /// The whole body.
     pub body: Vec<u8>,
 }
 
-impl From<Reply> for Answer {
+impl From<Reply> for HttpResponse {
     fn from(reply: Reply) -> Self {
         let status = reply.status().as_u16();
         let body = futures_util::FutureExt::now_or_never(reply.into_body().collect());
@@ -137,13 +137,17 @@ impl Executor for Spawner {
         (self.spawn)(task);
     }
 
-    fn sharing(&self) -> Sharing {
-        if self.io_threads > 1 { Sharing::one_by_one(self.io_threads) } else { Sharing::on(1) }
+    fn work_sharing(&self) -> WorkSharing {
+        if self.io_threads > 1 {
+            WorkSharing::one_by_one(self.io_threads)
+        } else {
+            WorkSharing::for_threads(1)
+        }
     }
 }
 
 impl Server {
-    /// A server at the start of its life.
+    /// Creates a server that has not started serving.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
         let Parameters {
@@ -158,12 +162,13 @@ impl Server {
             engine,
         } = parameters;
         let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
-        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
-        let late_answers = Arc::new(AtomicUsize::new(0));
-        let late = Arc::clone(&late_answers);
+        let (timeouts, to_arm) =
+            Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
+        let outstanding_answers = Arc::new(AtomicUsize::new(0));
+        let late = Arc::clone(&outstanding_answers);
         let executor: Arc<dyn Executor> = Arc::new(Spawner { spawn, io_threads });
         let entropy = Entropy::seeded(seed);
-        let mut client = context::client_on(
+        let mut client = context::client_services_on(
             &config,
             Arc::clone(&timeouts),
             entropy.clone(),
@@ -172,23 +177,23 @@ impl Server {
             |memory| make_engine(engine, memory, late, entropy, &executor),
         );
         let poller = Arc::new(SimulatedPoller::default());
-        client.rest = config.rest_after.map(|after| Rest {
-            after,
-            line: Line::default(),
+        client.parking = config.park_after.map(|after| Parking {
+            idle_time: after,
+            idle_queue: IdleQueue::default(),
             poller: AnyPoller::Simulated(Arc::clone(&poller)),
             runtime: Runtime::Simulated(Arc::clone(&executor)),
         });
         let client = Arc::new(client);
-        Resting::start(&client).expect("it needs nothing of the system");
+        ParkingThreads::start(&client).expect("a simulated poller needs no system resources");
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
-        let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });
+        let handler = Arc::new(ExpiryDispatcher { services: Arc::clone(&client), executor });
         Self {
             public: Arc::new(context::public(&config, client, CancellationToken::new())),
-            worker: Worker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
-            wheel: SteppedWheel::new(config.wheel(), timeouts, to_arm, sender, wheel_waker),
+            worker: ExpiryWorker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
+            wheel: SteppedWheel::new(config.wheel_settings(), timeouts, to_arm, sender, wheel_waker),
             wheel_state: WheelState::Awake,
             batches,
-            late_answers,
+            outstanding_answers,
             poller,
         }
     }
@@ -199,114 +204,116 @@ impl Server {
         self.public.client.timeouts.clock().now()
     }
 
-    /// The wheel's loop goes on: it turns, falls asleep, or wakes up. Returns until when it sleeps, if it does now.
+    /// Runs the next step of the wheel's loop: turn, fall asleep, or wake up. Returns when to wake it if it
+    /// fell asleep in this step.
     pub fn step_wheel(&mut self) -> Option<Timestamp> {
         match self.wheel_state {
             WheelState::Awake => self.wheel_state = WheelState::FallingAsleep(self.wheel.turn()),
-            WheelState::FallingAsleep(until) if self.wheel.fall_asleep(until) => {
+            WheelState::FallingAsleep(until) if self.wheel.prepare_sleep(until) => {
                 self.wheel_state = WheelState::Asleep;
                 return Some(until);
             }
             WheelState::FallingAsleep(_) | WheelState::Asleep => {
-                self.wheel.awake();
+                self.wheel.end_sleep();
                 self.wheel_state = WheelState::Awake;
             }
         }
         None
     }
 
-    /// A worker takes one batch. Returns whether there was one.
+    /// Lets a worker handle one batch of expiries. Returns whether there was one.
     pub fn work(&self) -> bool {
-        self.worker.act_on_next()
+        self.worker.handle_next()
     }
 
-    /// Batches that wait for a worker.
+    /// Number of batches in the worker's queue.
     #[must_use]
     pub fn batches(&self) -> usize {
         self.batches.len()
     }
 
-    /// Whether connections at rest may have something to read.
+    /// Returns whether a parked connection may be readable.
     #[must_use]
-    pub fn has_to_read(&self) -> bool {
-        self.poller.has_news()
+    pub fn has_readable(&self) -> bool {
+        self.poller.has_events()
     }
 
-    /// One of them is looked at. It may be found out of several at a time that they have something to read.
-    pub fn look(&self) {
-        if let Some((number, since)) = self.poller.next(self.now()) {
-            self.public.client.sessions.readable(Ref::of_number(number), since);
+    /// Handles one readable parked connection. Several connections may be found readable at the same time,
+    /// and are then handled one per call.
+    pub fn handle_readable(&self) {
+        if let Some((number, since)) = self.poller.next_event(self.now()) {
+            self.public.client.sessions.handle_readable(SlotKey::from_u64(number), since);
         }
     }
 
-    /// The process ends, and with it the connections at rest, which have no tasks that could.
-    pub fn cut_at_rest(&self) {
-        self.public.client.sessions.cut_at_rest();
+    /// Ends the process's parked connections, which have no tasks that could end them.
+    pub fn close_parked(&self) {
+        self.public.client.sessions.close_parked();
     }
 
-    /// Answers of the engine that are still to come.
+    /// Number of outstanding answers of the engine.
     #[must_use]
-    pub fn late_answers(&self) -> usize {
-        self.late_answers.load(Ordering::Relaxed)
+    pub fn outstanding_answers(&self) -> usize {
+        self.outstanding_answers.load(Ordering::Relaxed)
     }
 
-    /// Serves a WebSocket whose request was just answered with 101.
+    /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_websocket(&self, socket: impl Socket, address: IpAddr, query: &str) -> Task {
         let client = &self.public.client;
-        let caller = Caller::of(&Request::new(()), address, &client.auth);
+        let caller = Caller::from_request(&Request::new(()), address, &client.auth);
         let open_connection = self.public.connections.enter(None);
         let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection, answer: Vec::new() };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
         Box::pin(websocket::serve(upgrade, upgraded, Arc::clone(client)).map(drop))
     }
 
-    /// Serves a stream of events.
+    /// Serves an event stream.
     ///
     /// # Errors
-    /// [`Answer`], if the request gets another answer.
+    /// [`HttpResponse`], if the request is rejected.
     ///
     /// # Panics
-    /// If the target is not one of HTTP.
+    /// If the target is not a valid HTTP target.
     pub fn serve_events(
         &self,
         socket: impl Socket,
         address: IpAddr,
         target: &str,
         last_event_id: Option<&str>,
-    ) -> Result<Task, Answer> {
+    ) -> Result<Task, HttpResponse> {
         let client = &self.public.client;
         let mut request = Request::get(target);
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
-        let request = request.body(()).expect("a target and a header of HTTP");
-        let caller = Caller::of(&request, address, &client.auth);
+        let request = request.body(()).expect("a valid target and header");
+        let caller = Caller::from_request(&request, address, &client.auth);
         let socket = socket::Adapter(socket);
         let accepted = accept_events(&request, &caller, client, || socket.0.is_over())
-            .map_err(|reply| Answer::from(*reply))?;
+            .map_err(|reply| HttpResponse::from(*reply))?;
         let open_connection = self.public.connections.enter(None);
         Ok(Box::pin(sse::serve(socket, accepted, Arc::clone(client), open_connection)))
     }
 
-    /// Publishes as the admin API does. Returns the offset.
+    /// Publishes like the admin API. Returns the offset.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason why the message was rejected.
     pub fn publish(&self, channel: &str, json: &str) -> Result<u64, String> {
         let client = &self.public.client;
-        let name = ChannelName::to_publish(channel, client.settings.channel_name_bytes)
+        let name = ChannelName::for_publish(channel, client.settings.channel_name_bytes)
             .map_err(|error| error.to_string())?;
         let data = CompactJson::parse(json).map_err(|error| error.to_string())?;
-        let published = client.logs.channels.publish(&name, &Holder::Operator, &data.into(), None);
+        let published = client.logs.channels.publish(&name, &QuotaOwner::Operator, &data.into(), None);
         published.map(|published| published.offset).map_err(|error| error.to_string())
     }
 
-    /// Drops the connection of a session, as an administrator does. Returns whether the session is there.
+    /// Disconnects a session like the admin API. Returns whether the session exists.
     pub fn disconnect(&self, session: &str) -> bool {
         self.handle(session, Input::Disconnect)
     }
 
-    /// Ends a session, as an administrator does. Returns whether it was there.
+    /// Closes a session like the admin API. Returns whether the session existed.
     pub fn end(&self, session: &str) -> bool {
         self.handle(session, Input::Close(CloseReason::Kicked))
     }
@@ -320,7 +327,7 @@ impl Server {
         })
     }
 
-    /// Ends every session, and lets none begin.
+    /// Closes every session, and accepts no new ones.
     pub fn drain(&self) {
         self.public.stop.cancel();
         self.public.client.sessions.drain();

@@ -1,4 +1,5 @@
-//! Requests of long-polling. hyper, which reads and answers them, is not in the simulation.
+//! Long-polling requests. The simulation does not include hyper, which reads and answers requests in the real
+//! server.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -7,102 +8,109 @@ use std::sync::Arc;
 use hyper::Request;
 
 use super::socket::Adapter;
-use super::{Answer, Server, Socket, Task};
+use super::{HttpResponse, Server, Socket, Task};
 use crate::admission::OpenConnection;
-use crate::client::{Caller, Speaker};
+use crate::client::{Caller, CommandContext};
 use crate::public::{accept_poll, carry_out_all, session_of};
-use crate::session::Via;
-use crate::transport::poll::{self, Form, Held};
+use crate::session::CommandSource;
+use crate::transport::poll::{self, PollOutcome, PollResponseWriter};
 
-/// A request that is held.
-#[expect(missing_debug_implementations, reason = "tasks have none")]
-pub struct Poll {
-    /// Holds and answers it.
+/// A held long-polling request.
+#[expect(missing_debug_implementations, reason = "tasks do not implement Debug")]
+pub struct HeldPoll {
+    /// Holds and answers the request.
     pub task: Task,
-    /// The session that it has.
+    /// Id of the session.
     pub session: String,
-    /// Whether that is the one that it asked for.
+    /// The session is the one that the client asked to resume.
     pub recovered: bool,
 }
 
-/// What goes with a poll that is held.
-pub(super) struct Resting(#[expect(dead_code, reason = "held for its drop")] pub(super) OpenConnection);
+/// Resources of a held poll.
+pub(super) struct HeldPollGuard(
+    #[expect(dead_code, reason = "held until it is dropped")] pub(super) OpenConnection,
+);
 
-impl<S: Socket, F: Form> poll::Polls<Adapter<S>, F> for Resting {
-    fn go_on(
+impl<S: Socket, F: PollResponseWriter> poll::PollContinuation<Adapter<S>, F> for HeldPollGuard {
+    fn continue_after_parking(
         self,
-        poll: poll::Connection<Adapter<S>, F>,
+        poll: poll::PollConnection<Adapter<S>, F>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
         hold(poll, self)
     }
 }
 
-/// Holds a poll until its connection is over.
-#[expect(clippy::manual_async_fn, reason = "its bounds are to be known where it is used within itself")]
-pub(super) fn hold<S: Socket, F: Form>(
-    poll: poll::Connection<Adapter<S>, F>,
-    resting: Resting,
+/// Holds a poll until its connection ends.
+#[expect(clippy::manual_async_fn, reason = "the function is recursive, so its bounds must be explicit")]
+pub(super) fn hold<S: Socket, F: PollResponseWriter>(
+    poll: poll::PollConnection<Adapter<S>, F>,
+    guard: HeldPollGuard,
 ) -> impl Future<Output = ()> + Send + 'static {
     async move {
-        if let Held::Quiet(poll) = poll::serve(poll).await {
-            poll::rest(poll, resting);
+        if let PollOutcome::Parkable(poll) = poll::serve(poll).await {
+            poll::park(poll, guard);
         }
     }
 }
 
 impl Server {
-    /// Holds a request of long-polling, the last on its connection or not: the next would need hyper, and so does not come.
+    /// Holds a long-polling request. `is_last` adds `PollConnection: close`; no further request follows on the
+    /// connection in either case, because reading it would need hyper.
     ///
     /// # Errors
-    /// The answer that it gets instead of a session.
+    /// The response, if the request gets no session.
     ///
     /// # Panics
-    /// If the target is not one of HTTP.
+    /// If the target is not a valid HTTP target.
     pub fn serve_poll(
         &self,
         socket: impl Socket,
         address: IpAddr,
         target: &str,
         is_last: bool,
-    ) -> Result<Poll, Answer> {
+    ) -> Result<HeldPoll, HttpResponse> {
         let client = &self.public.client;
         let mut request = Request::get(target);
         if is_last {
             request = request.header("connection", "close");
         }
-        let request = request.body(()).expect("a target of HTTP");
-        let caller = Caller::of(&request, address, &client.auth);
+        let request = request.body(()).expect("a valid target");
+        let caller = Caller::from_request(&request, address, &client.auth);
         let socket = Adapter(socket);
         let accepted = accept_poll(&request, &caller, client, || socket.0.is_over())
-            .map_err(|reply| Answer::from(*reply))?;
+            .map_err(|reply| HttpResponse::from(*reply))?;
         let session = accepted.attached.session.id().to_string();
         let recovered = accepted.attached.recovered;
         let open_connection = self.public.connections.enter(None);
         let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
-        let task = Box::pin(hold(poll, Resting(open_connection)));
-        Ok(Poll { task, session, recovered })
+        let task = Box::pin(hold(poll, HeldPollGuard(open_connection)));
+        Ok(HeldPoll { task, session, recovered })
     }
 
-    /// Carries out the commands in a body, and hands `answer` over what their client is told.
+    /// Executes the commands in a body, and passes the response to `answer`.
     ///
     /// # Errors
-    /// The answer to a request without a session.
+    /// The response to a request without a session.
     ///
     /// # Panics
-    /// If the target is not one of HTTP.
-    pub fn carry_out(
+    /// If the target is not a valid HTTP target.
+    pub fn execute_commands(
         &self,
         address: IpAddr,
         target: &str,
         body: Vec<u8>,
-        answer: impl FnOnce(Answer) + Send + 'static,
-    ) -> Result<Task, Answer> {
+        answer: impl FnOnce(HttpResponse) + Send + 'static,
+    ) -> Result<Task, HttpResponse> {
         let client = Arc::clone(&self.public.client);
-        let request = Request::post(target).body(()).expect("a target of HTTP");
-        let caller = Caller::of(&request, address, &client.auth);
-        let session = session_of(&request, &caller, &client).map_err(|reply| Answer::from(*reply))?;
+        let request = Request::post(target).body(()).expect("a valid target");
+        let caller = Caller::from_request(&request, address, &client.auth);
+        let session = session_of(&request, &caller, &client).map_err(|reply| HttpResponse::from(*reply))?;
         Ok(Box::pin(async move {
-            let speaker = Speaker { session: &session, context: &client, via: Via::request(caller.address) };
+            let speaker = CommandContext {
+                session: &session,
+                services: &client,
+                source: CommandSource::request(caller.address),
+            };
             answer(carry_out_all(&body, speaker).await.into());
         }))
     }

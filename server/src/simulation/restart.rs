@@ -1,32 +1,32 @@
-//! One process after another.
+//! Shutdown of one simulated process and start of the next.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use super::Server;
-use crate::snapshot::{self, Kept, Loaded, SnapshotSettings};
+use crate::snapshot::{self, LoadOutcome, SnapshotSettings, SnapshotState};
 
-/// What a start has found.
+/// Result of loading the snapshot at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GoneOn {
-    /// No file.
-    WithNothing,
-    /// A file, and so many of its records have been skipped.
-    With {
-        /// Sessions that go on.
+pub enum RestoreResult {
+    /// There was no file.
+    NoFile,
+    /// A file was loaded.
+    Restored {
+        /// Number of restored sessions.
         sessions: usize,
-        /// What does not, though the file is whole.
+        /// Number of records that were skipped in an intact file.
         skipped: usize,
     },
-    /// A file that was older than it may be.
+    /// The file is older than `max_age`.
     TooOld,
-    /// A file that cannot be read, and why.
+    /// The file cannot be read, with the reason.
     Unreadable(String),
 }
 
 impl Server {
-    /// The first part of its end: it publishes nothing any more, sessions move, and none begins.
+    /// First step of a shutdown: stops publishing, moves all sessions, and accepts no new ones.
     pub fn move_all(&self) {
         let client = &self.public.client;
         self.public.stop.cancel();
@@ -35,48 +35,48 @@ impl Server {
         client.sessions.move_all();
     }
 
-    /// The last part: sessions and logs are written down.
+    /// Last step of a shutdown: writes sessions and logs to the snapshot.
     ///
     /// # Errors
-    /// Those of the system.
-    pub fn write_down(&self, path: &Path) -> io::Result<()> {
+    /// I/O errors.
+    pub fn write_snapshot(&self, path: &Path) -> io::Result<()> {
         let now = self.public.client.timeouts.clock().unix_now();
         snapshot::write(path, &self.kept(), now).map(drop)
     }
 
-    /// At its start: it goes on with what the server before has written, unless that is too old.
+    /// Restores the snapshot of the previous process at startup, unless it is too old.
     ///
     /// # Errors
-    /// Those of the system.
-    pub fn go_on(&self, path: &Path, max_age: Duration) -> io::Result<GoneOn> {
+    /// I/O errors.
+    pub fn restore(&self, path: &Path, max_age: Duration) -> io::Result<RestoreResult> {
         let settings = SnapshotSettings { path: path.to_owned(), max_age };
         let now = self.public.client.timeouts.clock().unix_now();
         let mut restored = Vec::new();
-        let gone_on = match snapshot::load(&settings, &self.kept(), now)? {
-            Loaded::Nothing => GoneOn::WithNothing,
-            Loaded::All { sessions, skipped, channels, taken, .. } => {
+        let result = match snapshot::load(&settings, &self.kept(), now)? {
+            LoadOutcome::Absent => RestoreResult::NoFile,
+            LoadOutcome::Restored { sessions, skipped, channels, taken, .. } => {
                 taken.remove()?;
                 restored = channels;
-                GoneOn::With { sessions, skipped }
+                RestoreResult::Restored { sessions, skipped }
             }
-            Loaded::TooOld { .. } => GoneOn::TooOld,
-            Loaded::Unreadable { error, .. } => GoneOn::Unreadable(error.to_string()),
+            LoadOutcome::TooOld { .. } => RestoreResult::TooOld,
+            LoadOutcome::Unreadable { error, .. } => RestoreResult::Unreadable(error.to_string()),
         };
-        self.public.client.logs.engine.go_on_with(restored);
-        self.public.client.reminders.begin();
-        self.public.client.sessions.begin_telling();
-        Ok(gone_on)
+        self.public.client.logs.engine.adopt_restored(restored);
+        self.public.client.reminders.arm_restored();
+        self.public.client.sessions.start_join_leave();
+        Ok(result)
     }
 
-    /// At the start of one that has no file.
-    pub fn begin_anew(&self) {
-        self.public.client.logs.engine.go_on_with(Vec::new());
-        self.public.client.sessions.begin_telling();
+    /// Completes a startup without a snapshot.
+    pub fn start_empty(&self) {
+        self.public.client.logs.engine.adopt_restored(Vec::new());
+        self.public.client.sessions.start_join_leave();
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> SnapshotState {
         let client = &self.public.client;
-        Kept {
+        SnapshotState {
             sessions: std::sync::Arc::clone(&client.sessions),
             channels: std::sync::Arc::clone(&client.logs.channels),
             reminders: std::sync::Arc::clone(&client.reminders),

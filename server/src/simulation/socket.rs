@@ -7,43 +7,43 @@ use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::rest::AnyPoller;
-use crate::transport::{self, SocketAtRest};
+use crate::transport::{self, ParkedSocket};
 
-/// A socket in memory: the few calls that connections make.
+/// A socket in memory, with the operations that connections use.
 pub trait Socket: Unpin + Send + 'static {
-    /// Reads what there is; zero bytes at the end of the stream.
+    /// Reads available bytes; returns 0 at the end of the stream.
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as there is room for.
     fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Ends the outgoing stream.
     fn end_stream(&mut self);
 
-    /// Whether bytes wait to be read.
+    /// Returns whether bytes are available to read.
     fn holds_bytes(&self) -> bool;
 
-    /// Whether the peer has ended the connection, as far as this end knows.
+    /// Returns whether the peer is known to have closed the connection.
     fn is_over(&self) -> bool;
 
-    /// What the peer's kernel has not acknowledged.
+    /// Bytes that the peer's kernel has not acknowledged.
     fn unacknowledged(&self) -> Unacknowledged;
 
-    /// Whether its connection may rest. Only then, what follows is asked.
-    fn can_rest(&self) -> bool {
+    /// Returns whether the connection may be parked. The methods below are used only if so.
+    fn can_park(&self) -> bool {
         false
     }
 
-    /// Ready when there is something to read, be it the end.
+    /// Ready when bytes or the end of the stream can be read.
     fn poll_readable(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
 
-    /// No task has it from now on.
-    fn rests(&mut self) {}
+    /// Called when the connection is parked: no task owns the socket any more.
+    fn on_park(&mut self) {}
 
-    /// The task that is spawned next has it.
-    fn wakes(&mut self) {}
+    /// Called when the connection is unparked: the next spawned task owns the socket.
+    fn on_unpark(&mut self) {}
 }
 
 impl Socket for Box<dyn Socket> {
@@ -71,34 +71,34 @@ impl Socket for Box<dyn Socket> {
         (**self).unacknowledged()
     }
 
-    fn can_rest(&self) -> bool {
-        (**self).can_rest()
+    fn can_park(&self) -> bool {
+        (**self).can_park()
     }
 
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
         (**self).poll_readable(context)
     }
 
-    fn rests(&mut self) {
-        (**self).rests();
+    fn on_park(&mut self) {
+        (**self).on_park();
     }
 
-    fn wakes(&mut self) {
-        (**self).wakes();
+    fn on_unpark(&mut self) {
+        (**self).on_unpark();
     }
 }
 
-/// What connections see of it.
+/// Implements the server's socket trait for a simulated socket.
 pub(super) struct Adapter<S>(pub(super) S);
 
 impl<S: Socket> transport::Socket for Adapter<S> {
-    type AtRest = AtRest<S>;
+    type Parked = ParkedSocketEnd<S>;
 
-    fn is_over(&self) -> bool {
+    fn is_closed_by_peer(&self) -> bool {
         self.0.is_over()
     }
 
-    fn holds_bytes(&self) -> bool {
+    fn has_unread_bytes(&self) -> bool {
         self.0.holds_bytes()
     }
 
@@ -110,23 +110,23 @@ impl<S: Socket> transport::Socket for Adapter<S> {
         given
     }
 
-    fn can_rest(&self) -> bool {
-        self.0.can_rest()
+    fn can_park(&self) -> bool {
+        self.0.can_park()
     }
 
     fn is_silent(&self) -> bool {
         !self.0.holds_bytes() && !self.0.is_over()
     }
 
-    fn rest(mut self) -> io::Result<AtRest<S>> {
-        self.0.rests();
-        Ok(AtRest { socket: self.0, readable: None })
+    fn park(mut self) -> io::Result<ParkedSocketEnd<S>> {
+        self.0.on_park();
+        Ok(ParkedSocketEnd { socket: self.0, readable: None })
     }
 
-    fn wake(AtRest { mut socket, readable }: AtRest<S>) -> io::Result<Self> {
-        // The kernel would tell of it again and again, and refuse to take it a second time.
-        assert!(readable.is_none(), "a socket goes back to a task, and is still looked at");
-        socket.wakes();
+    fn unpark(ParkedSocketEnd { mut socket, readable }: ParkedSocketEnd<S>) -> io::Result<Self> {
+        // epoll would keep reporting the socket, and registering it again would fail.
+        assert!(readable.is_none(), "an unparked socket is still registered with the poller");
+        socket.on_unpark();
         Ok(Self(socket))
     }
 
@@ -135,15 +135,15 @@ impl<S: Socket> transport::Socket for Adapter<S> {
     }
 }
 
-/// What is left of it at rest.
-pub(super) struct AtRest<S> {
+/// Socket of a parked connection.
+pub(super) struct ParkedSocketEnd<S> {
     socket: S,
-    /// To be told that there is something to read, while someone looks.
+    /// Wakes the poller when the socket is readable; `None` while the socket is not registered.
     readable: Option<Waker>,
 }
 
-impl<S: Socket> AtRest<S> {
-    /// If there is something to read, that is told now, and otherwise once there is.
+impl<S: Socket> ParkedSocketEnd<S> {
+    /// Wakes the poller now if the socket is readable, or as soon as it is.
     fn tell(&mut self) {
         let Self { socket, readable: Some(readable) } = self else { return };
         if socket.poll_readable(&mut Context::from_waker(readable)).is_ready() {
@@ -152,7 +152,7 @@ impl<S: Socket> AtRest<S> {
     }
 }
 
-impl<S: Socket> SocketAtRest for AtRest<S> {
+impl<S: Socket> ParkedSocket for ParkedSocketEnd<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.socket.poll_receive(&mut Context::from_waker(Waker::noop()), into);
         self.tell();
@@ -169,7 +169,7 @@ impl<S: Socket> SocketAtRest for AtRest<S> {
         }
     }
 
-    fn holds_bytes(&self) -> bool {
+    fn has_unread_bytes(&self) -> bool {
         self.socket.holds_bytes()
     }
 
@@ -177,22 +177,22 @@ impl<S: Socket> SocketAtRest for AtRest<S> {
         Ok(self.socket.unacknowledged())
     }
 
-    fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
+    fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
         let AnyPoller::Simulated(poller) = poller else { return Err(io::ErrorKind::Unsupported.into()) };
-        self.readable = Some(poller.tells(number));
+        self.readable = Some(poller.waker(number));
         self.tell();
         Ok(())
     }
 
-    /// What is told all the same finds nothing to read.
-    fn remove_from(&mut self, _: &AnyPoller, _: u64) {
+    /// A notification that arrives after this finds nothing to read.
+    fn deregister(&mut self, _: &AnyPoller, _: u64) {
         self.readable = None;
     }
 }
 
-impl<S> fmt::Debug for AtRest<S> {
+impl<S> fmt::Debug for ParkedSocketEnd<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AtRest")
+        f.write_str("ParkedSocketEnd")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What invariants are checked by.
+//! Views of the server's state, for checking invariants.
 
 use std::sync::Arc;
 
@@ -10,86 +10,86 @@ use super::Server;
 use crate::channel::HistoryPart;
 use crate::session::{Channel, SessionCell, Transport};
 
-/// A session.
+/// State of a session.
 #[derive(Debug)]
 pub struct SessionView {
-    /// Its id.
+    /// Id of the session.
     pub id: String,
-    /// Whether it has a connection.
+    /// The session has a connection.
     pub is_attached: bool,
-    /// Whether that is a WebSocket, or the last one was.
+    /// The current or last connection is a WebSocket.
     pub is_websocket: bool,
-    /// Whether it is between two polls.
+    /// The session is between two polls.
     pub is_between_polls: bool,
-    /// The last seq there is.
+    /// The last seq assigned.
     pub seq: u64,
-    /// Seqs that are remembered because the client may not have them.
+    /// Number of unacknowledged messages and gaps in the replay ring.
     pub unacked: usize,
-    /// There is something that may be sent now.
+    /// Something can be sent now.
     pub has_more: bool,
-    /// Nothing new is sent until something is acknowledged.
+    /// Sending is paused until the client acknowledges something.
     pub is_stopped: bool,
-    /// Every armed deadline.
+    /// All armed deadlines.
     pub deadlines: Vec<(Deadline, Timestamp)>,
-    /// The channels it follows, and the last message of each that was sent or told to be missing.
+    /// Subscribed channels, each with the offset of the last message that was sent or reported missing.
     pub subscriptions: Vec<(String, u64)>,
 }
 
-/// A channel.
+/// State of a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelView {
-    /// Its name.
+    /// Name of the channel.
     pub name: String,
-    /// This life of its log.
+    /// Epoch of the log.
     pub epoch: String,
-    /// The oldest message that is there; one more than `last` if none is.
+    /// Offset of the oldest message in the log; `last + 1` if the log is empty.
     pub first: u64,
-    /// The newest message.
+    /// Offset of the newest message.
     pub last: u64,
-    /// Messages in its log.
+    /// Number of messages in the log.
     pub messages: usize,
-    /// Bytes in its log.
+    /// Size of the log in bytes.
     pub bytes: usize,
-    /// Sessions that follow it.
+    /// Number of sessions that subscribe to it.
     pub subscribers: usize,
-    /// When its oldest message was published.
+    /// Publish time of the oldest message.
     pub oldest_at: Option<Timestamp>,
-    /// How many hold the channel, beside the table.
+    /// Number of references to the channel, without the table's.
     pub references: usize,
 }
 
-/// What the server holds in all.
+/// Totals of what the server holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ServerTotals {
     /// Sessions in the registry.
     pub sessions: usize,
-    /// Sessions that are held: those in the registry, and those that have ended and still have a task.
+    /// Sessions in memory: those in the registry, and ended ones that a task still references.
     pub held_sessions: usize,
     /// Channels in the table.
     pub channels: usize,
-    /// Timers that know a channel.
+    /// Timers that belong to a channel.
     pub channel_timers: usize,
-    /// Bytes of all logs, as the budget counts them.
+    /// Size of all logs in bytes, according to the budget.
     pub log_bytes: usize,
-    /// Permits of connections.
+    /// Connection permits in use.
     pub permits: usize,
-    /// Connections that have a session, as the metrics count them.
+    /// Connections with a session, according to the metrics.
     pub connections: i64,
-    /// Connections whose socket is open.
+    /// Connections with an open socket.
     pub open_connections: usize,
-    /// Entries in the wheel, as of its last turn.
+    /// Entries in the wheel after its last turn.
     pub timer_entries: usize,
 }
 
 impl Server {
-    /// A session, if it is there.
+    /// Returns a session, if it exists.
     #[must_use]
     pub fn session(&self, id: &str) -> Option<SessionView> {
         let registry = self.public.client.sessions.registry();
         registry.get(id.parse().ok()?).map(|session| self.view(&session))
     }
 
-    /// All sessions, in the order of their ids.
+    /// Returns all sessions, ordered by id.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionView> {
         let (mut sessions, _) = self.public.client.sessions.registry().page(0, usize::MAX);
@@ -119,26 +119,26 @@ impl Server {
         }
     }
 
-    /// A channel, if it is there.
+    /// Returns a channel, if it exists.
     #[must_use]
     pub fn channel(&self, name: &str) -> Option<ChannelView> {
         let channel = self.public.client.logs.channels.get(name)?;
         Some(channel_view(&channel))
     }
 
-    /// All channels, in the order of their names.
+    /// Returns all channels, ordered by name.
     #[must_use]
     pub fn channels(&self) -> Vec<ChannelView> {
         self.channels_in_order().iter().map(channel_view).collect()
     }
 
-    /// What all logs hold, in bytes, each counted once.
+    /// Sums up the sizes of all logs, in bytes, independently of the budget.
     #[must_use]
     pub fn counted_bytes(&self) -> usize {
-        self.public.client.logs.channels.counted_bytes()
+        self.public.client.logs.channels.count_bytes()
     }
 
-    /// The messages of a channel after `since` that are there, with their offsets.
+    /// Returns the available messages of a channel after `since`, with their offsets.
     #[must_use]
     pub fn history(&self, name: &str, since: u64) -> Vec<(u64, String)> {
         let Some(channel) = self.public.client.logs.channels.get(name) else { return Vec::new() };
@@ -146,15 +146,15 @@ impl Server {
         messages.into_iter().map(|message| (message.offset, message.data)).collect()
     }
 
-    /// What is held in all.
+    /// Returns the totals.
     #[must_use]
-    pub fn held(&self) -> Held {
+    pub fn totals(&self) -> ServerTotals {
         let client = &self.public.client;
-        Held {
+        ServerTotals {
             sessions: client.sessions.registry().len(),
-            held_sessions: client.sessions.held(),
+            held_sessions: client.sessions.referenced(),
             channels: client.logs.channels.len(),
-            channel_timers: client.logs.channels.timers(),
+            channel_timers: client.logs.channels.timer_count(),
             log_bytes: client.logs.channels.bytes(),
             permits: client.permits.taken(),
             connections: client.metrics.connections.count(),
@@ -164,7 +164,7 @@ impl Server {
     }
 }
 
-/// `channel` and the table are two holders.
+/// `channel` and the table hold one reference each.
 fn channel_view(channel: &Arc<Channel>) -> ChannelView {
     let view = channel.view();
     ChannelView {

@@ -1,4 +1,4 @@
-//! Records in a file: each has its kind, its length and a checksum before it.
+//! Record framing of snapshot files: each record is preceded by its kind, length and checksum.
 
 use std::io::{self, Read, Write};
 
@@ -7,10 +7,10 @@ use ring::digest::{Context, SHA256};
 
 use super::load::LoadError;
 
-/// What every snapshot begins with.
-pub(super) const MARK: &[u8; 16] = b"encke snapshot\r\n";
+/// Magic bytes at the start of every snapshot.
+pub(super) const MAGIC: &[u8; 16] = b"encke snapshot\r\n";
 
-/// What a record is. Others are skipped.
+/// Kinds of records. Unknown kinds are skipped.
 pub(super) const HEADER: u8 = 1;
 pub(super) const LOG: u8 = 2;
 pub(super) const SESSION: u8 = 3;
@@ -18,35 +18,35 @@ pub(super) const END: u8 = 4;
 pub(super) const ENDED: u8 = 5;
 pub(super) const REVOKED: u8 = 6;
 pub(super) const REMINDER: u8 = 7;
-pub(super) const TELLING: u8 = 8;
+pub(super) const PRESENCE_CHANGE: u8 = 8;
 
 const CHECKSUM_BYTES: usize = 8;
 
-/// The first bytes of the SHA-256 of a record with what stands before it, which holds for accidents.
+/// Checksum of a record: the first bytes of the SHA-256 of its kind, length and payload. It detects
+/// accidental damage only.
 fn checksum(kind: u8, payload: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut digest = Context::new(&SHA256);
     digest.update(&[kind]);
     digest.update(&(payload.len() as u64).to_le_bytes());
     digest.update(payload);
     let digest = digest.finish();
-    digest.as_ref().first_chunk().copied().expect("SHA-256 is longer")
+    digest.as_ref().first_chunk().copied().expect("SHA-256 has 32 bytes")
 }
 
-/// Writes records.
-pub(super) struct Writer<W> {
+pub(super) struct RecordWriter<W> {
     out: W,
     buffer: Vec<u8>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> RecordWriter<W> {
     pub(super) fn new(mut out: W) -> io::Result<Self> {
-        out.write_all(MARK)?;
+        out.write_all(MAGIC)?;
         Ok(Self { out, buffer: Vec::new() })
     }
 
     pub(super) fn write(&mut self, kind: u8, record: &impl Encode<()>) -> io::Result<()> {
         self.buffer.clear();
-        minicbor::encode(record, &mut self.buffer).expect("memory takes everything");
+        minicbor::encode(record, &mut self.buffer).expect("writing to memory cannot fail");
         self.write_bytes(kind)
     }
 
@@ -62,39 +62,40 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Bytes that a fuzzer has made, as the payloads of records that are whole.
+/// Frames arbitrary payloads as valid records, for fuzzing.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn framed<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])>) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
+pub(crate) fn frame_records<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])>) -> Vec<u8> {
+    let mut writer = RecordWriter::new(Vec::new()).expect("writing to memory cannot fail");
     for (kind, payload) in records {
         writer.buffer = payload.to_vec();
-        writer.write_bytes(kind).expect("memory takes everything");
+        writer.write_bytes(kind).expect("writing to memory cannot fail");
     }
     writer.into_inner()
 }
 
-/// Reads records, one at a time. What a record claims to have is allocated only as far as it comes.
-pub(super) struct Reader<R> {
+/// Reads records one at a time. Memory is allocated only for bytes that are actually read, whatever length a
+/// record claims.
+pub(super) struct RecordReader<R> {
     from: R,
-    /// Where the next record begins.
+    /// Offset of the next record.
     next: u64,
-    /// Where this one does.
+    /// Offset of the current record.
     at: u64,
     kind: u8,
     payload: Vec<u8>,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RecordReader<R> {
     pub(super) fn new(mut from: R) -> Result<Self, LoadError> {
         let mut mark = Vec::new();
-        (&mut from).take(MARK.len() as u64).read_to_end(&mut mark)?;
-        if mark != MARK {
-            return Err(LoadError::Foreign);
+        (&mut from).take(MAGIC.len() as u64).read_to_end(&mut mark)?;
+        if mark != MAGIC {
+            return Err(LoadError::NotASnapshot);
         }
-        Ok(Self { from, next: MARK.len() as u64, at: 0, kind: 0, payload: Vec::new() })
+        Ok(Self { from, next: MAGIC.len() as u64, at: 0, kind: 0, payload: Vec::new() })
     }
 
-    /// Goes to the next record. `None` at the end of the file.
+    /// Reads the next record and returns its kind. `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<u8>, LoadError> {
         let mut head = [0; 1 + 8 + CHECKSUM_BYTES];
         self.at = self.next;
@@ -102,55 +103,55 @@ impl<R: Read> Reader<R> {
         while got < head.len() {
             match self.from.read(&mut head[got..]) {
                 Ok(0) if got == 0 => return Ok(None),
-                Ok(0) => return Err(self.damaged("the file ends within it")),
+                Ok(0) => return Err(self.damaged("the file ends within the record")),
                 Ok(bytes) => got += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let (length, expected) = head[1..].split_at(8);
-        let length = u64::from_le_bytes(length.try_into().expect("split there"));
+        let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
         self.kind = head[0];
         self.payload.clear();
-        // Also a buffer that a large one has left does not stay for the small ones.
-        self.payload.shrink_to(KEPT_BYTES);
+        // Releases the buffer of a large record instead of keeping it for small ones.
+        self.payload.shrink_to(MAX_KEPT_CAPACITY);
         (&mut self.from).take(length).read_to_end(&mut self.payload)?;
         if (self.payload.len() as u64) < length {
-            return Err(self.damaged("the file ends within it"));
+            return Err(self.damaged("the file ends within the record"));
         }
         if checksum(self.kind, &self.payload) != expected {
-            return Err(self.damaged("its checksum is wrong"));
+            return Err(self.damaged("the checksum is wrong"));
         }
         self.next = self.at + head.len() as u64 + length;
         Ok(Some(self.kind))
     }
 
-    /// The record, as what it is.
+    /// Decodes the current record.
     pub(super) fn decode<'a, T: Decode<'a, ()>>(&'a self) -> Result<T, LoadError> {
         minicbor::decode(&self.payload).map_err(|error| self.damaged(error))
     }
 
-    /// Something is wrong with this record.
+    /// Creates an error about the current record.
     pub(super) fn damaged(&self, problem: impl std::fmt::Display) -> LoadError {
         LoadError::Damaged { at: self.at, problem: problem.to_string() }
     }
 }
 
-const KEPT_BYTES: usize = 64 * 1024;
+const MAX_KEPT_CAPACITY: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn written() -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new()).expect("memory");
+        let mut writer = RecordWriter::new(Vec::new()).expect("memory");
         writer.write(LOG, &"one").expect("memory");
         writer.write(99, &7).expect("memory");
         writer.into_inner()
     }
 
     fn read(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
-        let mut reader = Reader::new(bytes)?;
+        let mut reader = RecordReader::new(bytes)?;
         let mut kinds = Vec::new();
         while let Some(kind) = reader.next()? {
             kinds.push(kind);
@@ -159,10 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_as_they_were_written() {
+    fn records_round_trip() {
         let bytes = written();
         assert_eq!(read(&bytes).expect("whole"), [LOG, 99]);
-        let mut reader = Reader::new(&*bytes).expect("whole");
+        let mut reader = RecordReader::new(&*bytes).expect("whole");
         reader.next().expect("whole");
         assert_eq!(reader.decode::<&str>().expect("text"), "one");
         let error = reader.decode::<u64>().expect_err("no number").to_string();
@@ -170,25 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn every_damage_is_found() {
+    fn every_damage_is_detected() {
         let whole = written();
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
             assert!(read(&bytes).is_err(), "byte {at}");
-            // The end of a file between two records is for the last record to tell.
+            // A file that ends between two records is detected by the missing last record.
             let cut = read(&whole[..at]);
             assert!(cut.is_err() || at == 16 || at == 37, "cut at {at}: {cut:?}");
         }
     }
 
     #[test]
-    fn a_length_that_lies_allocates_nothing() {
-        let mut bytes = MARK.to_vec();
+    fn a_false_length_allocates_nothing() {
+        let mut bytes = MAGIC.to_vec();
         bytes.push(LOG);
         bytes.extend(u64::MAX.to_le_bytes());
         bytes.extend([0; 20]);
-        let error = read(&bytes).expect_err("there is not so much").to_string();
-        assert_eq!(error, "the record at byte 16: the file ends within it");
+        let error = read(&bytes).expect_err("the file is shorter").to_string();
+        assert_eq!(error, "the record at byte 16: the file ends within the record");
     }
 }

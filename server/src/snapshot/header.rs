@@ -1,32 +1,32 @@
 use minicbor::{Decode, Encode};
 
-/// Changes when an older server could not read the file. What it can skip does not count.
+/// Version of the format. Incremented when an older server could not read the file, not for records or fields
+/// that it can skip.
 pub(super) const MAJOR: u16 = 1;
 
-/// The first record: all that a later version must be able to read.
+/// The first record, which all later versions must be able to read.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(super) struct Header {
+pub(super) struct SnapshotHeader {
     #[n(0)]
     pub(super) major: u16,
-    /// When it was written, by the wall clock.
+    /// When the file was written, in wall-clock milliseconds since 1970.
     #[n(1)]
     pub(super) written_ms: u64,
-    /// The version of the server that wrote it.
+    /// Version of the server that wrote the file.
     #[n(2)]
     pub(super) server: String,
-    /// The number of the next channel.
     #[n(3)]
     pub(super) next_channel: u64,
-    /// Connections so far.
+    /// Number of connections accepted so far.
     #[n(4)]
     pub(super) connections: u64,
 }
 
-/// The last record: how many there are.
+/// The last record: the number of logs and sessions in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(super) struct End {
+pub(super) struct SnapshotEnd {
     #[n(0)]
     pub(super) logs: u64,
     #[n(1)]

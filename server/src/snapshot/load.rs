@@ -7,128 +7,132 @@ use std::time::Duration;
 
 use encke_core::session::Outbox;
 
-use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, Reader, SESSION, TELLING};
-use super::header::{End, Header, MAJOR};
+use super::claim::with_extension;
+use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION};
+use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::write::sync_folder;
-use super::{Kept, SnapshotSettings};
+use super::{SnapshotSettings, SnapshotState};
 use crate::auth::RevocationRecord;
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
 use crate::reminders::ReminderRecord;
-use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredSession, StoredTelling};
+use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredNotice, StoredSession};
 
-/// Why a snapshot is not read.
+/// Reason why a snapshot cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It begins with something else.
-    #[error("this is no snapshot")]
-    Foreign,
-    /// A later server has written it.
-    #[error("a later server has written it: its version is {major}, and this one reads {MAJOR}")]
+    /// The file is not a snapshot.
+    #[error("the file is not a snapshot")]
+    NotASnapshot,
+    /// The file was written by a newer server.
+    #[error("written by a newer server: its version is {major}, this server reads {MAJOR}")]
     Newer {
-        /// The version.
+        /// Version of the format.
         major: u16,
     },
-    /// A record is wrong.
+    /// A record is invalid.
     #[error("the record at byte {at}: {problem}")]
     Damaged {
-        /// Where it begins.
+        /// Offset of the record in bytes.
         at: u64,
-        /// What is wrong with it.
         problem: String,
     },
 }
 
 impl LoadError {
-    /// What the name of a file ends with that is set aside for this.
-    fn ending(&self) -> &'static str {
+    /// Extension given to a file that is set aside because of this error.
+    fn extension(&self) -> &'static str {
         match self {
             Self::Newer { .. } => "newer",
-            Self::Io(_) | Self::Foreign | Self::Damaged { .. } => "damaged",
+            Self::Io(_) | Self::NotASnapshot | Self::Damaged { .. } => "damaged",
         }
     }
 }
 
-/// What came of a start's look for a snapshot.
+/// Result of looking for a snapshot at startup.
 #[derive(Debug)]
-pub(crate) enum Loaded {
-    /// There was none.
-    Nothing,
-    /// So many logs and sessions go on; and what does not, though the file is whole. The channels are for the engine to go on with.
-    All {
+pub(crate) enum LoadOutcome {
+    /// There is no snapshot.
+    Absent,
+    /// The snapshot was restored, with the number of logs and sessions, and of records skipped although the
+    /// file is intact. The engine takes over the channels.
+    Restored {
         logs: usize,
         sessions: usize,
         skipped: usize,
         age: Duration,
         channels: Vec<Arc<Channel>>,
-        taken: Taken,
+        taken: ConsumedFile,
     },
-    /// It was older than it may be, and is here now.
+    /// The snapshot exceeds the maximum age and was moved to `aside`.
     TooOld { aside: PathBuf, age: Duration },
-    /// It cannot be read, and is here now, unless it could not be moved.
+    /// The snapshot cannot be read. It is now at `aside`, or at its temporary path if it could not be moved.
     Unreadable { aside: PathBuf, error: LoadError },
 }
 
-/// A snapshot that a start has taken away and read. When this is dropped, the file is put back: the start has failed before anyone was served,
-/// and the next one is to find it.
+/// Snapshot file that was moved away and read during startup. Dropping it moves the file back: the startup
+/// has failed before any client was served, and the next one is to find the snapshot.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ConsumedFile {
     path: PathBuf,
     taken: PathBuf,
-    is_over: bool,
+    is_removed: bool,
 }
 
-impl Taken {
-    /// From here on clients are served, and the file says nothing that is still true.
+impl ConsumedFile {
+    /// Deletes the file. Called before the first client is served, after which its contents are outdated.
     ///
     /// # Errors
-    /// The file cannot be removed.
+    /// The I/O error if the file cannot be removed.
     pub(crate) fn remove(mut self) -> io::Result<()> {
         std::fs::remove_file(&self.taken)?;
-        self.is_over = true;
+        self.is_removed = true;
         Ok(())
     }
 }
 
-impl Drop for Taken {
+impl Drop for ConsumedFile {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_removed {
             return;
         }
         let Self { path, taken, .. } = &*self;
         match rename(taken, path).and_then(|()| sync_folder(path)) {
             Ok(()) => {
-                tracing::warn!(path = %path.display(), "the snapshot was put back, since the start has failed")
+                tracing::warn!(path = %path.display(), "startup failed: the snapshot was moved back")
             }
             Err(error) => {
-                tracing::error!(path = %taken.display(), %error, "the snapshot was not put back")
+                tracing::error!(path = %taken.display(), %error, "startup failed, and the snapshot could not be moved back")
             }
         }
     }
 }
 
-/// Goes on with what a snapshot has. The file is taken away first: nothing reads it again.
+/// Restores the state from a snapshot. The file is moved away first, so that it is never read twice.
 ///
 /// # Errors
-/// The file cannot be taken away.
-pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> io::Result<Loaded> {
+/// The I/O error if the file cannot be moved.
+pub(crate) fn load(
+    settings: &SnapshotSettings,
+    kept: &SnapshotState,
+    now: UnixTime,
+) -> io::Result<LoadOutcome> {
     let path = &settings.path;
-    // A folder, above all: someone has named the one in which the file is to be, and that must stay where it is.
+    // Mainly a directory: someone has configured the one in which the file should be, and it must stay where
+    // it is.
     if path.metadata().is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other(format!("{} is not a file", path.display())));
     }
-    let taken = beside(path, "taken");
+    let taken = with_extension(path, "taken");
     match rename(path, &taken) {
         Ok(()) => sync_folder(path)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LoadOutcome::Absent),
         Err(error) => return Err(error),
     }
     let set_aside = |ending| {
-        let aside = beside(path, ending);
+        let aside = with_extension(path, ending);
         let moved = rename(&taken, &aside);
         if moved.is_ok() { aside } else { taken.clone() }
     };
@@ -136,48 +140,51 @@ pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> i
         let header = check(BufReader::new(&file))?;
         let age = now.since(UnixTime::since_epoch(Duration::from_millis(header.written_ms)));
         if age > settings.max_age {
-            return Ok(Loaded::TooOld { aside: set_aside("stale"), age });
+            return Ok(LoadOutcome::TooOld { aside: set_aside("stale"), age });
         }
         file.rewind()?;
-        let (Counts { logs, sessions, skipped }, channels) = apply(BufReader::new(&file), kept)?;
-        let taken = Taken { path: path.clone(), taken: taken.clone(), is_over: false };
-        Ok(Loaded::All { logs, sessions, skipped, age, channels, taken })
+        let (RestoreCounts { logs, sessions, skipped }, channels) = apply(BufReader::new(&file), kept)?;
+        let taken = ConsumedFile { path: path.clone(), taken: taken.clone(), is_removed: false };
+        Ok(LoadOutcome::Restored { logs, sessions, skipped, age, channels, taken })
     });
     match loaded {
         Ok(loaded) => Ok(loaded),
-        Err(error) => Ok(Loaded::Unreadable { aside: set_aside(error.ending()), error }),
+        Err(error) => Ok(LoadOutcome::Unreadable { aside: set_aside(error.extension()), error }),
     }
 }
 
-/// The same from memory.
+/// Restores the state from a snapshot in memory.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn load_from(bytes: &[u8], kept: &Kept) -> Result<(), LoadError> {
+pub(crate) fn load_from(bytes: &[u8], kept: &SnapshotState) -> Result<(), LoadError> {
     check(bytes)?;
     let (_, restored) = apply(bytes, kept)?;
-    kept.channels.begin_anew(restored.iter().filter(|channel| channel.is_fed()));
+    kept.channels.reset_epoch(restored.iter().filter(|channel| channel.is_remote()));
     Ok(())
 }
 
-/// Looks at every record, so that a file that is damaged anywhere changes nothing.
-pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
+/// Validates every record, so that a damaged file changes nothing.
+pub(super) fn check(from: impl Read) -> Result<SnapshotHeader, LoadError> {
     let mut header = None;
-    let (mut found, mut logs) = (End::default(), HashSet::new());
-    each(from, |reader, record| {
+    let (mut found, mut logs) = (SnapshotEnd::default(), HashSet::new());
+    for_each_record(from, |reader, record| {
         match record {
-            Record::Header(read) => header = Some(read),
-            Record::Log(log) => {
+            SnapshotRecord::Header(read) => header = Some(read),
+            SnapshotRecord::Log(log) => {
                 found.logs += 1;
                 if !logs.insert(log.number) {
-                    return Err(reader.damaged("a log that comes twice"));
+                    return Err(reader.damaged("duplicate log"));
                 }
             }
-            Record::Session(session) => {
+            SnapshotRecord::Session(session) => {
                 found.sessions += 1;
                 let outbox = &session.machine.outbox;
                 let known = |log, _, _| logs.contains(&log).then_some(());
                 Outbox::restore(outbox, 1, known).map_err(|error| reader.damaged(error))?;
             }
-            Record::Ended(_) | Record::Revoked(_) | Record::Reminder(_) | Record::Telling(_) => {}
+            SnapshotRecord::Ended(_)
+            | SnapshotRecord::Revoked(_)
+            | SnapshotRecord::Reminder(_)
+            | SnapshotRecord::PresenceChange(_) => {}
         }
         Ok(())
     })
@@ -189,102 +196,105 @@ pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
     })
 }
 
-/// Records that are logged when they are skipped. The rest is counted.
-const MOST_TOLD: usize = 10;
+/// Maximum number of skipped records that are logged. The others are only counted.
+const MAX_LOGGED_SKIPS: usize = 10;
 
-/// How much goes on.
+/// Number of restored logs and sessions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct RestoreCounts {
     logs: usize,
     sessions: usize,
-    /// What there is no room for, or what contradicts the rest.
+    /// Records skipped because a limit is reached or because they contradict other records.
     skipped: usize,
 }
 
-fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), LoadError> {
-    let Kept { sessions, channels, reminders } = kept;
-    let mut counts = Counts::default();
+fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Arc<Channel>>), LoadError> {
+    let SnapshotState { sessions, channels, reminders } = kept;
+    let mut counts = RestoreCounts::default();
     let mut logs = RestoredLogs::<SessionRef>::default();
     let mut restored = RestoredSessions::default();
-    each(from, |reader, record| {
+    for_each_record(from, |reader, record| {
         let outcome: Result<(), String> = match record {
-            Record::Header(header) => {
+            SnapshotRecord::Header(header) => {
                 sessions.restore_connections(header.connections);
                 channels.restore_numbers(header.next_channel).map_err(|error| error.to_string())
             }
-            Record::Log(log) => {
+            SnapshotRecord::Log(log) => {
                 counts.logs += 1;
                 channels.restore(log, &mut logs).map_err(|error| error.to_string())
             }
-            Record::Session(session) => {
+            SnapshotRecord::Session(session) => {
                 sessions.restore(*session, &mut logs, &mut restored).map_err(|error| error.to_string())
             }
-            Record::Ended(ended) => sessions.restore_end(&ended).map_err(|error| error.to_string()),
-            Record::Revoked(revoked) => {
+            SnapshotRecord::Ended(ended) => sessions.restore_end(&ended).map_err(|error| error.to_string()),
+            SnapshotRecord::Revoked(revoked) => {
                 sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
             }
-            Record::Telling(telling) => sessions.restore_telling(&telling).map_err(|error| error.to_string()),
-            Record::Reminder(reminder) => {
+            SnapshotRecord::PresenceChange(telling) => {
+                sessions.restore_notice(&telling).map_err(|error| error.to_string())
+            }
+            SnapshotRecord::Reminder(reminder) => {
                 let of_key = |error| format!("reminder {:?}: {error}", reminder.key);
                 reminders.restore(&reminder).map_err(of_key)
             }
         };
         if let Err(problem) = outcome {
             counts.skipped += 1;
-            if counts.skipped <= MOST_TOLD {
-                tracing::error!(error = %reader.damaged(problem), "a record of the snapshot was skipped");
+            if counts.skipped <= MAX_LOGGED_SKIPS {
+                tracing::error!(error = %reader.damaged(problem), "a snapshot record was skipped");
             }
         }
         Ok(())
     })?;
     counts.sessions = restored.len();
-    let channels = channels.settle(logs);
+    let channels = channels.finish_restore(logs);
     sessions.settle(restored);
     Ok((counts, channels))
 }
 
-pub(super) enum Record {
-    Header(Header),
+pub(super) enum SnapshotRecord {
+    Header(SnapshotHeader),
     Log(LogRecord),
     Session(Box<StoredSession>),
     Ended(StoredEnd),
     Revoked(RevocationRecord),
     Reminder(ReminderRecord),
-    Telling(StoredTelling),
+    PresenceChange(StoredNotice),
 }
 
-/// Reads every record but the last. Returns the reader, which stands there, and what it says.
-pub(super) fn each<R: Read>(
+/// Passes every record but the last to `visit`. Returns the reader, positioned after the last record, and
+/// that record.
+pub(super) fn for_each_record<R: Read>(
     from: R,
-    mut visit: impl FnMut(&Reader<R>, Record) -> Result<(), LoadError>,
-) -> Result<(Reader<R>, End), LoadError> {
-    let mut reader = Reader::new(from)?;
+    mut visit: impl FnMut(&RecordReader<R>, SnapshotRecord) -> Result<(), LoadError>,
+) -> Result<(RecordReader<R>, SnapshotEnd), LoadError> {
+    let mut reader = RecordReader::new(from)?;
     let mut is_first = true;
     loop {
         let kind = reader.next()?.ok_or_else(|| reader.damaged("the file ends before the last record"))?;
         if is_first != (kind == HEADER) {
-            return Err(reader.damaged("the first record is not the first"));
+            return Err(reader.damaged("the header is missing or repeated"));
         }
         is_first = false;
         match kind {
             HEADER => {
-                let header: Header = reader.decode()?;
+                let header: SnapshotHeader = reader.decode()?;
                 if header.major != MAJOR {
                     return Err(LoadError::Newer { major: header.major });
                 }
-                visit(&reader, Record::Header(header))?;
+                visit(&reader, SnapshotRecord::Header(header))?;
             }
-            LOG => visit(&reader, Record::Log(reader.decode()?))?,
-            SESSION => visit(&reader, Record::Session(Box::new(reader.decode()?)))?,
-            REVOKED => visit(&reader, Record::Revoked(reader.decode()?))?,
-            REMINDER => visit(&reader, Record::Reminder(reader.decode()?))?,
-            TELLING => visit(&reader, Record::Telling(reader.decode()?))?,
-            ENDED => visit(&reader, Record::Ended(reader.decode()?))?,
+            LOG => visit(&reader, SnapshotRecord::Log(reader.decode()?))?,
+            SESSION => visit(&reader, SnapshotRecord::Session(Box::new(reader.decode()?)))?,
+            REVOKED => visit(&reader, SnapshotRecord::Revoked(reader.decode()?))?,
+            REMINDER => visit(&reader, SnapshotRecord::Reminder(reader.decode()?))?,
+            PRESENCE_CHANGE => visit(&reader, SnapshotRecord::PresenceChange(reader.decode()?))?,
+            ENDED => visit(&reader, SnapshotRecord::Ended(reader.decode()?))?,
             END => {
                 let end = reader.decode()?;
                 return match reader.next()? {
                     None => Ok((reader, end)),
-                    Some(_) => Err(reader.damaged("it comes after the last")),
+                    Some(_) => Err(reader.damaged("the record follows the last one")),
                 };
             }
             _ => {}
@@ -292,7 +302,7 @@ pub(super) fn each<R: Read>(
     }
 }
 
-/// For what reads a snapshot that stays where it is.
+/// Opens a snapshot for reading without moving it.
 pub(super) fn open(path: &Path) -> io::Result<BufReader<File>> {
     File::open(path).map(BufReader::new)
 }

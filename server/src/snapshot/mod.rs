@@ -1,11 +1,15 @@
-//! A restart that sessions outlive: one file, which the process that ends writes and the next one reads.
+//! Snapshots, which preserve sessions across a restart: the old process writes a single file, and the new one
+//! reads it.
 //!
-//! The file is a mark, then records, each with its length and a checksum: what the file is, the logs, the sessions (each after the logs that it
-//! reads), the ends that clients were not told, users that were revoked, joins and leaves that were not told, reminders, and the end, which says how many logs and sessions there are. Kinds of records that a reader does not know are skipped, and so are fields that it
-//! does not know; a major version that it does not know is refused.
+//! The file consists of magic bytes and records, each with a length and a checksum: the header, the logs, the
+//! sessions (each after the logs that it reads), ended sessions whose clients were not notified, revoked
+//! users, joins and leaves that were not published yet, reminders, and a final record with the number of logs
+//! and sessions. Readers skip unknown kinds of records and unknown fields, and reject an unknown major
+//! version.
 //!
-//! A file is read once: a start takes it away before it reads it, and puts it back only if it fails before anyone was served. Whoever has the lock writes and reads, so a start waits until the
-//! process before it has written.
+//! A snapshot is read once: startup moves the file away before reading it, and moves it back only if it fails
+//! before any client was served. A lock is required for reading and writing, so startup waits until the
+//! previous process has finished writing.
 
 mod claim;
 mod frames;
@@ -18,29 +22,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use claim::{ClaimError, Claimed};
+pub use claim::{SnapshotLock, SnapshotLockError};
 pub use load::LoadError;
-pub(crate) use load::{Loaded, Taken, load};
+pub(crate) use load::{ConsumedFile, LoadOutcome, load};
 pub use show::show;
 pub(crate) use write::write;
 #[cfg(feature = "fuzzing")]
-pub(crate) use {frames::framed, load::load_from, write::written};
+pub(crate) use {frames::frame_records, load::load_from, write::write_to_vec};
 
 use crate::reminders::Reminders;
 use crate::session::{Channels, Sessions};
 
-/// Where a snapshot is written, and how old one may be that is read.
+/// Location of the snapshot and its maximum age.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
-    /// The file.
     pub path: PathBuf,
-    /// An older one is set aside.
+    /// An older snapshot is set aside.
     pub max_age: Duration,
 }
 
-/// What is written down.
+/// State that is saved in a snapshot.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SnapshotState {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) channels: Arc<Channels>,
     pub(crate) reminders: Arc<Reminders>,

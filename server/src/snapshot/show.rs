@@ -1,72 +1,67 @@
-//! What is in a snapshot, for people.
+//! Human-readable listing of a snapshot.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use super::load::{LoadError, Record, check, each, open};
+use super::load::{LoadError, SnapshotRecord, check, for_each_record, open};
 use crate::channel::LogRecord;
 use crate::clock::UnixTime;
 use crate::session::StoredSession;
 
-/// Lists what is in a snapshot, which stays where it is.
+/// Lists the contents of a snapshot without moving the file.
 ///
 /// # Errors
 /// [`LoadError`].
 pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
     check(open(path)?)?;
     let (mut text, mut logs, mut sessions) = (String::new(), 0, 0);
-    each(open(path)?, |_, record| {
+    for_each_record(open(path)?, |_, record| {
         let written = match record {
-            Record::Header(header) => {
+            SnapshotRecord::Header(header) => {
                 let written = UnixTime::since_epoch(Duration::from_millis(header.written_ms));
                 let age = whole_seconds(now.since(written));
                 writeln!(text, "snapshot, version {}, by encke {}, {age} old", header.major, header.server)
             }
-            Record::Log(log) => {
+            SnapshotRecord::Log(log) => {
                 logs += 1;
                 write_log(&mut text, &log)
             }
-            Record::Session(session) => {
+            SnapshotRecord::Session(session) => {
                 sessions += 1;
                 write_session(&mut text, &session)
             }
-            Record::Ended(ended) => {
-                writeln!(
-                    text,
-                    "session {}: ended with {}, which its client was not told",
-                    ended.id(),
-                    ended.code
-                )
+            SnapshotRecord::Ended(ended) => {
+                writeln!(text, "session {}: ended with {}, client not notified yet", ended.id(), ended.code)
             }
-            Record::Revoked(revoked) => {
-                writeln!(text, "user {:?}: tokens of before are refused", revoked.user)
+            SnapshotRecord::Revoked(revoked) => {
+                writeln!(text, "user {:?}: earlier tokens are rejected", revoked.user)
             }
-            Record::Telling(telling) => {
+            SnapshotRecord::PresenceChange(telling) => {
                 let has = if telling.has_left { "left" } else { "joined" };
                 writeln!(
                     text,
-                    "session {}: {has} {:?}, which is not told yet",
+                    "session {}: {has} {:?}, not published yet",
                     telling.session(),
                     telling.channel
                 )
             }
-            Record::Reminder(reminder) => {
+            SnapshotRecord::Reminder(reminder) => {
                 let remaining = whole_seconds(reminder.remaining());
                 writeln!(text, "reminder {:?}: due in {remaining}", reminder.key)
             }
         };
-        written.expect("memory takes everything");
+        written.expect("writing to memory cannot fail");
         Ok(())
     })?;
-    writeln!(text, "{logs} logs, {sessions} sessions").expect("memory takes everything");
+    writeln!(text, "{logs} logs, {sessions} sessions").expect("writing to memory cannot fail");
     Ok(text)
 }
 
 fn write_log(text: &mut String, log: &LogRecord) -> std::fmt::Result {
     let LogRecord { name, epoch, last, .. } = log;
     let gone = if log.is_retired() { ", gone" } else { "" };
-    if log.is_elsewhere() {
+    if log.is_remote() {
         return writeln!(text, "log {name:?} epoch {epoch}: in the engine, up to {last}");
     }
     writeln!(text, "log {name:?} epoch {epoch}: {} messages, up to {last}{gone}", log.len())
@@ -80,7 +75,7 @@ fn write_session(text: &mut String, session: &StoredSession) -> std::fmt::Result
     let follows = outbox.subscriptions.iter().flatten().filter(|it| it.live).count();
     writeln!(
         text,
-        "session {}{user}: {}, {}, seq {}, {unacked} unacknowledged, {follows} subscriptions, {} to come back",
+        "session {}{user}: {}, {}, seq {}, {unacked} unacknowledged, {follows} subscriptions, {} left to resume",
         session.id(),
         session.transport_name(),
         session.dialect_name(),

@@ -1,7 +1,7 @@
-//! What a supervisor, systemd as a rule, hands the process at its start, and what it wants to be told.
+//! Integration with a supervisor, usually systemd: inherited sockets and status notifications.
 //!
-//! Everything of it comes by variables of the environment ([`VARIABLES`]), as in `sd_listen_fds(3)`, `sd_notify(3)` and
-//! `sd_watchdog_enabled(3)`.
+//! All information is passed in environment variables ([`VARIABLES`]), as described in `sd_listen_fds(3)`,
+//! `sd_notify(3)` and `sd_watchdog_enabled(3)`.
 
 mod notify;
 mod sockets;
@@ -11,7 +11,7 @@ use std::process;
 pub use notify::Supervisor;
 pub use sockets::{InheritError, InheritedSocket, InheritedSockets};
 
-/// What is meant for this process alone: its children must not see it.
+/// Variables meant for this process alone, which child processes must not inherit.
 pub const VARIABLES: [&str; 7] = [
     "LISTEN_PID",
     "LISTEN_PIDFDID",
@@ -22,7 +22,8 @@ pub const VARIABLES: [&str; 7] = [
     "WATCHDOG_USEC",
 ];
 
-/// Whether what is said for the process of this number is said for us. Without a number, it is for whoever reads it.
-fn is_for_us(pid: Option<&str>) -> bool {
+/// Whether variables for the process `pid` apply to this process. Without a `pid` they apply to every
+/// process.
+fn applies_to_us(pid: Option<&str>) -> bool {
     pid.is_none_or(|pid| pid.is_empty() || pid.parse() == Ok(process::id()))
 }

@@ -6,31 +6,32 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use super::is_for_us;
+use super::applies_to_us;
 
-/// How long to wait for a supervisor that does not read what it is told.
+/// Send timeout, in case the supervisor does not read its socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whoever started the process and wants to be told how it does. Without one, nothing is told.
+/// The supervisor to notify of the server's state. Without a socket, nothing is sent.
 #[derive(Clone, Debug, Default)]
 pub struct Supervisor {
-    /// `NOTIFY_SOCKET`: a path, or a name of Linux's own ("abstract") with `@` for its first byte.
+    /// `NOTIFY_SOCKET`: a path, or a Linux abstract socket name that starts with `@`.
     socket: Option<OsString>,
     watchdog: Option<Duration>,
 }
 
 impl Supervisor {
-    /// As the environment has it.
+    /// Reads the settings from the environment.
     #[must_use]
     pub fn from_environment() -> Self {
         let text = |name| env::var(name).ok();
         Self::new(
             env::var_os("NOTIFY_SOCKET"),
-            text("WATCHDOG_USEC").filter(|_| is_for_us(text("WATCHDOG_PID").as_deref())).as_deref(),
+            text("WATCHDOG_USEC").filter(|_| applies_to_us(text("WATCHDOG_PID").as_deref())).as_deref(),
         )
     }
 
-    /// `watchdog_micros` is `WATCHDOG_USEC`; what is no number above zero is none.
+    /// `watchdog_micros` is the value of `WATCHDOG_USEC`. Anything but a positive number disables the
+    /// watchdog.
     #[must_use]
     pub fn new(socket: Option<OsString>, watchdog_micros: Option<&str>) -> Self {
         let micros =
@@ -41,50 +42,50 @@ impl Supervisor {
         }
     }
 
-    /// How often it must hear that the process is well. When it does not, it ends the process, and starts it again.
+    /// Interval within which the supervisor must receive a keep-alive. Otherwise it restarts the process.
     #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog.filter(|_| self.socket.is_some())
     }
 
-    /// The server serves: for the first time, or again after [`Supervisor::reloading`].
+    /// Reports that the server is ready: at startup, and after [`Supervisor::reloading`].
     pub fn ready(&self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
-    /// What can be reloaded is being reloaded. The time is that of the machine's monotonic clock: systemd compares it with the time
-    /// at which it asked.
+    /// Reports that a reload has started. `monotonic` is the time of the machine's monotonic clock; systemd
+    /// compares it with the time of its request.
     pub fn reloading(&self, monotonic: Duration) {
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic.as_micros()));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic.as_micros()));
     }
 
-    /// The server is about to end.
+    /// Reports that the server is about to shut down.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
-    /// The process is well. It may wait, but blocks no thread; it needs a runtime of tokio.
+    /// Sends a watchdog keep-alive. Waits asynchronously if necessary; requires a Tokio runtime.
     ///
     /// # Errors
-    /// Those of the system.
-    pub(crate) async fn alive(&self) -> io::Result<()> {
+    /// I/O errors of the socket.
+    pub(crate) async fn keep_alive(&self) -> io::Result<()> {
         let Some(socket) = self.connect()? else { return Ok(()) };
         socket.set_nonblocking(true)?;
         tokio::net::UnixDatagram::from_std(socket)?.send(b"WATCHDOG=1").await.map(drop)
     }
 
-    fn tell(&self, state: &str) {
-        let told = self.connect().and_then(|socket| {
+    fn send(&self, state: &str) {
+        let sent = self.connect().and_then(|socket| {
             let Some(socket) = socket else { return Ok(()) };
             socket.set_write_timeout(Some(SEND_TIMEOUT))?;
             socket.send(state.as_bytes()).map(drop)
         });
-        if let Err(error) = told {
-            tracing::warn!(%error, state, "the supervisor (NOTIFY_SOCKET) cannot be told");
+        if let Err(error) = sent {
+            tracing::warn!(%error, state, "cannot notify the supervisor (NOTIFY_SOCKET)");
         }
     }
 
-    /// Anew each time: a supervisor that was started again has another socket of the same name.
+    /// Opens a new socket each time, because a restarted supervisor has a new socket with the same name.
     fn connect(&self) -> io::Result<Option<UnixDatagram>> {
         let Some(name) = &self.socket else { return Ok(None) };
         let socket = UnixDatagram::unbound()?;
@@ -97,10 +98,7 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
     match name.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         [b'/', ..] => SocketAddr::from_pathname(name),
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "neither a path from the root nor `@` and a name",
-        )),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "neither an absolute path nor `@` and a name")),
     }
 }
 
@@ -108,42 +106,42 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn heard(socket: &UnixDatagram) -> String {
+    fn receive(socket: &UnixDatagram) -> String {
         let mut buffer = [0; 256];
-        let length = socket.recv(&mut buffer).expect("something was said");
+        let length = socket.recv(&mut buffer).expect("a notification");
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     }
 
     #[test]
-    fn a_supervisor_is_told_by_path_and_by_abstract_name() {
+    fn notifications_reach_path_and_abstract_sockets() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notify");
         let name = format!("encke-test-{}", std::process::id());
-        let by_name = SocketAddr::from_abstract_name(&name).expect("it is short");
-        for (socket, told) in [
+        let by_name = SocketAddr::from_abstract_name(&name).expect("a short name");
+        for (socket, receiver) in [
             (path.clone().into_os_string(), UnixDatagram::bind(&path)),
             (format!("@{name}").into(), UnixDatagram::bind_addr(&by_name)),
         ] {
-            let told = told.expect("nobody has it");
+            let receiver = receiver.expect("the name is unused");
             let supervisor = Supervisor::new(Some(socket), None);
             supervisor.ready();
-            assert_eq!(heard(&told), "READY=1");
+            assert_eq!(receive(&receiver), "READY=1");
             supervisor.reloading(Duration::from_millis(12));
-            assert_eq!(heard(&told), "RELOADING=1\nMONOTONIC_USEC=12000");
+            assert_eq!(receive(&receiver), "RELOADING=1\nMONOTONIC_USEC=12000");
             supervisor.stopping();
-            assert_eq!(heard(&told), "STOPPING=1");
+            assert_eq!(receive(&receiver), "STOPPING=1");
         }
     }
 
     #[test]
-    fn what_cannot_be_reached_is_survived() {
+    fn an_unreachable_supervisor_is_tolerated() {
         for socket in [None, Some(""), Some("relative"), Some("/nowhere/at/all"), Some("@")] {
             Supervisor::new(socket.map(OsString::from), None).ready();
         }
     }
 
     #[test]
-    fn a_watchdog_needs_a_time_and_an_ear() {
+    fn a_watchdog_needs_an_interval_and_a_socket() {
         let socket = || Some(OsString::from("/run/systemd/notify"));
         assert_eq!(Supervisor::new(socket(), Some("30000000")).watchdog(), Some(Duration::from_secs(30)));
         assert_eq!(Supervisor::new(None, Some("30000000")).watchdog(), None);

@@ -5,74 +5,71 @@ use std::net::{SocketAddr, TcpListener};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-use super::is_for_us;
+use super::applies_to_us;
 
-/// More than anyone has a use for: the server has two listeners.
-const MOST_SOCKETS: usize = 16;
+/// Upper bound on inherited sockets. The server has two listeners.
+const MAX_SOCKETS: usize = 16;
 
-/// The name of a socket that was given none.
+/// Name that systemd gives to unnamed sockets.
 const UNNAMED: &str = "unknown";
 
-/// Sockets that were open before the process began, and stay open when it ends: whoever connects meanwhile waits in the kernel.
+/// Listening sockets that were opened before the process started and stay open after it ends. Clients that
+/// connect in between wait in the kernel's queue.
 #[derive(Debug, Default)]
 pub struct InheritedSockets(Vec<InheritedSocket>);
 
-/// One of them.
 #[derive(Debug)]
 pub struct InheritedSocket {
-    /// `FileDescriptorName=` of a socket unit.
+    /// `FileDescriptorName=` of the socket unit.
     pub name: String,
-    /// Where clients connect to it.
     pub address: SocketAddr,
     pub(crate) socket: TcpListener,
 }
 
-/// What was handed over is of no use.
+/// Reason why the inherited sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
-    /// The number of sockets is none.
-    #[error("LISTEN_FDS is `{0}`, which is no number of sockets from 0 to {MOST_SOCKETS}")]
+    /// The number of sockets is invalid.
+    #[error("LISTEN_FDS is `{0}`, not a number from 0 to {MAX_SOCKETS}")]
     Count(String),
-    /// There must be a name for each, or none at all.
-    #[error("LISTEN_FDNAMES has names for {names} sockets, LISTEN_FDS says that there are {sockets}")]
+    /// The number of names differs from the number of sockets.
+    #[error("LISTEN_FDNAMES names {names} sockets, but LISTEN_FDS is {sockets}")]
     Names {
-        /// Names in `LISTEN_FDNAMES`.
+        /// Number of names in `LISTEN_FDNAMES`.
         names: usize,
-        /// `LISTEN_FDS`.
+        /// Value of `LISTEN_FDS`.
         sockets: usize,
     },
-    /// Something else than a socket of TCP on which to listen.
-    #[error("the socket `{name}`, number {number} of LISTEN_FDS, cannot be listened on: {error}")]
+    /// The descriptor is not a listening TCP socket.
+    #[error("the socket `{name}`, number {number} of LISTEN_FDS, cannot be used: {error}")]
     Unusable {
-        /// Its name.
         name: String,
-        /// From 1.
+        /// Number of the socket, counted from 1.
         number: usize,
-        /// What is wrong.
         error: io::Error,
     },
 }
 
 impl InheritedSockets {
-    /// Takes the sockets that the environment tells of. A second call finds none. No other thread may use the environment meanwhile:
-    /// two of its variables are removed.
+    /// Takes the sockets passed in the environment. A second call finds none. Removes two environment
+    /// variables, so no other thread may access the environment at the same time.
     ///
     /// # Errors
-    /// [`InheritError`]; the sockets are closed then.
+    /// [`InheritError`]; the sockets are then closed.
     pub fn take() -> Result<Self, InheritError> {
-        let Some(count) = variable("LISTEN_FDS").filter(|_| is_for_us(variable("LISTEN_PID").as_deref()))
+        let Some(count) = variable("LISTEN_FDS").filter(|_| applies_to_us(variable("LISTEN_PID").as_deref()))
         else {
             return Ok(Self::default());
         };
         let count = count
             .parse()
             .ok()
-            .filter(|&count: &usize| count <= MOST_SOCKETS)
+            .filter(|&count: &usize| count <= MAX_SOCKETS)
             .ok_or(InheritError::Count(count))?;
         let names = names(variable("LISTEN_FDNAMES"), count)?;
         let mut descriptors = ListenFd::from_env();
         let sockets = names.into_iter().enumerate().map(|(index, name)| {
-            let socket = descriptors.take_tcp_listener(index).and_then(listening);
+            let socket = descriptors.take_tcp_listener(index).and_then(check_listening);
             socket
                 .and_then(|socket| Ok((socket.local_addr()?, socket)))
                 .map(|(address, socket)| InheritedSocket { name: name.clone(), address, socket })
@@ -81,7 +78,7 @@ impl InheritedSockets {
         sockets.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Takes the first of which this is true.
+    /// Takes the first socket that matches.
     pub(crate) fn take_first(
         &mut self,
         is_wanted: impl FnMut(&InheritedSocket) -> bool,
@@ -91,13 +88,13 @@ impl InheritedSockets {
     }
 }
 
-/// One that is connected, or not yet listened on, is of no use.
-fn listening(socket: Option<TcpListener>) -> io::Result<TcpListener> {
-    let socket = socket.ok_or_else(|| io::Error::other("it was taken before"))?;
+/// Rejects a socket that is connected or is not listening.
+fn check_listening(socket: Option<TcpListener>) -> io::Result<TcpListener> {
+    let socket = socket.ok_or_else(|| io::Error::other("it was already taken"))?;
     if SockRef::from(&socket).is_listener()? {
         Ok(socket)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not listen"))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not listening"))
     }
 }
 
@@ -123,14 +120,11 @@ mod tests {
 
     #[test]
     fn every_socket_has_a_name() {
-        assert_eq!(names(None, 2).expect("none is needed"), ["unknown", "unknown"]);
-        assert_eq!(names(Some("admin:public".into()), 2).expect("one each"), ["admin", "public"]);
+        assert_eq!(names(None, 2).expect("no names are needed"), ["unknown", "unknown"]);
+        assert_eq!(names(Some("admin:public".into()), 2).expect("one name each"), ["admin", "public"]);
         assert_eq!(names(Some(":public".into()), 2).expect("one is empty"), ["", "public"]);
-        assert!(names(Some(String::new()), 0).expect("there is no socket").is_empty());
+        assert!(names(Some(String::new()), 0).expect("no sockets").is_empty());
         let error = names(Some("public".into()), 2).expect_err("one name is missing");
-        assert_eq!(
-            error.to_string(),
-            "LISTEN_FDNAMES has names for 1 sockets, LISTEN_FDS says that there are 2"
-        );
+        assert_eq!(error.to_string(), "LISTEN_FDNAMES names 1 sockets, but LISTEN_FDS is 2");
     }
 }

@@ -1,87 +1,89 @@
-//! What becomes of timers that fire.
+//! Decides the next state of timers that fire.
 //!
-//! They are looked at many at a time. Each is a line of memory that hardly ever is in a cache, and a fence waits for all of them: so the
-//! requests of all are read first, then it is said of all what becomes of them, and after one fence all requests are read again.
+//! Timers are processed in batches. Each occupies a cache line that is rarely cached, and a fence waits for
+//! all outstanding accesses. So all requests are read first, then the next states of all timers are
+//! announced, and after a single fence all requests are read again.
 
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
-use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
+use encke_wheel::{Expiry, ReusableTimers, Tick, TimerKey, WorkBudget};
 
-use super::arming::{Next, look_again};
-use super::wheel_loop::{Entry, WheelLoop};
-use super::workers::BATCH;
+use super::arming::{NextState, recheck_fence};
+use super::wheel_loop::{WheelEntry, WheelLoop};
+use super::workers::BATCH_SIZE;
 use super::{RequestedDeadline, Timer, TimerOwner};
 
-/// A timer that has fired, its owner's request as it was then, and what it was said to become.
-type Fired = (TimerKey, RequestedDeadline, Next);
+/// A timer that has fired, its owner's request at that time, and its announced next state.
+type Fired = (TimerKey, RequestedDeadline, NextState);
 
-/// Why no more timers fired.
-pub(super) enum Until {
-    /// As many have as the next message to the workers has room for.
+/// Reason why no more timers were fired.
+pub(super) enum StopReason {
+    /// The next batch to the workers has no more room.
     Full,
     OutOfWork,
     UpToDate,
 }
 
-impl<W: StandingTimers<Entry>> WheelLoop<W> {
-    /// Drives the wheel, until as many timers have fired as the next message has room for. Those that are due are in it then, all others
-    /// are armed again or let go.
-    pub(super) fn fire(&mut self, to: Tick, now: Timestamp, work: &mut Work) -> Until {
-        let mut keys = ArrayVec::<TimerKey, BATCH>::new();
+impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
+    /// Advances the wheel until the next batch has no more room. Due timers are added to the batch; all
+    /// others are armed again or removed.
+    pub(super) fn fire(&mut self, to: Tick, now: Timestamp, work: &mut WorkBudget) -> StopReason {
+        let mut keys = ArrayVec::<TimerKey, BATCH_SIZE>::new();
         let until = loop {
             if keys.len() == self.pending.room() {
-                break Until::Full;
+                break StopReason::Full;
             }
             match self.wheel.expire_next(to, work) {
-                Expire::Due(expired) => keys.push(expired.key),
-                Expire::OutOfWork => break Until::OutOfWork,
-                Expire::UpToDate => break Until::UpToDate,
+                Expiry::Due(expired) => keys.push(expired.key),
+                Expiry::OutOfBudget => break StopReason::OutOfWork,
+                Expiry::UpToDate => break StopReason::UpToDate,
             }
         };
-        let requests: ArrayVec<RequestedDeadline, BATCH> =
+        let requests: ArrayVec<RequestedDeadline, BATCH_SIZE> =
             keys.iter().map(|key| self.arming(*key).requested()).collect();
-        let mut fired = ArrayVec::<Fired, BATCH>::new();
+        let mut fired = ArrayVec::<Fired, BATCH_SIZE>::new();
         for (key, requested) in keys.into_iter().zip(requests) {
-            let next = self.next(key, requested, now);
-            self.arming(key).becomes(next);
+            let next = self.announced_state(key, requested, now);
+            self.arming(key).announce(next);
             fired.push((key, requested, next));
         }
-        look_again();
+        recheck_fence();
         for fired in fired {
-            self.fired(fired, now);
+            self.finish_firing(fired, now);
         }
         until
     }
 
-    /// What becomes of a timer that fires for this request. If it is to be armed, it is.
-    fn next(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) -> Next {
+    /// Next state of a timer that fires with this request. Arms it if it is to be armed.
+    fn announced_state(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) -> NextState {
         if !requested.is_due(now.as_nanos()) {
             let (earliest, latest) = (requested.earliest(), requested.latest(self.slack()));
-            let Some((earliest, latest)) = earliest.zip(latest) else { return Next::Gone };
-            return Next::Armed(self.arm_between(key, earliest, latest));
+            let Some((earliest, latest)) = earliest.zip(latest) else { return NextState::Removed };
+            return NextState::Armed(self.arm_between(key, earliest, latest));
         }
         match self.timer(key) {
-            // At once for when its session mostly wants it next: that request then crosses no thread.
-            Timer::OfSlot(_) => {
-                let at = (now + self.armed_again_after).as_nanos();
-                Next::Armed(self.arm_between(key, at, at))
+            // Arm it right away for the time at which its session usually wants the next expiry: that request
+            // then involves no other thread.
+            Timer::Slot(_) => {
+                let at = (now + self.rearm_delay).as_nanos();
+                NextState::Armed(self.arm_between(key, at, at))
             }
-            // Its owner is over, and need not say so.
-            Timer::Own(timer) if timer.owner == TimerOwner::Sleep => Next::Gone,
-            Timer::Own(_) => Next::AtRest,
+            // A sleep ends with its expiry and sends no further request.
+            Timer::Standalone(timer) if timer.owner == TimerOwner::Sleep => NextState::Removed,
+            Timer::Standalone(_) => NextState::Disarmed,
         }
     }
 
-    /// It was said what becomes of a timer that has fired for this request.
-    fn fired(&mut self, (key, requested, next): Fired, now: Timestamp) {
+    /// Completes the firing of a timer after its next state was announced.
+    fn finish_firing(&mut self, (key, requested, next): Fired, now: Timestamp) {
         let arming = self.arming(key);
         let is_due = requested.is_due(now.as_nanos());
         if arming.requested() != requested {
-            // Just now. The owner may have relied on what was said before.
-            let requested = arming.rest();
+            // The request has just changed. The owner may have relied on the previous announcement.
+            let requested = arming.disarm();
             self.wheel.disarm(key);
             self.arm(key, requested);
-        } else if next == Next::Gone {
+        } else if next == NextState::Removed {
             let timer = self.unregister(key);
             if is_due {
                 self.pending.push(timer, now);

@@ -1,15 +1,18 @@
-//! Every timeout of the server: one wheel, owned by one thread, and the workers that act on what expires.
+//! All timeouts of the server: one timing wheel, owned by one thread, and the workers that handle expired
+//! timers.
 //!
 //! ```text
-//!   owners of timers         timers to arm (crossbeam, unbounded, each at most once)
+//!   timer owners             timers to arm (crossbeam, unbounded, each timer at most once)
 //!   sessions, logs, ... ──────────────────────────▶  wheel thread  ──▶ batches (crossbeam, bounded)  ──▶  workers
 //! ```
 //!
-//! A request for a later deadline crosses no thread: the wheel reads it when the entry fires. Only a request for an
-//! earlier one sends the timer, and only one earlier than the wheel's planned wake-up wakes the wheel.
+//! A request for a later deadline involves no other thread: the wheel reads it when the timer fires. Only a
+//! request for an earlier deadline sends the timer to the wheel thread, and only a deadline before the
+//! planned wake-up wakes that thread.
 //!
-//! A session's timer lies in a table, by the slot that the session lives in ([`Timer`]). Any other has a small key of its owner ([`TimerOwner`]). The workers hand
-//! either to the code that acts on expiries ([`ActOnExpiry`]). This room does not know what an owner is.
+//! A session's timer is stored in a table and addressed by the session's slot ([`Timer`]). Every other timer
+//! has a small key of its owner ([`TimerOwner`]). The workers pass either to the [`ExpiryHandler`]. This
+//! module does not know the owners' types.
 
 mod arming;
 mod dispatch_watch;
@@ -33,7 +36,8 @@ mod wheel_stats;
 mod wheel_thread;
 mod workers;
 
-/// What `arming.rs`, `parking.rs` and `waiting.rs` are built on; the loom test builds them on loom's instead.
+/// Primitives that `arming.rs`, `parking.rs` and `waiting.rs` are built on. The loom test replaces them with
+/// loom's.
 mod sync {
     pub(super) use atomic_waker::AtomicWaker;
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -54,11 +58,11 @@ use wheel_stats::WheelStats;
 
 pub(crate) use arming::{ArmAction, RequestedDeadline};
 use dispatch_watch::DispatchWatch;
-pub(crate) use dispatch_watch::MOST_WORKERS;
+pub(crate) use dispatch_watch::MAX_WORKERS;
 pub(crate) use hyper_timer::WheelTimer;
-pub(crate) use owners::{OwnerKey, Owners, TimerOwner};
+pub(crate) use owners::{OwnerKey, TimerOwner, TimerOwners};
 pub(crate) use ring_stats::{RingView, RingWatch};
-pub use scheme::Scheme;
+pub use scheme::TimerScheme;
 pub(crate) use sleep::Sleep;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use stepped::SteppedWheel;
@@ -66,36 +70,37 @@ pub(crate) use timer::{Timer, TimerRef};
 pub(crate) use timer_cell::TimerCell;
 pub(crate) use wheel_thread::{WheelSettings, WheelThread};
 #[cfg(any(test, feature = "simulation"))]
-pub(crate) use workers::Worker;
-pub(crate) use workers::{ActOnExpiry, Batch, DISPATCH_BATCHES, WorkerPool};
+pub(crate) use workers::ExpiryWorker;
+pub(crate) use workers::{DISPATCH_BATCHES, ExpiryBatch, ExpiryHandler, WorkerPool};
 
-/// The side of the timeouts that everyone but the wheel thread sees.
+/// Shared handle to the timeouts, used by every thread except the wheel thread.
 #[derive(Debug)]
 pub(crate) struct Timeouts {
     clock: Arc<Clock>,
     slack: u64,
     to_arm: Sender<Timer>,
-    of_slots: SlotTimers,
-    parking: parking::Parking,
-    /// Ends the wheel's sleep.
+    slot_timers: SlotTimers,
+    parking: parking::WheelSleep,
+    /// Wakes the wheel thread.
     wheel_waker: OnceLock<Waker>,
-    /// What the wheel thread says about itself.
+    /// Statistics that the wheel thread publishes.
     pub(crate) stats: WheelStats,
-    /// What waits for the workers.
     pub(crate) dispatch: DispatchWatch,
 }
 
-/// Why no timeout passes. A server of which this is true looks well from outside, but no longer finds dead clients.
+/// Part of the timeout machinery that has stalled. A server in this state looks healthy from outside but no
+/// longer detects dead clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stalled {
-    /// The wheel does not turn.
+    /// The wheel thread has stopped turning.
     Wheel,
-    /// Nobody acts on what expires.
+    /// The workers do not handle expired timers.
     Workers,
 }
 
 impl Timeouts {
-    /// Makes both ends: this side, and the timers that the wheel thread receives. Sessions live in at most so many slots.
+    /// Creates the shared handle and the receiver of timers to arm, which belongs to the wheel thread.
+    /// Sessions occupy at most `slots` slots.
     #[must_use]
     pub(crate) fn new(clock: Arc<Clock>, ping_slack: Duration, slots: usize) -> (Arc<Self>, Receiver<Timer>) {
         let (to_arm, received) = crossbeam_channel::unbounded();
@@ -103,8 +108,8 @@ impl Timeouts {
             clock,
             slack: nanos(ping_slack),
             to_arm,
-            of_slots: SlotTimers::new(slots),
-            parking: parking::Parking::new(),
+            slot_timers: SlotTimers::new(slots),
+            parking: parking::WheelSleep::new(),
             wheel_waker: OnceLock::new(),
             stats: WheelStats::default(),
             dispatch: DispatchWatch::default(),
@@ -112,20 +117,20 @@ impl Timeouts {
         (Arc::new(timeouts), received)
     }
 
-    /// The clock that the deadlines are read on.
+    /// The clock that deadlines refer to.
     #[must_use]
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// How long after its deadline a soft expiry may come.
+    /// Maximum time by which a soft expiry may follow its deadline.
     #[must_use]
     pub(crate) fn slack(&self) -> Duration {
         Duration::from_nanos(self.slack)
     }
 
-    /// Stores the deadline that the owner of `timer` requests. Once every lock is released, the owner passes the
-    /// result to [`Timeouts::carry_out`].
+    /// Stores the deadline that the owner of `timer` requests. The owner passes the result to
+    /// [`Timeouts::carry_out`] after it has released all locks.
     pub(crate) fn request<'a>(
         &'a self,
         timer: impl Into<TimerRef<'a>>,
@@ -134,17 +139,18 @@ impl Timeouts {
         self.arming(timer.into()).request(deadline, self.slack)
     }
 
-    /// Sends a timer to the wheel if it must, and wakes the wheel if it would sleep too long.
+    /// Sends the timer to the wheel thread if `action` requires it, and wakes that thread if it would
+    /// otherwise sleep past the deadline.
     pub(crate) fn carry_out<'a>(&'a self, timer: impl Into<TimerRef<'a>>, action: ArmAction) {
         let timer = timer.into();
         match action {
             ArmAction::Nothing => return,
-            // It fails only when the wheel thread is gone, at the very end of the server's life.
+            // Sending fails only after the wheel thread has ended, during shutdown.
             ArmAction::Send => _ = self.to_arm.send(timer.to_timer()),
             ArmAction::Wake => {}
         }
-        // The newest request, not the one that led here: another thread may have requested something earlier, and
-        // left the sending to this one.
+        // Uses the newest request rather than the one that led to `action`: another thread may have requested
+        // an earlier deadline and left it to this thread to send the timer.
         if let Some(latest) = self.arming(timer).newest_request().latest(self.slack)
             && self.parking.sleeps_beyond(latest)
         {
@@ -152,30 +158,30 @@ impl Timeouts {
         }
     }
 
-    /// Requests a deadline and carries out what follows. For owners that hold no lock.
+    /// Requests a deadline and carries out the resulting action. The caller must hold no lock.
     pub(crate) fn arm<'a>(&'a self, timer: impl Into<TimerRef<'a>>, deadline: RequestedDeadline) {
         let timer = timer.into();
         let action = self.request(timer, deadline);
         self.carry_out(timer, action);
     }
 
-    /// How long ago the wheel last turned, by the machine's clock.
+    /// Time since the wheel last turned, by the machine's clock (stalls included).
     #[must_use]
     pub(crate) fn since_last_turn(&self) -> Duration {
         let last = Duration::from_nanos(self.stats.last_turn_nanos.load(Ordering::Relaxed));
         self.clock.uptime().saturating_sub(last)
     }
 
-    /// How long the oldest expiry has waited that no worker has acted on yet.
+    /// Age of the oldest expiry that no worker has finished handling.
     #[must_use]
     pub(crate) fn dispatch_age(&self) -> Duration {
         self.dispatch.oldest().map_or(Duration::ZERO, |oldest| self.clock.now().since(oldest))
     }
 
-    /// Whether time passes: the wheel has turned, and what expired was acted on, within `watchdog`.
+    /// Checks that the wheel has turned and that expiries have been handled within the last `watchdog`.
     ///
     /// # Errors
-    /// What stands still.
+    /// The stalled part.
     pub(crate) fn health(&self, watchdog: Duration) -> Result<(), Stalled> {
         if self.since_last_turn() > watchdog {
             Err(Stalled::Wheel)
@@ -186,24 +192,23 @@ impl Timeouts {
         }
     }
 
-    /// Has the wheel thread say what its rings of slots hold, for as long as the watch is kept.
+    /// Makes the wheel thread publish the occupancy of its slot rings until the watch is dropped.
     #[must_use]
     pub(crate) fn watch_rings(self: &Arc<Self>) -> RingWatch {
         RingWatch::new(Arc::clone(self))
     }
 
-    /// Timers in the wheel.
     #[must_use]
     pub(crate) fn entries(&self) -> usize {
         self.stats.entries.load(Ordering::Relaxed)
     }
 
-    /// What the owner of a timer and the wheel thread have agreed on.
+    /// Arming state that the timer's owner shares with the wheel thread.
     #[inline]
     fn arming<'a>(&'a self, timer: TimerRef<'a>) -> &'a Arming {
         match timer {
-            Timer::OfSlot(slot) => self.of_slots.get(slot),
-            Timer::Own(timer) => &timer.arming,
+            Timer::Slot(slot) => self.slot_timers.get(slot),
+            Timer::Standalone(timer) => &timer.arming,
         }
     }
 

@@ -3,22 +3,23 @@ use std::sync::Arc;
 
 use super::TimerCell;
 
-/// Of so few, the table is not made smaller.
-const FEW: usize = 64;
+/// Minimum capacity at which the table is shrunk.
+const MIN_SHRINK_CAPACITY: usize = 64;
 
-/// The timers of the wheel that are no session's: of logs, of reminders and of sleeps. The wheel has a number of each, as it has of a session.
+/// The wheel's timers that belong to no session: those of logs, reminders and sleeps. The wheel refers to
+/// each by a number, as it refers to a session by its slot.
 #[derive(Debug, Default)]
-pub(super) struct OwnTimers {
+pub(super) struct StandaloneTimers {
     timers: HashMap<u32, Arc<TimerCell>>,
     next: u32,
 }
 
-const THERE: &str = "a timer is there until the wheel lets it go";
+const STILL_REGISTERED: &str = "the timer is registered until the wheel removes it";
 
-impl OwnTimers {
-    /// Returns the timer's number.
+impl StandaloneTimers {
+    /// Inserts a timer and returns its number.
     pub(super) fn insert(&mut self, timer: Arc<TimerCell>) -> u32 {
-        // There are far fewer than 2^32 at a time.
+        // Terminates: there are far fewer than 2^32 timers at a time.
         while self.timers.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -29,13 +30,13 @@ impl OwnTimers {
     }
 
     pub(super) fn get(&self, number: u32) -> &Arc<TimerCell> {
-        self.timers.get(&number).expect(THERE)
+        self.timers.get(&number).expect(STILL_REGISTERED)
     }
 
     pub(super) fn remove(&mut self, number: u32) -> Arc<TimerCell> {
-        let timer = self.timers.remove(&number).expect(THERE);
-        // A crowd that has left must not keep its memory.
-        if self.timers.capacity() > FEW && self.timers.len() < self.timers.capacity() / 4 {
+        let timer = self.timers.remove(&number).expect(STILL_REGISTERED);
+        // Release the memory after a peak.
+        if self.timers.capacity() > MIN_SHRINK_CAPACITY && self.timers.len() < self.timers.capacity() / 4 {
             self.timers.shrink_to(self.timers.len() * 2);
         }
         timer
@@ -48,9 +49,9 @@ mod tests {
     use crate::timeouts::TimerOwner;
 
     #[test]
-    fn numbers_are_not_given_twice_and_a_crowd_that_has_left_keeps_no_memory() {
+    fn numbers_are_unique_and_memory_is_released_after_a_peak() {
         let timer = Arc::new(TimerCell::new(TimerOwner::Sleep));
-        let mut timers = OwnTimers { next: u32::MAX - 10, ..OwnTimers::default() };
+        let mut timers = StandaloneTimers { next: u32::MAX - 10, ..StandaloneTimers::default() };
         let first = timers.insert(Arc::clone(&timer));
         let numbers: Vec<_> = (0..10_000).map(|_| timers.insert(Arc::clone(&timer))).collect();
         assert_eq!(timers.timers.len(), 10_001);
@@ -59,6 +60,6 @@ mod tests {
         numbers.iter().for_each(|number| drop(timers.remove(*number)));
         assert!(Arc::ptr_eq(timers.get(first), &timer));
         assert_eq!(Arc::strong_count(&timer), 3);
-        assert!(timers.timers.capacity() <= 2 * FEW, "{}", timers.timers.capacity());
+        assert!(timers.timers.capacity() <= 2 * MIN_SHRINK_CAPACITY, "{}", timers.timers.capacity());
     }
 }

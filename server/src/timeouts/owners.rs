@@ -1,4 +1,5 @@
-//! How a worker finds a timer's owner without the timer keeping it alive, and without this room knowing what it is.
+//! Lets a worker find a timer's owner without the timer keeping the owner alive and without this module
+//! knowing its type.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,17 +9,18 @@ use slab::Slab;
 
 use super::TimerCell;
 
-/// Workers and connections of different shards do not wait for each other.
+/// Workers and connections that use different shards do not contend for a lock.
 const SHARDS: u32 = 16;
 
-/// Who owns a timer. Each owner has one, and the wheel has at most one entry for it.
+/// Owner of a timer. Each owner has one timer, which has at most one entry in the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOwner {
-    /// Whichever session is in this slot. It has several deadlines; the timer is for the earliest.
+    /// The session that occupies this slot. A session has several deadlines; the timer is armed for the
+    /// earliest.
     Session(u32),
-    /// A channel's log: the age of its oldest message.
+    /// A channel's log, whose oldest message expires.
     Log(OwnerKey),
-    /// What the backend wants done then.
+    /// A reminder that the backend has scheduled.
     Reminder(OwnerKey),
     /// A task that waits for one of the server's other timeouts ([`super::Sleep`]).
     Sleep,
@@ -33,42 +35,44 @@ impl TimerOwner {
     }
 }
 
-/// Where an [`Owners`] has an owner. After its removal the key finds nothing.
+/// Key of an owner in an [`TimerOwners`] table. It finds nothing after the owner's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerKey {
     slot: u32,
-    /// Counts the insertions. Its remainder is the shard; all of it tells apart the owners that one slot has had.
+    /// Number of the insertion. Its remainder selects the shard; the whole number distinguishes successive
+    /// owners of one slot.
     ///
-    /// After 2^32 insertions it repeats. Then a key that is so old might find another owner, which would look at its
-    /// deadlines for nothing.
+    /// It wraps after 2^32 insertions. A key that old may then find another owner, which would check its
+    /// deadlines needlessly.
     generation: u32,
 }
 
-/// The owners of one kind of timer, by key.
+/// Table of the owners of one kind of timer.
 ///
-/// A look-up is an index into a slab under a lock that is rarely contended, and costs about what following a `Weak` in
+/// A look-up indexes a slab under a rarely contended lock. It costs about as much as upgrading a `Weak` in
 /// the timer would.
 #[derive(Debug)]
-pub(crate) struct Owners<T> {
+pub(crate) struct TimerOwners<T> {
     kind: fn(OwnerKey) -> TimerOwner,
-    shards: [Mutex<Slab<Entry<T>>>; SHARDS as usize],
+    shards: [Mutex<Slab<OwnerEntry<T>>>; SHARDS as usize],
     insertions: AtomicU32,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct OwnerEntry<T> {
     owner: Weak<T>,
     generation: u32,
 }
 
-impl<T> Owners<T> {
-    /// None yet. All of them are of this kind.
+impl<T> TimerOwners<T> {
+    /// Creates an empty table for owners of this kind.
     #[must_use]
     pub(crate) fn new(kind: fn(OwnerKey) -> TimerOwner) -> Self {
         Self { kind, shards: Default::default(), insertions: AtomicU32::new(0) }
     }
 
-    /// Makes the timer of an owner. Its expiries find the owner until [`Owners::remove`], and do not keep it alive.
+    /// Creates the timer of an owner. Its expiries find the owner until [`TimerOwners::remove`], but do not keep
+    /// it alive.
     #[must_use]
     pub(crate) fn new_timer(&self, owner: Weak<T>) -> Arc<TimerCell> {
         Arc::new(TimerCell::new((self.kind)(self.insert(owner))))
@@ -76,11 +80,11 @@ impl<T> Owners<T> {
 
     fn insert(&self, owner: Weak<T>) -> OwnerKey {
         let generation = self.insertions.fetch_add(1, Ordering::Relaxed);
-        let slot = self.shard(generation).lock().insert(Entry { owner, generation });
+        let slot = self.shard(generation).lock().insert(OwnerEntry { owner, generation });
         OwnerKey { slot: u32::try_from(slot).expect("fewer owners than 2^32"), generation }
     }
 
-    /// The owner, if it is still there.
+    /// Returns the owner if it still exists.
     #[must_use]
     pub(crate) fn get(&self, key: OwnerKey) -> Option<Arc<T>> {
         let shard = self.shard(key.generation).lock();
@@ -88,7 +92,8 @@ impl<T> Owners<T> {
         if entry.generation == key.generation { entry.owner.upgrade() } else { None }
     }
 
-    /// The owner of this timer is over: the timer's expiries find nothing from here on. Nothing happens the second time.
+    /// Removes the owner of this timer, so that later expiries find nothing. Has no effect if it was already
+    /// removed.
     pub(crate) fn remove(&self, timer: &TimerCell) {
         if let Some(key) = timer.owner.key() {
             self.free(key);
@@ -102,11 +107,11 @@ impl<T> Owners<T> {
         }
     }
 
-    fn shard(&self, generation: u32) -> &Mutex<Slab<Entry<T>>> {
+    fn shard(&self, generation: u32) -> &Mutex<Slab<OwnerEntry<T>>> {
         &self.shards[(generation % SHARDS) as usize]
     }
 
-    /// How many keys are in use.
+    /// Number of keys in use.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
@@ -119,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_key_finds_its_owner_until_it_is_removed_or_dropped() {
-        let owners = Owners::new(TimerOwner::Log);
+        let owners = TimerOwners::new(TimerOwner::Log);
         let (one, two) = (Arc::new(1), Arc::new(2));
         let keys = [owners.insert(Arc::downgrade(&one)), owners.insert(Arc::downgrade(&two))];
         assert_eq!(keys.map(|key| owners.get(key).map(|owner| *owner)), [Some(1), Some(2)]);
@@ -133,11 +138,11 @@ mod tests {
 
     #[test]
     fn a_stale_key_does_not_find_the_next_owner_of_its_slot() {
-        let owners = Owners::new(TimerOwner::Log);
+        let owners = TimerOwners::new(TimerOwner::Log);
         let owner = Arc::new(());
         let stale = owners.insert(Arc::downgrade(&owner));
         owners.free(stale);
-        // One to each shard: the last is in the shard of the first, and in the slot that it had.
+        // One in each shard: the last reuses the shard and the slot of the first.
         let keys: Vec<_> = (0..SHARDS).map(|_| owners.insert(Arc::downgrade(&owner))).collect();
         assert_eq!(keys[SHARDS as usize - 1].slot, stale.slot);
         assert!(owners.get(stale).is_none());
@@ -147,19 +152,19 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_used_again() {
-        let owners = Owners::new(TimerOwner::Log);
+    fn keys_are_reused() {
+        let owners = TimerOwners::new(TimerOwner::Log);
         let owner = Arc::new(());
         for _ in 0..10_000 {
             owners.free(owners.insert(Arc::downgrade(&owner)));
         }
-        assert!(owners.shards.iter().all(|shard| shard.lock().capacity() <= 4), "nothing grows");
+        assert!(owners.shards.iter().all(|shard| shard.lock().capacity() <= 4), "the table does not grow");
         assert_eq!(Arc::weak_count(&owner), 0);
     }
 
     #[test]
     fn an_expiry_finds_the_owner_of_its_timer() {
-        let owners = Owners::new(TimerOwner::Log);
+        let owners = TimerOwners::new(TimerOwner::Log);
         let owner = Arc::new(());
         let timer = owners.new_timer(Arc::downgrade(&owner));
         let TimerOwner::Log(key) = timer.owner else { panic!("{:?}", timer.owner) };
@@ -168,9 +173,9 @@ mod tests {
         assert!(owners.get(key).is_none());
     }
 
-    /// There is one a session.
+    /// Every log and reminder has one.
     #[test]
     fn an_entry_is_two_words() {
-        assert_eq!(size_of::<Option<Entry<()>>>(), 16);
+        assert_eq!(size_of::<Option<OwnerEntry<()>>>(), 16);
     }
 }

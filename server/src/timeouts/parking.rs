@@ -1,39 +1,40 @@
-//! How a sender wakes the wheel thread only when it must.
+//! Wakes the sleeping wheel thread only if necessary.
 //!
-//! The sender has put a timer into the channel, then looks whether the wheel sleeps beyond its deadline. The wheel
-//! announces how long it will sleep, then looks into the channel once more. With a fence on both sides, at least
-//! one sees the other: no wake-up is lost, and a sender whose deadline lies beyond the planned wake-up makes no
-//! system call.
+//! The sender puts a timer into the channel, then checks whether the wheel sleeps past the timer's deadline.
+//! The wheel announces how long it will sleep, then checks the channel once more. With a fence on both sides,
+//! at least one of them sees the other's write. No wake-up is lost, and a sender whose deadline lies after
+//! the planned wake-up makes no system call.
 
 use super::sync::{AtomicU64, Ordering, fence};
 
 const AWAKE: u64 = 0;
 
-/// Until when the wheel sleeps, in nanoseconds.
+/// Announced sleep of the wheel thread.
 #[derive(Debug)]
-pub(crate) struct Parking {
+pub(crate) struct WheelSleep {
     asleep_until: AtomicU64,
 }
 
-impl Parking {
+impl WheelSleep {
     pub(crate) fn new() -> Self {
         Self { asleep_until: AtomicU64::new(AWAKE) }
     }
 
-    /// For a sender, having sent a timer that is to expire at `deadline`: must the wheel be unparked?
+    /// For a sender that has sent a timer: whether the wheel sleeps past `deadline` and must be unparked.
     pub(crate) fn sleeps_beyond(&self, deadline: u64) -> bool {
         fence(Ordering::SeqCst);
         deadline < self.asleep_until.load(Ordering::Relaxed)
     }
 
-    /// For the wheel: it is about to sleep until then. The channel must be looked into once more after this.
+    /// For the wheel: announces that it sleeps until `until`. The wheel must check the channel once more
+    /// afterwards.
     pub(crate) fn announce(&self, until: u64) {
         self.asleep_until.store(until, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// For the wheel: it is awake, and looks into the channel before it sleeps again.
-    pub(crate) fn awake(&self) {
+    /// For the wheel: withdraws the announcement. The wheel reads the channel before it sleeps again.
+    pub(crate) fn mark_awake(&self) {
         self.asleep_until.store(AWAKE, Ordering::Relaxed);
     }
 }

@@ -1,42 +1,42 @@
-//! The wheel's rings of slots, while somebody watches.
+//! Occupancy of the wheel's slot rings, published only while it is watched.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use encke_wheel::{Ring, StandingTimers, Tick};
+use encke_wheel::{ReusableTimers, SlotRing, Tick};
 use serde::Serialize;
 
 use super::Timeouts;
 
-/// What the wheel thread says of its rings: it looks at them only while somebody [watches](RingWatch).
+/// Ring occupancy as written by the wheel thread, which scans its rings only while a [`RingWatch`] exists.
 #[derive(Debug, Default)]
 pub(crate) struct RingStats {
     watchers: AtomicUsize,
-    /// Set once there is a wheel: none, if its scheme has none.
+    /// Set when the wheel is created. Empty if the scheme has no rings.
     rings: OnceLock<Box<[RingStat]>>,
-    /// Where the wheel stood when they were written last.
+    /// Tick at which the rings were last written.
     tick: AtomicU64,
-    /// How often they were written.
+    /// Number of times the rings were written.
     written: AtomicU64,
 }
 
-/// One ring, the finest first.
+/// State of one ring, as published by the wheel thread.
 #[derive(Debug)]
 struct RingStat {
     slot_ticks: u64,
     counted: bool,
     hand: AtomicUsize,
-    held: Box<[AtomicU32]>,
+    counts: Box<[AtomicU32]>,
 }
 
 impl RingStats {
-    pub(super) fn has_rings<T>(&self, wheel: &impl StandingTimers<T>) {
-        let mut held = [0; Ring::MOST_SLOTS];
+    pub(super) fn set_rings<T>(&self, wheel: &impl ReusableTimers<T>) {
+        let mut held = [0; SlotRing::MAX_SLOTS];
         let rings = (0..).map_while(|number| wheel.ring(number, &mut held)).map(|ring| RingStat {
             slot_ticks: ring.slot_ticks,
-            counted: ring.counted,
+            counted: ring.has_counts,
             hand: AtomicUsize::new(ring.hand),
-            held: (0..ring.slots).map(|_| AtomicU32::new(0)).collect(),
+            counts: (0..ring.slots).map(|_| AtomicU32::new(0)).collect(),
         });
         self.rings.get_or_init(|| rings.collect());
     }
@@ -50,13 +50,13 @@ impl RingStats {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// For the wheel thread.
-    pub(super) fn write<T>(&self, wheel: &impl StandingTimers<T>) {
-        let mut held = [0; Ring::MOST_SLOTS];
+    /// Writes the occupancy. Called by the wheel thread.
+    pub(super) fn write<T>(&self, wheel: &impl ReusableTimers<T>) {
+        let mut held = [0; SlotRing::MAX_SLOTS];
         for (number, shown) in self.rings.get().into_iter().flatten().enumerate() {
             let Some(ring) = wheel.ring(number, &mut held) else { continue };
             shown.hand.store(ring.hand, Ordering::Relaxed);
-            for (shown, held) in shown.held.iter().zip(held) {
+            for (shown, held) in shown.counts.iter().zip(held) {
                 shown.store(held, Ordering::Relaxed);
             }
         }
@@ -65,33 +65,33 @@ impl RingStats {
     }
 }
 
-/// Whoever has this watches the wheel.
+/// Keeps the wheel thread publishing its ring occupancy until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RingWatch {
     timeouts: Arc<Timeouts>,
-    /// How often the rings had been written when it began.
+    /// Value of [`RingStats::written`] when the watch began.
     written: u64,
 }
 
-/// The rings of slots, the finest first, as they were a moment ago. None, if the scheme has none.
+/// Recent snapshot of the slot rings, finest first. Empty if the scheme has no rings.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Rings {
-    /// Where the wheel stood then.
+    /// Tick at which the snapshot was taken.
     pub(crate) tick: Tick,
     pub(crate) rings: Vec<RingView>,
 }
 
-/// A ring of slots.
+/// One slot ring.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct RingView {
     slots: usize,
     slot_ticks: u64,
-    /// The slot of the present tick.
+    /// Slot of the current tick.
     hand: usize,
-    /// Whether timers are counted, or it is only known which slots hold some.
+    /// Whether the timers in each slot are counted. If not, only occupied and empty slots are distinguished.
     counted: bool,
-    /// The slots that hold something, and how many timers: 1 where they are not counted.
-    lit: Vec<(usize, u32)>,
+    /// Occupied slots, each with its number of timers (1 if they are not counted).
+    occupied: Vec<(usize, u32)>,
 }
 
 impl RingWatch {
@@ -102,8 +102,8 @@ impl RingWatch {
         Self { timeouts, written }
     }
 
-    /// The rings, as soon as the wheel thread has written them since this watch began: it does so a few times a second. They are
-    /// written without a lock, so some may be of that moment and others of the one before.
+    /// Returns the rings once the wheel thread has written them since this watch began, which it does a few
+    /// times a second. They are written without a lock, so the values may mix two successive writes.
     pub(crate) fn rings(&self) -> Option<Rings> {
         let stats = &self.timeouts.stats.rings;
         if stats.written.load(Ordering::Acquire) == self.written {
@@ -123,19 +123,19 @@ impl Drop for RingWatch {
 #[cfg(test)]
 impl RingView {
     pub(super) fn held(&self) -> usize {
-        self.lit.iter().map(|(_, held)| *held as usize).sum()
+        self.occupied.iter().map(|(_, held)| *held as usize).sum()
     }
 }
 
 impl RingStat {
     fn view(&self) -> RingView {
-        let held = self.held.iter().map(|held| held.load(Ordering::Relaxed)).enumerate();
+        let held = self.counts.iter().map(|held| held.load(Ordering::Relaxed)).enumerate();
         RingView {
-            slots: self.held.len(),
+            slots: self.counts.len(),
             slot_ticks: self.slot_ticks,
             hand: self.hand.load(Ordering::Relaxed),
             counted: self.counted,
-            lit: held.filter(|(_, held)| *held > 0).collect(),
+            occupied: held.filter(|(_, held)| *held > 0).collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What those see who watch the wheel, on every scheme, in simulated time.
+//! Tests the ring occupancy that a watcher of the wheel sees, for every scheme and in simulated time.
 
 use encke_wheel::Tick;
 
@@ -6,16 +6,16 @@ use super::tests::{SETTINGS, SLACK, after, new_timer};
 use super::*;
 use crate::clock::{SimulatedTime, UnixTime};
 
-struct Stepped {
+struct SteppedRig {
     time: Arc<SimulatedTime>,
     timeouts: Arc<Timeouts>,
     wheel: SteppedWheel,
-    /// Nobody works, and nothing may be lost.
-    _batches: Receiver<Batch>,
+    /// Kept open so that no expiry is lost; no worker receives from it.
+    _batches: Receiver<ExpiryBatch>,
 }
 
-impl Stepped {
-    fn new(scheme: Scheme) -> Self {
+impl SteppedRig {
+    fn new(scheme: TimerScheme) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), SETTINGS.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, SLACK, 0);
@@ -26,13 +26,12 @@ impl Stepped {
         Self { time, timeouts, wheel, _batches: batches }
     }
 
-    /// A turn, and the sleep after it, of the longest that there is.
+    /// Runs one turn and the longest possible sleep.
     fn turn(&mut self) {
         self.wheel.turn();
         self.time.advance(SETTINGS.longest_sleep());
     }
 
-    /// The tick of the last turn.
     fn last_turn(&self) -> Tick {
         let now = self.timeouts.clock().now().as_nanos() - nanos(SETTINGS.longest_sleep());
         Tick(now / nanos(SETTINGS.tick))
@@ -47,41 +46,41 @@ impl Stepped {
 }
 
 #[test]
-fn the_wheel_looks_at_its_slots_only_while_it_is_watched() {
-    for scheme in Scheme::ALL {
-        let mut stepped = Stepped::new(scheme);
+fn rings_are_written_only_while_watched() {
+    for scheme in TimerScheme::ALL {
+        let mut stepped = SteppedRig::new(scheme);
         let _timers = [1_000, 1_001, 100_000].map(|ms| stepped.arm(ms));
         stepped.turn();
         let watch = stepped.timeouts.watch_rings();
-        assert_eq!(watch.rings(), None, "{scheme}: what was before the watch began");
+        assert_eq!(watch.rings(), None, "{scheme}: written before the watch began");
         stepped.turn();
-        let first = watch.rings().expect("it has turned");
+        let first = watch.rings().expect("the wheel has turned");
         assert_eq!(first.tick, stepped.last_turn(), "{scheme}");
 
         stepped.turn();
         let other = stepped.timeouts.watch_rings();
         drop(watch);
         stepped.turn();
-        assert_eq!(other.rings().map(|rings| rings.tick), Some(stepped.last_turn()), "one still watches");
+        assert_eq!(other.rings().map(|rings| rings.tick), Some(stepped.last_turn()), "one watch is left");
         drop(other);
         stepped.turn();
         let late = stepped.timeouts.watch_rings();
         assert_eq!(late.rings(), None);
-        assert_eq!(stepped.timeouts.stats.rings.written(), 3, "{scheme}: nobody watched the last turn");
+        assert_eq!(stepped.timeouts.stats.rings.written(), 3, "{scheme}: the last turn was not watched");
     }
 }
 
 #[test]
-fn slots_show_what_they_hold() {
-    let mut stepped = Stepped::new(Scheme::Hierarchical);
+fn slots_show_their_timers() {
+    let mut stepped = SteppedRig::new(TimerScheme::Hierarchical);
     let _timers = [1_000, 1_000, 100_000].map(|ms| stepped.arm(ms));
     let watch = stepped.timeouts.watch_rings();
     stepped.turn();
-    let rings = watch.rings().expect("it has turned");
-    let ring = |level: u32, lit: serde_json::Value| {
+    let rings = watch.rings().expect("the wheel has turned");
+    let ring = |level: u32, occupied: serde_json::Value| {
         let slot_ticks = 256_u64.pow(level);
         let hand = rings.tick.0 / slot_ticks % 256;
-        serde_json::json!({"slots": 256, "slot_ticks": slot_ticks, "hand": hand, "counted": true, "lit": lit})
+        serde_json::json!({"slots": 256, "slot_ticks": slot_ticks, "hand": hand, "counted": true, "occupied": occupied})
     };
     let slot = |ms: u64, level: u32| (rings.tick.0 + ms) / 256_u64.pow(level) % 256;
     let expected = serde_json::json!([
@@ -97,33 +96,37 @@ fn slots_show_what_they_hold() {
     }
     let levels: Vec<usize> =
         stepped.timeouts.stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).collect();
-    let held: Vec<usize> = watch.rings().expect("it has turned").rings.iter().map(RingView::held).collect();
-    assert_eq!(held, levels, "all levels, and all that they hold");
+    let held: Vec<usize> =
+        watch.rings().expect("the wheel has turned").rings.iter().map(RingView::held).collect();
+    assert_eq!(held, levels, "the rings match the levels");
 }
 
 #[test]
-fn each_scheme_has_the_rings_that_it_says() {
-    let expected = |scheme: Scheme| match scheme {
-        Scheme::Hierarchical | Scheme::HierarchicalLists | Scheme::OneMigration => 8,
-        Scheme::Coarse => 21,
-        Scheme::Simple | Scheme::HashedSorted | Scheme::HashedUnsorted | Scheme::LogicSimulation => 1,
-        Scheme::CalendarQueue
-        | Scheme::BinaryHeap
-        | Scheme::BalancedTree
-        | Scheme::OrderedList
-        | Scheme::UnorderedList
-        | Scheme::Lawn => 0,
+fn each_scheme_has_its_documented_rings() {
+    let expected = |scheme: TimerScheme| match scheme {
+        TimerScheme::Hierarchical | TimerScheme::HierarchicalLists | TimerScheme::OneMigration => 8,
+        TimerScheme::Coarse => 21,
+        TimerScheme::Simple
+        | TimerScheme::HashedSorted
+        | TimerScheme::HashedUnsorted
+        | TimerScheme::LogicSimulation => 1,
+        TimerScheme::CalendarQueue
+        | TimerScheme::BinaryHeap
+        | TimerScheme::BalancedTree
+        | TimerScheme::OrderedList
+        | TimerScheme::UnorderedList
+        | TimerScheme::Lawn => 0,
     };
-    for scheme in Scheme::ALL {
-        let mut stepped = Stepped::new(scheme);
+    for scheme in TimerScheme::ALL {
+        let mut stepped = SteppedRig::new(scheme);
         let _timer = stepped.arm(10_000);
         let watch = stepped.timeouts.watch_rings();
         stepped.turn();
-        let rings = watch.rings().expect("it has turned").rings;
+        let rings = watch.rings().expect("the wheel has turned").rings;
         assert_eq!(rings.len(), expected(scheme), "{scheme}");
         let lit: usize = rings.iter().map(RingView::held).sum();
-        // There it is on the list of what is beyond the present cycle.
-        let is_seen = !rings.is_empty() && scheme != Scheme::LogicSimulation;
-        assert_eq!(lit, usize::from(is_seen), "{scheme}: the one timer is seen once");
+        // This scheme keeps the timer in the overflow list for later cycles.
+        let is_seen = !rings.is_empty() && scheme != TimerScheme::LogicSimulation;
+        assert_eq!(lit, usize::from(is_seen), "{scheme}: the timer appears once");
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_wheel::{StandingTimers, Tick};
+use encke_wheel::{ReusableTimers, Tick};
 use strum::{EnumCount, VariantArray};
 
 use super::TickLength;
@@ -12,40 +12,40 @@ mod alone;
 mod family;
 
 #[cfg(not(feature = "schemes"))]
-pub use alone::Scheme;
+pub use alone::TimerScheme;
 #[cfg(feature = "schemes")]
-pub use family::Scheme;
+pub use family::TimerScheme;
 
-/// What is to be done with timers, whatever their scheme. It is compiled for each.
-pub(super) trait UseTimers<T> {
+/// Operation on a timer structure of any scheme, compiled for each scheme.
+pub(super) trait TimersVisitor<T> {
     type Output;
 
-    fn with<W: StandingTimers<T> + Send + 'static>(self, timers: W) -> Self::Output;
+    fn visit<W: ReusableTimers<T> + Send + 'static>(self, timers: W) -> Self::Output;
 }
 
-impl Scheme {
-    /// All that this build has.
+impl TimerScheme {
+    /// All schemes of this build.
     pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
-    /// How late a timeout may pass that is armed so far ahead, beside what rounding up to a tick takes.
+    /// Maximum lateness of a timeout armed `ahead` of the present, in addition to rounding up to a tick.
     #[must_use]
     pub fn lateness(self, tick: Duration, ahead: Duration) -> Duration {
         let tick = TickLength::of(tick);
         let ahead = tick.first_at_or_after(nanos(ahead)).0;
-        let late = self.timers(Tick::ZERO, Precision { ahead });
+        let late = self.timers(Tick::ZERO, PrecisionQuery { ahead });
         Duration::from_nanos(tick.nanos(Tick(late)))
     }
 }
 
-/// How many ticks late a timer may come out that is armed so many ahead.
-struct Precision {
+/// Query for the maximum lateness, in ticks, of a timer armed `ahead` ticks in advance.
+struct PrecisionQuery {
     ahead: u64,
 }
 
-impl UseTimers<()> for Precision {
+impl TimersVisitor<()> for PrecisionQuery {
     type Output = u64;
 
-    fn with<W: StandingTimers<()>>(self, timers: W) -> u64 {
+    fn visit<W: ReusableTimers<()>>(self, timers: W) -> u64 {
         timers.precision(self.ahead)
     }
 }

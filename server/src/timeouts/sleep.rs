@@ -11,29 +11,27 @@ use super::arming::RequestedDeadline;
 use super::waiting::poll_expiry;
 use super::{Timeouts, TimerCell, TimerOwner};
 
-/// A future that is ready once the server's time has reached an instant; never before, and exact to the tick.
+/// Future that completes once server time has reached its deadline: never earlier, and exact to the tick.
 ///
-/// It is armed when first polled, and disarmed when dropped.
+/// The timer is armed by the first poll and disarmed on drop.
 #[derive(Debug)]
 pub(crate) struct Sleep {
     timeouts: Arc<Timeouts>,
     deadline: Timestamp,
-    /// Made by the first poll.
+    /// Created by the first poll.
     timer: Option<Arc<TimerCell>>,
 }
 
 impl Timeouts {
-    /// Sleeps until `deadline`.
     pub(crate) fn sleep_until(self: &Arc<Self>, deadline: Timestamp) -> Sleep {
         Sleep { timeouts: Arc::clone(self), deadline, timer: None }
     }
 
-    /// Sleeps for `duration` from now.
     pub(crate) fn sleep(self: &Arc<Self>, duration: Duration) -> Sleep {
         self.sleep_until(self.clock().now() + duration)
     }
 
-    /// What a future comes to, if it does within `duration` from now.
+    /// Runs a future for at most `duration`. Returns `None` if it has not completed by then.
     pub(crate) fn within<F: Future>(
         self: &Arc<Self>,
         duration: Duration,
@@ -56,7 +54,7 @@ impl Future for Sleep {
         let Self { timeouts, deadline, timer } = &mut *self;
         let is_new = timer.is_none();
         let timer = timer.get_or_insert_with(|| Arc::new(TimerCell::new(TimerOwner::Sleep)));
-        let sleeper = timer.sleeper.as_deref().expect("a sleep's timer has a place for its task");
+        let sleeper = timer.sleeper.as_deref().expect("set for the owner `Sleep`");
         let poll = poll_expiry(sleeper, context.waker(), || timeouts.clock().now() >= *deadline);
         if is_new && poll.is_pending() {
             timeouts.arm(&*timer, RequestedDeadline::exact(deadline.as_nanos()));
@@ -69,7 +67,8 @@ impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer.take() {
             self.timeouts.arm(&timer, RequestedDeadline::NONE);
-            // The wheel may hold the timer for a moment: it shall hold no task by it, and no socket.
+            // The wheel may keep the timer a little longer; it must not keep the task, or a socket that the
+            // task owns.
             drop(timer.take_sleeper());
         }
     }

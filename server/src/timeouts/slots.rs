@@ -1,19 +1,19 @@
 use super::arming::Arming;
 use crate::arena::Chunks;
 
-/// The timers of sessions, by the slots that these live in: each is that of one session after the other. So a session's timer has no memory of its own, and
-/// no count of those who know of it; what knows of it has the slot's number.
+/// Timers of sessions, indexed by slot. Successive sessions in a slot use the same timer. A session's timer
+/// therefore needs no allocation and no reference count: the slot number identifies it.
 #[derive(Debug)]
 pub(super) struct SlotTimers(Chunks<Arming>);
 
 impl SlotTimers {
-    /// For so many slots. Their timers are made as they are needed, many at a time.
+    /// Creates the table for `slots` slots. The timers are allocated in chunks when first used.
     pub(super) fn new(slots: usize) -> Self {
         Self(Chunks::new(slots))
     }
 
     #[inline]
     pub(super) fn get(&self, slot: u32) -> &Arming {
-        self.0.get_or_make(slot, |_| Arming::new())
+        self.0.get_or_init(slot, |_| Arming::new())
     }
 }

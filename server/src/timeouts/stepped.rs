@@ -3,46 +3,46 @@ use std::task::Waker;
 
 use crossbeam_channel::{Receiver, Sender};
 use encke_core::Timestamp;
-use encke_wheel::StandingTimers;
+use encke_wheel::ReusableTimers;
 
-use super::scheme::UseTimers;
-use super::wheel_loop::{Entry, WheelLoop};
+use super::scheme::TimersVisitor;
+use super::wheel_loop::{WheelEntry, WheelLoop};
 use super::wheel_thread::WheelParts;
-use super::{Batch, TickLength, Timeouts, Timer, WheelSettings};
+use super::{ExpiryBatch, TickLength, Timeouts, Timer, WheelSettings};
 
-/// The wheel's loop without its thread, on any scheme: a simulation decides when it goes on.
+/// Wheel loop without its thread, for any scheme. A simulation decides when it continues.
 ///
-/// It goes through [`SteppedWheel::turn`], [`SteppedWheel::fall_asleep`], a sleep if that allows it, and
-/// [`SteppedWheel::awake`]. The sleep ends at the instant that the turn returned, or when the waker is called; it may
-/// end earlier or later than that.
+/// The caller repeats [`SteppedWheel::turn`], [`SteppedWheel::prepare_sleep`], a sleep if that allows it, and
+/// [`SteppedWheel::end_sleep`]. The sleep should end at the time returned by `turn` or when the waker is
+/// called; ending it earlier or later is allowed.
 pub(crate) struct SteppedWheel(Box<dyn Step + Send>);
 
 impl SteppedWheel {
-    /// `waker` ends the wheel's sleep, as unparking ends that of the thread.
+    /// Creates the loop. `waker` ends the wheel's sleep, as unparking ends the thread's.
     pub(crate) fn new(
         settings: WheelSettings,
         timeouts: Arc<Timeouts>,
         to_arm: Receiver<Timer>,
-        batches: Sender<Batch>,
+        batches: Sender<ExpiryBatch>,
         waker: Waker,
     ) -> Self {
         let now = TickLength::of(settings.tick).last_at_or_before(timeouts.clock().now());
         timeouts.wheel_waker.get_or_init(|| waker);
-        settings.scheme.timers(now, Boxed(WheelParts { settings, timeouts, to_arm, batches }))
+        settings.scheme.timers(now, BoxLoop(WheelParts { settings, timeouts, to_arm, batches }))
     }
 
-    /// Arms what was sent, and sends what has expired. Returns until when the wheel may sleep.
+    /// Arms the received timers and sends the expired ones. Returns the time until which the wheel may sleep.
     pub(crate) fn turn(&mut self) -> Timestamp {
         self.0.turn()
     }
 
     /// Announces a sleep. Returns whether the wheel may sleep; otherwise the next turn follows at once.
-    pub(crate) fn fall_asleep(&mut self, wake_up: Timestamp) -> bool {
+    pub(crate) fn prepare_sleep(&mut self, wake_up: Timestamp) -> bool {
         self.0.fall_asleep(wake_up)
     }
 
-    /// Ends the sleep, or what was announced of it.
-    pub(crate) fn awake(&self) {
+    /// Ends the announced sleep.
+    pub(crate) fn end_sleep(&self) {
         self.0.awake();
     }
 }
@@ -53,26 +53,26 @@ trait Step {
     fn awake(&self);
 }
 
-impl<W: StandingTimers<Entry>> Step for WheelLoop<W> {
+impl<W: ReusableTimers<WheelEntry>> Step for WheelLoop<W> {
     fn turn(&mut self) -> Timestamp {
         self.turn()
     }
 
     fn fall_asleep(&mut self, wake_up: Timestamp) -> bool {
-        self.fall_asleep(wake_up)
+        self.prepare_sleep(wake_up)
     }
 
     fn awake(&self) {
-        self.awake();
+        self.end_sleep();
     }
 }
 
-struct Boxed(WheelParts);
+struct BoxLoop(WheelParts);
 
-impl UseTimers<Entry> for Boxed {
+impl TimersVisitor<WheelEntry> for BoxLoop {
     type Output = SteppedWheel;
 
-    fn with<W: StandingTimers<Entry> + Send + 'static>(self, wheel: W) -> Self::Output {
+    fn visit<W: ReusableTimers<WheelEntry> + Send + 'static>(self, wheel: W) -> Self::Output {
         SteppedWheel(Box::new(WheelLoop::new(self.0, wheel)))
     }
 }

@@ -1,4 +1,5 @@
-//! Wheel, workers and sleeping tasks on one thread in simulated time: whatever runs next is drawn from a seed.
+//! Tests the wheel, the workers and sleeping tasks on one thread in simulated time. A seed determines the
+//! order of steps.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -17,82 +18,82 @@ use crate::seeds::with_seeds;
 const SLEEPS: usize = 12;
 const STEPS: usize = 4_000;
 
-/// Where the wheel's loop is.
+/// State of the wheel loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wheel {
+enum WheelPhase {
     Turning,
     FallingAsleep(Timestamp),
     Asleep(Timestamp),
 }
 
-/// Set when it was woken.
+/// Records that it was woken.
 #[derive(Default)]
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Woken {
+impl WakeFlag {
     fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Wakes tasks, in batches or one by one.
+/// Collects the wakers, which the test calls one by one.
 #[derive(Default)]
 struct WakeAll(Mutex<Vec<Waker>>);
 
-impl ActOnExpiry for WakeAll {
-    fn act(&self, owner: TimerOwner, _: &mut Vec<Waker>) {
+impl ExpiryHandler for WakeAll {
+    fn handle_expiry(&self, owner: TimerOwner, _: &mut Vec<Waker>) {
         assert_eq!(owner, TimerOwner::Sleep);
     }
 
     fn wake(&self, wakers: Vec<Waker>) {
-        self.0.lock().expect("no one panics").extend(wakers);
+        self.0.lock().expect("no panic").extend(wakers);
     }
 
-    fn received(&self, _: Timestamp) {}
+    fn batch_received(&self, _: Timestamp) {}
 }
 
-struct Task {
+struct SleepingTask {
     sleep: Pin<Box<Sleep>>,
     deadline: Timestamp,
-    woken: Arc<Woken>,
+    woken: Arc<WakeFlag>,
 }
 
-struct World {
+struct SleepWorld {
     rng: SmallRng,
     time: Arc<SimulatedTime>,
     timeouts: Arc<Timeouts>,
-    loop_: SteppedWheel,
-    wheel: Wheel,
-    wheel_woken: Arc<Woken>,
-    worker: Worker<WakeAll>,
+    wheel_loop: SteppedWheel,
+    wheel: WheelPhase,
+    wheel_woken: Arc<WakeFlag>,
+    worker: ExpiryWorker<WakeAll>,
     actor: Arc<WakeAll>,
-    tasks: Vec<Task>,
+    tasks: Vec<SleepingTask>,
 }
 
-impl World {
-    fn new(seed: u64, scheme: Scheme) -> Self {
+impl SleepWorld {
+    fn new(seed: u64, scheme: TimerScheme) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), SETTINGS.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, SLACK, 0);
         let (sender, batches) = crossbeam_channel::bounded(2);
-        let wheel_woken = Arc::new(Woken::default());
+        let wheel_woken = Arc::new(WakeFlag::default());
         let settings = WheelSettings { scheme, ..SETTINGS };
         let waker = Waker::from(Arc::clone(&wheel_woken));
         let loop_ = SteppedWheel::new(settings, Arc::clone(&timeouts), to_arm, sender, waker);
         let actor = Arc::new(WakeAll::default());
-        let worker = Worker::new(0, batches, Arc::clone(&actor), Arc::clone(&timeouts));
+        let worker = ExpiryWorker::new(0, batches, Arc::clone(&actor), Arc::clone(&timeouts));
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
             time,
             timeouts,
-            loop_,
-            wheel: Wheel::Turning,
+            wheel_loop: loop_,
+            wheel: WheelPhase::Turning,
             wheel_woken,
             worker,
             actor,
@@ -105,30 +106,32 @@ impl World {
         world
     }
 
-    /// A task that has not been polled, as if it had just been woken.
-    fn new_task(&mut self) -> Task {
+    /// Creates a task that has not been polled, marked as woken.
+    fn new_task(&mut self) -> SleepingTask {
         let longest = 1 << self.rng.random_range(0..16);
         let deadline =
             self.timeouts.clock().now() + Duration::from_micros(self.rng.random_range(0..longest * 100));
-        let woken = Arc::new(Woken(AtomicBool::new(true)));
-        Task { sleep: Box::pin(self.timeouts.sleep_until(deadline)), deadline, woken }
+        let woken = Arc::new(WakeFlag(AtomicBool::new(true)));
+        SleepingTask { sleep: Box::pin(self.timeouts.sleep_until(deadline)), deadline, woken }
     }
 
     fn step_wheel(&mut self) {
         self.wheel = match self.wheel {
-            Wheel::Turning => Wheel::FallingAsleep(self.loop_.turn()),
-            Wheel::FallingAsleep(until) if self.loop_.fall_asleep(until) => Wheel::Asleep(until),
-            Wheel::Asleep(until) if !self.wheel_woken.take() && self.timeouts.clock().now() < until => {
-                Wheel::Asleep(until)
+            WheelPhase::Turning => WheelPhase::FallingAsleep(self.wheel_loop.turn()),
+            WheelPhase::FallingAsleep(until) if self.wheel_loop.prepare_sleep(until) => {
+                WheelPhase::Asleep(until)
+            }
+            WheelPhase::Asleep(until) if !self.wheel_woken.take() && self.timeouts.clock().now() < until => {
+                WheelPhase::Asleep(until)
             }
             _ => {
-                self.loop_.awake();
-                Wheel::Turning
+                self.wheel_loop.end_sleep();
+                WheelPhase::Turning
             }
         };
     }
 
-    /// Polls a task if it was woken, and replaces it by another when its sleep is over.
+    /// Polls a task if it was woken, and replaces it when its sleep has ended.
     fn step_task(&mut self, index: usize) {
         let task = &mut self.tasks[index];
         if !task.woken.take() {
@@ -142,7 +145,7 @@ impl World {
     }
 
     fn wake_one(&mut self) {
-        let mut wakers = self.actor.0.lock().expect("no one panics");
+        let mut wakers = self.actor.0.lock().expect("no panic");
         if !wakers.is_empty() {
             let index = self.rng.random_range(0..wakers.len());
             wakers.swap_remove(index).wake();
@@ -153,12 +156,12 @@ impl World {
         let index = self.rng.random_range(0..SLEEPS);
         match self.rng.random_range(0..10) {
             0..3 => self.step_wheel(),
-            3 => _ = self.worker.act_on_next(),
+            3 => _ = self.worker.handle_next(),
             4 => self.wake_one(),
             5..8 => self.step_task(index),
-            // Another task takes the sleep over, or something else wakes its task, or it is dropped.
+            // The sleep moves to another task, or its task is woken spuriously, or the sleep is dropped.
             8 => match self.rng.random_range(0..3) {
-                0 => self.tasks[index].woken = Arc::new(Woken(AtomicBool::new(true))),
+                0 => self.tasks[index].woken = Arc::new(WakeFlag(AtomicBool::new(true))),
                 1 => Waker::from(Arc::clone(&self.tasks[index].woken)).wake(),
                 _ => self.tasks[index] = self.new_task(),
             },
@@ -166,13 +169,13 @@ impl World {
         }
     }
 
-    /// Lets everything run that can, without time passing.
+    /// Runs everything that can run without time advancing.
     fn settle(&mut self) {
         loop {
             let before = self.wheel;
             self.step_wheel();
-            let mut busy = before != self.wheel || self.worker.act_on_next();
-            busy |= !self.actor.0.lock().expect("no one panics").is_empty();
+            let mut busy = before != self.wheel || self.worker.handle_next();
+            busy |= !self.actor.0.lock().expect("no panic").is_empty();
             self.wake_one();
             for index in 0..SLEEPS {
                 busy |= self.tasks[index].woken.0.load(Ordering::Relaxed);
@@ -184,34 +187,34 @@ impl World {
         }
     }
 
-    /// When nothing can run, the wheel plans to wake up, and every sleep has ended in time. What found the dispatch channel
-    /// full has had one more tick.
+    /// Checks that when nothing can run, the wheel plans a wake-up in the future and every sleep has ended in
+    /// time. Batches that found the dispatch channel full have had one more tick.
     fn check(&mut self) {
         self.settle();
         self.time.advance(SETTINGS.tick);
         self.settle();
-        let Wheel::Asleep(until) = self.wheel else { panic!("{:?}", self.wheel) };
+        let WheelPhase::Asleep(until) = self.wheel else { panic!("{:?}", self.wheel) };
         let now = self.timeouts.clock().now();
-        assert!(until > now, "it would be time to wake up");
-        for Task { deadline, .. } in &self.tasks {
+        assert!(until > now, "the wake-up is planned in the past");
+        for SleepingTask { deadline, .. } in &self.tasks {
             assert!(
                 now < *deadline + 2 * SETTINGS.tick,
-                "nobody wakes the sleep until {deadline:?} at {now:?}"
+                "the sleep until {deadline:?} was not woken at {now:?}"
             );
         }
     }
 }
 
 #[test]
-fn no_sleep_is_early_or_forgotten_in_any_order_of_steps() {
+fn no_sleep_ends_early_or_is_lost_in_any_order_of_steps() {
     with_seeds(0..6, |seed| {
-        for scheme in Scheme::ALL {
+        for scheme in TimerScheme::ALL {
             if scheme.lateness(SETTINGS.tick, Duration::from_hours(24)) > Duration::ZERO {
-                // Not exact to the tick.
+                // This scheme is not exact to the tick.
                 continue;
             }
             println!("{scheme}");
-            let mut world = World::new(seed, scheme);
+            let mut world = SleepWorld::new(seed, scheme);
             for step in 1..=STEPS {
                 world.step();
                 if step % 100 == 0 {

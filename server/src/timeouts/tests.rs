@@ -1,5 +1,5 @@
-//! The wheel thread and the workers, in real time. How late they are is for benchmarks; here it is that nothing is
-//! early, lost or left behind.
+//! Tests the wheel thread and the workers in real time: nothing expires early, is lost, or is left behind.
+//! Lateness is measured by benchmarks instead.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -17,17 +17,16 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const SETTINGS: WheelSettings = WheelSettings {
-    scheme: Scheme::Hierarchical,
+    scheme: TimerScheme::Hierarchical,
     tick: Duration::from_millis(1),
     stall_threshold: Duration::from_millis(500),
-    armed_again_after: Duration::from_millis(40),
+    rearm_delay: Duration::from_millis(40),
 };
-/// How much later than due a soft expiry may come.
 pub(super) const SLACK: Duration = Duration::from_millis(20);
 
 struct Rig {
     timeouts: Arc<Timeouts>,
-    batches: Receiver<Batch>,
+    batches: Receiver<ExpiryBatch>,
     wheel: WheelThread,
 }
 
@@ -54,7 +53,7 @@ impl Rig {
         timer
     }
 
-    /// The next `count` timers to expire, in order, each with the time it was received.
+    /// Returns the next `count` timers to expire, in order, each with the time at which it was received.
     fn expire(&self, count: usize) -> Vec<(Timer, Timestamp)> {
         let mut expired = Vec::new();
         while expired.len() < count {
@@ -64,31 +63,31 @@ impl Rig {
         expired
     }
 
-    /// The next timers to expire are these, in this order, and none before its time.
+    /// Asserts that the next timers to expire are these, in this order and not early.
     fn expect(&self, timers: &[(&Arc<TimerCell>, u64)]) {
         let expired = self.expire(timers.len());
-        assert_eq!(expired.len(), timers.len(), "none twice");
+        assert_eq!(expired.len(), timers.len(), "no timer expires twice");
         for ((timer, due), (expired, at)) in timers.iter().zip(expired) {
-            assert!(Timer::Own(Arc::clone(timer)) == expired, "out of order");
+            assert!(Timer::Standalone(Arc::clone(timer)) == expired, "out of order");
             assert!(at.as_nanos() >= *due, "early");
         }
     }
 
-    /// The wheel thread says how it is after each turn; this waits until it has told so.
+    /// Waits until the condition holds; the wheel thread publishes its state after each turn.
     fn eventually(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let clock = self.timeouts.clock();
         let until = clock.uptime() + TIMEOUT;
         while !holds(self) {
-            assert!(clock.uptime() < until, "in vain: {what}");
+            assert!(clock.uptime() < until, "timed out waiting until {what}");
             thread::yield_now();
         }
     }
 }
 
-/// The same on every scheme, all at once. The thread's name says which one failed.
+/// Runs a test on every scheme in parallel. The thread's name identifies the scheme that failed.
 fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
     thread::scope(|scope| {
-        for scheme in Scheme::ALL {
+        for scheme in TimerScheme::ALL {
             let test = &test;
             let settings = WheelSettings { scheme, ..SETTINGS };
             let run = move || test(Rig::start_with(dispatch_batches, settings));
@@ -97,9 +96,9 @@ fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
     });
 }
 
-/// A timer of nobody.
+/// Creates a timer without an owner.
 pub(super) fn new_timer() -> Arc<TimerCell> {
-    Owners::new(TimerOwner::Log).new_timer(Weak::<()>::new())
+    TimerOwners::new(TimerOwner::Log).new_timer(Weak::<()>::new())
 }
 
 pub(super) fn after(now: Timestamp, ms: u64) -> u64 {
@@ -131,11 +130,11 @@ fn an_earlier_deadline_wakes_the_wheel_and_a_later_one_postpones_the_expiry() {
 }
 
 #[test]
-fn an_earlier_deadline_wakes_the_wheel_also_while_the_timer_is_queued() {
-    // Left to itself the wheel would sleep for longer than the test waits.
+fn an_earlier_deadline_wakes_the_wheel_while_the_timer_is_queued() {
+    // Without a wake-up the wheel would sleep longer than the test waits.
     let settings = WheelSettings { stall_threshold: 4 * TIMEOUT, ..SETTINGS };
     let rig = Rig::start_with(16, settings);
-    rig.eventually("it sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
+    rig.eventually("the wheel sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
     let timer = rig.arm_new(RequestedDeadline::exact(after(rig.now(), 3_600_000)));
     let due = after(rig.now(), 30);
     rig.timeouts.arm(&timer, RequestedDeadline::exact(due));
@@ -146,18 +145,18 @@ fn an_earlier_deadline_wakes_the_wheel_also_while_the_timer_is_queued() {
 #[test]
 fn an_unchanged_deadline_is_not_sent_again() {
     let rig = Rig::start(16);
-    // Within a tick, not at its end.
+    // Within a tick rather than at its end.
     let deadline = RequestedDeadline::exact(after(rig.now(), 60_000) / 1_000_000 * 1_000_000 + 1);
     let timer = rig.arm_new(deadline);
-    rig.eventually("it is armed", |rig| rig.timeouts.entries() == 1);
+    rig.eventually("the timer is armed", |rig| rig.timeouts.entries() == 1);
     assert_eq!(rig.timeouts.request(&timer, deadline), ArmAction::Nothing);
     rig.wheel.stop();
 }
 
 #[test]
-fn a_wheel_that_does_not_turn_is_noticed() {
+fn a_stopped_wheel_is_detected() {
     let rig = Rig::start(16);
-    rig.eventually("it turns", |rig| rig.timeouts.since_last_turn() < Duration::from_secs(1));
+    rig.eventually("the wheel turns", |rig| rig.timeouts.since_last_turn() < Duration::from_secs(1));
     let timeouts = Arc::clone(&rig.timeouts);
     rig.wheel.stop();
     let (first, started) = (timeouts.since_last_turn(), timeouts.clock().uptime());
@@ -176,75 +175,76 @@ fn a_timer_without_a_deadline_leaves_the_wheel() {
         for timer in &timers {
             rig.timeouts.arm(timer, RequestedDeadline::NONE);
         }
-        rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
-        assert!(timers.iter().all(|timer| Arc::strong_count(timer) == 1), "the wheel holds on to none");
+        rig.eventually("none is armed", |rig| rig.timeouts.entries() == 0);
+        assert!(timers.iter().all(|timer| Arc::strong_count(timer) == 1), "the wheel keeps no timer");
         rig.wheel.stop();
     });
 }
 
 #[test]
-fn soft_deadlines_that_lie_close_are_armed_for_one_tick() {
+fn close_soft_deadlines_are_armed_for_the_same_tick() {
     let rig = Rig::start(16);
     let base = after(rig.now(), 60_000) / 32_000_000 * 32_000_000;
     let timers: Vec<_> =
         (1..=10).map(|ms| rig.arm_new(RequestedDeadline::soft(base + ms * 1_000_000))).collect();
     rig.eventually("all are armed", |rig| rig.timeouts.entries() == 10);
     let armed: HashSet<_> = timers.iter().map(|timer| timer.arming.armed()).collect();
-    assert_eq!(armed, HashSet::from([Some(base + 16_000_000)]), "where a slot of the wheel begins");
+    assert_eq!(armed, HashSet::from([Some(base + 16_000_000)]), "the start of a wheel slot");
     rig.wheel.stop();
 }
 
 #[test]
-fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
+fn a_full_dispatch_channel_loses_nothing_and_does_not_stop_the_wheel() {
     const TIMERS: usize = 1_000;
     on_every_scheme(1, |rig| {
         let due = after(rig.now(), 5);
         let timers: Vec<_> = (0..TIMERS).map(|_| rig.arm_new(RequestedDeadline::exact(due))).collect();
         let armed: HashSet<_> = timers.iter().map(Arc::as_ptr).collect();
-        // No one receives: one batch in the channel, one with the wheel thread, the rest in the wheel.
+        // No batch is received: one stays in the channel, one with the wheel thread, and the rest in the
+        // wheel.
         rig.eventually("the channel is full", |rig| rig.batches.is_full());
         let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
-        rig.eventually("it turns on", |rig| {
+        rig.eventually("it keeps turning", |rig| {
             rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed) > last_turn
         });
         let expired = rig.expire(TIMERS);
-        assert_eq!(expired.len(), TIMERS, "none twice");
+        assert_eq!(expired.len(), TIMERS, "no timer expires twice");
         let pointer = |(timer, _): &(Timer, Timestamp)| match timer {
-            Timer::Own(timer) => Arc::as_ptr(timer),
-            Timer::OfSlot(_) => panic!("there are no slots"),
+            Timer::Standalone(timer) => Arc::as_ptr(timer),
+            Timer::Slot(_) => panic!("no slot timers in this test"),
         };
         let expired: HashSet<_> = expired.iter().map(pointer).collect();
-        assert_eq!(expired, armed, "none lost");
+        assert_eq!(expired, armed, "no timer is lost");
         rig.wheel.stop();
     });
 }
 
-/// Acts as the server's workers do, and panics when told to.
-struct Actor {
-    acted: Sender<()>,
+/// Panics for the first `panics` expiries, then handles them.
+struct PanickingHandler {
+    handled: Sender<()>,
     panics: AtomicUsize,
 }
 
-impl ActOnExpiry for Actor {
-    fn act(&self, _: TimerOwner, _: &mut Vec<Waker>) {
+impl ExpiryHandler for PanickingHandler {
+    fn handle_expiry(&self, _: TimerOwner, _: &mut Vec<Waker>) {
         let take_one = |left: usize| left.checked_sub(1);
         if self.panics.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok() {
-            panic!("as the test wants");
+            panic!("panic requested by the test");
         }
-        self.acted.send(()).expect("the test listens");
+        self.handled.send(()).expect("the test receives");
     }
 
     fn wake(&self, wakers: Vec<Waker>) {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn received(&self, _: Timestamp) {}
+    fn batch_received(&self, _: Timestamp) {}
 }
 
 fn start_worker(rig: &Rig, panics: usize) -> (WorkerPool, Receiver<()>) {
-    let (acted, listen) = unbounded();
-    let actor = Actor { acted, panics: AtomicUsize::new(panics) };
-    (WorkerPool::start(1, &rig.batches, &Arc::new(actor), &rig.timeouts).expect("a thread"), listen)
+    let (handled, receiver) = unbounded();
+    let handler = PanickingHandler { handled, panics: AtomicUsize::new(panics) };
+    (WorkerPool::start(1, &rig.batches, &Arc::new(handler), &rig.timeouts).expect("a thread"), receiver)
 }
 
 #[test]
@@ -252,13 +252,12 @@ fn a_worker_survives_a_panic() {
     let rig = Rig::start(16);
     let now = rig.now();
     let _cells = [50, 80].map(|ms| rig.arm_new(RequestedDeadline::exact(after(now, ms))));
-    let (workers, acted) = start_worker(&rig, 1);
-    assert_eq!(acted.recv_timeout(TIMEOUT), Ok(()), "the first panics, the second is acted on");
+    let (workers, handled) = start_worker(&rig, 1);
+    assert_eq!(handled.recv_timeout(TIMEOUT), Ok(()), "the first panics, the second is handled");
     rig.wheel.stop();
     workers.join();
 }
 
-/// Wakes by unparking a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -279,9 +278,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_sleep_ends_when_its_time_has_come() {
+fn a_sleep_ends_at_its_deadline() {
     on_every_scheme(16, |rig| {
-        let (workers, _acted) = start_worker(&rig, 0);
+        let (workers, _handled) = start_worker(&rig, 0);
         let before = rig.now();
         block_on(rig.timeouts.sleep(Duration::from_millis(30)));
         assert!(rig.now().since(before) >= Duration::from_millis(30), "early");
@@ -292,7 +291,7 @@ fn a_sleep_ends_when_its_time_has_come() {
 }
 
 #[test]
-fn a_sleep_that_is_dropped_leaves_nothing_behind() {
+fn a_dropped_sleep_leaves_nothing_behind() {
     let rig = Rig::start(16);
     let task = Arc::new(Unpark(thread::current()));
     let waker = Waker::from(Arc::clone(&task));
@@ -303,20 +302,24 @@ fn a_sleep_that_is_dropped_leaves_nothing_behind() {
     rig.eventually("all are armed", |rig| rig.timeouts.entries() == 50);
     drop(sleeps);
     drop(waker);
-    assert_eq!(Arc::strong_count(&task), 1, "no timer holds the task, though the wheel may still have some");
-    rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
+    assert_eq!(
+        Arc::strong_count(&task),
+        1,
+        "no timer keeps the task, although the wheel may still have timers"
+    );
+    rig.eventually("none is armed", |rig| rig.timeouts.entries() == 0);
     rig.wheel.stop();
 }
 
 #[test]
 fn a_sleep_wakes_the_task_that_polled_it_last() {
     let rig = Rig::start(16);
-    let (workers, acted) = start_worker(&rig, 0);
+    let (workers, handled) = start_worker(&rig, 0);
     let mut sleep = pin!(rig.timeouts.sleep(Duration::from_millis(30)));
     assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     block_on(sleep);
-    assert_eq!(acted.recv_timeout(TIMEOUT), Ok(()), "one expiry");
+    assert_eq!(handled.recv_timeout(TIMEOUT), Ok(()), "one expiry");
     rig.wheel.stop();
     workers.join();
-    assert!(acted.is_empty());
+    assert!(handled.is_empty());
 }

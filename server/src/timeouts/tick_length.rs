@@ -5,7 +5,8 @@ use encke_wheel::Tick;
 
 use crate::clock::nanos;
 
-/// Nanoseconds and ticks. Deadlines round up: never early.
+/// Length of a tick in nanoseconds, with conversions between ticks and nanoseconds. Deadlines round up, so
+/// nothing fires early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TickLength(pub(super) u64);
 

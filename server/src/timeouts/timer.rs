@@ -2,38 +2,40 @@ use std::sync::Arc;
 
 use super::TimerCell;
 
-/// A timer: that of a session, which lies in a [table](super::slots::SlotTimers) by the session's slot, or one that its owner has by itself, as `T`.
+/// A timer: either a session's, stored in [`SlotTimers`](super::slots::SlotTimers) by slot, or a standalone
+/// timer `T`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer<T = Arc<TimerCell>> {
-    /// Of whichever session is in this slot. It has several deadlines; the timer is for the earliest.
-    OfSlot(u32),
-    Own(T),
+    /// Timer of the session that occupies this slot. A session has several deadlines; the timer is armed for
+    /// the earliest.
+    Slot(u32),
+    Standalone(T),
 }
 
-/// A timer, for a look.
+/// Borrowed [`Timer`].
 pub(crate) type TimerRef<'a> = Timer<&'a Arc<TimerCell>>;
 
 impl TimerRef<'_> {
-    /// To pass it on.
+    /// Converts to an owned timer.
     pub(super) fn to_timer(self) -> Timer {
         match self {
-            Self::OfSlot(slot) => Timer::OfSlot(slot),
-            Self::Own(timer) => Timer::Own(Arc::clone(timer)),
+            Self::Slot(slot) => Timer::Slot(slot),
+            Self::Standalone(timer) => Timer::Standalone(Arc::clone(timer)),
         }
     }
 }
 
 impl<'a> From<&'a Arc<TimerCell>> for TimerRef<'a> {
     fn from(timer: &'a Arc<TimerCell>) -> Self {
-        Self::Own(timer)
+        Self::Standalone(timer)
     }
 }
 
 impl<'a> From<&'a Timer> for TimerRef<'a> {
     fn from(timer: &'a Timer) -> Self {
         match timer {
-            Timer::OfSlot(slot) => Self::OfSlot(*slot),
-            Timer::Own(timer) => Self::Own(timer),
+            Timer::Slot(slot) => Self::Slot(*slot),
+            Timer::Standalone(timer) => Self::Standalone(timer),
         }
     }
 }
@@ -42,8 +44,8 @@ impl<'a> From<&'a Timer> for TimerRef<'a> {
 impl PartialEq for Timer {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::OfSlot(one), Self::OfSlot(other)) => one == other,
-            (Self::Own(one), Self::Own(other)) => Arc::ptr_eq(one, other),
+            (Self::Slot(one), Self::Slot(other)) => one == other,
+            (Self::Standalone(one), Self::Standalone(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
     }

@@ -1,32 +1,32 @@
-//! Turns of the wheel thread in made-up time, on every scheme.
+//! Tests turns of the wheel loop at chosen times, on every scheme.
 
 use std::num::NonZeroU64;
 
 use encke_core::Timestamp;
-use encke_wheel::schemes::{NonCascadingWheel, SimpleWheel, Standing};
-use encke_wheel::{Owners, StandingTimers, Tick};
+use encke_wheel::schemes::{NonCascadingWheel, Reusable, SimpleWheel};
+use encke_wheel::{Owners, ReusableTimers, Tick};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::scheme::UseTimers;
+use super::scheme::TimersVisitor;
 use super::tests::{SETTINGS, SLACK, after, new_timer};
-use super::wheel_loop::{Dispatch, Entry, WheelLoop};
+use super::wheel_loop::{DispatchOutcome, WheelEntry, WheelLoop};
 use super::wheel_thread::WheelParts;
 use super::*;
 
 const START: Tick = Tick(1_000);
 const TICK: TickLength = TickLength(1_000_000);
 
-/// The wheel thread without the thread.
+/// Wheel loop without its thread.
 struct Turns<W> {
     wheel_loop: WheelLoop<W>,
     timeouts: Arc<Timeouts>,
-    batches: Receiver<Batch>,
+    batches: Receiver<ExpiryBatch>,
     now: Timestamp,
 }
 
-impl<W: StandingTimers<Entry>> Turns<W> {
-    /// `timers` stand at [`START`].
+impl<W: ReusableTimers<WheelEntry>> Turns<W> {
+    /// `timers` start at [`START`].
     fn new(timers: W) -> Self {
         let (timeouts, to_arm) = Timeouts::new(Arc::new(Clock::new(SETTINGS.stall_threshold)), SLACK, TIMERS);
         let (sender, batches) = crossbeam_channel::unbounded();
@@ -43,19 +43,19 @@ impl<W: StandingTimers<Entry>> Turns<W> {
         timer
     }
 
-    /// The owner of a timer, all of whose expiries were received, has no deadline any more.
+    /// Withdraws the deadline of a timer whose expiries were all received.
     fn end<'a>(&mut self, timer: impl Into<TimerRef<'a>>) {
         let timer = timer.into();
         self.timeouts.arm(timer, RequestedDeadline::NONE);
         self.wheel_loop.receive();
-        assert_eq!(self.timeouts.arming(timer).noted(), 0, "it has left the wheel");
+        assert_eq!(self.timeouts.arming(timer).key_number(), 0, "removed from the wheel");
     }
 
     fn planned(&self) -> Timestamp {
-        self.wheel_loop.wake_up(self.now, &Dispatch::Done)
+        self.wheel_loop.wake_up(self.now, &DispatchOutcome::Done)
     }
 
-    /// A turn, when it was planned: the timers that come out.
+    /// Runs a turn at the planned time. Returns the timers that expired.
     fn turn(&mut self) -> Vec<Timer> {
         self.turn_at(self.planned())
     }
@@ -63,15 +63,15 @@ impl<W: StandingTimers<Entry>> Turns<W> {
     fn turn_at(&mut self, now: Timestamp) -> Vec<Timer> {
         self.now = now;
         self.wheel_loop.receive();
-        assert!(self.wheel_loop.advance(now) == Dispatch::Done, "the channel has no bound");
+        assert!(self.wheel_loop.advance(now) == DispatchOutcome::Done, "the channel is unbounded");
         self.wheel_loop.publish_entries();
         assert_eq!(self.timeouts.entries(), self.wheel_loop.wheel.len());
-        self.batches.try_iter().flat_map(Batch::into_timers).collect()
+        self.batches.try_iter().flat_map(ExpiryBatch::into_timers).collect()
     }
 }
 
-/// Nothing but this one has expired.
-fn is<'a>(expired: &[Timer], timer: impl Into<TimerRef<'a>>) -> bool {
+/// Whether `timer` alone has expired.
+fn is_only<'a>(expired: &[Timer], timer: impl Into<TimerRef<'a>>) -> bool {
     *expired == [timer.into().to_timer()]
 }
 
@@ -80,34 +80,38 @@ fn a_timer_is_registered_once_while_it_has_deadlines() {
     let mut turns = Turns::new(Owners::new(START));
     let start = turns.now;
     let timer = turns.arm_new(RequestedDeadline::exact(after(start, 10)));
-    let key = timer.arming.noted();
+    let key = timer.arming.key_number();
     assert!(key != 0);
     for due in [20, 30, 40] {
         let expired = turns.turn();
-        assert!(is(&expired, &timer));
-        assert_eq!(turns.timeouts.entries(), 1, "it rests");
+        assert!(is_only(&expired, &timer));
+        assert_eq!(turns.timeouts.entries(), 1, "it stays registered");
         turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, due)));
         turns.wheel_loop.receive();
-        // Put off, armed earlier, put off again.
+        // Postponed, armed earlier, and postponed again.
         for other in [100, due, due + 1] {
             turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, other)));
             turns.wheel_loop.receive();
         }
-        assert!(turns.turn_at(Timestamp::from_nanos(after(start, due))).is_empty(), "it was put off");
-        assert_eq!(timer.arming.noted(), key);
+        assert!(turns.turn_at(Timestamp::from_nanos(after(start, due))).is_empty(), "it was postponed");
+        assert_eq!(timer.arming.key_number(), key);
     }
     turns.end(&timer);
     assert_eq!(Arc::strong_count(&timer), 1);
 }
 
 #[test]
-fn an_owner_may_end_while_its_timer_is_on_its_way_to_a_worker() {
+fn an_owner_may_end_while_its_timer_is_dispatched() {
     let mut turns = Turns::new(Owners::new(START));
     let timer = turns.arm_new(RequestedDeadline::exact(after(turns.now, 10)));
     let on_its_way = turns.turn();
     assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Send);
     turns.timeouts.carry_out(&timer, ArmAction::Send);
-    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Wake, "sent once");
+    assert_eq!(
+        turns.timeouts.request(&timer, RequestedDeadline::NONE),
+        ArmAction::Wake,
+        "it is already queued"
+    );
     assert!(turns.turn_at(turns.now).is_empty());
     assert_eq!((turns.timeouts.entries(), on_its_way.len()), (0, 1));
     drop(on_its_way);
@@ -131,7 +135,11 @@ fn an_owner_may_end_before_the_wheel_has_its_timer() {
     let mut turns = Turns::new(Owners::new(START));
     let timer = new_timer();
     turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
-    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing, "it was sent");
+    assert_eq!(
+        turns.timeouts.request(&timer, RequestedDeadline::NONE),
+        ArmAction::Nothing,
+        "it is already queued"
+    );
     assert!(turns.turn_at(turns.now).is_empty());
     assert_eq!((turns.timeouts.entries(), Arc::strong_count(&timer)), (0, 1));
 }
@@ -147,45 +155,46 @@ fn a_sleep_leaves_the_wheel_when_it_expires() {
     assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing);
 }
 
-/// As of a session that pings: the pong is due a little after what the timer is armed for, and comes at once.
+/// As for a session that pings: the pong is due shortly after the time for which the timer is armed, and
+/// arrives at once.
 #[test]
-fn what_a_session_wants_after_an_expiry_crosses_no_thread() {
+fn the_usual_request_after_an_expiry_is_not_sent() {
     let mut turns = Turns::new(Owners::new(START));
-    let timer = Timer::OfSlot(1);
+    let timer = Timer::Slot(1);
     let after_now = |turns: &Turns<_>, ms| RequestedDeadline::exact(after(turns.now, ms));
     turns.timeouts.arm(&timer, after_now(&turns, 10));
     turns.wheel_loop.receive();
-    let again = u64::try_from(SETTINGS.armed_again_after.as_millis()).expect("it is short");
+    let again = u64::try_from(SETTINGS.rearm_delay.as_millis()).expect("a short duration");
     for _ in 0..3 {
         assert_eq!(turns.turn().len(), 1);
         let at = turns.now;
         assert_eq!(turns.timeouts.request(&timer, after_now(&turns, again)), ArmAction::Nothing);
         assert_eq!(turns.timeouts.request(&timer, after_now(&turns, 100)), ArmAction::Nothing);
-        assert!(turns.turn().is_empty(), "a look for nothing");
+        assert!(turns.turn().is_empty(), "it fires without being due");
         assert_eq!(turns.now.as_nanos(), after(at, again));
     }
     turns.end(&timer);
 }
 
-/// The worker is late, or had a fault: the owner is found again.
+/// The worker is late, or panicked: the owner is found again.
 #[test]
-fn an_expiry_that_no_owner_has_acted_on_comes_again() {
+fn an_unhandled_expiry_is_repeated() {
     let mut turns = Turns::new(Owners::new(START));
-    let timer = Timer::OfSlot(1);
+    let timer = Timer::Slot(1);
     turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
     turns.wheel_loop.receive();
     for _ in 0..3 {
         let expired = turns.turn();
-        assert!(is(&expired, &timer));
+        assert!(is_only(&expired, &timer));
         assert_eq!(turns.timeouts.entries(), 1);
     }
     turns.end(&timer);
 }
 
 #[test]
-fn a_session_may_want_something_earlier_than_what_its_timer_is_armed_for() {
+fn a_session_may_request_a_deadline_before_the_rearmed_time() {
     let mut turns = Turns::new(Owners::new(START));
-    let timer = Timer::OfSlot(1);
+    let timer = Timer::Slot(1);
     turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
     turns.wheel_loop.receive();
     assert_eq!(turns.turn().len(), 1);
@@ -199,32 +208,32 @@ fn a_session_may_want_something_earlier_than_what_its_timer_is_armed_for() {
 }
 
 #[test]
-fn what_lies_beyond_the_horizon_is_armed_step_by_step() {
-    let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
+fn a_deadline_beyond_the_horizon_is_armed_step_by_step() {
+    let mut turns = Turns::new(Reusable::new(SimpleWheel::new(START, 8)));
     let due = after(turns.now, 1_000);
     let timer = turns.arm_new(RequestedDeadline::exact(due));
     for turn in 1..125 {
         assert!(turns.turn().is_empty(), "early");
-        assert_eq!(turns.now.as_nanos(), TICK.nanos(START.saturating_add(8 * turn)), "as far as it reaches");
+        assert_eq!(turns.now.as_nanos(), TICK.nanos(START.saturating_add(8 * turn)), "at the horizon");
         assert_eq!(turns.wheel_loop.wheel.len(), 1);
         let later = RequestedDeadline::exact(after(turns.now, 9));
         assert_eq!(
             turns.timeouts.request(&timer, later),
             ArmAction::Nothing,
-            "the wheel will look again before"
+            "the wheel reads the request before that"
         );
         assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::exact(due)), ArmAction::Nothing);
     }
     let expired = turns.turn();
-    assert!(is(&expired, &timer));
+    assert!(is_only(&expired, &timer));
     assert_eq!(turns.now.as_nanos(), due);
-    assert_eq!(turns.wheel_loop.wheel.len(), 1, "it rests");
+    assert_eq!(turns.wheel_loop.wheel.len(), 1, "it stays registered");
     turns.end(&timer);
 }
 
 #[test]
-fn what_waits_at_the_horizon_can_be_moved_and_dropped() {
-    let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
+fn a_timer_at_the_horizon_can_be_moved_and_removed() {
+    let mut turns = Turns::new(Reusable::new(SimpleWheel::new(START, 8)));
     let far = RequestedDeadline::exact(after(turns.now, 60_000));
     let (moved, dropped) = (turns.arm_new(far), turns.arm_new(far));
     let due = after(turns.now, 3);
@@ -232,27 +241,27 @@ fn what_waits_at_the_horizon_can_be_moved_and_dropped() {
     turns.timeouts.arm(&dropped, RequestedDeadline::NONE);
     turns.wheel_loop.receive();
     let expired = turns.turn();
-    assert!(is(&expired, &moved));
+    assert!(is_only(&expired, &moved));
     assert_eq!(turns.now.as_nanos(), due);
     turns.end(&moved);
     assert!(turns.wheel_loop.wheel.is_empty());
 }
 
-/// The thread was kept from turning for many times as long as the scheme reaches.
+/// The thread was blocked for many times the scheme's horizon.
 #[test]
 fn a_wheel_far_behind_its_horizon_catches_up() {
-    let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
+    let mut turns = Turns::new(Reusable::new(SimpleWheel::new(START, 8)));
     let due = after(turns.now, 100_000);
     let timer = turns.arm_new(RequestedDeadline::exact(due));
     assert!(turns.turn_at(Timestamp::from_nanos(due - 1)).is_empty(), "early");
     let expired = turns.turn();
-    assert!(is(&expired, &timer));
+    assert!(is_only(&expired, &timer));
     assert_eq!(turns.now.as_nanos(), due);
 }
 
 #[test]
-fn an_entry_that_may_come_late_serves_no_deadline_before_that() {
-    let mut turns = Turns::new(Standing::new(NonCascadingWheel::new(START)));
+fn a_timer_that_may_fire_late_serves_no_earlier_deadline() {
+    let mut turns = Turns::new(Reusable::new(NonCascadingWheel::new(START)));
     let start = turns.now;
     let late = turns.wheel_loop.wheel.precision(60_000);
     assert!(late > 1_000, "seconds");
@@ -265,58 +274,58 @@ fn an_entry_that_may_come_late_serves_no_deadline_before_that() {
     turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, 60_001)));
     turns.wheel_loop.receive();
     assert_eq!(turns.turn().len(), 1);
-    assert_eq!(turns.now.as_nanos(), after(start, 60_001), "an entry so near is exact");
+    assert_eq!(turns.now.as_nanos(), after(start, 60_001), "a timer this near is exact");
 }
 
 #[test]
-fn nothing_is_early_or_lost_or_later_than_the_scheme_says() {
+fn no_timer_is_early_lost_or_later_than_documented() {
     for seed in (0..12).chain([rand::random()]) {
         println!("seed {seed}");
-        for scheme in Scheme::ALL {
+        for scheme in TimerScheme::ALL {
             println!("{scheme}");
-            scheme.timers(START, Run { seed, of_sessions: false });
-            scheme.timers(START, Run { seed, of_sessions: true });
+            scheme.timers(START, RandomRun { seed, of_sessions: false });
+            scheme.timers(START, RandomRun { seed, of_sessions: true });
         }
         let width = NonZeroU64::new(7).expect("not 0");
         for of_sessions in [false, true] {
-            Run { seed, of_sessions }.with(Standing::new(SimpleWheel::new(START, 8)));
-            Run { seed, of_sessions }.with(Standing::new(SimpleWheel::with_width(START, 20, width)));
+            RandomRun { seed, of_sessions }.visit(Reusable::new(SimpleWheel::new(START, 8)));
+            RandomRun { seed, of_sessions }.visit(Reusable::new(SimpleWheel::with_width(START, 20, width)));
         }
     }
 }
 
-/// Owners that request other deadlines at any time, mostly while the wheel sleeps.
-struct Run {
+/// Random test: owners change their deadlines at any time, mostly while the wheel sleeps.
+struct RandomRun {
     seed: u64,
-    /// Their timers are armed again when they expire. Otherwise they rest.
+    /// The timers belong to sessions, and are armed again when they expire. Others are disarmed.
     of_sessions: bool,
 }
 
 const TIMERS: usize = 30;
 const CHANGES: usize = 400;
 
-/// When a timer is due, and when it must have expired at the latest.
+/// When a timer is due, and the latest time at which it must have expired.
 #[derive(Clone, Copy)]
-struct Expected {
+struct ExpectedExpiry {
     due: u64,
     latest: u64,
 }
 
-impl UseTimers<Entry> for Run {
+impl TimersVisitor<WheelEntry> for RandomRun {
     type Output = ();
 
-    fn with<W: StandingTimers<Entry>>(self, timers: W) {
+    fn visit<W: ReusableTimers<WheelEntry>>(self, timers: W) {
         let mut rng = SmallRng::seed_from_u64(self.seed);
         let mut turns = Turns::new(timers);
-        let slots = (0..).map(Timer::OfSlot);
-        let logs = std::iter::repeat_with(|| Timer::Own(new_timer()));
+        let slots = (0..).map(Timer::Slot);
+        let logs = std::iter::repeat_with(|| Timer::Standalone(new_timer()));
         let timers: Vec<Timer> =
             if self.of_sessions { slots.take(TIMERS).collect() } else { logs.take(TIMERS).collect() };
-        let mut expected: Vec<Option<Expected>> = vec![None; TIMERS];
+        let mut expected: Vec<Option<ExpectedExpiry>> = vec![None; TIMERS];
         let mut changes = 0;
         while changes < CHANGES || expected.iter().any(Option::is_some) {
             let planned = turns.planned();
-            assert!(planned > turns.now, "it would not sleep");
+            assert!(planned > turns.now, "the wake-up is planned in the past");
             let mut now = planned;
             if changes < CHANGES && rng.random_bool(0.5) {
                 changes += 1;
@@ -334,8 +343,8 @@ impl UseTimers<Entry> for Run {
             }
             for expired in turns.turn_at(now) {
                 let index = timers.iter().position(|timer| *timer == expired).expect("ours");
-                let Expected { due, latest } =
-                    expected[index].take().expect("not twice, and not without a request");
+                let ExpectedExpiry { due, latest } =
+                    expected[index].take().expect("expires once per request");
                 let now = now.as_nanos();
                 assert!(due <= now, "timer {index} early: {now} instead of {due}");
                 assert!(now <= latest, "timer {index} late: {now} instead of {latest}");
@@ -347,25 +356,25 @@ impl UseTimers<Entry> for Run {
                     turns.timeouts.arm(&timers[index], deadline);
                     turns.wheel_loop.receive();
                 }
-                // The others rest until they are armed again.
+                // The others stay disarmed until they are armed again.
             }
             for (index, expectation) in expected.iter().enumerate() {
                 let missed = expectation.is_some_and(|expected| expected.latest < now.as_nanos());
-                assert!(!missed, "timer {index} does not come");
+                assert!(!missed, "timer {index} was lost");
             }
         }
         timers.iter().for_each(|timer| turns.end(timer));
         turns.turn();
-        assert!(turns.wheel_loop.wheel.is_empty(), "nothing is left");
+        assert!(turns.wheel_loop.wheel.is_empty(), "no timer is left");
     }
 }
 
-/// From a tick to minutes ahead, exact or soft, or no longer at all.
-fn random_deadline<W: StandingTimers<Entry>>(
+/// Random deadline between one tick and minutes ahead, exact or soft, or none.
+fn random_deadline<W: ReusableTimers<WheelEntry>>(
     rng: &mut SmallRng,
     turns: &Turns<W>,
     now: u64,
-) -> (RequestedDeadline, Option<Expected>) {
+) -> (RequestedDeadline, Option<ExpectedExpiry>) {
     if rng.random_bool(0.1) {
         return (RequestedDeadline::NONE, None);
     }
@@ -374,8 +383,8 @@ fn random_deadline<W: StandingTimers<Entry>>(
     let soft = rng.random_bool(0.3);
     let (deadline, slack) =
         if soft { (RequestedDeadline::soft(due), nanos(SLACK)) } else { (RequestedDeadline::exact(due), 0) };
-    // Rounded up to a tick, and action from where the wheel may stand.
+    // Rounded up to a tick, and measured from the tick that the wheel may still be at.
     let ahead = TICK.first_at_or_after(due + slack - now + nanos(SETTINGS.longest_sleep())).0 + 1;
     let late = turns.wheel_loop.wheel.precision(ahead);
-    (deadline, Some(Expected { due, latest: due + slack + TICK.nanos(Tick(late + 1)) }))
+    (deadline, Some(ExpectedExpiry { due, latest: due + slack + TICK.nanos(Tick(late + 1)) }))
 }

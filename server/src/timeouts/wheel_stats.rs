@@ -3,29 +3,28 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::ring_stats::RingStats;
 
-/// Written by the wheel thread after every turn, but for the levels and rings, which it looks at now and then; read by metrics and the admin API.
+/// Statistics of the wheel, read by metrics and the admin API. The wheel thread writes them after every turn,
+/// except the levels and rings, which it updates less often.
 #[derive(Debug, Default)]
 pub(crate) struct WheelStats {
-    /// Timers in the wheel.
     pub(super) entries: AtomicUsize,
-    /// Timers on each level, which may count some that were cancelled; set once there is a wheel.
+    /// Timers per level, which may include cancelled ones. Set when the wheel is created.
     occupancy: OnceLock<Box<[AtomicUsize]>>,
-    /// What the slots hold.
     pub(super) rings: RingStats,
-    /// Turns that came later than planned by more than the threshold.
+    /// Turns that started later than planned by more than the stall threshold.
     pub(crate) stalls: AtomicU64,
-    /// Nanoseconds taken out of the server's time by stalls.
+    /// Nanoseconds removed from server time because of stalls.
     pub(crate) stolen_nanos: AtomicU64,
     /// [`Clock::uptime`](crate::clock::Clock::uptime) of the last turn, in nanoseconds.
     pub(crate) last_turn_nanos: AtomicU64,
 }
 
 impl WheelStats {
-    pub(super) fn has_levels(&self, levels: usize) {
+    pub(super) fn set_levels(&self, levels: usize) {
         self.occupancy.get_or_init(|| (0..levels).map(|_| AtomicUsize::new(0)).collect());
     }
 
-    /// Timers on each of the scheme's levels, the finest first. It may count some that were cancelled.
+    /// Timers per level of the scheme, finest level first. May include cancelled timers.
     pub(crate) fn occupancy(&self) -> &[AtomicUsize] {
         self.occupancy.get().map_or(&[], |levels| levels)
     }

@@ -5,34 +5,34 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use encke_wheel::StandingTimers;
+use encke_wheel::ReusableTimers;
 
-use super::scheme::{Scheme, UseTimers};
-use super::wheel_loop::{Entry, WheelLoop};
-use super::{Batch, TickLength, Timeouts, Timer};
+use super::scheme::{TimerScheme, TimersVisitor};
+use super::wheel_loop::{WheelEntry, WheelLoop};
+use super::{ExpiryBatch, TickLength, Timeouts, Timer};
 use crate::abort_on_panic::AbortOnPanic;
 
-/// How the wheel thread turns.
+/// Settings of the wheel thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WheelSettings {
-    /// How the wheel keeps its timers.
-    pub(crate) scheme: Scheme,
+    pub(crate) scheme: TimerScheme,
     /// The wheel's unit of time.
     pub(crate) tick: Duration,
-    /// Waking later than planned by more than this is a stall.
+    /// A wake-up later than planned by more than this counts as a stall.
     pub(crate) stall_threshold: Duration,
-    /// How long after an expiry the owner mostly wants the next, at the earliest: for a session, the pong of the ping that has just left.
-    pub(crate) armed_again_after: Duration,
+    /// Minimum delay after an expiry at which a session usually requests its next one: that of the pong for
+    /// the ping just sent.
+    pub(crate) rearm_delay: Duration,
 }
 
 impl WheelSettings {
-    /// However far the next expiry is. So far behind may the wheel stand when it receives a timer.
+    /// Maximum sleep, regardless of the next expiry. When the wheel receives a timer, it may lag behind by
+    /// this much.
     pub(crate) fn longest_sleep(&self) -> Duration {
         self.stall_threshold / 2
     }
 }
 
-/// The running wheel thread.
 #[derive(Debug)]
 pub(crate) struct WheelThread {
     thread: JoinHandle<()>,
@@ -41,50 +41,50 @@ pub(crate) struct WheelThread {
 }
 
 impl WheelThread {
-    /// Starts the thread, which sends what expires into `batches`.
+    /// Starts the thread, which sends expired timers to `batches`.
     ///
     /// # Errors
-    /// The system's, when it cannot start a thread.
+    /// The I/O error if the thread cannot be started.
     pub(crate) fn start(
         settings: WheelSettings,
         timeouts: Arc<Timeouts>,
         to_arm: Receiver<Timer>,
-        batches: Sender<Batch>,
+        batches: Sender<ExpiryBatch>,
     ) -> std::io::Result<Self> {
         let now = TickLength::of(settings.tick).last_at_or_before(timeouts.clock().now());
         settings.scheme.timers(now, Start(WheelParts { settings, timeouts, to_arm, batches }))
     }
 
-    /// Ends the thread. The workers, finding no more batches, end after it.
+    /// Stops the thread. The workers end after it, once no batches are left.
     pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.timeouts.wake_wheel();
-        // It cannot have panicked: that would have ended the process.
+        // It cannot have panicked: a panic there aborts the process.
         let _ = self.thread.join();
     }
 }
 
-/// All that the wheel's loop needs beside a wheel.
+/// Parts of the wheel loop other than the wheel.
 pub(super) struct WheelParts {
     pub(super) settings: WheelSettings,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) to_arm: Receiver<Timer>,
-    pub(super) batches: Sender<Batch>,
+    pub(super) batches: Sender<ExpiryBatch>,
 }
 
-/// Starts the thread. Its loop is compiled for the very scheme.
+/// Starts the thread with a loop compiled for the configured scheme.
 struct Start(WheelParts);
 
-impl UseTimers<Entry> for Start {
+impl TimersVisitor<WheelEntry> for Start {
     type Output = std::io::Result<WheelThread>;
 
-    fn with<W: StandingTimers<Entry> + Send + 'static>(self, wheel: W) -> Self::Output {
+    fn visit<W: ReusableTimers<WheelEntry> + Send + 'static>(self, wheel: W) -> Self::Output {
         let timeouts = Arc::clone(&self.0.timeouts);
         let wheel_loop = WheelLoop::new(self.0, wheel);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || {
-            // No timeout would ever pass, and the server's time would stand still.
+            // Without this thread no timeout would ever expire, and server time would stand still.
             let _abort = AbortOnPanic;
             run(wheel_loop, &stopped);
         })?;
@@ -94,17 +94,17 @@ impl UseTimers<Entry> for Start {
     }
 }
 
-fn run<W: StandingTimers<Entry>>(mut wheel: WheelLoop<W>, stop: &AtomicBool) {
+fn run<W: ReusableTimers<WheelEntry>>(mut wheel: WheelLoop<W>, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let wake_up = wheel.turn();
-        if wheel.fall_asleep(wake_up) && !stop.load(Ordering::Acquire) {
+        if wheel.prepare_sleep(wake_up) && !stop.load(Ordering::Acquire) {
             thread::park_timeout(wheel.remaining(wake_up));
         }
-        wheel.awake();
+        wheel.end_sleep();
     }
 }
 
-/// Wakes the wheel thread.
+/// Unparks the wheel thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -10,37 +10,38 @@ use encke_core::Timestamp;
 
 use super::{Timeouts, Timer, TimerCell, TimerOwner};
 
-/// The most expiries in one message to the workers.
-pub(super) const BATCH: usize = 64;
+/// Maximum number of expiries in one batch.
+pub(super) const BATCH_SIZE: usize = 64;
 
-/// The most messages on their way to the workers: 16,384 expiries, 80 KiB, and those of logs and sleeps 8 bytes each.
+/// Maximum number of batches queued for the workers: 16,384 expiries. This takes 80 KiB, plus 8 bytes for
+/// each timer of a log or a sleep.
 pub(crate) const DISPATCH_BATCHES: usize = 256;
 
-/// What expired, on its way to the workers: at most [`BATCH`] timers.
+/// Expired timers on their way to a worker: at most [`BATCH_SIZE`].
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    /// Of sessions: their slots.
-    slots: ArrayVec<u32, BATCH>,
-    /// All others.
-    own: Vec<Arc<TimerCell>>,
-    /// When the first of them left the wheel.
+pub(crate) struct ExpiryBatch {
+    /// Slots of the sessions.
+    slots: ArrayVec<u32, BATCH_SIZE>,
+    /// Standalone timers.
+    standalone: Vec<Arc<TimerCell>>,
+    /// When the first timer of the batch left the wheel.
     pub(super) expired_at: Option<Timestamp>,
 }
 
-impl Batch {
-    /// There is [room](Self::room) for it.
+impl ExpiryBatch {
+    /// Adds a timer. The caller ensures that there is [room](Self::room).
     pub(super) fn push(&mut self, timer: Timer, now: Timestamp) {
         if self.is_empty() {
             self.expired_at = Some(now);
         }
         match timer {
-            Timer::OfSlot(slot) => self.slots.push(slot),
-            Timer::Own(timer) => self.own.push(timer),
+            Timer::Slot(slot) => self.slots.push(slot),
+            Timer::Standalone(timer) => self.standalone.push(timer),
         }
     }
 
     pub(super) fn room(&self) -> usize {
-        BATCH - self.len()
+        BATCH_SIZE - self.len()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -52,75 +53,74 @@ impl Batch {
     }
 
     fn len(&self) -> usize {
-        self.slots.len() + self.own.len()
+        self.slots.len() + self.standalone.len()
     }
 
     pub(super) fn into_timers(self) -> impl Iterator<Item = Timer> {
-        let Self { slots, own, .. } = self;
-        slots.into_iter().map(Timer::OfSlot).chain(own.into_iter().map(Timer::Own))
+        let Self { slots, standalone: own, .. } = self;
+        slots.into_iter().map(Timer::Slot).chain(own.into_iter().map(Timer::Standalone))
     }
 }
 
-/// What the workers do with an expiry, and with the age of each batch that they receive.
-pub(crate) trait ActOnExpiry: Send + Sync + 'static {
-    /// The owner's deadline has passed, or had: look again. Tasks that have something to do now are not woken but
-    /// collected. A sleep's task is among them already.
-    fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>);
+/// Handles expiries on the worker threads.
+pub(crate) trait ExpiryHandler: Send + Sync + 'static {
+    /// Handles an expiry of the owner's timer: the owner checks its deadlines again. Collects the wakers of
+    /// tasks that have work to do instead of waking them. The task of a sleep is already in `wakers`.
+    fn handle_expiry(&self, owner: TimerOwner, wakers: &mut Vec<Waker>);
 
-    /// Wakes the tasks of a whole batch.
+    /// Wakes the tasks collected from a whole batch.
     fn wake(&self, wakers: Vec<Waker>);
 
-    /// A batch was received that left the wheel then.
-    fn received(&self, expired_at: Timestamp);
+    /// Called for each batch received, with the time at which it left the wheel.
+    fn batch_received(&self, expired_at: Timestamp);
 }
 
-/// The threads that act on expiries.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     threads: Vec<JoinHandle<()>>,
 }
 
 impl WorkerPool {
-    /// Starts `count` workers, which end when the wheel thread has.
+    /// Starts `count` workers, which end after the wheel thread has ended.
     ///
     /// # Errors
-    /// The system's, when it cannot start a thread.
+    /// The I/O error if a thread cannot be started.
     pub(crate) fn start(
         count: usize,
-        batches: &Receiver<Batch>,
-        actor: &Arc<impl ActOnExpiry>,
+        batches: &Receiver<ExpiryBatch>,
+        handler: &Arc<impl ExpiryHandler>,
         timeouts: &Arc<Timeouts>,
     ) -> std::io::Result<Self> {
         let start = |number| {
-            let worker = Worker::new(number, batches.clone(), Arc::clone(actor), Arc::clone(timeouts));
+            let worker =
+                ExpiryWorker::new(number, batches.clone(), Arc::clone(handler), Arc::clone(timeouts));
             thread::Builder::new().name(format!("encke-worker-{number}")).spawn(move || worker.run())
         };
         Ok(Self { threads: (0..count).map(start).collect::<Result<_, _>>()? })
     }
 
-    /// Waits for the workers to end.
     pub(crate) fn join(self) {
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a worker had panicked");
+                tracing::error!("a worker thread panicked");
             }
         }
     }
 }
 
-/// What one worker thread does.
+/// A worker thread's state.
 #[derive(Debug)]
-pub(crate) struct Worker<A> {
+pub(crate) struct ExpiryWorker<A> {
     number: usize,
-    batches: Receiver<Batch>,
+    batches: Receiver<ExpiryBatch>,
     actor: Arc<A>,
     timeouts: Arc<Timeouts>,
 }
 
-impl<A: ActOnExpiry> Worker<A> {
+impl<A: ExpiryHandler> ExpiryWorker<A> {
     pub(crate) fn new(
         number: usize,
-        batches: Receiver<Batch>,
+        batches: Receiver<ExpiryBatch>,
         actor: Arc<A>,
         timeouts: Arc<Timeouts>,
     ) -> Self {
@@ -129,36 +129,36 @@ impl<A: ActOnExpiry> Worker<A> {
 
     fn run(&self) {
         for batch in &self.batches {
-            self.act_on(batch);
+            self.handle_batch(batch);
         }
     }
 
-    /// Takes one batch, if there is one, and acts on it. Returns whether there was one.
+    /// Handles one batch if there is one. Returns whether there was.
     #[cfg(any(test, feature = "simulation"))]
-    pub(crate) fn act_on_next(&self) -> bool {
+    pub(crate) fn handle_next(&self) -> bool {
         let batch = self.batches.try_recv();
-        batch.map(|batch| self.act_on(batch)).is_ok()
+        batch.map(|batch| self.handle_batch(batch)).is_ok()
     }
 
-    fn act_on(&self, batch: Batch) {
+    fn handle_batch(&self, batch: ExpiryBatch) {
         let watch = &self.timeouts.dispatch;
         watch.taken(self.number, batch.expired_at);
         if let Some(expired_at) = batch.expired_at {
-            self.actor.received(expired_at);
+            self.actor.batch_received(expired_at);
         }
         let mut wakers = Vec::with_capacity(batch.len());
         for timer in batch.into_timers() {
             let owner = match timer {
-                Timer::OfSlot(slot) => TimerOwner::Session(slot),
-                Timer::Own(timer) => {
+                Timer::Slot(slot) => TimerOwner::Session(slot),
+                Timer::Standalone(timer) => {
                     wakers.extend(timer.take_sleeper());
                     timer.owner
                 }
             };
-            // A fault in one session, or in a hook, must not stop the timeouts of all others.
-            if catch_unwind(AssertUnwindSafe(|| self.actor.act(owner, &mut wakers))).is_err() {
+            // A panic in one session or hook must not stop the timeouts of all others.
+            if catch_unwind(AssertUnwindSafe(|| self.actor.handle_expiry(owner, &mut wakers))).is_err() {
                 watch.worker_panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(?owner, "a worker panicked while acting on an expiry");
+                tracing::error!(?owner, "a worker panicked while handling an expiry");
             }
         }
         if catch_unwind(AssertUnwindSafe(|| self.actor.wake(wakers))).is_err() {

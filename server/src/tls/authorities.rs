@@ -1,4 +1,4 @@
-//! Who may have signed the certificates of those that the server connects to.
+//! Certificate authorities trusted when the server connects to others.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use rustls::RootCertStore;
 
 use super::files::{PemFile, TlsError};
 
-/// The authorities in `ca` alone, or else those that this machine trusts. `setting` is the one that names the file.
+/// Returns the authorities in the file `ca`, or the system's if `ca` is `None`. `setting` is the configuration
+/// key of the file.
 ///
 /// # Errors
 /// [`TlsError`], which names the setting and the file.
@@ -28,11 +29,14 @@ fn in_file(file: PemFile<'_>) -> Result<RootCertStore, TlsError> {
 fn of_this_machine(setting: &'static str) -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some of them may be odd, which concerns nobody here.
+    // Ignores certificates that rustls cannot parse: a system's store may contain some.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-        let message = format!("must be set, since this machine trusts no authorities {}", why.join(", "));
+        let message = format!(
+            "must be set, because the system has no trusted certificate authorities {}",
+            why.join(", ")
+        );
         return Err(TlsError::new(setting, message.trim_end()));
     }
     Ok(roots)

@@ -1,4 +1,4 @@
-//! Certificates and their keys, in files.
+//! Certificates and private keys in PEM files.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// Why certificate and key cannot be used. It does not quote the key file.
+/// Reason why a certificate or key cannot be used. It does not quote the key file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TlsError {
@@ -21,17 +21,16 @@ impl TlsError {
         Self { setting, message: message.to_string() }
     }
 
-    /// The setting whose file it is.
+    /// Configuration key of the file concerned.
     #[must_use]
     pub fn setting(&self) -> &'static str {
         self.setting
     }
 }
 
-/// A file in PEM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PemFile<'a> {
-    /// The setting that names it.
+    /// Configuration key that names the file.
     pub(crate) setting: &'static str,
     pub(crate) path: &'a Path,
 }
@@ -41,7 +40,7 @@ impl PemFile<'_> {
         TlsError::new(self.setting, format_args!("{}: {problem}", self.path.display()))
     }
 
-    /// All certificates in it: at least one.
+    /// Reads all certificates in the file, at least one.
     ///
     /// # Errors
     /// [`TlsError`], which names the file.
@@ -49,13 +48,13 @@ impl PemFile<'_> {
         let certificates = CertificateDer::pem_file_iter(self.path).and_then(Iterator::collect);
         let certificates: Vec<_> = certificates.map_err(|error| self.error(pem_problem(&error)))?;
         if certificates.is_empty() {
-            return Err(self.error("has no certificate in PEM"));
+            return Err(self.error("contains no PEM certificate"));
         }
         Ok(certificates)
     }
 }
 
-/// A certificate chain, the owner's own first, and its key.
+/// Reads a certificate chain, the end-entity certificate first, and its private key.
 ///
 /// # Errors
 /// [`TlsError`], which names the file.
@@ -67,13 +66,13 @@ pub(crate) fn certified_key(
     let chain = certificate.certificates()?;
     let der = PrivateKeyDer::from_pem_file(key.path).map_err(|error| {
         let nothing = matches!(error, pem::Error::NoItemsFound);
-        key.error(if nothing { "has no private key in PEM".to_owned() } else { pem_problem(&error) })
+        key.error(if nothing { "contains no PEM private key".to_owned() } else { pem_problem(&error) })
     })?;
     let signing = provider.key_provider.load_private_key(der);
-    let signing = signing.map_err(|_| key.error("is not a key for TLS"))?;
+    let signing = signing.map_err(|_| key.error("is not a supported TLS key"))?;
     let certified = CertifiedKey::new(chain, signing);
     match certified.keys_match() {
-        // Unknown: it cannot be told.
+        // `Unknown`: the key type does not allow the comparison.
         Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(certified),
         Err(rustls::Error::InconsistentKeys(_)) => {
             Err(key
@@ -83,10 +82,10 @@ pub(crate) fn certified_key(
     }
 }
 
-/// The library's own words may quote the file.
+/// Describes a PEM error. The library's own message may quote the file.
 fn pem_problem(error: &pem::Error) -> String {
     match error {
         pem::Error::Io(error) => format!("cannot be read: {error}"),
-        _ => "is damaged PEM".to_owned(),
+        _ => "is not valid PEM".to_owned(),
     }
 }

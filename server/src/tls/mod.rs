@@ -1,5 +1,5 @@
-//! TLS of the public listener: a certificate and its key, which can be exchanged while the server runs. And what the server trusts where it
-//! is the client.
+//! TLS for the public listener, whose certificate and key can be reloaded while the server runs, and the
+//! trust settings of outbound connections.
 
 mod authorities;
 mod files;
@@ -20,25 +20,25 @@ pub(crate) use authorities::authorities;
 pub use files::TlsError;
 pub(crate) use files::{PemFile, certified_key};
 
-/// Those that the server speaks, with whomever.
+/// TLS versions supported for inbound and outbound connections.
 pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// WebSocket is upgraded to from this alone.
+/// The only protocol from which a WebSocket connection is upgraded.
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// A certificate in use.
+/// Certificate and key of the public listener.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    /// For the connections to come; those that are there have taken what they need.
+    /// For new connections. Existing ones keep the certificate they started with.
     acceptor: RwLock<TlsAcceptor>,
-    /// The files are being read.
+    /// Whether the files are being read.
     reloading: AtomicBool,
 }
 
 impl Tls {
-    /// Reads a certificate chain, the server's own first, and its key, both in PEM.
+    /// Reads a certificate chain, the server's own certificate first, and its key, both in PEM.
     ///
     /// # Errors
     /// [`TlsError`], which names the file.
@@ -47,35 +47,35 @@ impl Tls {
         Ok(Self { certificate, key, acceptor, reloading: AtomicBool::new(false) })
     }
 
-    /// Reads both files anew, for the connections to come.
+    /// Reads both files again, for new connections.
     ///
     /// # Errors
-    /// [`TlsError`]; then everything stays as it is.
+    /// [`TlsError`]; the old certificate then stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let acceptor = read(&self.certificate, &self.key)?;
         *self.acceptor.write() = acceptor;
         Ok(())
     }
 
-    /// The same, in a thread of its own: reading may take as long as it likes, and holds up nothing. The log says how it ended, and
-    /// `reloading` is dropped then.
-    pub(crate) fn reload_aside(self: &Arc<Self>, reloading: impl Send + 'static) {
+    /// Calls [`reload`](Self::reload) in a thread of its own, so that slow reads block nothing else. Logs the
+    /// result, then drops `reloading`.
+    pub(crate) fn reload_in_background(self: &Arc<Self>, reloading: impl Send + 'static) {
         if self.reloading.swap(true, Ordering::Relaxed) {
             let (certificate, key) = (self.certificate.display(), self.key.display());
-            return tracing::error!(%certificate, %key, "these are still being read: one of them blocks");
+            return tracing::error!(%certificate, %key, "a reload is still in progress: reading one of the files blocks");
         }
         let tls = Arc::clone(self);
         let started = thread::Builder::new().name("encke-reload".to_owned()).spawn(move || {
             match tls.reload() {
                 Ok(()) => tracing::info!("certificate reloaded"),
-                Err(error) => tracing::error!(setting = error.setting(), %error, "the old certificate stays"),
+                Err(error) => tracing::error!(setting = error.setting(), %error, "certificate not reloaded: keeping the old one"),
             }
             tls.reloading.store(false, Ordering::Relaxed);
             drop(reloading);
         });
         if let Err(error) = started {
             self.reloading.store(false, Ordering::Relaxed);
-            tracing::error!(%error, "no thread to reload the certificate: the old one stays");
+            tracing::error!(%error, "cannot start a thread to reload the certificate: keeping the old one");
         }
     }
 
@@ -105,9 +105,10 @@ fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![HTTP_1_1.to_vec()];
-    // Clients that come back, all at once after a restart of their network, are spared the signature.
+    // Clients that reconnect, possibly all at once after a network outage, resume their TLS session without a
+    // signature.
     config.ticketer = ring::Ticketer::new().map_err(failed)?;
-    // One connection a client, so one ticket is enough.
+    // Each client opens a single connection, so one ticket is enough.
     config.send_tls13_tickets = 1;
     Ok(Arc::new(config).into())
 }

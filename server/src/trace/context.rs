@@ -1,4 +1,4 @@
-//! Whose trace a request is in, and whether that is recorded.
+//! Trace context of requests, and the sampling decision.
 
 use hyper::HeaderMap;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
@@ -11,41 +11,42 @@ use crate::entropy::Entropy;
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// Decides for each request.
+/// Decides whether a request is recorded.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(super) struct TraceSampler {
     propagator: TraceContextPropagator,
     sampler: Sampler,
     entropy: Entropy,
 }
 
-/// The context of a request that is recorded.
+/// Trace context of a request that is recorded.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct SampledContext {
     pub(super) own: SpanContext,
-    /// Of the caller, or invalid.
+    /// Span of the caller, or invalid.
     pub(super) parent: SpanId,
 }
 
-/// As much of a `tracestate` as everybody passes on, by its specification. Each span has it, so a longer one is left out.
-const LONGEST_STATE: usize = 512;
+/// Maximum length of a `tracestate`: the length that, by the specification, every implementation should
+/// propagate. Each span holds a copy, so a longer one is dropped.
+const MAX_STATE_BYTES: usize = 512;
 
-/// The two headers that say what trace a request is in.
+/// The two headers of a trace context.
 #[derive(Debug, Default)]
-struct Headers<'a> {
+struct TraceHeaders<'a> {
     parent: Option<&'a str>,
     state: String,
 }
 
-impl<'a> Headers<'a> {
+impl<'a> TraceHeaders<'a> {
     fn of(headers: &'a HeaderMap) -> Self {
         let all = |name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
-        // One that is there twice is none.
+        // A repeated `traceparent` is treated as absent.
         let mut parents = all(PARENT);
         let parent = parents.next().filter(|_| parents.next().is_none());
-        // One that is there twice is a list in two parts.
+        // A repeated `tracestate` is one list in several parts.
         let length: usize = all(STATE).map(|part| part.len() + 1).sum();
-        let state = if length <= LONGEST_STATE + 1 {
+        let state = if length <= MAX_STATE_BYTES + 1 {
             all(STATE).collect::<Vec<_>>().join(",")
         } else {
             String::new()
@@ -54,7 +55,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-impl Extractor for Headers<'_> {
+impl Extractor for TraceHeaders<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
             PARENT => self.parent,
@@ -68,16 +69,17 @@ impl Extractor for Headers<'_> {
     }
 }
 
-impl Admission {
-    /// Of the requests without a `traceparent`, `sample` are recorded: from 0 to 1.
+impl TraceSampler {
+    /// `sample` is the fraction of requests without a `traceparent` that are recorded, from 0 to 1.
     pub(super) fn new(sample: f64, entropy: Entropy) -> Self {
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample)));
         Self { propagator: TraceContextPropagator::new(), sampler, entropy }
     }
 
-    /// A caller that has decided, decides for its whole trace. Nothing, if this request is not to be recorded.
-    pub(super) fn admit(&self, name: &str, headers: &HeaderMap) -> Option<Admitted> {
-        let context = self.propagator.extract(&Headers::of(headers));
+    /// Returns the context of a request to be recorded, or `None`. A caller's sampling decision applies to
+    /// its whole trace.
+    pub(super) fn sample(&self, name: &str, headers: &HeaderMap) -> Option<SampledContext> {
+        let context = self.propagator.extract(&TraceHeaders::of(headers));
         let caller = context.span().span_context().clone();
         let trace =
             if caller.is_valid() { caller.trace_id() } else { TraceId::from_bytes(self.entropy.bytes()) };
@@ -87,10 +89,10 @@ impl Admission {
             return None;
         }
         let own = SpanContext::new(trace, self.span_id(), TraceFlags::SAMPLED, false, trace_state);
-        Some(Admitted { own, parent: caller.span_id() })
+        Some(SampledContext { own, parent: caller.span_id() })
     }
 
-    /// One more span of the same trace.
+    /// Creates the context of another span in the same trace.
     pub(super) fn child_of(&self, parent: &SpanContext) -> SpanContext {
         let (trace, state) = (parent.trace_id(), parent.trace_state().clone());
         SpanContext::new(trace, self.span_id(), parent.trace_flags(), false, state)
@@ -107,7 +109,7 @@ mod tests {
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-    fn admit(sample: f64, traceparent: Option<&str>, tracestate: Option<&str>) -> Option<Admitted> {
+    fn admit(sample: f64, traceparent: Option<&str>, tracestate: Option<&str>) -> Option<SampledContext> {
         let headers = [(PARENT, traceparent), (STATE, tracestate)];
         admit_with(sample, headers.into_iter().filter_map(|(name, value)| Some((name, value?))))
     }
@@ -115,16 +117,16 @@ mod tests {
     fn admit_with<'a>(
         sample: f64,
         pairs: impl IntoIterator<Item = (&'static str, &'a str)>,
-    ) -> Option<Admitted> {
+    ) -> Option<SampledContext> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(name, value.parse().expect("a header"));
         }
-        Admission::new(sample, Entropy::system()).admit("POST /api/publish", &headers)
+        TraceSampler::new(sample, Entropy::system()).sample("POST /api/publish", &headers)
     }
 
     #[test]
-    fn a_caller_decides_for_its_trace() {
+    fn caller_decides_for_its_trace() {
         for sample in [0.0, 1.0] {
             let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
             let admitted = admit(sample, Some(&parent), Some("vendor=1,other=2")).expect("sampled");
@@ -133,12 +135,12 @@ mod tests {
             assert_ne!(admitted.own.span_id(), admitted.parent);
             assert_eq!(admitted.own.trace_state().header(), "vendor=1,other=2");
             let parent = format!("00-{TRACE}-00f067aa0ba902b7-00");
-            assert!(admit(sample, Some(&parent), None).is_none(), "it is not to be recorded");
+            assert!(admit(sample, Some(&parent), None).is_none(), "the caller does not record it");
         }
     }
 
     #[test]
-    fn two_callers_are_none_and_two_states_are_one() {
+    fn repeated_traceparent_is_ignored_and_repeated_tracestate_is_joined() {
         let [one, other] =
             ["00f067aa0ba902b7", "00f067aa0ba902b8"].map(|span| format!("00-{TRACE}-{span}-01"));
         assert!(admit_with(0.0, [(PARENT, &*one), (PARENT, &*other)]).is_none());
@@ -147,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_passed_on_up_to_a_length() {
+    fn long_tracestate_is_dropped() {
         let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
         // A value may have 256 bytes.
         let state =
             |last: usize| format!("a={},b={},c={}", "x".repeat(200), "x".repeat(200), "x".repeat(last));
-        let most = LONGEST_STATE - state(0).len();
+        let most = MAX_STATE_BYTES - state(0).len();
         for (last, is_passed_on) in [(1, true), (most, true), (most + 1, false)] {
             let admitted = admit(0.0, Some(&parent), Some(&state(last))).expect("sampled");
             let passed_on = admitted.own.trace_state().header();
@@ -161,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_caller_that_is_understood_the_ratio_decides() {
+    fn ratio_decides_without_a_valid_traceparent() {
         for parent in [None, Some(""), Some("00-zz-00f067aa0ba902b7-01"), Some("00-0-0-01")] {
             let admitted = admit(1.0, parent, None).expect("all are sampled");
             assert_eq!(admitted.parent, SpanId::INVALID);
             assert_ne!(admitted.own.trace_id(), TraceId::INVALID);
-            assert!(admit(0.0, parent, None).is_none(), "none is");
+            assert!(admit(0.0, parent, None).is_none(), "none is sampled");
         }
         let half = (0..1000).filter(|_| admit(0.5, None, None).is_some()).count();
         assert!((350..650).contains(&half), "{half} of 1000");

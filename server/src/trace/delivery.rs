@@ -6,37 +6,37 @@ use opentelemetry::trace::{SpanKind, Status};
 use parking_lot::Mutex;
 
 use super::progress::Progress;
-use super::span::{Parent, Span, beginning, number};
+use super::span::{Parent, Span, count_value, truncated};
 
-/// What becomes of one message from its append on. It is over when all that were attached have the message, or after
-/// [a while](super::open::LONGEST).
+/// Progress of one message from its append until all sessions that were attached at that time have received
+/// it, or until [a time limit](super::open::TIME_LIMIT).
 #[derive(Debug)]
 pub(crate) struct Delivery {
     parent: Parent,
     channel: Box<str>,
-    /// Locked after all else: for a look.
-    state: Mutex<State>,
+    /// Last in the lock order, and held only briefly.
+    state: Mutex<DeliveryState>,
 }
 
 #[derive(Debug)]
-enum State {
-    /// It is in no log yet.
+enum DeliveryState {
+    /// The message is not in any log yet.
     Unpublished,
-    Open(Open),
+    Open(OpenDelivery),
     Over,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenDelivery {
     number: u64,
     appended: Timestamp,
     progress: Progress,
     logs: Vec<Weak<dyn TracedLog>>,
 }
 
-/// A log that has traced messages.
+/// A log that contains traced messages.
 pub(crate) trait TracedLog: Send + Sync {
-    /// This one is over. The log's lock is taken.
+    /// Forgets a delivery that has ended. Takes the log's lock.
     fn forget(&self, delivery: &Arc<Delivery>);
 }
 
@@ -48,111 +48,115 @@ impl std::fmt::Debug for dyn TracedLog {
 
 impl Delivery {
     pub(super) fn new(parent: Parent, channel: &str) -> Self {
-        Self { parent, channel: beginning(channel).into(), state: Mutex::new(State::Unpublished) }
+        Self { parent, channel: truncated(channel).into(), state: Mutex::new(DeliveryState::Unpublished) }
     }
 
-    /// The message is in this log, whose lock is held. Returns which of its logs that is; nothing, if too many traces are open.
-    pub(super) fn begins_in(
+    /// Records that the message is in this log, whose lock is held. Returns the index of the log among the
+    /// delivery's logs, or `None` if too many traces are open.
+    pub(super) fn add_log(
         self: &Arc<Self>,
         number: u64,
         log: Weak<dyn TracedLog>,
-        followers: impl Iterator<Item = usize>,
+        subscribers: impl Iterator<Item = usize>,
     ) -> Option<usize> {
         let mut state = self.state.lock();
-        if matches!(*state, State::Unpublished) {
+        if matches!(*state, DeliveryState::Unpublished) {
             let (now, tracer) = (self.parent.now(), &self.parent.tracer);
             *state = match tracer.open(self, now) {
-                Some(number) => State::Open(Open {
+                Some(number) => DeliveryState::Open(OpenDelivery {
                     number,
                     appended: now,
                     progress: Progress::default(),
                     logs: Vec::new(),
                 }),
-                None => State::Over,
+                None => DeliveryState::Over,
             };
         }
-        let State::Open(open) = &mut *state else { return None };
+        let DeliveryState::Open(open) = &mut *state else { return None };
         open.logs.push(log);
-        Some(open.progress.begins_in(number, followers))
+        Some(open.progress.add_log(number, subscribers))
     }
 
-    /// Those that wait for this log's messages were woken. Returns whether that is news: then the caller looks for followers that are absent.
-    pub(crate) fn fanned_out(&self, part: usize) -> bool {
+    /// Records that the waiting subscribers of this log have been notified. Returns whether this is the first
+    /// time: then the caller looks for absent subscribers.
+    pub(crate) fn fanned_out(&self, log_index: usize) -> bool {
         let now = self.parent.now();
         match &mut *self.state.lock() {
-            State::Open(open) => open.progress.fanned_out(part, now),
-            State::Unpublished | State::Over => false,
+            DeliveryState::Open(open) => open.progress.fanned_out(log_index, now),
+            DeliveryState::Unpublished | DeliveryState::Over => false,
         }
     }
 
-    /// Some of those that are still awaited in this log, from this index on.
-    pub(crate) fn awaited_from(&self, part: usize, from: usize, at_most: usize) -> Vec<usize> {
+    /// Indices of some subscribers that are still awaited in this log, starting at `from`.
+    pub(crate) fn awaited_from(&self, log_index: usize, from: usize, at_most: usize) -> Vec<usize> {
         match &*self.state.lock() {
-            State::Open(open) => open.progress.awaited_from(part, from).take(at_most).collect(),
-            State::Unpublished | State::Over => Vec::new(),
+            DeliveryState::Open(open) => open.progress.awaited_from(log_index, from).take(at_most).collect(),
+            DeliveryState::Unpublished | DeliveryState::Over => Vec::new(),
         }
     }
 
-    /// This one has no connection, or follows the log no more.
-    pub(crate) fn is_gone(self: &Arc<Self>, part: usize, index: usize) {
+    /// Records that a subscriber has no connection, or has unsubscribed.
+    pub(crate) fn exclude(self: &Arc<Self>, log_index: usize, index: usize) {
         self.change(|progress| {
-            progress.is_gone(part, index);
+            progress.exclude(log_index, index);
         });
     }
 
-    /// Whoever is absent in one of its logs is no longer awaited.
-    pub(crate) fn was_looked_through(self: &Arc<Self>) {
-        self.change(Progress::was_looked_through);
+    /// Records that absent subscribers of all logs have been excluded.
+    pub(crate) fn absent_excluded(self: &Arc<Self>) {
+        self.change(Progress::absent_excluded);
     }
 
-    /// Where a session that follows this log is among those that follow the others: each a log and an index there. `index_in` locks nothing.
-    pub(super) fn elsewhere(
+    /// Finds a session that subscribes to this log among the subscribers of the other logs. Each result is a
+    /// log and an index in it. `index_in` must not lock anything.
+    pub(super) fn in_other_logs(
         &self,
-        part: usize,
+        log_index: usize,
         index_in: impl Fn(u64) -> Option<usize>,
     ) -> Vec<(usize, usize)> {
         let state = self.state.lock();
-        let State::Open(open) = &*state else { return Vec::new() };
-        let others = open.progress.logs().enumerate().filter(|(other, _)| *other != part);
+        let DeliveryState::Open(open) = &*state else { return Vec::new() };
+        let others = open.progress.logs().enumerate().filter(|(other, _)| *other != log_index);
         others.filter_map(|(other, log)| Some((other, index_in(log)?))).collect()
     }
 
-    /// The kernel has the whole message for one connection, which is that of these followers: each a log and an index there.
+    /// Records that the kernel has the whole message for one connection, which belongs to these subscribers.
+    /// Each is a log and an index in it.
     pub(super) fn written(
         self: &Arc<Self>,
-        followers: impl IntoIterator<Item = (usize, usize)>,
+        subscribers: impl IntoIterator<Item = (usize, usize)>,
         transport: &'static str,
     ) {
         let now = self.parent.now();
-        self.change(|progress| progress.written(followers, transport, now));
+        self.change(|progress| progress.written(subscribers, transport, now));
     }
 
-    /// It has taken too long.
+    /// Ends a delivery that exceeds the time limit.
     pub(super) fn give_up(self: &Arc<Self>) {
-        let open = std::mem::replace(&mut *self.state.lock(), State::Over);
-        if let State::Open(open) = open {
+        let open = std::mem::replace(&mut *self.state.lock(), DeliveryState::Over);
+        if let DeliveryState::Open(open) = open {
             self.close(open, false);
         }
     }
 
-    /// No lock of a log is held.
+    /// Applies a change, and ends the delivery if it is complete. No lock of a log may be held.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Progress)) {
         let complete = {
             let mut state = self.state.lock();
-            let State::Open(open) = &mut *state else { return };
+            let DeliveryState::Open(open) = &mut *state else { return };
             change(&mut open.progress);
             if !open.progress.is_complete() {
                 return;
             }
-            std::mem::replace(&mut *state, State::Over)
+            std::mem::replace(&mut *state, DeliveryState::Over)
         };
-        if let State::Open(open) = complete {
+        if let DeliveryState::Open(open) = complete {
             self.close(open, true);
         }
     }
 
-    fn close(self: &Arc<Self>, open: Open, complete: bool) {
-        let Open { number, appended, progress, logs } = open;
+    fn close(self: &Arc<Self>, open: OpenDelivery, complete: bool) {
+        let OpenDelivery { number, appended, progress, logs } = open;
         self.parent.tracer.open.leave(number);
         logs.iter().filter_map(Weak::upgrade).for_each(|log| log.forget(self));
         let now = self.parent.now();
@@ -167,7 +171,7 @@ impl Delivery {
         let fanned_out = progress.fanned_out.unwrap_or(now);
         let channel = KeyValue::new("messaging.destination.name", String::from(&*self.channel));
         self.parent.ended(span("fan out", fanned_out, vec![channel.clone()]));
-        // What nobody was there for is over with the fan-out.
+        // Without any recipient, the delivery ends with the fan-out.
         let end = if complete { progress.last.unwrap_or(fanned_out) } else { now };
         let mut attributes = described(&progress, appended, complete);
         attributes.push(channel);
@@ -180,13 +184,13 @@ fn described(progress: &Progress, appended: Timestamp, complete: bool) -> Vec<Ke
     let all = connections.iter().map(|(_, count)| count).sum();
     let mut attributes = vec![
         KeyValue::new("encke.deliver.complete", complete),
-        KeyValue::new("encke.deliver.connections", number(all)),
+        KeyValue::new("encke.deliver.connections", count_value(all)),
     ];
     for &(transport, count) in connections {
-        attributes.push(KeyValue::new(format!("encke.deliver.connections.{transport}"), number(count)));
+        attributes.push(KeyValue::new(format!("encke.deliver.connections.{transport}"), count_value(count)));
     }
     if !complete {
-        attributes.push(KeyValue::new("encke.deliver.missing", number(progress.awaited())));
+        attributes.push(KeyValue::new("encke.deliver.missing", count_value(progress.awaited())));
     }
     for (name, at) in [("first", progress.first), ("last", progress.last)] {
         if let Some(at) = at {

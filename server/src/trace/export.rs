@@ -1,7 +1,8 @@
-//! Spans on their way to a collector, by OTLP over HTTP.
+//! Exports spans to a collector, by OTLP over HTTP.
 //!
-//! The SDK has processors for that, and a crate beside it an exporter; but these wait on threads and clocks of their own, and what they drop
-//! they do not tell. So the queue and the request are ours, and what is sent is made by `opentelemetry-proto`.
+//! The SDK's processors and the exporter crate use threads and clocks of their own, and do not report what
+//! they drop. So queueing and sending are implemented here; only the encoding comes from
+//! `opentelemetry-proto`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,46 +27,47 @@ use prost::Message;
 use tokio::sync::Notify;
 
 use super::settings::TraceSettings;
-use super::span::beginning;
+use super::span::truncated;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::outbound::{Backoff, Client, OutboundError, Pending};
+use crate::outbound::{Backoff, OutboundClient, OutboundError, Pending};
 use crate::timeouts::Timeouts;
 
-/// The most spans that wait. One more is dropped. A broadcast to as many channels as it may have makes half as many.
-pub(super) const MOST_QUEUED: usize = 8192;
-/// The most spans of a request.
-const MOST_AT_ONCE: usize = 512;
-/// How long the first span of a request waits for others.
-const GATHERING: Duration = Duration::from_secs(1);
-/// How long an answer may take.
+/// Maximum number of queued spans; more are dropped. A broadcast to the maximum number of channels creates
+/// half as many.
+pub(super) const MAX_QUEUED: usize = 8192;
+/// Maximum number of spans in a request.
+const MAX_BATCH_SPANS: usize = 512;
+/// Time that a batch waits for more spans after its first.
+const BATCH_DELAY: Duration = Duration::from_secs(1);
+/// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a request is repeated that was not accepted. Then its spans are dropped.
-const TRIED_FOR: Duration = Duration::from_secs(30);
-/// There is one request at a time.
+/// How long a failed request is retried before its spans are dropped.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+/// Only one request is in flight at a time.
 const IDLE_CONNECTIONS: usize = 1;
-/// An answer says how many spans were refused, and why.
-const LONGEST_ANSWER: usize = 64 * 1024;
+/// Maximum size of a response, in bytes. It contains the number of rejected spans and the reason.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
-/// See the [module](self).
+/// Queue of spans and the task that sends them; see the [module](self).
 pub(super) struct Exporter {
     settings: TraceSettings,
-    client: Client,
+    client: OutboundClient,
     resource: ResourceAttributesWithSchema,
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
     metrics: Arc<Metrics>,
-    waiting: Mutex<VecDeque<SpanData>>,
-    /// There is a first span, or a whole request of them.
+    queue: Mutex<VecDeque<SpanData>>,
+    /// Notified when the queue gets its first span, and when it holds a full batch.
     filled: Notify,
     pending: Pending,
 }
 
-/// Why a request was not accepted.
+/// Reason why a request failed.
 #[derive(Debug)]
-enum Problem {
+enum ExportFailure {
     Status(StatusCode),
     Outbound(OutboundError),
 }
@@ -84,43 +86,43 @@ impl Exporter {
         ]);
         let trust = settings.trust.clone();
         Self {
-            client: Client::new(trust, Arc::clone(&timeouts), IDLE_CONNECTIONS, LONGEST_ANSWER),
+            client: OutboundClient::new(trust, Arc::clone(&timeouts), IDLE_CONNECTIONS, MAX_RESPONSE_BYTES),
             resource: ResourceAttributesWithSchema::from(&resource.build()),
             settings,
             timeouts,
             entropy,
             metrics,
-            waiting: Mutex::default(),
+            queue: Mutex::default(),
             filled: Notify::new(),
             pending: Pending::default(),
         }
     }
 
-    /// Has it sent, unless too many wait.
+    /// Queues a span, or drops it if the queue is full.
     pub(super) fn push(&self, span: SpanData) {
-        if !self.pending.enter(MOST_QUEUED) {
+        if !self.pending.enter(MAX_QUEUED) {
             return self.metrics.trace.overflowed();
         }
-        let waiting = {
-            let mut waiting = self.waiting.lock();
-            waiting.push_back(span);
-            waiting.len()
+        let queue = {
+            let mut queue = self.queue.lock();
+            queue.push_back(span);
+            queue.len()
         };
-        if matches!(waiting, 1 | MOST_AT_ONCE) {
+        if matches!(queue, 1 | MAX_BATCH_SPANS) {
             self.filled.notify_one();
         }
     }
 
-    /// What waits, or is on its way.
+    /// Counts the spans that are queued or in flight.
     pub(super) fn pending(&self) -> &Pending {
         &self.pending
     }
 
-    /// Sends what there is, for ever.
+    /// Sends queued spans until the runtime shuts down.
     pub(super) async fn run(self: Arc<Self>) {
         let mut is_failing = false;
         loop {
-            self.gather().await;
+            self.await_batch().await;
             let batch = self.take();
             let count = batch.len();
             let unsent = self.deliver(batch, &mut is_failing).await;
@@ -130,53 +132,53 @@ impl Exporter {
     }
 
     fn take(&self) -> Vec<SpanData> {
-        let mut waiting = self.waiting.lock();
-        let count = waiting.len().min(MOST_AT_ONCE);
-        let batch = waiting.drain(..count).collect();
-        // A burst's memory is given back.
-        if waiting.is_empty() {
-            *waiting = VecDeque::new();
+        let mut queue = self.queue.lock();
+        let count = queue.len().min(MAX_BATCH_SPANS);
+        let batch = queue.drain(..count).collect();
+        // Frees the memory of a burst.
+        if queue.is_empty() {
+            *queue = VecDeque::new();
         }
         batch
     }
 
-    fn waiting(&self) -> usize {
-        self.waiting.lock().len()
+    fn queue(&self) -> usize {
+        self.queue.lock().len()
     }
 
-    /// Waits until there is something to be sent.
-    async fn gather(&self) {
-        while self.waiting() == 0 {
+    /// Waits until a batch is ready to be sent.
+    async fn await_batch(&self) {
+        while self.queue() == 0 {
             self.filled.notified().await;
         }
         let is_full = pin!(async {
-            while self.waiting() < MOST_AT_ONCE {
+            while self.queue() < MAX_BATCH_SPANS {
                 self.filled.notified().await;
             }
         });
-        select(is_full, pin!(self.pause(GATHERING))).await;
+        select(is_full, pin!(self.pause(BATCH_DELAY))).await;
     }
 
-    /// Waits, unless the server is going away.
+    /// Waits, unless the server is shutting down.
     async fn pause(&self, pause: Duration) {
         select(pin!(self.timeouts.sleep(pause)), pin!(self.pending.hurried())).await;
     }
 
-    /// Sends these until they are accepted, or refused for good, or have been tried for too long. Returns how many of them the collector has not
-    /// got, by its own word.
+    /// Sends spans until they are accepted, permanently rejected, or the retry time has passed. Returns the
+    /// number of spans that the collector did not accept.
     async fn deliver(&self, batch: Vec<SpanData>, is_failing: &mut bool) -> usize {
         let request = ExportTraceServiceRequest {
             resource_spans: group_spans_by_resource_and_scope(batch, &self.resource),
         };
         let body = Bytes::from(request.encode_to_vec());
         let clock = self.timeouts.clock();
-        let until = clock.now() + TRIED_FOR;
+        let until = clock.now() + RETRY_FOR;
         let mut backoff = Backoff::new();
         loop {
             let problem = match self.send(body.clone()).await {
                 Ok(refused) => {
                     if std::mem::take(is_failing) {
-                        tracing::info!(collector = ?self.settings.target, "it accepts traces again");
+                        tracing::info!(collector = ?self.settings.target, "trace collector recovered");
                     }
                     return refused;
                 }
@@ -184,9 +186,9 @@ impl Exporter {
             };
             let collector = &self.settings.target;
             if !std::mem::replace(is_failing, true) {
-                tracing::warn!(?collector, %problem, "it does not accept traces: some will be missing (trace.otlp)");
+                tracing::warn!(?collector, %problem, "trace export failed: some traces will be missing (trace.otlp)");
             } else {
-                tracing::debug!(?collector, %problem, "it does not accept traces");
+                tracing::debug!(?collector, %problem, "trace export failed");
             }
             if problem.is_final() || self.pending.is_hurried() || clock.now() >= until {
                 return usize::MAX;
@@ -196,31 +198,31 @@ impl Exporter {
         }
     }
 
-    /// Returns how many of the spans were refused.
-    async fn send(&self, body: Bytes) -> Result<usize, Problem> {
+    /// Returns the number of rejected spans.
+    async fn send(&self, body: Bytes) -> Result<usize, ExportFailure> {
         let mut headers = self.settings.headers.clone();
         headers.insert(CONTENT_TYPE, PROTOBUF);
         let (status, answer) = match self.client.post(&self.settings.target, headers, body, TIMEOUT).await {
             Ok(reply) => (reply.status, reply.body),
-            // It has the spans, or will not have them, whatever else it says.
+            // The status is enough: the response body is optional.
             Err(OutboundError::Unreadable { status, .. }) => (status, Bytes::new()),
-            Err(error) => return Err(Problem::Outbound(error)),
+            Err(error) => return Err(ExportFailure::Outbound(error)),
         };
         if !status.is_success() {
-            return Err(Problem::Status(status));
+            return Err(ExportFailure::Status(status));
         }
         let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
         let refused = answer.partial_success.filter(|part| part.rejected_spans > 0);
         Ok(refused.map_or(0, |part| {
-            let (spans, why) = (part.rejected_spans, beginning(&part.error_message));
-            tracing::warn!(collector = ?self.settings.target, spans, why, "it has refused some of the spans");
+            let (spans, why) = (part.rejected_spans, truncated(&part.error_message));
+            tracing::warn!(collector = ?self.settings.target, spans, why, "trace collector rejected some spans");
             usize::try_from(spans).unwrap_or(usize::MAX)
         }))
     }
 }
 
-impl Problem {
-    /// Whether the same request will never be accepted, by OTLP's own list.
+impl ExportFailure {
+    /// Returns whether a retry is pointless, by OTLP's list of retryable statuses.
     fn is_final(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.as_u16(), 429 | 502..=504),
@@ -229,10 +231,10 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ExportFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "it answered {status}"),
+            Self::Status(status) => write!(f, "collector answered {status}"),
             Self::Outbound(error) => write!(f, "{error}"),
         }
     }

@@ -1,17 +1,20 @@
-//! Traces, as OpenTelemetry has them: what becomes of a publish by the admin API, up to its last write to a socket of this server.
+//! OpenTelemetry traces of publishes by the admin API, from the request to the last write to a socket of this
+//! server.
 //!
 //! ```text
-//!  POST /api/publish  ───────────┐          the request; in the trace of its `traceparent`, if it has one
-//!    append             ──────┐             the engine is asked, and answers
-//!    fan out                 ────────┐      those that follow the channel are woken
+//!  POST /api/publish  ───────────┐          the request; part of the caller's trace if it has a `traceparent`
+//!    append             ──────┐             from the call of the engine to its answer
+//!    fan out                 ────────┐      until all waiting subscribers have been notified
 //!    deliver                 ────────────┐  from the append to the last write
 //! ```
 //!
-//! A log remembers which of its messages are traced ([`Traced`]). Whoever takes one of them for a connection gets a receipt ([`Receipts`]), which
-//! goes along with the bytes and is handed in when the kernel has them all. A trace is over when all that were attached have theirs, or after
-//! a while.
+//! A log remembers which of its messages are traced ([`TracedMessages`]). A connection that takes a traced message
+//! also takes a receipt ([`Receipts`]), which accompanies the bytes and is redeemed when the kernel has
+//! accepted all of them. A trace ends when all sessions that were attached have received the message, or
+//! after a time limit.
 //!
-//! All of this is there with the feature `otlp` alone. Without, what other rooms have of it has no size and does nothing.
+//! Tracing requires the feature `otlp`. Without it, the types that other modules use have no size and do
+//! nothing.
 
 #[cfg(feature = "otlp")]
 mod context;
@@ -45,16 +48,16 @@ mod tracer;
 #[cfg(feature = "otlp")]
 pub(crate) use delivery::{Delivery, TracedLog};
 #[cfg(not(feature = "otlp"))]
-pub(crate) use off::{Publish, Receipts, Root, Traced};
+pub(crate) use off::{PublishTrace, Receipts, RequestTrace, TracedMessages};
 #[cfg(feature = "otlp")]
-pub(crate) use publish::Publish;
+pub(crate) use publish::PublishTrace;
 #[cfg(feature = "otlp")]
 pub(crate) use receipts::{Receipts, TakenRun};
 #[cfg(feature = "otlp")]
-pub(crate) use root::Root;
+pub(crate) use root::RequestTrace;
 #[cfg(feature = "otlp")]
 pub(crate) use settings::TraceSettings;
 #[cfg(feature = "otlp")]
-pub(crate) use traced::Traced;
+pub(crate) use traced::TracedMessages;
 #[cfg(feature = "otlp")]
 pub(crate) use tracer::Tracer;

@@ -1,32 +1,33 @@
-//! What other rooms have of traces in a build without them: nothing.
+//! Replacements for the tracing types in a build without the feature `otlp`. They have no size and do
+//! nothing.
 
 use hyper::StatusCode;
 
 /// A request that is not traced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Root(());
+pub(crate) struct RequestTrace(());
 
 /// A publish that is not traced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Publish(());
+pub(crate) struct PublishTrace(());
 
-/// A log has no traced messages.
+/// Empty set of traced messages.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traced(());
+pub(crate) struct TracedMessages(());
 
-/// Nobody is told what was written.
+/// Empty set of receipts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Receipts(());
 
-const _: () = assert!(size_of::<(Root, Publish, Traced, Receipts)>() == 0);
+const _: () = assert!(size_of::<(RequestTrace, PublishTrace, TracedMessages, Receipts)>() == 0);
 
-impl Root {
-    pub(crate) fn publish(&self, _channel: &str, _bytes: usize) -> Publish {
-        Publish(())
+impl RequestTrace {
+    pub(crate) fn publish(&self, _channel: &str, _bytes: usize) -> PublishTrace {
+        PublishTrace(())
     }
 
-    pub(crate) fn one_of_many(&self, _channel: &str, _bytes: usize) -> Publish {
-        Publish(())
+    pub(crate) fn publish_one_of_many(&self, _channel: &str, _bytes: usize) -> PublishTrace {
+        PublishTrace(())
     }
 
     pub(crate) fn broadcast(&self, _channels: usize) {}
@@ -34,7 +35,7 @@ impl Root {
     pub(crate) fn end(&self, _status: StatusCode) {}
 }
 
-impl Publish {
+impl PublishTrace {
     pub(crate) const NONE: Self = Self(());
 
     pub(crate) fn refused(self, _code: &'static str) {}
@@ -42,25 +43,25 @@ impl Publish {
     pub(crate) fn answered(self, _answer: Result<(u64, &str), &'static str>) {}
 }
 
-impl Traced {
+impl TracedMessages {
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         true
     }
 
     #[inline]
-    pub(crate) fn left(&self, _follower: usize) -> Left {
-        Left(())
+    pub(crate) fn departure(&self, _follower: usize) -> Departure {
+        Departure(())
     }
 }
 
-/// Nobody waits for one that has left.
+/// Does nothing: no delivery awaits a subscriber.
 #[derive(Debug)]
-pub(crate) struct Left(());
+pub(crate) struct Departure(());
 
-impl Left {
+impl Departure {
     #[inline]
-    pub(crate) fn tell(self) {}
+    pub(crate) fn report(self) {}
 }
 
 impl Receipts {

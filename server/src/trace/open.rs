@@ -1,4 +1,4 @@
-//! The deliveries that are not over.
+//! Deliveries in progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,37 +11,38 @@ use tokio::sync::Notify;
 use super::delivery::Delivery;
 use crate::timeouts::Timeouts;
 
-/// The most that are open. Of one more, the way to its readers is not told.
-pub(super) const MOST_OPEN: usize = 1024;
+/// Maximum number of open deliveries. The publish spans of further messages are still exported, but not their
+/// delivery.
+pub(super) const MAX_OPEN: usize = 1024;
 
-/// How long one is open. Then it is told without those that have not got its message.
-pub(super) const LONGEST: Duration = Duration::from_secs(5);
+/// Time limit of a delivery. After it, the delivery is reported as incomplete.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// By number: the oldest first, and so that whose time is over first.
+/// Open deliveries by number, so that the first entry is the oldest and the first to reach its time limit.
 #[derive(Debug, Default)]
 pub(super) struct OpenDeliveries {
-    /// Locked after that of a delivery.
-    table: Mutex<Table>,
-    /// There is a first one.
+    /// Locked after a delivery's own lock.
+    table: Mutex<OpenTable>,
+    /// Notified when the table gets its first entry.
     began: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct OpenTable {
     next: u64,
     open: BTreeMap<u64, (Timestamp, Arc<Delivery>)>,
 }
 
 impl OpenDeliveries {
-    /// Returns its number, if there is room.
+    /// Adds a delivery and returns its number, unless the table is full.
     pub(super) fn enter(&self, delivery: &Arc<Delivery>, now: Timestamp) -> Option<u64> {
         let mut table = self.table.lock();
-        if table.open.len() >= MOST_OPEN {
+        if table.open.len() >= MAX_OPEN {
             return None;
         }
         let number = table.next;
         table.next += 1;
-        table.open.insert(number, (now + LONGEST, Arc::clone(delivery)));
+        table.open.insert(number, (now + TIME_LIMIT, Arc::clone(delivery)));
         if table.open.len() == 1 {
             self.began.notify_one();
         }
@@ -52,20 +53,20 @@ impl OpenDeliveries {
         self.table.lock().open.remove(&number);
     }
 
-    /// Gives up those whose time is over, one after the other, for ever.
-    pub(super) async fn give_up_in_time(&self, timeouts: &Arc<Timeouts>) {
+    /// Ends deliveries at their time limit. Never returns.
+    pub(super) async fn end_overdue(&self, timeouts: &Arc<Timeouts>) {
         loop {
             let began = self.began.notified();
             match self.oldest() {
                 None => began.await,
                 Some((until, delivery)) if until <= timeouts.clock().now() => delivery.give_up(),
-                // If it is over before, the next one is looked at a little late.
+                // If this delivery completes earlier, the next one is checked slightly late.
                 Some((until, _)) => timeouts.sleep_until(until).await,
             }
         }
     }
 
-    /// Gives up all: the server ends.
+    /// Ends all deliveries at shutdown.
     pub(super) fn give_up_all(&self) {
         while let Some((_, delivery)) = self.oldest() {
             delivery.give_up();

@@ -1,37 +1,38 @@
-//! Who is still to get a message. Pure: times are arguments.
+//! Which subscribers have not yet received a message. Does no I/O and reads no clock.
 
 use encke_core::Timestamp;
 
-/// Of one message, in all logs that have it.
+/// Delivery progress of one message, in all logs that contain it.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     audiences: Vec<Audience>,
-    /// In all of them.
+    /// Number of awaited subscribers in all logs.
     awaited: usize,
-    /// How many of them were not looked through yet.
-    unseen: usize,
-    /// By transport.
+    /// Number of logs whose absent subscribers have not been excluded yet.
+    unchecked_logs: usize,
+    /// Number of connections by transport.
     written: Vec<(&'static str, usize)>,
     pub(super) first: Option<Timestamp>,
     pub(super) last: Option<Timestamp>,
-    /// All were woken that waited.
+    /// Time at which all waiting subscribers had been notified.
     pub(super) fanned_out: Option<Timestamp>,
 }
 
-/// Those that follow one log, by their indices there.
+/// Subscribers of one log, by their indices in it.
 #[derive(Debug)]
 struct Audience {
     log: u64,
-    /// A bit for each. It is set while that one is awaited.
+    /// Bit set of the awaited subscribers.
     awaited: Box<[u64]>,
     is_fanned_out: bool,
 }
 
 impl Progress {
-    /// The message is in this log. All that follow it are awaited. Returns which of its logs that is.
-    pub(super) fn begins_in(&mut self, log: u64, followers: impl Iterator<Item = usize>) -> usize {
+    /// Records that the message is in this log, and awaits all its subscribers. Returns the index of the log
+    /// among the message's logs.
+    pub(super) fn add_log(&mut self, log: u64, subscribers: impl Iterator<Item = usize>) -> usize {
         let mut awaited = Vec::new();
-        for index in followers {
+        for index in subscribers {
             let (word, bit) = (index / 64, 1 << (index % 64));
             if word >= awaited.len() {
                 awaited.resize(word + 1, 0);
@@ -39,19 +40,20 @@ impl Progress {
             awaited[word] |= bit;
             self.awaited += 1;
         }
-        self.unseen += 1;
+        self.unchecked_logs += 1;
         self.audiences.push(Audience { log, awaited: awaited.into(), is_fanned_out: false });
         self.audiences.len() - 1
     }
 
-    /// In which logs it is, in the order in which it got there.
+    /// Numbers of the logs that contain the message, in the order of the appends.
     pub(super) fn logs(&self) -> impl Iterator<Item = u64> {
         self.audiences.iter().map(|audience| audience.log)
     }
 
-    /// Those that wait for this log's messages were woken. Returns whether that is news.
-    pub(super) fn fanned_out(&mut self, part: usize, now: Timestamp) -> bool {
-        let Some(audience) = self.audiences.get_mut(part) else { return false };
+    /// Records that the waiting subscribers of a log have been notified. Returns whether this is the first
+    /// time.
+    pub(super) fn fanned_out(&mut self, log_index: usize, now: Timestamp) -> bool {
+        let Some(audience) = self.audiences.get_mut(log_index) else { return false };
         let is_news = !std::mem::replace(&mut audience.is_fanned_out, true);
         if is_news {
             self.fanned_out = self.fanned_out.max(Some(now));
@@ -59,9 +61,9 @@ impl Progress {
         is_news
     }
 
-    /// Those that are still awaited in this log, from this index on.
-    pub(super) fn awaited_from(&self, part: usize, from: usize) -> impl Iterator<Item = usize> {
-        let words = self.audiences.get(part).map_or(&[][..], |audience| &*audience.awaited);
+    /// Indices of the subscribers still awaited in a log, starting at `from`.
+    pub(super) fn awaited_from(&self, log_index: usize, from: usize) -> impl Iterator<Item = usize> {
+        let words = self.audiences.get(log_index).map_or(&[][..], |audience| &*audience.awaited);
         let words = words.iter().enumerate().skip(from / 64);
         words
             .flat_map(|(word, bits)| {
@@ -70,29 +72,32 @@ impl Progress {
             .filter(move |index| *index >= from)
     }
 
-    /// This one is not awaited: it has no connection, or follows the log no more. Returns whether it was.
-    pub(super) fn is_gone(&mut self, part: usize, index: usize) -> bool {
-        let word = self.audiences.get_mut(part).and_then(|audience| audience.awaited.get_mut(index / 64));
+    /// Stops awaiting a subscriber: it has the message, has no connection, or has unsubscribed. Returns
+    /// whether it was awaited.
+    pub(super) fn exclude(&mut self, log_index: usize, index: usize) -> bool {
+        let word =
+            self.audiences.get_mut(log_index).and_then(|audience| audience.awaited.get_mut(index / 64));
         let Some(word) = word.filter(|word| **word >> (index % 64) & 1 == 1) else { return false };
         *word &= !(1 << (index % 64));
         self.awaited -= 1;
         true
     }
 
-    /// The absent of this log are no longer awaited.
-    pub(super) fn was_looked_through(&mut self) {
-        self.unseen -= 1;
+    /// Records that the absent subscribers of one log have been excluded.
+    pub(super) fn absent_excluded(&mut self) {
+        self.unchecked_logs -= 1;
     }
 
-    /// The kernel has the whole message for one connection, which is that of these followers.
+    /// Records that the kernel has the whole message for one connection, which belongs to these subscribers.
     pub(super) fn written(
         &mut self,
-        followers: impl IntoIterator<Item = (usize, usize)>,
+        subscribers: impl IntoIterator<Item = (usize, usize)>,
         transport: &'static str,
         now: Timestamp,
     ) {
-        let awaited = followers.into_iter().filter(|(part, index)| self.is_gone(*part, *index)).count();
-        // One that has come since then is nobody's.
+        let awaited =
+            subscribers.into_iter().filter(|(log_index, index)| self.exclude(*log_index, *index)).count();
+        // The connection subscribed after the publish, or is already counted.
         if awaited == 0 {
             return;
         }
@@ -104,17 +109,17 @@ impl Progress {
         }
     }
 
-    /// Whether all that were attached have it.
+    /// Returns whether all sessions that were attached have the message.
     pub(super) fn is_complete(&self) -> bool {
-        self.awaited == 0 && self.unseen == 0
+        self.awaited == 0 && self.unchecked_logs == 0
     }
 
-    /// How many have not got it.
+    /// Number of subscribers that have not received the message.
     pub(super) fn awaited(&self) -> usize {
         self.awaited
     }
 
-    /// How many connections it was written to, by transport.
+    /// Number of connections that the message was written to, by transport.
     pub(super) fn connections(&self) -> &[(&'static str, usize)] {
         &self.written
     }
@@ -136,18 +141,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_complete_when_all_that_are_there_have_it() {
+    fn delivery_completes_when_all_attached_subscribers_have_the_message() {
         let mut progress = Progress::default();
-        assert_eq!(progress.begins_in(7, [0, 2, 64].into_iter()), 0);
+        assert_eq!(progress.add_log(7, [0, 2, 64].into_iter()), 0);
         progress.written([(0, 2)], "websocket", at(3));
         assert!(progress.fanned_out(0, at(4)) && !progress.fanned_out(0, at(5)), "once");
         assert_eq!(progress.awaited_from(0, 0).collect::<Vec<_>>(), [0, 64]);
         assert_eq!(progress.awaited_from(0, 1).collect::<Vec<_>>(), [64]);
         assert_eq!(progress.awaited_from(0, 65).count(), 0);
-        assert!(progress.is_gone(0, 64) && !progress.is_gone(0, 64));
+        assert!(progress.exclude(0, 64) && !progress.exclude(0, 64));
         progress.written([(0, 0)], "sse", at(9));
-        assert!(!progress.is_complete(), "it was not looked who is absent");
-        progress.was_looked_through();
+        assert!(!progress.is_complete(), "absent subscribers are not excluded yet");
+        progress.absent_excluded();
         assert!(progress.is_complete());
         assert_eq!(progress.connections(), [("websocket", 1), ("sse", 1)]);
         assert_eq!(
@@ -157,11 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_not_there_or_has_it_already_changes_nothing() {
+    fn unknown_and_repeated_subscribers_are_ignored() {
         let mut progress = Progress::default();
-        progress.begins_in(7, [1].into_iter());
-        for follower in [(0, 0), (0, 1_000), (1, 1)] {
-            progress.written([follower], "poll", at(1));
+        progress.add_log(7, [1].into_iter());
+        for subscriber in [(0, 0), (0, 1_000), (1, 1)] {
+            progress.written([subscriber], "poll", at(1));
         }
         assert_eq!((progress.awaited(), progress.connections()), (1, &[][..]));
         for _ in 0..2 {
@@ -171,32 +176,32 @@ mod tests {
     }
 
     #[test]
-    fn whoever_follows_two_of_its_logs_is_one() {
+    fn subscriber_of_two_logs_counts_once() {
         let mut progress = Progress::default();
-        assert_eq!([progress.begins_in(7, [0].into_iter()), progress.begins_in(8, [3].into_iter())], [0, 1]);
+        assert_eq!([progress.add_log(7, [0].into_iter()), progress.add_log(8, [3].into_iter())], [0, 1]);
         assert_eq!(progress.logs().collect::<Vec<_>>(), [7, 8]);
         progress.written([(1, 3), (0, 0)], "websocket", at(1));
-        for part in [0, 1] {
-            progress.fanned_out(part, at(2));
-            progress.was_looked_through();
+        for log_index in [0, 1] {
+            progress.fanned_out(log_index, at(2));
+            progress.absent_excluded();
         }
         assert!(progress.is_complete());
         assert_eq!(progress.connections(), [("websocket", 1)]);
     }
 
-    /// Against sets.
+    /// Compares random audiences with sets.
     #[test]
-    fn random_audiences() {
+    fn random_audiences_agree_with_sets() {
         with_seeds(0..50, |seed| {
             let mut random = StdRng::seed_from_u64(seed);
             let mut awaited: BTreeSet<usize> =
                 (0..random.random_range(0..300)).filter(|_| random.random()).collect();
             let (mut progress, mut written) = (Progress::default(), 0);
-            progress.begins_in(1, awaited.iter().copied());
+            progress.add_log(1, awaited.iter().copied());
             for _ in 0..600 {
                 let index = random.random_range(0..320);
                 if random.random() {
-                    assert_eq!(progress.is_gone(0, index), awaited.remove(&index));
+                    assert_eq!(progress.exclude(0, index), awaited.remove(&index));
                 } else {
                     progress.written([(0, index)], "poll", at(1));
                     written += usize::from(awaited.remove(&index));

@@ -5,63 +5,64 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 
 use super::delivery::Delivery;
-use super::span::{Parent, Span, beginning, number};
+use super::span::{Parent, Span, count_value, truncated};
 
-/// A publish, if it is traced.
+/// A publish, possibly traced.
 #[derive(Debug, Default)]
-pub(crate) struct Publish(Option<Box<Publishing>>);
+pub(crate) struct PublishTrace(Option<Box<TracedPublish>>);
 
 #[derive(Debug)]
-struct Publishing {
-    /// What its spans are under.
+struct TracedPublish {
+    /// Parent of this publish's spans.
     parent: Parent,
-    /// The span of this publish, where the request has several.
-    own: Option<Own>,
+    /// The span of this publish, if the request has several publishes.
+    own: Option<PublishSpan>,
     begins: Timestamp,
     delivery: Arc<Delivery>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct PublishSpan {
     request: SpanId,
     channel: Box<str>,
     bytes: usize,
 }
 
-impl Publish {
+impl PublishTrace {
     pub(crate) const NONE: Self = Self(None);
 
-    pub(super) fn under(parent: Parent, channel: &str) -> Self {
+    pub(super) fn without_own_span(parent: Parent, channel: &str) -> Self {
         Self::new(parent, None, channel)
     }
 
-    pub(super) fn with_a_span(request: &Parent, channel: &str, bytes: usize) -> Self {
+    pub(super) fn with_own_span(request: &Parent, channel: &str, bytes: usize) -> Self {
         let parent = Parent { context: request.child(), ..request.clone() };
-        let own = Own { request: request.context.span_id(), channel: beginning(channel).into(), bytes };
+        let own =
+            PublishSpan { request: request.context.span_id(), channel: truncated(channel).into(), bytes };
         Self::new(parent, Some(own), channel)
     }
 
-    fn new(parent: Parent, own: Option<Own>, channel: &str) -> Self {
+    fn new(parent: Parent, own: Option<PublishSpan>, channel: &str) -> Self {
         let delivery = Arc::new(Delivery::new(parent.clone(), channel));
-        Self(Some(Box::new(Publishing { begins: parent.now(), parent, own, delivery })))
+        Self(Some(Box::new(TracedPublish { begins: parent.now(), parent, own, delivery })))
     }
 
-    /// What becomes of its message once it is in a log.
+    /// Delivery of the message once it is in a log.
     pub(super) fn delivery(&self) -> Option<&Arc<Delivery>> {
-        self.0.as_ref().map(|publishing| &publishing.delivery)
+        self.0.as_ref().map(|traced| &traced.delivery)
     }
 
-    /// No engine was asked.
+    /// Records that the publish was rejected before the engine was called.
     pub(crate) fn refused(self, code: &'static str) {
-        if let Some(publishing) = self.0 {
-            publishing.end(Err(code), Vec::new());
+        if let Some(traced) = self.0 {
+            traced.end(Err(code), Vec::new());
         }
     }
 
-    /// The engine has answered: the message's number and its log's epoch, or why it is in no log.
+    /// Records the engine's answer: the message's offset and its log's epoch, or an error code.
     pub(crate) fn answered(self, answer: Result<(u64, &str), &'static str>) {
-        let Some(publishing) = self.0 else { return };
-        let Publishing { parent, begins, .. } = &*publishing;
+        let Some(traced) = self.0 else { return };
+        let TracedPublish { parent, begins, .. } = &*traced;
         let id = answer
             .ok()
             .map(|(offset, epoch)| KeyValue::new("messaging.message.id", format!("{epoch}:{offset}")));
@@ -71,11 +72,11 @@ impl Publish {
         let (start, end) = (*begins, parent.now());
         let name = "append".into();
         parent.ended(Span { name, kind: SpanKind::Internal, start, end, attributes, status });
-        publishing.end(answer.map(|_| ()), id.into_iter().collect());
+        traced.end(answer.map(|_| ()), id.into_iter().collect());
     }
 }
 
-impl Publishing {
+impl TracedPublish {
     fn end(self, answer: Result<(), &'static str>, mut attributes: Vec<KeyValue>) {
         let Self { parent, own: Some(own), begins, .. } = self else { return };
         attributes.extend(destination(&own.channel, own.bytes));
@@ -90,20 +91,20 @@ impl Publishing {
     }
 }
 
-/// The status that says so.
+/// Status for an error code, which is also added to the attributes.
 fn failed(code: Option<&'static str>, attributes: &mut Vec<KeyValue>) -> Status {
     let Some(code) = code else { return Status::Unset };
     attributes.push(KeyValue::new("error.type", code));
     Status::error(code)
 }
 
-/// What is published, and where to: of its data, the length alone.
+/// Attributes of a publish: its channel, and the size of its data.
 pub(super) fn destination(channel: &str, bytes: usize) -> [KeyValue; 5] {
     [
         KeyValue::new("messaging.system", "encke"),
         KeyValue::new("messaging.operation.type", "send"),
         KeyValue::new("messaging.operation.name", "publish"),
-        KeyValue::new("messaging.destination.name", beginning(channel).to_owned()),
-        KeyValue::new("messaging.message.body.size", number(bytes)),
+        KeyValue::new("messaging.destination.name", truncated(channel).to_owned()),
+        KeyValue::new("messaging.message.body.size", count_value(bytes)),
     ]
 }

@@ -1,61 +1,72 @@
 use std::sync::Arc;
 
 use super::delivery::Delivery;
-use super::traced::Traced;
+use super::traced::TracedMessages;
 
-/// What is to be told once the kernel has what was taken for a connection. A connection that ends before lets them fall.
+/// Trace acknowledgements for taken messages, reported once the kernel has accepted their bytes. A connection
+/// that ends earlier drops them.
 #[derive(Debug, Default)]
-pub(crate) struct Receipts(Option<Box<Taken>>);
+pub(crate) struct Receipts(Option<Box<ReceiptList>>);
 
 #[derive(Debug, Default)]
-struct Taken(Vec<Receipt>);
+struct ReceiptList(Vec<Receipt>);
 
-/// For one message and one connection.
+/// Receipt for one message and one connection.
 #[derive(Debug)]
 struct Receipt {
     delivery: Arc<Delivery>,
-    /// The log that it was taken from, and the session's index there.
-    follower: (usize, usize),
-    /// The message's other logs that the session follows.
-    elsewhere: Vec<(usize, usize)>,
+    /// The log that the message was taken from, and the session's index in it.
+    subscriber: (usize, usize),
+    /// Other logs of the message to which the session subscribes, with its index in each.
+    in_other_logs: Vec<(usize, usize)>,
     transport: &'static str,
 }
 
-/// Messages of a log that were taken one after the other.
+/// Consecutive messages taken from a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TakenRun {
-    /// Of the first.
+    /// Offset of the first message.
     pub(crate) offset: u64,
     pub(crate) count: usize,
-    /// Of the follower that they are for.
+    /// Index of the subscriber in the log.
     pub(crate) index: usize,
     pub(crate) transport: &'static str,
 }
 
-/// A connection's share holds some 16 KiB of messages; that many receipts at most go with it.
+// A connection takes at most about 16 KiB of messages at a time, which bounds its receipts.
 const _: () = assert!(size_of::<Receipts>() == size_of::<usize>());
 
 impl Receipts {
-    /// What was taken from a log. `index_in` is where the same session is among those that follow another.
+    /// Records a run taken from a log. `index_in` returns the session's index in another log.
     #[inline]
-    pub(crate) fn take(&mut self, traced: &Traced, run: TakenRun, index_in: impl Fn(u64) -> Option<usize>) {
+    pub(crate) fn take(
+        &mut self,
+        traced: &TracedMessages,
+        run: TakenRun,
+        index_in: impl Fn(u64) -> Option<usize>,
+    ) {
         if !traced.is_empty() {
             self.take_traced(traced, run, index_in);
         }
     }
 
     #[cold]
-    fn take_traced(&mut self, traced: &Traced, run: TakenRun, index_in: impl Fn(u64) -> Option<usize>) {
+    fn take_traced(
+        &mut self,
+        traced: &TracedMessages,
+        run: TakenRun,
+        index_in: impl Fn(u64) -> Option<usize>,
+    ) {
         let TakenRun { offset, count, index, transport } = run;
-        for (part, delivery) in traced.of(offset, count) {
-            let elsewhere = delivery.elsewhere(part, &index_in);
+        for (log_index, delivery) in traced.of(offset, count) {
+            let in_other_logs = delivery.in_other_logs(log_index, &index_in);
             let delivery = Arc::clone(delivery);
-            let receipt = Receipt { delivery, follower: (part, index), elsewhere, transport };
+            let receipt = Receipt { delivery, subscriber: (log_index, index), in_other_logs, transport };
             self.0.get_or_insert_default().0.push(receipt);
         }
     }
 
-    /// More was taken.
+    /// Appends more receipts.
     #[inline]
     pub(crate) fn add(&mut self, more: Self) {
         if more.0.is_some() {
@@ -72,24 +83,24 @@ impl Receipts {
         }
     }
 
-    /// The kernel has it.
+    /// Reports that the kernel has accepted the bytes.
     #[inline]
     pub(crate) fn written(&mut self) {
         if self.0.is_some() {
-            self.hand_in();
+            self.redeem();
         }
     }
 
     #[cold]
-    fn hand_in(&mut self) {
+    fn redeem(&mut self) {
         if let Some(taken) = self.0.take() {
-            for Receipt { delivery, follower, elsewhere, transport } in taken.0 {
-                delivery.written(std::iter::once(follower).chain(elsewhere), transport);
+            for Receipt { delivery, subscriber, in_other_logs, transport } in taken.0 {
+                delivery.written(std::iter::once(subscriber).chain(in_other_logs), transport);
             }
         }
     }
 
-    /// Another connection gets it.
+    /// Drops the receipts: another connection gets the messages.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }

@@ -6,63 +6,63 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use parking_lot::Mutex;
 
-use super::publish::{Publish, destination};
-use super::span::{Parent, Span, number};
+use super::publish::{PublishTrace, destination};
+use super::span::{Parent, Span, count_value};
 
-/// A request of the admin API, if it is traced.
+/// A request of the admin API, possibly traced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Root(Option<Arc<Request>>);
+pub(crate) struct RequestTrace(Option<Arc<TracedRequest>>);
 
-/// Sent when the last that has it lets go of it.
+/// A traced request. Its span is exported when the last reference is dropped.
 #[derive(Debug)]
-struct Request {
+struct TracedRequest {
     parent: Parent,
     caller: SpanId,
     route: &'static str,
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<RequestOutcome>,
 }
 
 #[derive(Debug, Default)]
-struct Outcome {
+struct RequestOutcome {
     attributes: Vec<KeyValue>,
-    /// Its status, and when it was answered. Nothing, if its client has not waited for that.
+    /// Status and time of the response. `None` if the client disconnected before it.
     answered: Option<(StatusCode, Timestamp)>,
 }
 
-impl Root {
-    /// `attributes` are those of the request.
+impl RequestTrace {
+    /// Starts a traced request with these attributes.
     pub(super) fn begin(
         parent: Parent,
         caller: SpanId,
         route: &'static str,
         attributes: Vec<KeyValue>,
     ) -> Self {
-        let outcome = Mutex::new(Outcome { attributes, answered: None });
-        Self(Some(Arc::new(Request { parent, caller, route, outcome })))
+        let outcome = Mutex::new(RequestOutcome { attributes, answered: None });
+        Self(Some(Arc::new(TracedRequest { parent, caller, route, outcome })))
     }
 
-    /// The request publishes this one message.
-    pub(crate) fn publish(&self, channel: &str, bytes: usize) -> Publish {
-        let Some(request) = &self.0 else { return Publish::NONE };
+    /// Starts the only publish of the request.
+    pub(crate) fn publish(&self, channel: &str, bytes: usize) -> PublishTrace {
+        let Some(request) = &self.0 else { return PublishTrace::NONE };
         request.outcome.lock().attributes.extend(destination(channel, bytes));
-        Publish::under(request.parent.clone(), channel)
+        PublishTrace::without_own_span(request.parent.clone(), channel)
     }
 
-    /// The request publishes to so many channels.
+    /// Records that the request publishes to several channels.
     pub(crate) fn broadcast(&self, channels: usize) {
         if let Some(request) = &self.0 {
-            let count = KeyValue::new("messaging.batch.message_count", number(channels));
+            let count = KeyValue::new("messaging.batch.message_count", count_value(channels));
             request.outcome.lock().attributes.push(count);
         }
     }
 
-    /// One of several messages that the request publishes.
-    pub(crate) fn one_of_many(&self, channel: &str, bytes: usize) -> Publish {
-        let Some(request) = &self.0 else { return Publish::NONE };
-        Publish::with_a_span(&request.parent, channel, bytes)
+    /// Starts one of several publishes of the request.
+    pub(crate) fn publish_one_of_many(&self, channel: &str, bytes: usize) -> PublishTrace {
+        let Some(request) = &self.0 else { return PublishTrace::NONE };
+        PublishTrace::with_own_span(&request.parent, channel, bytes)
     }
 
-    /// It was answered.
+    /// Records the response.
     pub(crate) fn end(&self, status: StatusCode) {
         if let Some(request) = &self.0 {
             request.outcome.lock().answered = Some((status, request.parent.now()));
@@ -70,9 +70,9 @@ impl Root {
     }
 }
 
-impl Drop for Request {
+impl Drop for TracedRequest {
     fn drop(&mut self) {
-        let Outcome { mut attributes, answered } = std::mem::take(self.outcome.get_mut());
+        let RequestOutcome { mut attributes, answered } = std::mem::take(self.outcome.get_mut());
         let mut status = Status::Unset;
         let end = match answered {
             Some((code, at)) => {
@@ -85,7 +85,7 @@ impl Drop for Request {
             }
             None => {
                 attributes.push(KeyValue::new("error.type", "client_left"));
-                status = Status::error("nobody has waited for the answer");
+                status = Status::error("the client disconnected before the response");
                 self.parent.now()
             }
         };

@@ -2,14 +2,14 @@ use hyper::HeaderMap;
 
 use crate::outbound::{Target, Trust};
 
-/// Where traces go, and which.
+/// Settings of the trace export.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceSettings {
     /// The collector's URL for traces.
     pub(crate) target: Target,
     pub(crate) trust: Trust,
-    /// What each request has besides. None of the values shows.
+    /// Headers added to each request. Their values are never shown.
     pub(crate) headers: HeaderMap,
-    /// Of the requests that bring no decision with them, so many are traced: from 0 to 1.
+    /// Fraction of the requests without a sampling decision that are traced, from 0 to 1.
     pub(crate) sample: f64,
 }

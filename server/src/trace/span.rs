@@ -1,4 +1,4 @@
-//! Spans, made by hand: what they are about is over when they are made.
+//! Spans that are built when the operation they describe has ended.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,25 +12,27 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use super::tracer::Tracer;
 use crate::clock::Clock;
 
-/// What others have written is told up to so many bytes: what waits is bounded in bytes, too. No channel has a name as long as that by default.
-const LONGEST_TEXT: usize = 256;
+/// Maximum length of client-supplied text in a span, in bytes. It bounds the memory of queued spans. By
+/// default, no channel name is that long.
+const MAX_TEXT_BYTES: usize = 256;
 
-/// The wall clock at one instant, by which a trace tells its times: so the wall clock may be set while it goes on.
+/// WallClock-clock time at one instant. A trace derives all its times from it, so setting the wall clock meanwhile
+/// does not distort them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wall {
+pub(super) struct WallClock {
     at: Timestamp,
     since_1970: Duration,
 }
 
-/// A span that has begun, under which others are.
+/// A started span that is the parent of others.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
     pub(super) tracer: Arc<Tracer>,
     pub(super) context: SpanContext,
-    pub(super) wall: Wall,
+    pub(super) wall: WallClock,
 }
 
-/// A span that is over.
+/// A finished span.
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) name: Cow<'static, str>,
@@ -41,12 +43,12 @@ pub(super) struct Span {
     pub(super) status: Status,
 }
 
-impl Wall {
+impl WallClock {
     pub(super) fn of(clock: &Clock) -> Self {
         Self { at: clock.now(), since_1970: clock.since_1970() }
     }
 
-    /// When this is said.
+    /// The instant at which the wall clock was read.
     pub(super) fn began(self) -> Timestamp {
         self.at
     }
@@ -57,17 +59,17 @@ impl Wall {
 }
 
 impl Parent {
-    /// The context of a span under this one.
+    /// Creates the context of a child span.
     pub(super) fn child(&self) -> SpanContext {
-        self.tracer.admission.child_of(&self.context)
+        self.tracer.sampler.child_of(&self.context)
     }
 
-    /// A span under this one is over.
+    /// Exports a finished child span.
     pub(super) fn ended(&self, span: Span) {
         self.send(self.child(), self.context.span_id(), false, span);
     }
 
-    /// This span is over, whose own parent is `parent`.
+    /// Exports this span, which has the given parent.
     pub(super) fn end(&self, parent: SpanId, is_remote: bool, span: Span) {
         self.send(self.context.clone(), parent, is_remote, span);
     }
@@ -96,17 +98,17 @@ impl Parent {
     }
 }
 
-/// What the server is to those who look at traces.
+/// Instrumentation scope of all spans of the server.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("encke").with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
-/// As much of a text as is told.
-pub(super) fn beginning(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_TEXT)]
+/// Truncates a text to the length that spans may contain.
+pub(super) fn truncated(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
 
-/// A number, as attributes have them.
-pub(super) fn number(count: usize) -> i64 {
+/// Converts a count to an attribute value.
+pub(super) fn count_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,65 +1,66 @@
 use std::sync::{Arc, Weak};
 
 use super::delivery::{Delivery, TracedLog};
-use super::publish::Publish;
+use super::publish::PublishTrace;
 
-/// The messages of a log that are traced, and not yet with all that follow it: none, as a rule. The log's lock guards them.
+/// TracedMessages messages of a log that some subscribers have not received yet. Usually empty. Guarded by the log's
+/// lock.
 #[derive(Debug, Default)]
-pub(crate) struct Traced(Vec<TracedMessage>);
+pub(crate) struct TracedMessages(Vec<TracedMessage>);
 
-/// They are in the order of their offsets.
+/// A traced message. Messages are ordered by offset.
 #[derive(Debug)]
 struct TracedMessage {
     offset: u64,
-    /// A sweep has ended since it is there.
+    /// A sweep has ended since the append.
     is_swept: bool,
-    /// Which of the logs that have the message this one is.
-    part: usize,
+    /// Index of this log among the logs that contain the message.
+    log_index: usize,
     delivery: Arc<Delivery>,
 }
 
-impl Traced {
+impl TracedMessages {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The log has this message now.
+    /// Records that a message was appended to the log.
     pub(crate) fn appended(
         &mut self,
-        publish: &Publish,
+        publish: &PublishTrace,
         (number, offset): (u64, u64),
         log: impl FnOnce() -> Weak<dyn TracedLog>,
-        followers: impl Iterator<Item = usize>,
+        subscribers: impl Iterator<Item = usize>,
     ) {
         let Some(delivery) = publish.delivery() else { return };
-        if let Some(part) = delivery.begins_in(number, log(), followers) {
-            self.0.push(TracedMessage { offset, is_swept: false, part, delivery: Arc::clone(delivery) });
+        if let Some(log_index) = delivery.add_log(number, log(), subscribers) {
+            self.0.push(TracedMessage { offset, is_swept: false, log_index, delivery: Arc::clone(delivery) });
         }
     }
 
-    /// Those among `count` messages from this one on.
+    /// TracedMessages messages in the range of `count` messages from `offset`.
     pub(super) fn of(&self, offset: u64, count: usize) -> impl Iterator<Item = (usize, &Arc<Delivery>)> {
         let end = offset.saturating_add(count as u64);
-        // Not one after the other: while one connection does not read, they are many.
+        // Binary search: while one connection does not read, there may be many.
         let first = self.0.partition_point(|message| message.offset < offset);
         let of_these = self.0[first..].iter().take_while(move |message| message.offset < end);
-        of_these.map(|message| (message.part, &message.delivery))
+        of_these.map(|message| (message.log_index, &message.delivery))
     }
 
-    /// A sweep is over. Returns those that no sweep was over for before.
-    pub(crate) fn swept(&mut self) -> Vec<(usize, Arc<Delivery>)> {
+    /// Records the end of a sweep. Returns the messages appended since the previous one ended.
+    pub(crate) fn end_sweep(&mut self) -> Vec<(usize, Arc<Delivery>)> {
         let new = self.0.iter_mut().rev().take_while(|message| !message.is_swept);
         new.map(|message| {
             message.is_swept = true;
-            (message.part, Arc::clone(&message.delivery))
+            (message.log_index, Arc::clone(&message.delivery))
         })
         .collect()
     }
 
-    /// All of them.
+    /// All traced messages.
     pub(crate) fn all(&self) -> Vec<(usize, Arc<Delivery>)> {
-        self.0.iter().map(|message| (message.part, Arc::clone(&message.delivery))).collect()
+        self.0.iter().map(|message| (message.log_index, Arc::clone(&message.delivery))).collect()
     }
 
     pub(crate) fn forget(&mut self, delivery: &Arc<Delivery>) {
@@ -69,24 +70,25 @@ impl Traced {
         }
     }
 
-    /// The follower with this index has left. They are told that later, without the log's lock.
-    pub(crate) fn left(&self, index: usize) -> Left {
-        Left { index, of: self.all() }
+    /// Prepares to report that a subscriber has unsubscribed. The report is made later, without the log's
+    /// lock.
+    pub(crate) fn departure(&self, index: usize) -> Departure {
+        Departure { index, of: self.all() }
     }
 }
 
-/// Whoever has left is not awaited.
+/// Report that a subscriber has unsubscribed.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Departure {
     index: usize,
     of: Vec<(usize, Arc<Delivery>)>,
 }
 
-impl Left {
-    /// No lock of a log is held.
-    pub(crate) fn tell(self) {
-        for (part, delivery) in self.of {
-            delivery.is_gone(part, self.index);
+impl Departure {
+    /// Reports to the deliveries. No lock of a log may be held.
+    pub(crate) fn report(self) {
+        for (log_index, delivery) in self.of {
+            delivery.exclude(log_index, self.index);
         }
     }
 }

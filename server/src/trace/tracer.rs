@@ -5,23 +5,23 @@ use hyper::HeaderMap;
 use hyper::header::HOST;
 use opentelemetry::KeyValue;
 
-use super::context::{Admission, Admitted};
+use super::context::{SampledContext, TraceSampler};
 use super::delivery::Delivery;
 use super::export::Exporter;
 use super::open::OpenDeliveries;
-use super::root::Root;
+use super::root::RequestTrace;
 use super::settings::TraceSettings;
-use super::span::{Parent, Wall, beginning};
+use super::span::{Parent, WallClock, truncated};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Makes traces, and has them sent.
+/// Creates traces and exports them.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    pub(super) admission: Admission,
-    /// What appends messages.
+    pub(super) sampler: TraceSampler,
+    /// Kind of the engine that appends messages.
     pub(super) engine: &'static str,
     pub(super) open: OpenDeliveries,
     pub(super) exporter: Arc<Exporter>,
@@ -30,7 +30,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Nothing is sent before [`Self::start`].
+    /// Creates a tracer. Nothing is sent before [`Self::start`].
     pub(crate) fn new(
         settings: TraceSettings,
         engine: &'static str,
@@ -38,10 +38,10 @@ impl Tracer {
         entropy: &Entropy,
         metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
-        let admission = Admission::new(settings.sample, entropy.clone());
+        let sampler = TraceSampler::new(settings.sample, entropy.clone());
         let exporter = Exporter::new(settings, Arc::clone(timeouts), entropy.clone(), Arc::clone(metrics));
         Arc::new(Self {
-            admission,
+            sampler,
             engine,
             open: OpenDeliveries::default(),
             exporter: Arc::new(exporter),
@@ -50,24 +50,24 @@ impl Tracer {
         })
     }
 
-    /// Begins to send.
+    /// Starts sending.
     pub(crate) fn start(self: &Arc<Self>, executor: &dyn Executor) {
         executor.spawn(Box::pin(Arc::clone(&self.exporter).run()));
         let tracer = Arc::clone(self);
-        executor.spawn(Box::pin(async move { tracer.open.give_up_in_time(&tracer.timeouts).await }));
+        executor.spawn(Box::pin(async move { tracer.open.end_overdue(&tracer.timeouts).await }));
     }
 
-    /// A POST has come for this route.
+    /// Starts the trace of a POST request for this route.
     pub(crate) fn begin(
         self: &Arc<Self>,
         route: &'static str,
         headers: &HeaderMap,
         scheme: &'static str,
-    ) -> Root {
-        let Some(Admitted { own, parent: caller }) = self.admission.admit(route, headers) else {
-            return Root::default();
+    ) -> RequestTrace {
+        let Some(SampledContext { own, parent: caller }) = self.sampler.sample(route, headers) else {
+            return RequestTrace::default();
         };
-        let wall = Wall::of(self.timeouts.clock());
+        let wall = WallClock::of(self.timeouts.clock());
         let parent = Parent { tracer: Arc::clone(self), context: own, wall };
         let mut attributes = vec![
             KeyValue::new("http.request.method", "POST"),
@@ -78,14 +78,14 @@ impl Tracer {
         if let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) {
             attributes.extend(server(host));
         }
-        Root::begin(parent, caller, route, attributes)
+        RequestTrace::begin(parent, caller, route, attributes)
     }
 
     pub(super) fn now(&self) -> Timestamp {
         self.timeouts.clock().now()
     }
 
-    /// Opens a delivery, if there is room.
+    /// Registers a delivery, unless too many are open.
     pub(super) fn open(&self, delivery: &Arc<Delivery>, now: Timestamp) -> Option<u64> {
         let number = self.open.enter(delivery, now);
         if number.is_none() {
@@ -94,24 +94,24 @@ impl Tracer {
         number
     }
 
-    /// What is there is sent at once from here on.
+    /// Sends queued spans without delay from now on.
     pub(crate) fn hurry(&self) {
         self.exporter.pending().hurry();
     }
 
-    /// Ends all traces, and waits until everything was sent or given up.
+    /// Ends all traces, and waits until every span has been sent or given up.
     pub(crate) async fn flushed(&self) {
         self.open.give_up_all();
         self.exporter.pending().flushed().await;
     }
 
-    /// How many spans wait, or are on their way.
+    /// Number of spans that are queued or in flight.
     pub(crate) fn queued(&self) -> usize {
         self.exporter.pending().len()
     }
 }
 
-/// Where the request was to go, by its own word.
+/// Attributes of the server's address, from the request's `Host` header.
 fn server(host: &str) -> Vec<KeyValue> {
     let (address, port) = match host.rsplit_once(':') {
         Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -119,7 +119,7 @@ fn server(host: &str) -> Vec<KeyValue> {
         }
         _ => (host, None),
     };
-    let address = KeyValue::new("server.address", beginning(address.trim_matches(['[', ']'])).to_owned());
+    let address = KeyValue::new("server.address", truncated(address.trim_matches(['[', ']'])).to_owned());
     let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
     std::iter::once(address).chain(port).collect()
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_request_was_to_go() {
+    fn server_address_from_the_host_header() {
         for (host, address, port) in [
             ("encke.example:8001", "encke.example", Some(8001)),
             ("127.0.0.1", "127.0.0.1", None),

@@ -1,4 +1,4 @@
-//! A connection at rest, whatever its transport: its socket, and what is left of it without a task.
+//! Parked connections of every transport: their sockets, and the state that remains without a task.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,124 +9,145 @@ use std::sync::Arc;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 
-use super::metered::{Metered, Written};
-use super::{Socket, SocketAtRest};
-use crate::client::{Attachment, Context};
-use crate::rest::{Began, Pace};
+use super::metered::{LivenessSocket, SendCounters};
+use super::{ParkedSocket, Socket};
+use crate::client::{Attachment, Services};
+use crate::rest::{ParkBackoff, ParkedSince};
 use crate::session::{
-    AtRest, Delivered, Heard, Link, LinkAtRest, Remains, SessionCell, SessionOutbox, Sessions, Share,
-    Transport,
+    DeliveryBatch, DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome,
+    SessionCell, SessionOutbox, Sessions, Transport,
 };
 use crate::trace::Receipts;
 
-/// What is read at a time: an answer to a ping, or the beginning of what its task will read.
+/// Bytes read at a time: a pong, or the start of input that the connection's task will handle.
 const READ_BYTES: usize = 512;
 
-/// The most shares that one connection takes at once, before it gets a task that lets others have their turn.
-const SHARES_AT_ONCE: usize = 4;
+/// Maximum number of batches sent to one parked connection at a time. If more is pending, the connection is
+/// unparked, since a task yields to others.
+const MAX_BATCHES_PER_DELIVERY: usize = 4;
 
-/// The most memory that a thread keeps for what it sends.
-const KEPT_BYTES: usize = 64 * 1024;
+/// Maximum capacity of a thread's output buffer between deliveries.
+const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// What is being sent. Nothing is kept in it.
-    static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Scratch buffer for output. No data is kept between uses.
+    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 
-    /// What was read last, and is looked at. Cleared for each answer to a ping, it would cost more than to read the answer.
-    static IN: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
+    /// Scratch buffer for input. It is not cleared: clearing it for every pong would cost more than reading
+    /// the pong.
+    static INPUT: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
 }
 
-/// What a transport does while its connection has no task. All but [`Rests::wake`] is done with the session's lock, and blocks on nothing.
-pub(super) trait Rests: Send + 'static {
-    /// As its task has it.
+/// Operations of a transport on a parked connection. All but [`ParkableTransport::unpark`] are called with
+/// the session's lock held, and never block.
+pub(super) trait ParkableTransport: Send + 'static {
+    /// Socket of an active connection.
     type Socket: Socket;
     const TRANSPORT: Transport;
 
     fn dialect(&self) -> DialectName;
 
-    /// Whether what comes may be read now. Otherwise its task reads it, later.
+    /// Whether input may be read now. If not, the connection's task reads it later.
     fn may_read(&self, _session: &SessionCell, _now: Timestamp) -> bool {
         true
     }
 
-    /// Its client has sent this.
-    fn heard(&mut self, context: &Context, session: &SessionCell, bytes: &[u8], now: Timestamp) -> Heard;
+    /// Handles bytes received from the client.
+    fn handle_input(
+        &mut self,
+        services: &Services,
+        session: &SessionCell,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> ReadOutcome;
 
-    /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
-    fn is_alive(&self, socket: &RestingSocketOf<Self>) -> bool;
+    /// Whether the peer has shown a sign of life since the last ping, as far as the kernel knows.
+    fn is_alive(&self, socket: &ParkedStateOf<Self>) -> bool;
 
-    /// Makes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
+    /// Writes a ping to `out` and returns its seq. `sent` is the last seq sent to the client.
     fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
 
-    /// Whether what there is to send is sent at rest. Otherwise that is for its task.
-    fn may_send(&self) -> bool;
+    /// Whether messages may be sent now. If not, the connection's task sends them.
+    fn can_send_while_parked(&self) -> bool;
 
-    /// Takes a share of what there is to send.
-    fn take(&mut self, session: &SessionCell, outbox: &mut SessionOutbox, out: &mut Vec<u8>) -> Share;
+    /// Takes a batch of messages from the outbox and writes it to `out`.
+    fn take_batch(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch;
 
-    /// What its task does, from its beginning. No lock is held.
-    fn wake(
+    /// Returns the future that the connection's new task runs. No lock is held.
+    fn unpark(
         self,
-        awake: Awake<Self::Socket>,
-        remains: Remains,
+        parts: ConnectionParts<Self::Socket>,
+        work: PendingWork,
     ) -> impl Future<Output: Send + 'static> + Send + 'static;
 }
 
-/// The socket of a connection with such a transport.
-pub(super) type RestingSocketOf<T> = RestingSocket<<<T as Rests>::Socket as Socket>::AtRest>;
+/// State of a parked connection with transport `T`.
+pub(super) type ParkedStateOf<T> = ParkedState<<<T as ParkableTransport>::Socket as Socket>::Parked>;
 
-/// What all transports have of a connection, when it goes to rest and when it wakes.
-pub(super) struct Awake<S> {
+/// Parts common to the connections of all transports, handed over when a connection is parked or unparked.
+pub(super) struct ConnectionParts<S> {
     pub(super) socket: S,
-    pub(super) written: Written,
+    pub(super) written: SendCounters,
     pub(super) attachment: Attachment,
-    pub(super) pace: Pace,
+    pub(super) backoff: ParkBackoff,
 }
 
-impl<S: Socket> Awake<S> {
-    pub(super) fn new(socket: Metered<S>, attachment: Attachment, pace: Pace) -> Self {
+impl<S: Socket> ConnectionParts<S> {
+    pub(super) fn new(socket: LivenessSocket<S>, attachment: Attachment, backoff: ParkBackoff) -> Self {
         let written = socket.written();
-        Self { socket: socket.into_inner(), written, attachment, pace }
+        Self { socket: socket.into_inner(), written, attachment, backoff }
     }
 
-    /// Apart again.
-    pub(super) fn into_parts(self) -> (Metered<S>, Attachment, Pace) {
-        let Self { socket, written, attachment, pace } = self;
-        let (link, context) = (Arc::clone(&attachment.link), Arc::clone(&attachment.context));
-        (Metered::woken(socket, link, context, written), attachment, pace)
+    /// Restores the active socket and takes the parts apart.
+    pub(super) fn into_parts(self) -> (LivenessSocket<S>, Attachment, ParkBackoff) {
+        let Self { socket, written, attachment, backoff } = self;
+        let (mailbox, services) = (Arc::clone(&attachment.mailbox), Arc::clone(&attachment.services));
+        (LivenessSocket::unparked(socket, mailbox, services, written), attachment, backoff)
     }
 }
 
-/// A connection goes to rest; its task ends.
-pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
-    let Awake { socket, written, attachment, pace } = awake;
-    let socket = match socket.rest() {
+/// Parks a connection. The calling task ends afterwards.
+pub(super) fn park<T: ParkableTransport>(parts: ConnectionParts<T::Socket>, transport: T) {
+    let ConnectionParts { socket, written, attachment, backoff } = parts;
+    let socket = match socket.park() {
         Ok(socket) => socket,
-        // Its session is told as with any other that fails.
-        Err(error) => return attachment.given_up(&error),
+        // The session is notified as for any other connection failure.
+        Err(error) => return attachment.log_socket_refused(&error),
     };
-    let (session, context) = (attachment.session.clone(), Arc::clone(&attachment.context));
-    let since = Began::at(context.timeouts.clock().now());
-    context.metrics.connections.rests(T::TRANSPORT.into());
-    let link = attachment.rest();
-    let socket =
-        RestingSocket { socket, is_polled: false, written, pace, since, link: link.at_rest(), context };
-    Sessions::rest(&session, link, Box::new(Resting { socket, transport }));
+    let (session, services) = (attachment.session.clone(), Arc::clone(&attachment.services));
+    let parked_since = ParkedSince::at(services.timeouts.clock().now());
+    services.metrics.connections.connection_parked(T::TRANSPORT.into());
+    let mailbox = attachment.park();
+    let socket = ParkedState {
+        socket,
+        is_registered: false,
+        written,
+        backoff,
+        parked_since,
+        mailbox: mailbox.to_parked(),
+        services,
+    };
+    Sessions::park(&session, mailbox, Box::new(TasklessConnection { socket, transport }));
 }
 
-/// The socket of a connection without a task.
-pub(super) struct RestingSocket<S> {
+/// Socket of a parked connection, and the state that does not depend on its transport.
+pub(super) struct ParkedState<S> {
     socket: S,
-    /// Somebody looks whether there is anything to read.
-    is_polled: bool,
-    written: Written,
-    pace: Pace,
-    since: Began,
-    link: LinkAtRest,
-    context: Arc<Context>,
+    /// Whether the socket is registered with a poller.
+    is_registered: bool,
+    written: SendCounters,
+    backoff: ParkBackoff,
+    parked_since: ParkedSince,
+    mailbox: ParkedMailbox,
+    services: Arc<Services>,
 }
 
-impl<S: SocketAtRest> RestingSocket<S> {
+impl<S: ParkedSocket> ParkedState<S> {
     /// Whether the peer's machine has acknowledged the last ping, as far as the kernel knows.
     pub(super) fn has_ping_arrived(&self) -> bool {
         self.socket
@@ -134,7 +155,8 @@ impl<S: SocketAtRest> RestingSocket<S> {
             .is_ok_and(|unacknowledged| self.written.has_ping_arrived(unacknowledged.bytes))
     }
 
-    /// Returns what the kernel did not take. If the connection has failed, that is all; its task will find out.
+    /// Writes `bytes` to the socket. Returns the bytes that the kernel did not take. A failed connection
+    /// takes nothing; its task will find the failure.
     fn send(&mut self, bytes: &[u8]) -> Result<(), Vec<u8>> {
         let taken = loop {
             match self.socket.write(bytes) {
@@ -147,89 +169,95 @@ impl<S: SocketAtRest> RestingSocket<S> {
     }
 }
 
-/// A connection that has no task. In a box of its own while it is at rest.
-struct Resting<T: Rests> {
-    socket: RestingSocketOf<T>,
+/// A connection without a task. It is boxed while parked.
+struct TasklessConnection<T: ParkableTransport> {
+    socket: ParkedStateOf<T>,
     transport: T,
 }
 
-impl<T: Rests> Resting<T> {
+impl<T: ParkableTransport> TasklessConnection<T> {
     fn take_and_send(
         &mut self,
         session: &SessionCell,
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
-    ) -> Delivered {
+    ) -> DeliveryOutcome {
         let mut receipts = Receipts::default();
-        for _ in 0..SHARES_AT_ONCE {
+        for _ in 0..MAX_BATCHES_PER_DELIVERY {
             out.clear();
-            let share = self.transport.take(session, outbox, out);
-            self.socket.context.metrics.channels.delivered(share.messages, share.gaps);
-            receipts.add(share.receipts);
+            let batch = self.transport.take_batch(session, outbox, out);
+            self.socket.services.metrics.channels.delivered(batch.messages, batch.gaps);
+            receipts.add(batch.receipts);
             if !out.is_empty() {
                 if let Err(unwritten) = self.socket.send(out) {
-                    return Delivered::InPart(Remains { unwritten, receipts, ..Remains::default() });
+                    return DeliveryOutcome::Partial(PendingWork {
+                        unwritten,
+                        receipts,
+                        ..PendingWork::default()
+                    });
                 }
                 receipts.written();
             }
-            // Of what was taken, something may be for its task.
-            if !self.transport.may_send() {
+            // After this batch, the remaining messages may require a task.
+            if !self.transport.can_send_while_parked() {
                 break;
             }
-            if !share.backlog.more {
-                return if share.needs_acknowledgement {
-                    Delivered::NeedsAcknowledgement
+            if !batch.backlog.has_more {
+                return if batch.needs_sent_notification {
+                    DeliveryOutcome::NeedsAcknowledgement
                 } else {
-                    Delivered::All
+                    DeliveryOutcome::Complete
                 };
             }
         }
-        Delivered::InPart(Remains { receipts, ..Remains::default() })
+        DeliveryOutcome::Partial(PendingWork { receipts, ..PendingWork::default() })
     }
 }
 
-impl<T: Rests> AtRest for Resting<T> {
-    fn link(&self) -> &LinkAtRest {
-        &self.socket.link
+impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
+    fn mailbox(&self) -> &ParkedMailbox {
+        &self.socket.mailbox
     }
 
-    fn link_mut(&mut self) -> &mut LinkAtRest {
-        &mut self.socket.link
+    fn mailbox_mut(&mut self) -> &mut ParkedMailbox {
+        &mut self.socket.mailbox
     }
 
     fn sessions(&self) -> &Arc<Sessions> {
-        &self.socket.context.sessions
+        &self.socket.services.sessions
     }
 
-    fn begin(&mut self, session: &SessionCell) -> io::Result<()> {
-        let RestingSocket { socket, is_polled, pace, context, .. } = &mut self.socket;
-        let rest = context.rest.as_ref().ok_or(ErrorKind::Unsupported)?;
-        socket.add_to(&rest.poller, session.reference().number()).inspect_err(|_| pace.failed())?;
-        *is_polled = true;
+    fn watch(&mut self, session: &SessionCell) -> io::Result<()> {
+        let ParkedState { socket, is_registered, backoff, services, .. } = &mut self.socket;
+        let parking = services.parking.as_ref().ok_or(ErrorKind::Unsupported)?;
+        socket
+            .register(&parking.poller, session.reference().to_u64())
+            .inspect_err(|_| backoff.record_failure())?;
+        *is_registered = true;
         Ok(())
     }
 
     fn is_alive(&self) -> bool {
-        self.socket.socket.holds_bytes() || self.transport.is_alive(&self.socket)
+        self.socket.socket.has_unread_bytes() || self.transport.is_alive(&self.socket)
     }
 
-    fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard {
+    fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome {
         if !self.transport.may_read(session, now) {
-            return Heard::Later;
+            return ReadOutcome::Deferred;
         }
-        IN.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
-            // Nothing has begun that this could be the end of.
-            Ok(0) => Heard::Lost(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => self.transport.heard(&self.socket.context, session, &buffer[..count], now),
+        INPUT.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
+            // No message is incomplete here, so the end of the stream cannot be the end of one.
+            Ok(0) => ReadOutcome::Lost(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.transport.handle_input(&self.socket.services, session, &buffer[..count], now),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Heard::Nothing
+                ReadOutcome::Nothing
             }
-            Err(error) => Heard::Lost(error),
+            Err(error) => ReadOutcome::Lost(error),
         })
     }
 
-    fn write_ping(&mut self, sent: u64) -> Result<u64, Remains> {
-        OUT.with_borrow_mut(|out| {
+    fn write_ping(&mut self, sent: u64) -> Result<u64, PendingWork> {
+        OUTPUT.with_borrow_mut(|out| {
             out.clear();
             let seq = self.transport.ping(sent, out);
             match self.socket.send(out) {
@@ -237,57 +265,66 @@ impl<T: Rests> AtRest for Resting<T> {
                     self.socket.written.ping_sent();
                     Ok(seq)
                 }
-                Err(unwritten) => Err(Remains { unwritten, ping: Some(seq), ..Remains::default() }),
+                Err(unwritten) => Err(PendingWork { unwritten, ping: Some(seq), ..PendingWork::default() }),
             }
         })
     }
 
-    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> Delivered {
-        if !self.transport.may_send() {
-            return Delivered::InPart(Remains::default());
+    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> DeliveryOutcome {
+        if !self.transport.can_send_while_parked() {
+            return DeliveryOutcome::Partial(PendingWork::default());
         }
-        OUT.with_borrow_mut(|out| {
+        OUTPUT.with_borrow_mut(|out| {
             let delivered = self.take_and_send(session, outbox, out);
             out.clear();
-            out.shrink_to(KEPT_BYTES);
+            out.shrink_to(MAX_RETAINED_BYTES);
             delivered
         })
     }
 
-    fn wake(self: Box<Self>, session: &SessionCell, link: Arc<Link>, mut remains: Remains) {
+    fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, mut work: PendingWork) {
         let Self { socket, transport } = *self;
-        let RestingSocket { mut socket, is_polled, written, mut pace, since, context, .. } = socket;
-        context.metrics.connections.woke(T::TRANSPORT.into());
-        let Some(rest) = &context.rest else { return };
-        if is_polled {
-            socket.remove_from(&rest.poller, session.reference().number());
-            pace.woke(since.rested(context.timeouts.clock().now()), rest.after);
+        let ParkedState {
+            mut socket,
+            is_registered,
+            written,
+            mut backoff,
+            parked_since,
+            services,
+            ..
+        } = socket;
+        services.metrics.connections.connection_unparked(T::TRANSPORT.into());
+        let Some(parking) = &services.parking else { return };
+        if is_registered {
+            socket.deregister(&parking.poller, session.reference().to_u64());
+            backoff.record_unpark(parked_since.elapsed(services.timeouts.clock().now()), parking.idle_time);
         } else {
-            // It was to rest, and could not.
-            pace.spoke(rest.after);
+            // The socket was never registered: parking failed or was called off.
+            backoff.record_activity(parking.idle_time);
         }
-        let (runtime, session) = (rest.runtime.clone(), context.sessions.hold(session));
-        let attachment = Attachment::woken(session, link, context, T::TRANSPORT, transport.dialect());
-        if let Some(error) = remains.lost.take() {
-            return attachment.failed(&error);
+        let (runtime, session) = (parking.runtime.clone(), services.sessions.clone_handle(session));
+        let attachment = Attachment::unparked(session, mailbox, services, T::TRANSPORT, transport.dialect());
+        if let Some(error) = work.lost.take() {
+            return attachment.log_failure(&error);
         }
         let _in_runtime = runtime.enter();
-        match T::Socket::wake(socket) {
+        match T::Socket::unpark(socket) {
             Ok(socket) => {
-                runtime.spawn(transport.wake(Awake { socket, written, attachment, pace }, remains));
+                runtime
+                    .spawn(transport.unpark(ConnectionParts { socket, written, attachment, backoff }, work));
             }
-            Err(error) => attachment.given_up(&error),
+            Err(error) => attachment.log_socket_refused(&error),
         }
     }
 }
 
-impl<T: Rests> fmt::Debug for Resting<T> {
+impl<T: ParkableTransport> fmt::Debug for TasklessConnection<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resting").field("socket", &self.socket.socket).finish_non_exhaustive()
+        f.debug_struct("TasklessConnection").field("socket", &self.socket.socket).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-pub(super) fn size_of_resting<T: Rests>() -> usize {
-    size_of::<Resting<T>>()
+pub(super) fn parked_size<T: ParkableTransport>() -> usize {
+    size_of::<TasklessConnection<T>>()
 }

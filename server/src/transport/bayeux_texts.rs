@@ -1,13 +1,13 @@
-//! What answers and texts of Bayeux are made of: messages, separated by commas, in arrays.
+//! JSON arrays of comma-separated messages, which make up the responses and texts of Bayeux.
 
 use encke_core::dialect::bayeux::{event_len, write_event};
 
 use crate::channel::LogMessage;
 use crate::session::Channel;
 
-/// Appends a message of this channel's log, or of this pattern's.
+/// Appends a message from the log of `channel`, which may be a pattern.
 pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut Vec<u8>) {
-    let name = message.origin().map_or(channel.name(), |origin| &origin.channel).told();
+    let name = message.origin().map_or(channel.name(), |origin| &origin.channel).client_name();
     let (data, stamp) = (message.encodings().data(), message.encodings().stamp());
     events.reserve(event_len(name, &data, stamp) + 1);
     if !events.is_empty() {
@@ -16,13 +16,13 @@ pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut
     write_event(name, &data, stamp, events);
 }
 
-/// The length of the array of these parts.
+/// Length in bytes of the array that [`write_array`] makes of `parts`.
 pub(super) fn array_len(parts: &[&[u8]]) -> usize {
-    // Each has a bracket or a comma before it.
+    // A bracket or a comma precedes each part.
     present(parts).map(|part| part.len() + 1).sum::<usize>().max(1) + 1
 }
 
-/// Appends an array of these parts, of which each is empty or has its members separated by commas.
+/// Appends an array of `parts`. Each part is empty or a list of members separated by commas.
 pub(super) fn write_array(parts: &[&[u8]], out: &mut Vec<u8>) {
     let mut before = b'[';
     for part in present(parts) {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_is_as_long_as_it_says() {
+    fn array_len_matches_the_array() {
         for (parts, json) in [
             (&[][..], "[]"),
             (&["", ""], "[]"),

@@ -1,11 +1,11 @@
 use encke_core::dialect::ByPattern;
-use encke_core::encodings::Cached;
+use encke_core::encodings::CachedDialect;
 
 use crate::channel::LogMessage;
 use crate::session::Channel;
 
-/// How a message came to a reader of this log, if that is a pattern's.
-pub(super) fn by_pattern<'a, D: Cached>(
+/// Returns how a message reached the readers of this log; `None` unless the log is a pattern's.
+pub(super) fn pattern_origin<'a, D: CachedDialect>(
     log: &'a Channel,
     offset: u64,
     message: &'a LogMessage,

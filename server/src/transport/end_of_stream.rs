@@ -5,23 +5,23 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// Ends our stream, then discards input until the peer ends its own. Closing a socket with unread bytes in it would send
-/// a reset, which may overtake what was sent last.
+/// Ends our stream, then discards input until the peer ends its own. Closing a socket with unread bytes in it
+/// would send a reset, which may overtake the last output.
 ///
 /// # Errors
-/// The connection has failed first.
+/// The connection failed first.
 pub(super) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     socket.shutdown().await?;
     poll_fn(|context| poll_discard(&mut socket, context)).await
 }
 
-/// Reads to the end of the stream, into a buffer that exists only while there is something to read.
+/// Reads to the end of the stream. The buffer exists only while there is something to read.
 fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<io::Result<()>> {
     while !ready!(poll_read_some(socket, context))? {}
     Poll::Ready(Ok(()))
 }
 
-/// Reads something and throws it away. Returns whether that was the end of the stream.
+/// Reads some bytes and discards them. Returns whether the stream has ended.
 pub(super) fn poll_read_some(
     socket: &mut (impl AsyncRead + Unpin),
     context: &mut Context<'_>,

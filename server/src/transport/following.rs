@@ -3,65 +3,68 @@ use std::future::{IntoFuture, Ready};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use encke_core::dialect::{Beginning, CommandError, ErrorCode};
+use encke_core::dialect::{CommandError, ErrorCode, StartPosition};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 
 use crate::channel::ChannelName;
 use crate::client::Attachment;
-use crate::session::Subscribed;
+use crate::session::SubscribeOutcome;
 use crate::timeouts::Sleep;
 
-type Outcome = Result<Subscribed, CommandError>;
+type SubscribeResult = Result<SubscribeOutcome, CommandError>;
 
-/// A channel that a request asks for, and what its client wants of it.
-pub(super) type Asked = (ChannelName, Beginning<'static>);
+/// A channel that a request asks for, and where its subscription begins.
+pub(super) type RequestedChannel = (ChannelName, StartPosition<'static>);
 
-/// The channels that a request asked for, one after the other.
-pub(super) struct Following {
-    channels: VecDeque<Asked>,
-    /// The answer for the first of them, once it was asked for.
-    answer: Option<Either<Ready<Outcome>, BoxFuture<'static, Outcome>>>,
-    /// They come too fast: none is asked for before this has passed.
+/// Channels that a request asked for, subscribed one after the other.
+pub(super) struct PendingSubscriptions {
+    channels: VecDeque<RequestedChannel>,
+    /// Result for the first channel, once its subscription was requested.
+    result: Option<Either<Ready<SubscribeResult>, BoxFuture<'static, SubscribeResult>>>,
+    /// Set while subscriptions exceed the rate limit: the next one has to wait until this has elapsed.
     pause: Option<Sleep>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedChannel>,
 }
 
-/// A channel that the client does not get, or may no longer follow, and why.
-pub(super) type Refused = (ChannelName, &'static str);
+/// A channel that the client may not subscribe to, or no longer, and the reason.
+pub(super) type RefusedChannel = (ChannelName, &'static str);
 
-impl Following {
-    /// `revoked` are channels that the client may no longer follow.
-    pub(super) fn new(channels: impl IntoIterator<Item = Asked>, revoked: Vec<ChannelName>) -> Box<Self> {
+impl PendingSubscriptions {
+    /// `revoked` lists the channels that the client may no longer subscribe to.
+    pub(super) fn new(
+        channels: impl IntoIterator<Item = RequestedChannel>,
+        revoked: Vec<ChannelName>,
+    ) -> Box<Self> {
         let refused = revoked.into_iter().map(|channel| (channel, "forbidden")).collect();
-        Box::new(Self { channels: channels.into_iter().collect(), answer: None, pause: None, refused })
+        Box::new(Self { channels: channels.into_iter().collect(), result: None, pause: None, refused })
     }
 
-    /// Follows one channel after the other, as the engine answers, and says so. Ready when none is left, with those that the client
-    /// does not get.
+    /// Subscribes to one channel after the other, as the engine answers, and calls `followed` for each
+    /// success. Once no channel is left, returns the channels that were refused.
     pub(super) fn poll(
         &mut self,
         task: &mut Context<'_>,
         attachment: &Attachment,
-        mut followed: impl FnMut(&Subscribed, Beginning<'static>),
-    ) -> Poll<Vec<Refused>> {
+        mut followed: impl FnMut(&SubscribeOutcome, StartPosition<'static>),
+    ) -> Poll<Vec<RefusedChannel>> {
         loop {
-            if self.answer.is_none() && !self.channels.is_empty() {
+            if self.result.is_none() && !self.channels.is_empty() {
                 ready!(self.poll_rate(task, attachment));
             }
             let Some((channel, begin)) = self.channels.front() else { break };
             let answer = self
-                .answer
-                .get_or_insert_with(|| attachment.speaker().subscribe(channel, begin).into_future());
+                .result
+                .get_or_insert_with(|| attachment.command_context().subscribe(channel, begin).into_future());
             let Poll::Ready(outcome) = answer.poll_unpin(task) else { return Poll::Pending };
-            self.answer = None;
+            self.result = None;
             let Some((channel, begin)) = self.channels.pop_front() else { break };
             match outcome {
                 Ok(subscribed) => followed(&subscribed, begin),
                 Err(error) => {
-                    tracing::debug!(%channel, %error, "not subscribed");
+                    tracing::debug!(%channel, %error, "subscription refused");
                     let reason = match error.code {
-                        // The backend's own codes are for its own clients.
+                        // The backend's own error codes are meant for its own clients.
                         ErrorCode::Forbidden | ErrorCode::Backend(_) => "forbidden",
                         ErrorCode::Limit => "limit",
                         ErrorCode::Draining => "draining",
@@ -74,10 +77,11 @@ impl Following {
         Poll::Ready(std::mem::take(&mut self.refused))
     }
 
-    /// Each channel counts as a command of the session and of its user. Nobody would read an error: so it waits.
+    /// Waits until the rate limits admit another subscription. Each one counts as a command of the session
+    /// and of its user. No client would read an error, so excess subscriptions are delayed.
     fn poll_rate(&mut self, task: &mut Context<'_>, attachment: &Attachment) -> Poll<()> {
-        let Attachment { session, context, .. } = attachment;
-        let clock = context.timeouts.clock();
+        let Attachment { session, services, .. } = attachment;
+        let clock = services.timeouts.clock();
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(Pin::new(pause).poll(task));
@@ -87,16 +91,16 @@ impl Following {
             let mut next_at = session.commands.next_at();
             if next_at <= now {
                 match identity.user() {
-                    Some(user) if !context.user_rates.take(user, now) => {
-                        next_at = context.user_rates.next_at(user)
+                    Some(user) if !services.user_rates.try_count(user, now) => {
+                        next_at = services.user_rates.next_at(user)
                     }
                     _ => {
-                        session.commands.count(1, context.settings.commands_per_second, now);
+                        session.commands.count_input(1, services.settings.commands_per_second, now);
                         return Poll::Ready(());
                     }
                 }
             }
-            self.pause = Some(context.timeouts.sleep_until(next_at));
+            self.pause = Some(services.timeouts.sleep_until(next_at));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Transports: moving bytes between a socket and a session.
 //!
-//! A new transport is a folder here, over any [`Socket`]. Its request is read in `public/`; `session/` knows its name (`Transport` in
-//! `cell.rs`) and what a session can do over it (`ConnectionKind`, in `attach.rs`); `metrics/connections.rs` lists it.
+//! A new transport is a folder in this directory, over any [`Socket`]. Its requests are read in `public/`.
+//! `session/` knows its name (`Transport` in `cell.rs`) and what a session can do over it (`ConnectionKind`,
+//! in `attach.rs`), and `metrics/connections.rs` lists it.
 
 mod at_rest;
 mod bayeux_texts;
@@ -20,5 +21,5 @@ mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;
 
-pub(crate) use socket::{Socket, SocketAtRest};
+pub(crate) use socket::{ParkedSocket, Socket};
 pub(crate) use tcp::TcpSocket;

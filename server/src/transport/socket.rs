@@ -5,54 +5,57 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::rest::AnyPoller;
 
-/// A client's socket, as its connection uses it: the kernel's, or one in the memory of a simulation.
+/// Socket of an active connection: a kernel socket, or one in the memory of a simulation.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
-    /// What it is without a task.
-    type AtRest: SocketAtRest;
+    /// Form of the socket while its connection is parked.
+    type Parked: ParkedSocket;
 
     /// Whether the peer has ended the connection, as far as the kernel knows.
-    fn is_over(&self) -> bool;
+    fn is_closed_by_peer(&self) -> bool;
 
-    /// Whether bytes wait to be read, as far as the kernel knows: the runtime may not know of them yet.
-    fn holds_bytes(&self) -> bool;
+    /// Whether there are unread bytes, as far as the kernel knows. The runtime may not know of them yet.
+    fn has_unread_bytes(&self) -> bool;
 
-    /// What the kernel has taken and the peer's has not acknowledged. Asked only when a deadline is due.
+    /// Returns the bytes that our kernel has taken and the peer's kernel has not acknowledged. Called only
+    /// when a deadline is due.
     fn unacknowledged(&self) -> Unacknowledged;
 
-    /// Whether the read that just ended took bytes from the kernel; `given` says whether it gave any.
+    /// Whether the read that just ended took bytes from the kernel. `given` says whether it returned any.
     fn has_received(&mut self, given: bool) -> bool;
 
-    /// Whether it is the kernel's and nothing else, so that it can be used without a task.
-    fn can_rest(&self) -> bool;
+    /// Whether this is a bare kernel socket, which can be used without a task.
+    fn can_park(&self) -> bool;
 
-    /// Whether neither bytes nor an end wait to be read, as far as the kernel knows: the runtime may not know of them yet.
+    /// Whether there is nothing to read, neither bytes nor the end of the stream, as far as the kernel knows.
+    /// The runtime may not know of them yet.
     fn is_silent(&self) -> bool;
 
-    /// Takes it from the runtime.
-    fn rest(self) -> io::Result<Self::AtRest>;
+    /// Removes the socket from the runtime.
+    fn park(self) -> io::Result<Self::Parked>;
 
-    /// Gives it back.
-    fn wake(socket: Self::AtRest) -> io::Result<Self>;
+    /// Adds a parked socket to the runtime again.
+    fn unpark(socket: Self::Parked) -> io::Result<Self>;
 
-    /// How many bytes the write or flush that just ended gave to the kernel; `taken` says how many it took.
+    /// Returns how many bytes the write or flush that just ended passed to the kernel. `taken` is the number
+    /// that it accepted.
     fn sent(&mut self, taken: usize) -> usize;
 }
 
-/// The socket of a connection without a task. All calls return at once.
-pub(crate) trait SocketAtRest: std::fmt::Debug + Send + 'static {
+/// Socket of a parked connection. No method blocks.
+pub(crate) trait ParkedSocket: std::fmt::Debug + Send + 'static {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// See [`Socket::holds_bytes`].
-    fn holds_bytes(&self) -> bool;
+    /// See [`Socket::has_unread_bytes`].
+    fn has_unread_bytes(&self) -> bool;
 
-    /// What the peer's kernel has not acknowledged.
+    /// Returns the bytes that the peer's kernel has not acknowledged.
     fn unacknowledged(&self) -> io::Result<Unacknowledged>;
 
-    /// From now on the poller tells, by this number, when there is something to read.
-    fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()>;
+    /// Registers the socket with `poller`, which reports input under this number.
+    fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()>;
 
-    /// The poller, to which it was added by this number, tells of it no more.
-    fn remove_from(&mut self, poller: &AnyPoller, number: u64);
+    /// Removes the socket from `poller`, where it is registered under this number.
+    fn deregister(&mut self, poller: &AnyPoller, number: u64);
 }

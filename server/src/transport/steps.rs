@@ -1,6 +1,6 @@
 use std::task::Poll;
 
-/// Takes a connection's steps until one has to wait or ends it. `step` says which: pending, or an error.
+/// Runs a connection's steps until one returns pending, or an error, which ends the connection.
 #[inline]
 pub(super) fn poll_steps<E>(mut step: impl FnMut() -> Result<Poll<()>, E>) -> Poll<E> {
     loop {

@@ -10,40 +10,43 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::socket::{Socket, SocketAtRest};
+use super::socket::{ParkedSocket, Socket};
 use crate::rest::AnyPoller;
 use crate::tls::Tls;
 
-/// What may wait in TLS for the kernel to take it: one record. The server's own buffer is above, the kernel's below.
+/// Number of bytes that TLS may hold until the kernel takes them: one record. The server's own buffer is
+/// above TLS, the kernel's below.
 const TLS_BUFFER: usize = 16 * 1024;
 
-/// A client's socket. Without TLS it is the kernel's, and nothing else.
+/// Socket of a client. Without TLS it is nothing but the kernel's socket.
 #[derive(Debug)]
 pub(crate) enum TcpSocket {
     Plain(TcpStream),
-    Tls(Box<TlsStream<Wire>>),
+    Tls(Box<TlsStream<CountingStream>>),
 }
 
-/// What is below TLS: it notes what goes through, since TLS may take some without giving any, and the other way around.
+/// Stream below TLS. It records what passes through, since TLS may take bytes without yielding any, and vice
+/// versa.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct CountingStream {
     tcp: TcpStream,
     received: bool,
     sent: usize,
 }
 
 impl TcpSocket {
-    /// The handshake, where there is one.
+    /// Performs the TLS handshake, if TLS is configured.
     pub(crate) async fn accept(tcp: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         let Some(tls) = tls else { return Ok(Self::Plain(tcp)) };
-        let wire = Wire { tcp, received: false, sent: 0 };
+        let wire = CountingStream { tcp, received: false, sent: 0 };
         let limit = |connection: &mut rustls::ServerConnection| connection.set_buffer_limit(Some(TLS_BUFFER));
-        // Boxed: what a handshake needs would otherwise be part of every connection's task.
+        // Boxed, because the handshake's state would otherwise be part of every connection's task.
         let stream = Box::pin(tls.acceptor().accept_with(wire, limit)).await?;
         Ok(Self::Tls(Box::new(stream)))
     }
 
-    /// Ready when there may be something to read. TLS may have it already.
+    /// Ready when there may be something to read. With TLS that is always the case, since TLS may hold
+    /// decrypted bytes.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(tcp) => tcp.poll_read_ready(context),
@@ -51,15 +54,15 @@ impl TcpSocket {
         }
     }
 
-    /// Whether any of these is so, as far as the kernel knows.
+    /// Whether the kernel reports any of these events.
     fn shows(&self, any: PollFlags) -> bool {
         let mut look = [PollFd::new(self.tcp(), any)];
-        // Returns at once, and cannot be interrupted then.
+        // Returns at once, so it cannot be interrupted.
         let at_once = Timespec::default();
         matches!(poll(&mut look, Some(&at_once)), Ok(1..)) && look[0].revents().intersects(any)
     }
 
-    /// The kernel's socket.
+    /// Returns the kernel's socket.
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
@@ -69,18 +72,18 @@ impl TcpSocket {
 }
 
 impl Socket for TcpSocket {
-    type AtRest = std::net::TcpStream;
+    type Parked = std::net::TcpStream;
 
-    fn is_over(&self) -> bool {
+    fn is_closed_by_peer(&self) -> bool {
         self.shows(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    fn holds_bytes(&self) -> bool {
+    fn has_unread_bytes(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         matches!(SockRef::from(self.tcp()).peek(&mut byte), Ok(1..))
     }
 
-    /// A connection that has failed has nothing that could be acknowledged; its next read says so.
+    /// A failed connection has nothing left to acknowledge; its next read returns the error.
     fn unacknowledged(&self) -> Unacknowledged {
         encke_sys::unacknowledged(self.tcp()).unwrap_or_default()
     }
@@ -92,7 +95,7 @@ impl Socket for TcpSocket {
         }
     }
 
-    fn can_rest(&self) -> bool {
+    fn can_park(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
@@ -100,14 +103,14 @@ impl Socket for TcpSocket {
         !self.shows(PollFlags::IN | PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    fn rest(self) -> io::Result<std::net::TcpStream> {
+    fn park(self) -> io::Result<std::net::TcpStream> {
         match self {
             Self::Plain(tcp) => tcp.into_std(),
             Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    fn wake(socket: std::net::TcpStream) -> io::Result<Self> {
+    fn unpark(socket: std::net::TcpStream) -> io::Result<Self> {
         TcpStream::from_std(socket).map(Self::Plain)
     }
 
@@ -119,7 +122,7 @@ impl Socket for TcpSocket {
     }
 }
 
-impl SocketAtRest for std::net::TcpStream {
+impl ParkedSocket for std::net::TcpStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         io::Read::read(self, into)
     }
@@ -128,7 +131,7 @@ impl SocketAtRest for std::net::TcpStream {
         io::Write::write(self, bytes)
     }
 
-    fn holds_bytes(&self) -> bool {
+    fn has_unread_bytes(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         matches!(SockRef::from(self).peek(&mut byte), Ok(1..))
     }
@@ -137,24 +140,24 @@ impl SocketAtRest for std::net::TcpStream {
         encke_sys::unacknowledged(self)
     }
 
-    fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
+    fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
         match poller {
-            AnyPoller::Kernel(pollers) => pollers.of(number).add(&*self, number),
+            AnyPoller::Kernel(pollers) => pollers.poller_of(number).add(&*self, number),
             #[cfg(feature = "simulation")]
             AnyPoller::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    fn remove_from(&mut self, poller: &AnyPoller, number: u64) {
+    fn deregister(&mut self, poller: &AnyPoller, number: u64) {
         match poller {
-            AnyPoller::Kernel(pollers) => pollers.of(number).remove(&*self),
+            AnyPoller::Kernel(pollers) => pollers.poller_of(number).remove(&*self),
             #[cfg(feature = "simulation")]
             AnyPoller::Simulated(_) => {}
         }
     }
 }
 
-/// Calls a method of whichever stream it is.
+/// Calls a method of the underlying stream.
 macro_rules! of_either {
     ($socket:expr, $method:ident($($argument:expr),*)) => {
         match $socket.get_mut() {
@@ -165,7 +168,8 @@ macro_rules! of_either {
 }
 
 impl AsyncRead for TcpSocket {
-    // As for all that only hands on: apart from its callers, it takes 1 % of a delivery.
+    // Inlined, as everything that only forwards: as a separate function it takes 1 % of the time of a
+    // delivery.
     #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
@@ -202,13 +206,13 @@ impl AsyncWrite for TcpSocket {
         of_either!(self, poll_flush(context))
     }
 
-    /// With TLS, `close_notify` goes first.
+    /// With TLS, sends `close_notify` first.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         of_either!(self, poll_shutdown(context))
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for CountingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -221,7 +225,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for CountingStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -260,7 +264,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_tls_a_socket_is_as_small_as_the_kernels() {
-        assert_eq!(size_of::<TcpSocket>(), size_of::<TcpStream>(), "it is part of every connection's task");
+    fn plain_socket_is_no_larger_than_a_tcp_stream() {
+        assert_eq!(
+            size_of::<TcpSocket>(),
+            size_of::<TcpStream>(),
+            "the socket is part of every connection's task"
+        );
     }
 }

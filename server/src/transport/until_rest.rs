@@ -1,66 +1,74 @@
 use std::task::Poll;
 
 use crate::client::Attachment;
-use crate::rest::Pace;
-use crate::session::Notes;
+use crate::rest::ParkBackoff;
+use crate::session::Signals;
 use crate::transport::Socket;
-use crate::transport::metered::Metered;
+use crate::transport::metered::LivenessSocket;
 
-/// Waits for a connection to be silent for long enough to go to rest.
+/// Decides when a connection has been silent for long enough to be parked.
 ///
-/// It waits in a line with all others, and is told by a note: for one timer a connection, most of what it takes to go to rest would be
-/// spent on timers.
+/// The connection waits in a queue shared with all others, and a signal reports that its delay has elapsed.
+/// With a timer for each connection, most of the cost of parking would be timers.
 #[derive(Debug, Default)]
-pub(super) enum UntilRest {
+pub(super) enum ParkTimer {
     #[default]
-    NotYet,
-    InLine,
-    /// The delay is over.
-    Over,
+    Idle,
+    Queued,
+    /// The delay has elapsed.
+    Elapsed,
 }
 
-impl UntilRest {
-    /// For all notes that are left for the connection.
-    pub(super) fn hears(&mut self, notes: Notes) {
-        if notes.contains(Notes::SO_LONG) {
-            *self = Self::Over;
+impl ParkTimer {
+    /// Handles the signals of a connection. Must be called with all of them.
+    pub(super) fn note_signals(&mut self, signals: Signals) {
+        if signals.contains(Signals::IDLE_ELAPSED) {
+            *self = Self::Elapsed;
         }
     }
 
-    /// Ready when the client has said nothing for the whole of a delay: that is found at the end of it, so the silence may have been
-    /// longer. `spoke` notes whether it did; an answer to a ping does not count, nor what was sent, since both are done at rest, too.
-    /// While it is pending, a note wakes the task, or what the client says.
+    /// Ready when the client has been silent for a whole delay. This is checked at the end of each delay, so
+    /// the silence may have lasted longer. While pending, a signal or input from the client wakes the task.
+    ///
+    /// `has_input` records whether the client has sent anything. Pongs do not count, nor does output, since both
+    /// are handled while the connection is parked.
     pub(super) fn poll<S: Socket>(
         &mut self,
-        socket: &Metered<S>,
+        socket: &LivenessSocket<S>,
         attachment: &Attachment,
-        pace: &mut Pace,
-        spoke: &mut bool,
+        backoff: &mut ParkBackoff,
+        has_input: &mut bool,
     ) -> Poll<()> {
-        // What woke the task may be what the runtime does not know of yet: it will wake the task.
-        let was_silent = self.is_over(attachment, pace, spoke) && socket.is_silent();
+        // The kernel may hold input that the runtime has not noticed yet. If so, that input wakes the task.
+        let was_silent = self.has_delay_elapsed(attachment, backoff, has_input) && socket.is_silent();
         if was_silent { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Whether a delay in which the client said nothing is over. If not, the connection is in the line for the next.
-    fn is_over(&mut self, attachment: &Attachment, pace: &mut Pace, spoke: &mut bool) -> bool {
-        let Attachment { link, context, .. } = attachment;
-        let Some(rest) = &context.rest else { return false };
-        if matches!(self, Self::Over) {
-            *self = Self::NotYet;
-            if !*spoke {
+    /// Whether a delay without input from the client has elapsed. If not, the connection is queued for the
+    /// next one.
+    fn has_delay_elapsed(
+        &mut self,
+        attachment: &Attachment,
+        backoff: &mut ParkBackoff,
+        has_input: &mut bool,
+    ) -> bool {
+        let Attachment { mailbox, services, .. } = attachment;
+        let Some(parking) = &services.parking else { return false };
+        if matches!(self, Self::Elapsed) {
+            *self = Self::Idle;
+            if !*has_input {
                 return true;
             }
-            pace.spoke(rest.after);
+            backoff.record_activity(parking.idle_time);
         }
-        let delay = pace.delay(rest.after);
+        let delay = backoff.delay(parking.idle_time);
         if delay.is_zero() {
             return true;
         }
-        if matches!(self, Self::NotYet) {
-            *spoke = false;
-            rest.line.join(context.timeouts.clock().now(), delay, (link.session(), link.id));
-            *self = Self::InLine;
+        if matches!(self, Self::Idle) {
+            *has_input = false;
+            parking.idle_queue.push(services.timeouts.clock().now(), delay, (mailbox.session(), mailbox.id));
+            *self = Self::Queued;
         }
         false
     }

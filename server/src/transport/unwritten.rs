@@ -6,24 +6,24 @@ use tokio::io::AsyncWrite;
 
 use crate::trace::Receipts;
 
-/// What is on its way to the kernel. It owns memory only while there is something.
+/// Output that the kernel has yet to take. It owns memory only while there is some.
 #[derive(Debug, Default)]
-pub(super) struct Unwritten {
+pub(super) struct PendingWrite {
     pub(super) bytes: Vec<u8>,
     written: usize,
-    /// Handed in when the kernel has it all.
+    /// Handed in once the kernel has taken everything.
     pub(super) receipts: Receipts,
 }
 
-impl From<Vec<u8>> for Unwritten {
+impl From<Vec<u8>> for PendingWrite {
     fn from(bytes: Vec<u8>) -> Self {
         Self { bytes, ..Self::default() }
     }
 }
 
-impl Unwritten {
-    /// What was not written at rest.
-    pub(super) fn left_over(bytes: Vec<u8>, receipts: Receipts) -> Self {
+impl PendingWrite {
+    /// Output that could not be written while the connection was parked.
+    pub(super) fn from_parked(bytes: Vec<u8>, receipts: Receipts) -> Self {
         Self { bytes, written: 0, receipts }
     }
 
@@ -44,7 +44,7 @@ impl Unwritten {
                 written => self.written += written,
             }
         }
-        // A layer of encryption may hold some of it.
+        // An encryption layer may still hold some of the bytes.
         ready!(socket.poll_flush(context))?;
         self.receipts.written();
         *self = Self::default();

@@ -5,19 +5,19 @@ use std::task::Context;
 use encke_core::session::ConnectionInput;
 
 use super::Socket;
-use super::metered::Metered;
+use super::metered::LivenessSocket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::client::Attachment;
 use crate::timeouts::Sleep;
 
-/// Whether writing is held because the kernel takes nothing more. Meanwhile nothing is read from the peer, so that replies do
-/// not pile up.
+/// Whether writing is blocked because the kernel takes no more bytes. Meanwhile nothing is read from the
+/// peer, so that replies do not pile up.
 #[derive(Debug, Default)]
-pub(super) struct WriteHold(Option<Box<Held>>);
+pub(super) struct WriteHold(Option<Box<StalledWrite>>);
 
 #[derive(Debug)]
-struct Held {
-    /// When the peer is judged next.
+struct StalledWrite {
+    /// Time of the next progress check.
     timeout: Sleep,
     checkpoint: Checkpoint,
 }
@@ -27,19 +27,22 @@ impl WriteHold {
         self.0.is_some()
     }
 
-    /// The kernel takes nothing now. The task is woken when the peer has read too little for too long.
+    /// Called when the kernel takes nothing. The task is woken for the next progress check.
+    ///
+    /// # Errors
+    /// [`TooSlow`] if the peer has read too little for too long.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &Metered<impl Socket>,
+        socket: &LivenessSocket<impl Socket>,
         attachment: &Attachment,
     ) -> Result<(), TooSlow> {
-        let timeouts = &attachment.context.timeouts;
-        let settings = &attachment.context.settings;
+        let timeouts = &attachment.services.timeouts;
+        let settings = &attachment.services.settings;
         let held = self.0.get_or_insert_with(|| {
-            attachment.tell(ConnectionInput::WriteHeld);
+            attachment.notify_session(ConnectionInput::WriteHeld);
             let checkpoint = Checkpoint::new(timeouts.clock().now(), socket);
-            Box::new(Held {
+            Box::new(StalledWrite {
                 timeout: timeouts.sleep_until(checkpoint.at + settings.write_timeout),
                 checkpoint,
             })
@@ -51,10 +54,10 @@ impl WriteHold {
         Ok(())
     }
 
-    /// The kernel has taken everything.
+    /// Called when the kernel has taken everything.
     pub(super) fn release(&mut self, attachment: &Attachment) {
         if self.0.take().is_some() {
-            attachment.tell(ConnectionInput::WriteResumed);
+            attachment.notify_session(ConnectionInput::WriteResumed);
         }
     }
 }

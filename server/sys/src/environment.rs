@@ -1,20 +1,18 @@
-#![expect(
-    unsafe_code,
-    reason = "to remove a variable of the environment is unsafe where others read it meanwhile"
-)]
+#![expect(unsafe_code, reason = "removing an environment variable is unsafe while other threads may read it")]
 
 use std::{env, fs, io};
 
-/// Removes variables of the environment, so that no child process inherits them.
+/// Removes environment variables, so that child processes do not inherit them.
 ///
 /// # Errors
-/// When there are other threads, which may read the environment meanwhile, or when the kernel does not tell.
+/// Fails if the process has other threads, which may read the environment at the same time, or if the kernel
+/// cannot list the threads.
 pub fn remove_variables(names: &[&str]) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the process has other threads"));
     }
     for name in names {
-        // SAFETY: this thread is the only one, and none can begin before this returns.
+        // SAFETY: this is the only thread, and no other can start before this returns.
         unsafe { env::remove_var(name) };
     }
     Ok(())
@@ -25,8 +23,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beside_other_threads_nothing_is_removed() {
-        // The test itself runs beside the main thread.
+    fn nothing_is_removed_while_other_threads_exist() {
+        // The test harness runs this test beside the main thread.
         remove_variables(&["PATH"]).expect_err("there are other threads");
         assert!(env::var_os("PATH").is_some());
     }

@@ -1,4 +1,5 @@
-//! Calls of the Linux kernel, of the C library and of the allocator that no well-kept crate wraps safely: one small function each.
+//! Safe wrappers for calls of the Linux kernel, the C library and the allocator that no maintained crate
+//! wraps: one small function each.
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
@@ -7,7 +8,7 @@ mod turn;
 mod unacknowledged;
 
 #[cfg(feature = "jemalloc")]
-pub use allocator::{ALLOCATOR, Allocator, give_back_memory};
+pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
 pub use environment::remove_variables;
-pub use turn::wait_for_turn;
+pub use turn::use_batch_scheduling;
 pub use unacknowledged::{Unacknowledged, unacknowledged};

@@ -3,21 +3,21 @@
 use std::ffi::c_int;
 use std::io;
 
-/// What the kernel calls `struct sched_param`. That of a C library may have more in it.
+/// The kernel's `struct sched_param`. The C library's type may have more fields.
 #[repr(C)]
-struct Parameters {
+struct SchedParam {
     sched_priority: c_int,
 }
 
-/// From now on the calling thread waits for its turn when there is something for it to do, and does not take the processor from a thread that
-/// runs (`SCHED_BATCH`). Where a processor is free it runs as soon as ever.
+/// Switches the calling thread to `SCHED_BATCH`: when it becomes runnable, it does not preempt a running
+/// thread. On an idle processor it starts as quickly as before.
 ///
 /// # Errors
-/// The kernel's.
-pub fn wait_for_turn() -> io::Result<()> {
-    let parameters = Parameters { sched_priority: 0 };
-    // musl has a function of this name that only says that it does nothing. So the kernel is called by its number.
-    // SAFETY: the kernel reads the parameters, which live until it has; 0 is this thread.
+/// The kernel's error.
+pub fn use_batch_scheduling() -> io::Result<()> {
+    let parameters = SchedParam { sched_priority: 0 };
+    // In musl, the function of this name always fails as unsupported, so the system call is made directly.
+    // SAFETY: the kernel reads the parameters, which live until the call returns; 0 means the calling thread.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &raw const parameters) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -31,15 +31,15 @@ mod tests {
     use super::*;
 
     fn policy() -> c_long {
-        // SAFETY: it reads nothing of this process; 0 is this thread.
+        // SAFETY: the call accesses no memory of this process; 0 means the calling thread.
         unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }
     }
 
     #[test]
-    fn one_thread_waits_and_others_do_not() {
+    fn only_the_calling_thread_changes_its_policy() {
         let before = policy();
         let of_other =
-            thread::spawn(|| wait_for_turn().map(|()| policy())).join().expect("it does not panic");
+            thread::spawn(|| use_batch_scheduling().map(|()| policy())).join().expect("it does not panic");
         assert_eq!(of_other.expect("the kernel allows it"), c_long::from(libc::SCHED_BATCH));
         assert_eq!(policy(), before);
     }

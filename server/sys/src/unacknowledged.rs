@@ -1,25 +1,26 @@
-#![expect(unsafe_code, reason = "neither rustix nor socket2 nor nix has these two calls")]
+#![expect(unsafe_code, reason = "rustix, socket2 and nix provide neither of these calls")]
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// What the peer's machine has not acknowledged of a TCP connection.
+/// Data of a TCP connection that the peer's kernel has not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unacknowledged {
-    /// Bytes that the kernel has taken and that the peer's kernel has not, as far as this end knows.
+    /// Bytes accepted by the local kernel and not yet acknowledged by the peer's, as far as this side knows.
     pub bytes: u64,
-    /// Some of them are on their way. If none are, the peer's kernel has said that it has no room: its program does not read.
+    /// Whether some of these bytes are in flight. If none are, the peer's receive window is full because its
+    /// program does not read.
     pub in_flight: bool,
-    /// How long ago the peer's machine last acknowledged anything; a few milliseconds coarse.
+    /// Time since the peer's kernel last acknowledged anything, accurate to a few milliseconds.
     pub silent_for: Duration,
 }
 
-/// Asks the kernel, by SIOCOUTQ and TCP_INFO (tcp(7)).
+/// Queries the kernel with SIOCOUTQ and TCP_INFO (tcp(7)).
 ///
 /// # Errors
-/// Those of the system: the socket is none of TCP, or not connected.
+/// The system's error if the socket is not a connected TCP socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<Unacknowledged> {
     let socket = socket.as_fd();
     let info = tcp_info(socket)?;
@@ -32,7 +33,8 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<Unacknowledged> {
 
 fn queued_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open as long as it is borrowed. TIOCOUTQ, which is SIOCOUTQ for a socket, writes one `int`.
+    // SAFETY: the descriptor stays open while it is borrowed. TIOCOUTQ, which equals SIOCOUTQ for sockets,
+    // writes one `int`.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result == -1 {
         return Err(io::Error::last_os_error());
@@ -41,10 +43,11 @@ fn queued_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
 }
 
 fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
-    // SAFETY: it consists of integers, for which zero is a value.
+    // SAFETY: the struct consists of integers, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
-    let mut length = libc::socklen_t::try_from(size_of_val(&info)).expect("it is a few hundred bytes");
-    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel writes at most `length` bytes, which `info` has.
+    let mut length = libc::socklen_t::try_from(size_of_val(&info)).expect("a few hundred bytes");
+    // SAFETY: the descriptor stays open while it is borrowed, and the kernel writes at most `length` bytes,
+    // the size of `info`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -65,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_peer_does_not_read_stays_unacknowledged() {
+    fn data_that_the_peer_does_not_read_stays_unacknowledged() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let mut here =
             TcpStream::connect(listener.local_addr().expect("an address")).expect("it is accepted");
@@ -81,7 +84,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        // The peer's kernel takes what it has room for, and then says that it has none.
+        // The peer's kernel fills its receive buffer, then advertises a window of zero.
         let full = loop {
             let now = unacknowledged(&here).expect("a TCP socket");
             if !now.in_flight {
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sockets_have_nothing_to_acknowledge() {
+    fn non_tcp_sockets_are_rejected() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         unacknowledged(&socket).expect_err("UDP acknowledges nothing");
     }

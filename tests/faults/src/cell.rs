@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 use encke_tests::waiting::let_pass;
 use encke_tests::{Launch, RunningServer, Script};
@@ -72,7 +72,7 @@ struct Scene {
     ledger: Ledger,
     next_message: Duration,
     /// Dropped last: the others use its namespace and its address.
-    link: Link,
+    link: NetworkLink,
 }
 
 impl Drop for Scene {
@@ -86,9 +86,9 @@ impl Scene {
     /// A client that follows the channel, on a link without a fault.
     fn set(cell: &Cell) -> Self {
         let _turn = turn_to_start();
-        let link = Link::new();
+        let link = NetworkLink::new();
         cell.condition.prepare(&link);
-        let launch = Launch::listening_on(&SocketAddr::new(link.address_here(), 0).to_string());
+        let launch = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string());
         let launch =
             cell.settings.iter().fold(launch.argument("--insecure"), |launch, setting| launch.set(setting));
         let server = launch.start();

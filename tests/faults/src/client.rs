@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::{Script, binaries};
 
 /// The channel that they follow.
@@ -32,7 +32,7 @@ impl Client {
     /// # Panics
     /// When it is not installed.
     #[must_use]
-    pub fn start(self, link: &Link, address: SocketAddr) -> Script {
+    pub fn start(self, link: &NetworkLink, address: SocketAddr) -> Script {
         let address = address.to_string();
         let events = format!("http://{address}/events?channels={CHANNEL}");
         match self {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 
 /// What a client's socket can hold unread where its window is to be zero. With what the system gives it otherwise, the kernel would
@@ -52,27 +52,27 @@ impl Condition {
     }
 
     /// Before the client is started.
-    pub fn prepare(self, link: &Link) {
-        link.far_away();
+    pub fn prepare(self, link: &NetworkLink) {
+        link.emulate_distance();
         if let Self::ZeroWindow(_) = self {
-            link.receive_buffer(SMALL_RECEIVE_BUFFER);
+            link.set_receive_buffer(SMALL_RECEIVE_BUFFER);
         }
     }
 
     /// Brings it about.
-    pub fn begin(self, link: &Link) {
+    pub fn begin(self, link: &NetworkLink) {
         match self {
-            Self::Slow(kilobits) => link.limit_both(kilobits * 1_000 / 8),
-            Self::Lossy(per_cent) => link.lose(per_cent),
-            Self::Cut(_) => link.lose(100),
+            Self::Slow(kilobits) => link.limit_rate_both_ways(kilobits * 1_000 / 8),
+            Self::Lossy(per_cent) => link.drop_packets(per_cent),
+            Self::Cut(_) => link.drop_packets(100),
             Self::ZeroWindow(_) => link.signal(Signal::STOP),
         }
     }
 
     /// Mends it, if it is to be mended.
-    pub fn end(self, link: &Link) {
+    pub fn end(self, link: &NetworkLink) {
         match self {
-            Self::Cut(_) => link.lose_none(),
+            Self::Cut(_) => link.deliver_all_packets(),
             Self::ZeroWindow(_) => link.signal(Signal::CONT),
             Self::Slow(_) | Self::Lossy(_) => {}
         }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use encke_core::dialect::bayeux::{
-    Bayeux, ClientMessage, Connect, Handshake, MOST_MESSAGES, MessageKind, Unreadable, event_len, messages,
-    write_event,
+    BadBody, Bayeux, ClientMessage, ConnectOptions, HandshakeOptions, MAX_MESSAGES, MessageKind, event_len,
+    split_messages, write_event,
 };
-use encke_core::dialect::{Command, CommandError, Dialect, Request, Response, Success, Texts};
+use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Response, Success, TextSink};
 use encke_core::encodings::Encodings;
 use encke_core::message::{CompactJson, Content, JsonString, Message};
 use serde_json::value::RawValue;
@@ -22,12 +22,12 @@ const LONGEST_ERROR_CHARS: usize = 240;
 /// If an invariant does not hold.
 pub fn run(input: &[u8]) {
     let Ok(body) = std::str::from_utf8(input) else { return };
-    let read = messages(body);
+    let read = split_messages(body);
     assert_eq!(read.is_ok(), expected_messages(body), "{body}: {read:?}");
     match read {
         Ok(texts) => texts.into_iter().for_each(message),
-        Err(Unreadable::NotJson(error)) => assert_is_short(&error),
-        Err(error @ Unreadable::TooMany(_)) => assert_is_short(&error.to_string()),
+        Err(BadBody::NotJson(error)) => assert_is_short(&error),
+        Err(error @ BadBody::TooMany(_)) => assert_is_short(&error.to_string()),
     }
     // A WebSocket's text is read like a body; what is neither is still a message that gets a reply.
     let (_, reply) = answer(body, Ok(Success::Done));
@@ -38,7 +38,7 @@ pub fn run(input: &[u8]) {
 fn expected_messages(body: &str) -> bool {
     let Ok(value) = serde_json::from_str::<&RawValue>(body) else { return false };
     match serde_json::from_str::<Vec<&RawValue>>(value.get()) {
-        Ok(messages) => messages.len() <= MOST_MESSAGES,
+        Ok(messages) => messages.len() <= MAX_MESSAGES,
         Err(_) => true,
     }
 }
@@ -47,7 +47,7 @@ fn expected_messages(body: &str) -> bool {
 #[derive(Default)]
 struct Written(Vec<String>);
 
-impl Texts for Written {
+impl TextSink for Written {
     fn text(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
@@ -58,7 +58,7 @@ fn answer<'a>(
     text: &'a str,
     outcome: Result<Success<'_>, CommandError>,
 ) -> (Result<Command<'a>, CommandError>, String) {
-    let Request { id, command } = match ClientMessage::parse(text) {
+    let CommandRequest { id, command } = match ClientMessage::parse(text) {
         Ok(message) => message.into_request(true),
         Err(error) => {
             let reply = error.reply();
@@ -139,7 +139,7 @@ fn check_details(message: &ClientMessage<'_>) {
         let again = ClientMessage::parse(&again).and_then(|message| message.token().map(owned));
         assert_eq!(again, Ok(Some(token.into_owned())));
     }
-    if let Ok(Handshake { connection_types, acknowledges }) = message.handshake() {
+    if let Ok(HandshakeOptions { connection_types, acknowledges }) = message.handshake() {
         let again = json!({
             "channel": "/meta/handshake",
             "version": "1.0",
@@ -149,9 +149,9 @@ fn check_details(message: &ClientMessage<'_>) {
         let again = again.to_string();
         let again = ClientMessage::parse(&again).expect("it is a message");
         assert_eq!(again.kind(), MessageKind::Handshake);
-        assert_eq!(again.handshake(), Ok(Handshake { connection_types, acknowledges }));
+        assert_eq!(again.handshake(), Ok(HandshakeOptions { connection_types, acknowledges }));
     }
-    if let Ok(connect @ Connect { hold, acknowledged }) = message.connect() {
+    if let Ok(connect @ ConnectOptions { hold, acknowledged }) = message.connect() {
         let mut again = json!({ "channel": "/meta/connect" });
         if let Some(hold) = hold {
             again["advice"] =

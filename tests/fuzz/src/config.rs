@@ -122,10 +122,12 @@ fn refused(error: &ConfigError, input: &str, table: Option<&Table>) {
     match error {
         ConfigError::Unreadable { .. } => panic!("the file was there: {said}"),
         ConfigError::Syntax { .. } => assert!(table.is_none() && said.contains("line "), "{said}"),
-        ConfigError::UnknownKey { key, origin } | ConfigError::Invalid { key, origin, .. } => {
+        ConfigError::UnknownKey { key, origin }
+        | ConfigError::RenamedKey { key, origin, .. }
+        | ConfigError::Invalid { key, origin, .. } => {
             assert!(said.contains(key.as_str()) && said.contains(&origin.to_string()), "{said}");
         }
-        ConfigError::NearlyAKey { name, meant } => {
+        ConfigError::MissingSeparator { name, suggestion: meant } => {
             assert!(name != meant && said.contains(meant.as_str()), "{said}")
         }
         ConfigError::NotAnAssignment(_) => assert!(said.contains("--set"), "{said}"),

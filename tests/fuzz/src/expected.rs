@@ -1,8 +1,8 @@
 //! What a server must do with the frames of a client, read the slow way.
 
 use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, UnsupportedData};
-use encke_core::dialect::json::{Outcome, Reply, parse_command};
-use encke_core::dialect::{Command, Request};
+use encke_core::dialect::json::{Reply, ReplyOutcome, parse_command};
+use encke_core::dialect::{Command, CommandRequest};
 
 use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, Frame, Header, PING, PONG, TEXT, frames};
 
@@ -121,7 +121,7 @@ impl Expected {
     }
 
     fn command(&mut self, text: &str) {
-        let Request { id, command } = parse_command(text);
+        let CommandRequest { id, command } = parse_command(text);
         match command {
             Ok(Command::Ack { .. } | Command::Pong { .. }) => {
                 self.may_end();
@@ -167,7 +167,7 @@ impl<'a> Answers<'a> {
     }
 
     pub(crate) fn replied(&mut self, reply: &Reply<'_>) {
-        let is_refused = matches!(reply.outcome, Outcome::Error(_));
+        let is_refused = matches!(reply.outcome, ReplyOutcome::Error(_));
         self.replies.came(reply, |answer| match answer {
             Answer::Pong(_) => false,
             Answer::Refusal => reply.id.is_none() && is_refused,

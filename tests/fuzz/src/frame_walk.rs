@@ -42,7 +42,7 @@ fn check_position(walk: &FrameWalk, stream: &[u8], ends: &[usize], ended: usize,
     assert!(begun <= at && ends.get(ended).is_none_or(|next| at < *next), "{ended} frames in {at} bytes");
     assert_eq!(walk.is_between_frames(), begun == at);
     let announced = Header::read(&stream[begun..at]).map(|header| header.payload);
-    assert_eq!(walk.announced(), announced, "after {at} bytes");
+    assert_eq!(walk.payload_len(), announced, "after {at} bytes");
 }
 
 /// Where frames end.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::ServerMessage;
 use encke_server::config::{Config, Settings};
-use encke_server::simulation::Held;
+use encke_server::simulation::ServerTotals;
 
 use crate::expected::{Answers, End, Expected, MAX_MESSAGE};
 use crate::pieces::cut;
@@ -72,8 +72,12 @@ pub fn run(input: &[u8]) {
     wire.client_ends();
     simulated.pass(UNTIL_FORGOTTEN);
     assert_eq!(simulated.tasks(), 0, "a connection without a client");
-    let held = simulated.server.held();
-    assert_eq!(held, Held { timer_entries: held.timer_entries, ..Held::default() }, "something is left");
+    let held = simulated.server.totals();
+    assert_eq!(
+        held,
+        ServerTotals { timer_entries: held.timer_entries, ..ServerTotals::default() },
+        "something is left"
+    );
 }
 
 fn of_parts(parts: &[u8]) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! The dialect: what it accepts, it accepts again when it is written anew; and what one client publishes, every parser takes.
 
 use encke_core::dialect::json::{Json, ServerMessage, parse_command};
-use encke_core::dialect::{Beginning, ByPattern, Command, Since};
-use encke_core::encodings::{Cached, Encodings, PatternEncodings};
-use encke_core::message::{CompactJson, Content, MOST_LEVELS, Message};
+use encke_core::dialect::{ByPattern, Command, Since, StartPosition};
+use encke_core::encodings::{CachedDialect, Encodings, PatternEncodings};
+use encke_core::message::{CompactJson, Content, MAX_DEPTH, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -38,11 +38,13 @@ pub fn run(input: &[u8]) {
 
 fn write(id: Option<u64>, command: &Command<'_>) -> String {
     let (name, body) = match command {
-        Command::Subscribe { channel, begin: Beginning::Now } => ("subscribe", json!({ "channel": channel })),
-        Command::Subscribe { channel, begin: Beginning::After(Since { epoch, offset }) } => {
+        Command::Subscribe { channel, begin: StartPosition::Now } => {
+            ("subscribe", json!({ "channel": channel }))
+        }
+        Command::Subscribe { channel, begin: StartPosition::After(Since { epoch, offset }) } => {
             ("subscribe", json!({ "channel": channel, "since": { "epoch": epoch, "offset": offset } }))
         }
-        Command::Subscribe { channel, begin: Beginning::Newest(count) } => {
+        Command::Subscribe { channel, begin: StartPosition::Newest(count) } => {
             ("subscribe", json!({ "channel": channel, "last": count }))
         }
         Command::Unsubscribe { channel } => ("unsubscribe", json!({ "channel": channel })),
@@ -68,7 +70,7 @@ fn write(id: Option<u64>, command: &Command<'_>) -> String {
 /// `data` is accepted if, and only if, a strict parser takes it, and it is not too deep.
 fn published(channel: &str, data: &str) {
     // serde_json's own parser of values refuses what is beyond a double, and lone surrogates; so do those of most clients.
-    let value = serde_json::from_str::<Value>(data).ok().filter(|_| depth(data) <= MOST_LEVELS);
+    let value = serde_json::from_str::<Value>(data).ok().filter(|_| depth(data) <= MAX_DEPTH);
     let compact = match (CompactJson::parse(data), &value) {
         (Ok(compact), Some(_)) => compact,
         (Err(_), None) => return,

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use encke_server::fuzzing::{self, Announced};
+use encke_server::fuzzing::{self, ProxyHeaderOutcome};
 use encke_server::proxies::{ForwardedHeader, Proxies};
 
 use crate::pieces::cut;
@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) {
 fn announced(bytes: &[u8], how: u8) {
     let read = fuzzing::proxy_header(cut(bytes, how));
     assert_eq!(read, fuzzing::proxy_header([bytes]), "cut otherwise");
-    if let Announced::Client(client, length) = read {
+    if let ProxyHeaderOutcome::Client(client, length) = read {
         let header = &bytes[..length];
         let expected = if header.starts_with(b"PROXY ") { of_line(header) } else { of_block(header) };
         assert_eq!(client, expected.expect("a good header"), "{header:?}");

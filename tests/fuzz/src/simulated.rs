@@ -9,7 +9,7 @@ use encke_core::Timestamp;
 use encke_server::clock::UnixTime;
 use encke_server::config::Config;
 use encke_server::events::NoHooks;
-use encke_server::simulation::{Engine, Parameters, Server, SimulatedTime, Task};
+use encke_server::simulation::{Parameters, Server, SimulatedEngine, SimulatedTime, Task};
 use parking_lot::Mutex;
 
 /// Batches of expiries that may wait for a worker.
@@ -63,7 +63,7 @@ impl Simulated {
             io_threads: 1,
             wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
             dispatch_batches: DISPATCH_BATCHES,
-            engine: Engine::Memory(Box::new(move || engine_delay)),
+            engine: SimulatedEngine::Memory(Box::new(move || engine_delay)),
         });
         let wheel_sleeps_until = server.now();
         let standing = spawned.lock().len();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::{CloseReason, SuspendReason};
-use encke_core::session::outbox::{Bounds, Place, Source};
+use encke_core::session::outbox::{LogBounds, LogHandle, LogPosition};
 use encke_core::session::{
-    Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, MOST_OFFSETS, Outbox,
-    Outputs, Phase, Session, SessionRecord, SessionTimeouts, Step,
+    Attach, ConnectionId, ConnectionInput, ConnectionKind, DeliveryMode, Heartbeat, Input, MAX_OFFSET,
+    Outbox, Outputs, Phase, Session, SessionRecord, SessionTimeouts, StepContext,
 };
 use encke_server::fuzzing::{rewritten_snapshot, snapshot_of};
 
@@ -51,7 +51,7 @@ fn go_on_with(file: &[u8]) {
 #[derive(Clone, Copy, Debug)]
 struct Log(u64);
 
-impl Source for Log {
+impl LogHandle for Log {
     fn log(&self) -> u64 {
         self.0
     }
@@ -98,7 +98,7 @@ const TIMEOUTS: SessionTimeouts = SessionTimeouts {
 /// What is to be done, nobody does.
 fn handle(session: &mut Session<Log>, input: Input) {
     let mut outputs = Outputs::new();
-    session.handle(&mut Step { now: now(), timeouts: &TIMEOUTS, outputs: &mut outputs }, input);
+    session.handle(&mut StepContext { now: now(), timeouts: &TIMEOUTS, outputs: &mut outputs }, input);
 }
 
 fn now() -> Timestamp {
@@ -111,7 +111,7 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
         connection,
         kind,
         seq,
-        delivery: if seq.is_some() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
+        delivery: if seq.is_some() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
         token_expires: None,
         entropy: 0,
     };
@@ -121,9 +121,9 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
             let outbox = session.outbox_mut();
             let Some(turn) = outbox.next_turn() else { break };
             // Of a log that has something new, or has lost what was to be sent again.
-            let first = turn.from.saturating_add(turn.from % 3).min(MOST_OFFSETS);
-            let log = Bounds { first: first.max(1), last: (first + 5).max(first) };
-            outbox.take(turn, log, 3, |_| -> &[Place] { &[] });
+            let first = turn.from.saturating_add(turn.from % 3).min(MAX_OFFSET);
+            let log = LogBounds { first: first.max(1), last: (first + 5).max(first) };
+            outbox.take(turn, log, 3, |_| -> &[LogPosition] { &[] });
             handle(session, Input::Connection(connection, ConnectionInput::Sent));
         }
         let seq = session.outbox().sent();

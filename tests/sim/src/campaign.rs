@@ -1,4 +1,4 @@
-//! Scenario after scenario, on several threads, and what they were in all.
+//! Runs many scenarios on several threads, and reports totals.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::fault::FaultCounts;
-use crate::scenario::{Kind, Scenario};
+use crate::scenario::{Scenario, ScenarioKind};
 use crate::shrink::shrink;
-use crate::world::{Outcome, Violation, World};
+use crate::world::{RunOutcome, Simulation, Violation};
 
 thread_local! {
-    /// What the last panic on this thread said, also when it was caught.
+    /// First panic on this thread during the current scenario, even if it was caught.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// How much may be spent on one scenario.
+/// Limits of one scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Steps in which things happen, if they are bounded.
+    /// Number of steps with faults. `None`: unlimited.
     pub(crate) steps: Option<u64>,
-    /// Whether a smaller scenario is looked for when one fails.
+    /// A failing scenario is shrunk.
     pub(crate) shrinks: bool,
 }
 
@@ -35,8 +35,8 @@ impl Bounds {
     }
 }
 
-/// Panics are remembered instead of printed: also those that the server catches are faults.
-pub(crate) fn quiet_panics() {
+/// Records panics instead of printing them: a panic is a violation even if the server catches it.
+pub(crate) fn record_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let what = format!("{} at {place}", info.payload_as_str().unwrap_or("a panic"));
@@ -44,10 +44,10 @@ pub(crate) fn quiet_panics() {
     }));
 }
 
-/// Runs a scenario. A panic, wherever it was caught, is a violation.
-pub(crate) fn simulate(scenario: Scenario, in_words: bool) -> Outcome {
+/// Runs a scenario. A panic is a violation, even if the server caught it.
+pub(crate) fn simulate(scenario: Scenario, in_words: bool) -> RunOutcome {
     PANIC.with(|panic| panic.borrow_mut().take());
-    let result = catch_unwind(AssertUnwindSafe(|| World::new(scenario, in_words).run()));
+    let result = catch_unwind(AssertUnwindSafe(|| Simulation::new(scenario, in_words).run()));
     let panic = PANIC.with(|panic| panic.borrow_mut().take());
     let mut outcome = result.unwrap_or_default();
     if let Some(what) = panic {
@@ -56,9 +56,9 @@ pub(crate) fn simulate(scenario: Scenario, in_words: bool) -> Outcome {
     outcome
 }
 
-/// What scenarios were in all.
+/// Totals of all scenarios.
 #[derive(Debug, Default)]
-struct Totals {
+struct CampaignTotals {
     scenarios: u64,
     by_kind: [u64; 3],
     steps: u64,
@@ -69,8 +69,8 @@ struct Totals {
     faults: FaultCounts,
 }
 
-impl Totals {
-    fn add(&mut self, kind: Kind, outcome: &Outcome) {
+impl CampaignTotals {
+    fn add(&mut self, kind: ScenarioKind, outcome: &RunOutcome) {
         self.scenarios += 1;
         self.by_kind[kind as usize] += 1;
         self.steps += outcome.steps;
@@ -81,7 +81,7 @@ impl Totals {
         self.faults.add(&outcome.faults);
     }
 
-    #[expect(clippy::print_stdout, reason = "what a campaign is for")]
+    #[expect(clippy::print_stdout, reason = "output of the command")]
     fn print(&self) {
         let hours = self.session_nanos / 3_600_000_000_000;
         let [dense, sparse, still] = self.by_kind;
@@ -95,11 +95,11 @@ impl Totals {
 }
 
 /// Runs scenarios until `length` has passed or one fails.
-#[expect(clippy::print_stdout, reason = "what a campaign is for")]
+#[expect(clippy::print_stdout, reason = "output of the command")]
 pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> ExitCode {
     println!("seeds from {from} on");
     let (next, stop) = (AtomicU64::new(from), AtomicBool::new(false));
-    let totals = Mutex::new(Totals::default());
+    let totals = Mutex::new(CampaignTotals::default());
     let failed = Mutex::new(None);
     let started = Instant::now();
     std::thread::scope(|scope| {
@@ -120,7 +120,7 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> E
     let took = started.elapsed();
     let totals = totals.into_inner();
     totals.print();
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    #[expect(clippy::cast_precision_loss, reason = "for display only")]
     let rate = totals.steps as f64 / took.as_secs_f64();
     println!("{:.1} s, {rate:.0} steps a second", took.as_secs_f64());
     match failed.into_inner() {
@@ -133,11 +133,11 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> E
 }
 
 /// Runs one seed.
-#[expect(clippy::print_stdout, reason = "what it is for")]
-pub(crate) fn one(seed: u64, bounds: Bounds) -> ExitCode {
+#[expect(clippy::print_stdout, reason = "output of the command")]
+pub(crate) fn run_seed(seed: u64, bounds: Bounds) -> ExitCode {
     let scenario = bounds.scenario(seed);
     let outcome = simulate(scenario.clone(), true);
-    let mut totals = Totals::default();
+    let mut totals = CampaignTotals::default();
     totals.add(scenario.kind, &outcome);
     totals.print();
     println!("trace {:016x}", outcome.hash);
@@ -148,8 +148,8 @@ pub(crate) fn one(seed: u64, bounds: Bounds) -> ExitCode {
     report(scenario, outcome, bounds)
 }
 
-#[expect(clippy::print_stdout, reason = "what it is for")]
-fn report(scenario: Scenario, outcome: Outcome, bounds: Bounds) -> ExitCode {
+#[expect(clippy::print_stdout, reason = "output of the command")]
+fn report(scenario: Scenario, outcome: RunOutcome, bounds: Bounds) -> ExitCode {
     let Some(violation) = outcome.violation.clone() else { return ExitCode::SUCCESS };
     println!("\nseed {} fails after {} steps", scenario.seed, outcome.steps);
     print_violation(&violation);
@@ -162,24 +162,24 @@ fn report(scenario: Scenario, outcome: Outcome, bounds: Bounds) -> ExitCode {
     println!("\nshrunk: {:?}, {} clients, {} steps", scenario.kind, scenario.clients, shrunk.outcome.steps);
     let faults: Vec<_> = scenario.faults.iter().map(|fault| format!("{fault:?}")).collect();
     let calm = scenario.calm_after_steps;
-    let until = if calm == u64::MAX { "to the end".to_owned() } else { format!("until step {calm}") };
+    let until = if calm == u64::MAX { "until the end".to_owned() } else { format!("until step {calm}") };
     println!("faults, {until}: {}", faults.join(", "));
     print_tail(&shrunk.outcome);
     if let Some(violation) = &shrunk.outcome.violation {
         print_violation(violation);
     }
     let steps = bounds.steps.map_or_else(String::new, |steps| format!(" --steps {steps}"));
-    println!("again: cargo run --release -p encke-sim -- --seed {}{steps}", scenario.seed);
+    println!("reproduce: cargo run --release -p encke-sim -- --seed {}{steps}", scenario.seed);
     ExitCode::FAILURE
 }
 
-#[expect(clippy::print_stdout, reason = "what it is for")]
+#[expect(clippy::print_stdout, reason = "output of the command")]
 fn print_violation(violation: &Violation) {
     println!("broken: {}\n{}", violation.invariant, violation.what);
 }
 
-#[expect(clippy::print_stdout, reason = "what it is for")]
-fn print_tail(outcome: &Outcome) {
+#[expect(clippy::print_stdout, reason = "output of the command")]
+fn print_tail(outcome: &RunOutcome) {
     for line in &outcome.tail {
         println!("{line}");
     }
@@ -189,7 +189,7 @@ fn print_tail(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// A scenario that is short enough for a build without optimization.
+    /// A scenario that is short enough for a build without optimisation.
     fn short(seed: u64) -> Scenario {
         let mut scenario = Scenario::of(seed);
         scenario.clients = scenario.clients.min(5);
@@ -198,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_replays_exactly() {
+    fn seed_replays_exactly() {
         let run = |seed| {
-            let Outcome { violation, hash, steps, deliveries, events, .. } = simulate(short(seed), false);
+            let RunOutcome { violation, hash, steps, deliveries, events, .. } = simulate(short(seed), false);
             assert_eq!(violation, None, "seed {seed}");
             (hash, steps, deliveries, events)
         };

@@ -1,4 +1,4 @@
-//! How late the engine's answers are.
+//! Delays of the engine's answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,47 +10,47 @@ use rand::rngs::SmallRng;
 use crate::fault::Fault;
 use crate::scenario::Scenario;
 
-/// Shared with the server, which asks.
+/// Source of delays, shared with the server.
 #[derive(Clone, Debug)]
-pub(crate) struct EngineDelays(Arc<Mutex<State>>);
+pub(crate) struct EngineDelays(Arc<Mutex<DelayState>>);
 
 #[derive(Debug)]
-struct State {
+struct DelayState {
     rng: SmallRng,
     late_per_mille: u32,
-    /// In nanoseconds.
+    /// Upper bound of a delay, in nanoseconds.
     longest: u64,
-    drawn: u64,
+    delay_count: u64,
 }
 
 impl EngineDelays {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let is_late = scenario.faults.allows(Fault::LateEngine);
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(DelayState {
             rng: scenario.rng(2),
             late_per_mille: if is_late { scenario.late_per_mille } else { 0 },
             longest: 2 * scenario.latest,
-            drawn: 0,
+            delay_count: 0,
         })))
     }
 
-    /// The delay of the next answer, if it is late.
-    pub(crate) fn draw(&self) -> Option<Duration> {
+    /// Draws the delay of the next answer. `None` if it is immediate.
+    pub(crate) fn next_delay(&self) -> Option<Duration> {
         let mut state = self.0.lock();
-        let State { rng, late_per_mille, longest, drawn } = &mut *state;
+        let DelayState { rng, late_per_mille, longest, delay_count } = &mut *state;
         rng.random_ratio(*late_per_mille, 1000).then(|| {
-            *drawn += 1;
+            *delay_count += 1;
             Duration::from_nanos(rng.random_range(0..*longest))
         })
     }
 
-    /// Nothing is late any more.
+    /// Makes all further answers immediate.
     pub(crate) fn end(&self) {
         self.0.lock().late_per_mille = 0;
     }
 
-    /// How many were late since this was last asked.
-    pub(crate) fn take_drawn(&self) -> u64 {
-        std::mem::take(&mut self.0.lock().drawn)
+    /// Returns the number of delays drawn since the last call.
+    pub(crate) fn take_delay_count(&self) -> u64 {
+        std::mem::take(&mut self.0.lock().delay_count)
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, by class: a scenario allows some classes, and the shrinker takes them away one by one.
+//! Classes of faults. A scenario allows some of them, and the shrinker removes them one by one.
 
 /// A class of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,61 +6,61 @@
 pub(crate) enum Fault {
     /// A connection is reset.
     Cut,
-    /// A client vanishes without a word: nothing moves any more, in either direction.
+    /// A client vanishes: nothing moves any more in either direction.
     HalfOpen,
-    /// A client ends its stream without a Close frame, or says Close.
+    /// A client ends its stream without a Close frame, or sends one.
     Leave,
-    /// A client stops reading for a while, or reads little by little.
+    /// A client stops reading for a while, or reads in small pieces.
     SlowReader,
-    /// A pong, and everything else that the client says, comes late.
+    /// A pong is delayed, together with everything else that the client sends.
     LatePong,
-    /// A client that is there does not answer pings.
+    /// A connected client does not answer pings.
     LostPong,
-    /// A client comes back with less than it has.
+    /// A client resumes with an older state than it had.
     OldSeq,
-    /// A client comes back without saying what it has.
+    /// A client resumes without a seq.
     NoSeq,
-    /// A client claims what was never sent.
+    /// A client acknowledges a seq that was never sent.
     FutureSeq,
-    /// A client comes back while its old connection is open.
+    /// A client reconnects while its old connection is open.
     TakeOver,
-    /// Workers take up a batch late.
+    /// A worker takes a batch late.
     LateWorker,
     /// The runtime polls a woken task late.
     LateTask,
-    /// The wheel turns late, but less than a stall.
+    /// The wheel turns late, by less than a stall.
     LateWheel,
-    /// The engine of the logs answers late.
+    /// The engine answers late.
     LateEngine,
-    /// The server is stopped for longer than the stall threshold.
+    /// The server stops for longer than the stall threshold.
     Stall,
     /// Every step takes time.
     SlowSteps,
-    /// Administrators disconnect and end sessions.
+    /// An administrator disconnects or closes a session.
     Admin,
-    /// Commands that are malformed, too many, or claim too much.
+    /// Commands are malformed, too many, or acknowledge too much.
     BadInput,
     /// Bytes arrive in pieces.
     Pieces,
-    /// Bytes take a while.
+    /// Bytes take time to arrive.
     Latency,
     /// The server drains before the end.
     Drain,
-    /// The server is told to stop, and another one takes up what it has written down.
+    /// The server shuts down in order, and the next one restores its snapshot.
     Restart,
-    /// The server is killed, and another one begins with nothing.
+    /// The server is killed, and another one starts without a snapshot.
     Kill,
     /// All connections to Redis break.
     RedisCut,
-    /// Redis is not there for a while.
+    /// Redis is unreachable for a while.
     RedisDown,
-    /// Connections to Redis bring nothing any more, and do not end.
+    /// Connections to Redis fall silent without being closed.
     RedisSilent,
-    /// What Redis tells by itself gets lost.
+    /// Push messages of Redis are lost.
     RedisLostPush,
-    /// Redis has lost everything.
+    /// Redis loses all data.
     RedisEmptied,
-    /// Another Redis takes over, which lacks the newest messages.
+    /// Redis fails over to a replica that lacks the newest messages.
     RedisFailover,
 }
 
@@ -97,14 +97,14 @@ impl Fault {
         Self::RedisFailover,
     ];
 
-    /// Those that one server meets, whatever becomes of it.
+    /// Faults of a single server without restarts.
     pub(crate) const OF_ONE_SERVER: &[Self] = Self::ALL.split_at(21).0;
 
-    /// Those of Redis.
+    /// Faults of Redis.
     pub(crate) const OF_REDIS: &[Self] = Self::ALL.split_at(23).1;
 }
 
-/// Some classes of faults.
+/// A set of fault classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults(u32);
 
@@ -126,7 +126,7 @@ impl Faults {
     }
 }
 
-/// How many faults of each class were injected.
+/// Number of injected faults by class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FaultCounts([u64; Fault::ALL.len()]);
 

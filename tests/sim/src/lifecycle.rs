@@ -1,4 +1,4 @@
-//! Lifecycle events: one for each transition, in order, exactly one end, and none before its time.
+//! Checks lifecycle events: one per transition, in order, exactly one end, and none too early.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use encke_core::close::{CloseReason, SuspendReason};
 use encke_core::session::{LifecycleEvent, ResumeKind, SessionTimeouts, Transition};
 use encke_server::SessionId;
 
-/// Where a session is, by its events.
+/// Phase of a session according to its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ObservedPhase {
     Attached,
     Suspended,
     Ended,
 }
 
 #[derive(Debug)]
-struct Life {
-    phase: Phase,
+struct SessionRecord {
+    phase: ObservedPhase,
     events: u32,
     opened_at: Timestamp,
     changed_at: Timestamp,
-    /// When its client was last there.
+    /// Time at which the client was last connected.
     left_at: Timestamp,
 }
 
-/// All sessions that there ever were.
+/// All sessions of a run.
 #[derive(Debug)]
 pub(crate) struct Lifecycles {
-    lives: BTreeMap<SessionId, Life>,
+    records: BTreeMap<SessionId, SessionRecord>,
     alive: usize,
     events: u64,
     timeouts: SessionTimeouts,
@@ -37,41 +37,42 @@ pub(crate) struct Lifecycles {
 
 impl Lifecycles {
     pub(crate) fn new(timeouts: &SessionTimeouts) -> Self {
-        Self { lives: BTreeMap::new(), alive: 0, events: 0, timeouts: timeouts.clone() }
+        Self { records: BTreeMap::new(), alive: 0, events: 0, timeouts: timeouts.clone() }
     }
 
-    /// Sessions that have not ended.
+    /// Number of sessions that have not ended.
     pub(crate) fn alive(&self) -> usize {
         self.alive
     }
 
-    /// Events in all.
+    /// Number of events so far.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
     pub(crate) fn has_ended(&self, session: SessionId) -> bool {
-        self.lives.get(&session).is_some_and(|life| life.phase == Phase::Ended)
+        self.records.get(&session).is_some_and(|record| record.phase == ObservedPhase::Ended)
     }
 
-    /// All sessions have ended with their server, which has told nobody.
+    /// Ends all sessions with their server, which reported nothing.
     pub(crate) fn end_all(&mut self) {
         self.alive = 0;
-        for life in self.lives.values_mut() {
-            life.phase = Phase::Ended;
+        for record in self.records.values_mut() {
+            record.phase = ObservedPhase::Ended;
         }
     }
 
-    /// Time stood still for them this long.
-    pub(crate) fn stand_still(&mut self, length: Duration) {
-        for life in self.lives.values_mut() {
-            for at in [&mut life.opened_at, &mut life.changed_at, &mut life.left_at] {
+    /// Shifts all times by the length of a restart, which does not count for sessions.
+    pub(crate) fn shift_times(&mut self, length: Duration) {
+        for record in self.records.values_mut() {
+            for at in [&mut record.opened_at, &mut record.changed_at, &mut record.left_at] {
                 *at = *at + length;
             }
         }
     }
 
-    /// Takes an event in. `left_at` is when the client was last there, if that is not now. Returns what is wrong with it, if anything.
+    /// Processes an event. `left_at` is when the client was last connected, if earlier than `now`. Returns a
+    /// description of a violation.
     pub(crate) fn event(
         &mut self,
         session: SessionId,
@@ -80,32 +81,36 @@ impl Lifecycles {
         left_at: Option<Timestamp>,
     ) -> Result<(), String> {
         self.events += 1;
-        let life = self.lives.entry(session).or_insert(Life {
-            phase: Phase::Suspended,
+        let record = self.records.entry(session).or_insert(SessionRecord {
+            phase: ObservedPhase::Suspended,
             events: 0,
             opened_at: now,
             changed_at: now,
             left_at: now,
         });
-        life.events += 1;
-        if event.number != life.events {
-            return Err(format!("event {event:?} where number {} is due", life.events));
+        record.events += 1;
+        if event.number != record.events {
+            return Err(format!("event {event:?} instead of number {}", record.events));
         }
-        let wrong = || Err(format!("event {event:?} in phase {:?}", life.phase));
-        let next = match (event.transition, life.phase, life.events) {
+        let wrong = || Err(format!("event {event:?} in phase {:?}", record.phase));
+        let next = match (event.transition, record.phase, record.events) {
             (Transition::Opened, _, 1) => {
                 self.alive += 1;
-                Phase::Attached
+                ObservedPhase::Attached
             }
-            (Transition::Opened, ..) | (_, _, 1) | (_, Phase::Ended, _) => return wrong(),
-            (Transition::Suspended(_), Phase::Attached, _) => Phase::Suspended,
-            (Transition::Resumed(ResumeKind::Reconnect), Phase::Suspended, _) => Phase::Attached,
-            (Transition::Resumed(ResumeKind::TakeOver), Phase::Attached, _) => Phase::Attached,
-            (Transition::Expired, Phase::Suspended, _) => Phase::Ended,
-            (Transition::Closed(_), ..) => Phase::Ended,
+            (Transition::Opened, ..) | (_, _, 1) | (_, ObservedPhase::Ended, _) => return wrong(),
+            (Transition::Suspended(_), ObservedPhase::Attached, _) => ObservedPhase::Suspended,
+            (Transition::Resumed(ResumeKind::Reconnect), ObservedPhase::Suspended, _) => {
+                ObservedPhase::Attached
+            }
+            (Transition::Resumed(ResumeKind::TakeOver), ObservedPhase::Attached, _) => {
+                ObservedPhase::Attached
+            }
+            (Transition::Expired, ObservedPhase::Suspended, _) => ObservedPhase::Ended,
+            (Transition::Closed(_), ..) => ObservedPhase::Ended,
             _ => return wrong(),
         };
-        if next == Phase::Ended {
+        if next == ObservedPhase::Ended {
             self.alive -= 1;
         }
         let timeouts = &self.timeouts;
@@ -114,17 +119,17 @@ impl Lifecycles {
             if now < due { Err(format!("event {event:?} at {now:?}, before {due:?}")) } else { Ok(()) }
         };
         let in_time = match event.transition {
-            Transition::Expired => early(life.left_at, Some(timeouts.reconnect_window)),
-            Transition::Closed(CloseReason::Lifetime) => early(life.opened_at, timeouts.lifetime),
-            Transition::Closed(CloseReason::Idle) => early(life.opened_at, timeouts.idle),
+            Transition::Expired => early(record.left_at, Some(timeouts.reconnect_window)),
+            Transition::Closed(CloseReason::Lifetime) => early(record.opened_at, timeouts.lifetime),
+            Transition::Closed(CloseReason::Idle) => early(record.opened_at, timeouts.idle),
             Transition::Suspended(SuspendReason::PongTimeout) => {
-                early(life.changed_at, Some(timeouts.pong_timeout))
+                early(record.changed_at, Some(timeouts.pong_timeout))
             }
             _ => Ok(()),
         };
-        life.phase = next;
-        life.changed_at = now;
-        life.left_at = left_at.unwrap_or(now);
+        record.phase = next;
+        record.changed_at = now;
+        record.left_at = left_at.unwrap_or(now);
         in_time
     }
 }
@@ -134,7 +139,7 @@ mod tests {
     use super::*;
 
     fn lifecycles() -> (Lifecycles, SessionId) {
-        let session = "s_AAAAAAAAAAAAAAAAAAAAAA".parse().expect("a good id");
+        let session = "s_AAAAAAAAAAAAAAAAAAAAAA".parse().expect("a valid id");
         let timeouts =
             encke_server::config::Settings::default().resolve().expect("the defaults are valid").session;
         (Lifecycles::new(&timeouts), session)
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_happen_is_found() {
+    fn invalid_sequences_are_detected() {
         use Transition::{Closed, Expired, Opened, Resumed, Suspended};
         let lost = Suspended(SuspendReason::ConnectionLost);
         let kicked = Closed(CloseReason::Kicked);

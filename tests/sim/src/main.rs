@@ -1,9 +1,9 @@
-//! The whole server under one seeded scheduler, on one thread and in virtual time.
+//! Simulates the whole server under one seeded scheduler, on one thread and in virtual time.
 //!
 //! ```sh
 //! cargo run --release -p encke-sim -- --minutes 1            # as many scenarios as fit into a minute
 //! cargo run --release -p encke-sim -- --hours 1 --jobs 2     # a campaign
-//! cargo run --release -p encke-sim -- --seed 17              # one scenario, with the end of its trace
+//! cargo run --release -p encke-sim -- --seed 17              # one scenario; prints the end of its trace if it fails
 //! ```
 
 mod campaign;
@@ -30,35 +30,36 @@ use clap::Parser;
 /// Runs the server in seeded simulations and checks its invariants.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Run this seed alone.
+    /// Run only this seed
     #[arg(long)]
     seed: Option<u64>,
-    /// The first seed of a campaign. Without it, a random one.
+    /// First seed of a campaign (default: random)
     #[arg(long, conflicts_with = "seed")]
     from: Option<u64>,
-    /// How long a campaign runs.
+    /// Length of a campaign in minutes (default: 1)
     #[arg(long, conflicts_with_all = ["seed", "hours"])]
     minutes: Option<f64>,
-    /// How long a campaign runs.
+    /// Length of a campaign in hours
     #[arg(long, conflicts_with = "seed")]
     hours: Option<f64>,
-    /// Scenarios at a time.
+    /// Number of scenarios run in parallel
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// How many steps of a scenario things may happen in, before everyone catches up and leaves. Without it, as many as it takes.
+    /// Number of steps after which a scenario ends its faults and lets clients catch up and leave (default:
+    /// no limit)
     #[arg(long)]
     steps: Option<u64>,
-    /// Do not look for a smaller scenario that fails in the same way.
+    /// Do not shrink a failing scenario
     #[arg(long)]
     no_shrinking: bool,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    campaign::quiet_panics();
+    campaign::record_panics();
     let bounds = Bounds { steps: arguments.steps, shrinks: !arguments.no_shrinking };
     if let Some(seed) = arguments.seed {
-        return campaign::one(seed, bounds);
+        return campaign::run_seed(seed, bounds);
     }
     let minutes = arguments.hours.map_or(arguments.minutes.unwrap_or(1.0), |hours| hours * 60.0);
     let Ok(length) = Duration::try_from_secs_f64(minutes * 60.0) else {

@@ -1,4 +1,4 @@
-//! One run's setting, drawn from its seed: how the server is configured, who its clients are, what may go wrong.
+//! A scenario, drawn from its seed: the server's configuration, the clients, and the possible faults.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::fault::{Fault, Faults};
-use crate::truth::{LOGS, MOST_CHANNELS};
+use crate::truth::{LOGS, MAX_CHANNELS};
 use crate::wire::Buffers;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 
-/// The server allows no longer silence before connections rest.
-const LONGEST_BEFORE_REST_MS: u64 = 60_000;
+/// Maximum of `parking.after`.
+const MAX_PARK_AFTER_MS: u64 = 60_000;
 
-/// How a run is.
+/// Kind of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Much happens within minutes.
+pub(crate) enum ScenarioKind {
+    /// Many events within minutes.
     Dense,
-    /// Days of little but heartbeats.
+    /// Days with little more than heartbeats.
     Sparse,
-    /// Years of sessions that hardly move.
+    /// Years of sessions that hardly change.
     Still,
 }
 
@@ -31,48 +31,48 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ScenarioKind,
     pub(crate) clients: u32,
     pub(crate) channels: u8,
-    /// How many of the clients speak Bayeux.
+    /// Fraction of the clients that speak Bayeux.
     pub(crate) bayeux: f64,
-    /// Channels are in Redis, where others publish as well.
+    /// Channels are in Redis, where other servers publish as well.
     pub(crate) redis: bool,
-    /// Clients follow patterns, too.
+    /// Clients also subscribe to patterns.
     pub(crate) patterns: bool,
     pub(crate) faults: Faults,
-    /// Nothing goes wrong after so many steps.
+    /// Number of steps after which faults stop.
     pub(crate) calm_after_steps: u64,
-    /// Nor after this instant; then the end is checked.
+    /// Time after which faults stop and the final checks begin.
     pub(crate) length: u64,
-    /// How long a client waits between two things that it does by itself, at most.
+    /// Maximum pause between two actions of a client.
     pub(crate) pause: u64,
-    /// How long the API waits between two messages that it publishes, at most.
+    /// Maximum pause between two publishes by the API.
     pub(crate) publish_pause: u64,
     pub(crate) dispatch_batches: usize,
-    /// So many tasks share the sweep of a channel.
+    /// Number of tasks that share the sweep of a channel.
     pub(crate) io_threads: usize,
     pub(crate) buffers: Buffers,
-    /// How many of a thousand server actions are put off, and for how long at most.
+    /// How many of a thousand server actions are delayed, and the maximum delay.
     pub(crate) late_per_mille: u32,
     pub(crate) latest: u64,
-    /// The longest message, in bytes.
-    pub(crate) longest_message: usize,
+    /// Maximum size of a message, in bytes.
+    pub(crate) max_message_bytes: usize,
     pub(crate) config: Config,
 }
 
 impl Scenario {
     /// The scenario of a seed.
     pub(crate) fn of(seed: u64) -> Self {
-        Self::of_one_server(seed).with_restarts().with_redis().with_rest().with_sweeps()
+        Self::of_one_server(seed).with_restarts().with_redis().with_parking().with_sweeps()
     }
 
     fn of_one_server(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let kind = match rng.random_range(0..20) {
-            0..16 => Kind::Dense,
-            16..19 => Kind::Sparse,
-            _ => Kind::Still,
+            0..16 => ScenarioKind::Dense,
+            16..19 => ScenarioKind::Sparse,
+            _ => ScenarioKind::Still,
         };
         let config = config(kind, &mut rng);
         let mut faults = Faults::default();
@@ -82,38 +82,38 @@ impl Scenario {
                 faults = faults.with(*fault);
             }
         }
-        if kind != Kind::Dense {
-            // A day has too many steps for these.
+        if kind != ScenarioKind::Dense {
+            // In days, these would take too many steps.
             for fault in [Fault::SlowSteps, Fault::Pieces] {
                 faults = faults.without(fault);
             }
         }
         let stall = nanos(config.timers.stall_threshold);
-        let longest_message = if rng.random_bool(0.2) { 30_000 } else { 400 };
+        let max_message_bytes = if rng.random_bool(0.2) { 30_000 } else { 400 };
         let (clients, length, pause, publish_pause) = match kind {
-            Kind::Dense => {
+            ScenarioKind::Dense => {
                 let pause = rng.random_range(20..3_000) * MILLI;
                 (rng.random_range(1..16), rng.random_range(20..300) * SECOND, pause, pause)
             }
-            Kind::Sparse => {
+            ScenarioKind::Sparse => {
                 (rng.random_range(20..120), 48 * 3600 * SECOND, 12 * 3600 * SECOND, 3600 * SECOND)
             }
-            Kind::Still => {
+            ScenarioKind::Still => {
                 (rng.random_range(200..400), 5_000 * 3600 * SECOND, 4_000 * 3600 * SECOND, 48 * 3600 * SECOND)
             }
         };
         let bayeux = match kind {
-            Kind::Dense if rng.random_bool(0.2) => 0.9,
-            Kind::Dense => 0.3,
-            // Who polls does much in days.
-            Kind::Sparse | Kind::Still => 0.05,
+            ScenarioKind::Dense if rng.random_bool(0.2) => 0.9,
+            ScenarioKind::Dense => 0.3,
+            // Polling clients cause many events in days.
+            ScenarioKind::Sparse | ScenarioKind::Still => 0.05,
         };
         Self {
             seed,
             kind,
             clients,
             bayeux,
-            channels: rng.random_range(1..=MOST_CHANNELS),
+            channels: rng.random_range(1..=MAX_CHANNELS),
             redis: false,
             patterns: rng.random_bool(0.5),
             faults,
@@ -131,31 +131,33 @@ impl Scenario {
             },
             late_per_mille: rng.random_range(1..100),
             latest: rng.random_range(1..stall * 9 / 10),
-            longest_message: rng.random_range(40..longest_message),
+            max_message_bytes: rng.random_range(40..max_message_bytes),
             config,
         }
     }
 
-    /// In three of four, connections rest: whenever they can, or after a silence. That changes nothing else in them.
-    fn with_rest(mut self) -> Self {
+    /// Lets connections park in three of four scenarios: as soon as possible, or after a time without
+    /// traffic. The rest of the scenario stays the same.
+    fn with_parking(mut self) -> Self {
         let mut rng = self.rng(7);
-        self.config.rest_after = match rng.random_range(0..4) {
+        self.config.park_after = match rng.random_range(0..4) {
             0 => None,
             1 => Some(Duration::ZERO),
             2 => Some(Duration::from_millis(200)),
-            _ => Some(Duration::from_millis(rng.random_range(1..LONGEST_BEFORE_REST_MS))),
+            _ => Some(Duration::from_millis(rng.random_range(1..MAX_PARK_AFTER_MS))),
         };
         self
     }
 
-    /// In every second one, each sweep of a channel is shared by tasks, one subscriber after the other. That changes nothing else in them.
+    /// Lets tasks share each sweep of a channel, one subscriber at a time, in half of the scenarios. The rest
+    /// of the scenario stays the same.
     fn with_sweeps(mut self) -> Self {
         let mut rng = self.rng(8);
         self.io_threads = if rng.random_bool(0.5) { 1 } else { rng.random_range(2..=4) };
         self
     }
 
-    /// Some have more servers than one, one after another. That changes nothing else in them.
+    /// Adds restarts to some scenarios. The rest of the scenario stays the same.
     fn with_restarts(mut self) -> Self {
         let mut rng = self.rng(3);
         for fault in [Fault::Restart, Fault::Kill] {
@@ -166,16 +168,16 @@ impl Scenario {
         self
     }
 
-    /// Some have their channels in Redis.
+    /// Moves the channels of some scenarios to Redis.
     fn with_redis(mut self) -> Self {
         let mut rng = self.rng(5);
-        self.redis = self.kind == Kind::Dense && rng.random_bool(0.3);
+        self.redis = self.kind == ScenarioKind::Dense && rng.random_bool(0.3);
         if !self.redis {
             return self;
         }
-        // Logs that other servers have added to do not go on with sessions from a file.
+        // Sessions of a snapshot cannot continue with logs that other servers have appended to.
         self.faults = self.faults.without(Fault::Restart);
-        // Patterns are not there yet.
+        // Patterns are not supported yet.
         self.patterns = false;
         let share = rng.random_range(0.1..0.9);
         for fault in Fault::OF_REDIS {
@@ -186,13 +188,13 @@ impl Scenario {
         self
     }
 
-    /// A channel, or a pattern, that a client may follow.
+    /// A random channel or pattern to subscribe to.
     pub(crate) fn any_log(&self, rng: &mut SmallRng) -> u8 {
         let is_pattern = self.patterns && rng.random_bool(0.4);
-        rng.random_range(if is_pattern { MOST_CHANNELS..LOGS } else { 0..self.channels })
+        rng.random_range(if is_pattern { MAX_CHANNELS..LOGS } else { 0..self.channels })
     }
 
-    /// Random numbers for one part of the run, whatever the other parts do.
+    /// A random number generator for one part of the run, independent of the other parts.
     pub(crate) fn rng(&self, part: u64) -> SmallRng {
         SmallRng::seed_from_u64(self.seed.rotate_left(17) ^ part.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -203,27 +205,27 @@ impl Scenario {
 }
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).expect("durations of a scenario are short")
+    u64::try_from(duration.as_nanos()).expect("a duration of less than 584 years")
 }
 
-/// A configuration that the server would accept, with limits so low that they are met.
-fn config(kind: Kind, rng: &mut SmallRng) -> Config {
+/// A valid configuration with limits low enough to be reached.
+fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
     let mut flags = Vec::new();
     let mut set = |key: &str, value: String| flags.push(format!("{key}={value}"));
     let tick = match kind {
-        Kind::Dense => rng.random_range(1..50),
-        Kind::Sparse => 100,
-        Kind::Still => 1000,
+        ScenarioKind::Dense => rng.random_range(1..50),
+        ScenarioKind::Sparse => 100,
+        ScenarioKind::Still => 1000,
     };
     let stall = match kind {
-        Kind::Dense => tick * rng.random_range(4..400),
-        Kind::Sparse => 30_000,
-        Kind::Still => 600_000,
+        ScenarioKind::Dense => tick * rng.random_range(4..400),
+        ScenarioKind::Sparse => 30_000,
+        ScenarioKind::Still => 600_000,
     };
     let ping = match kind {
-        Kind::Dense => rng.random_range(20 * tick..60_000),
-        Kind::Sparse => rng.random_range(60_000..600_000),
-        Kind::Still => rng.random_range(3_600_000..72_000_000),
+        ScenarioKind::Dense => rng.random_range(20 * tick..60_000),
+        ScenarioKind::Sparse => rng.random_range(60_000..600_000),
+        ScenarioKind::Still => rng.random_range(3_600_000..72_000_000),
     };
     let millis = |value: u64| format!("{value}ms");
     set("timers.tick", millis(tick));
@@ -231,30 +233,30 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
     set("timers.watchdog", millis(stall * 10));
     set("timers.ping_slack", millis(rng.random_range(0..ping / 4)));
     let exact = ["hierarchical-lists", "simple", "hashed-sorted", "calendar-queue", "binary-heap", "lawn"];
-    if kind == Kind::Dense && rng.random_bool(0.2) {
+    if kind == ScenarioKind::Dense && rng.random_bool(0.2) {
         set("timers.scheme", exact[rng.random_range(0..exact.len())].to_owned());
     }
     set("session.ping_interval", millis(ping));
     set("session.pong_timeout", millis(rng.random_range(2 * tick..ping)));
-    let window = if kind == Kind::Dense { 2 * tick..60_000 } else { ping / 2..4 * ping };
+    let window = if kind == ScenarioKind::Dense { 2 * tick..60_000 } else { ping / 2..4 * ping };
     let window = rng.random_range(window.start + 2 * tick..window.end + 2 * tick);
     set("session.reconnect_window", millis(window));
     set("session.poll_gap", millis(rng.random_range(2 * tick..window)));
     set(
         "session.poll_hold",
-        // In days, there would be nothing else.
-        millis(match rng.random_bool(0.1) && kind == Kind::Dense {
+        // In days, there would be no other events.
+        millis(match rng.random_bool(0.1) && kind == ScenarioKind::Dense {
             true => 2 * tick,
             false => rng.random_range(ping / 4..ping * 2),
         }),
     );
     let lifetime = match kind {
-        Kind::Dense if rng.random_bool(0.5) => millis(rng.random_range(1_000..300_000)),
-        Kind::Sparse if rng.random_bool(0.5) => "24h".to_owned(),
+        ScenarioKind::Dense if rng.random_bool(0.5) => millis(rng.random_range(1_000..300_000)),
+        ScenarioKind::Sparse if rng.random_bool(0.5) => "24h".to_owned(),
         _ => "off".to_owned(),
     };
     set("session.lifetime", lifetime);
-    if kind == Kind::Dense && rng.random_bool(0.3) {
+    if kind == ScenarioKind::Dense && rng.random_bool(0.3) {
         set("session.idle", millis(rng.random_range(5_000..120_000)));
     }
     set("session.write_timeout", millis(rng.random_range(2 * tick..30_000)));
@@ -264,12 +266,12 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
     set("limits.max_message", "32KiB".to_owned());
     set("channel.history_bytes", "32KiB".to_owned());
     set("channel.history_total_bytes", rng.random_range(32_768..100_000).to_string());
-    let age = if kind == Kind::Dense { rng.random_range(2 * tick..120_000) } else { ping };
+    let age = if kind == ScenarioKind::Dense { rng.random_range(2 * tick..120_000) } else { ping };
     set("channel.history_age", if rng.random_bool(0.7) { millis(age) } else { "off".to_owned() });
     set("limits.max_subscriptions", rng.random_range(1..5).to_string());
     set("limits.max_channels", rng.random_range(1..8).to_string());
-    // Clients that are refused come back soon: for days, that would be all that happens.
-    let refuses = |rng: &mut SmallRng| kind == Kind::Dense && rng.random_bool(0.3);
+    // Refused clients reconnect soon. In days, there would be no other events.
+    let refuses = |rng: &mut SmallRng| kind == ScenarioKind::Dense && rng.random_bool(0.3);
     if refuses(rng) {
         set("limits.max_connections", rng.random_range(1..20).to_string());
     }
@@ -280,14 +282,15 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
         set("limits.max_connections_per_address", rng.random_range(1..6).to_string());
     }
     set("limits.commands_per_second", rng.random_range(0..30).to_string());
-    // And so do pages that are told of others: zero is no limit.
-    let polls_per_browser = if kind == Kind::Dense { rng.random_range(0..3) } else { 0 };
+    // The same holds for pages that are advised to pause because of other pages of their browser. Zero means
+    // no limit.
+    let polls_per_browser = if kind == ScenarioKind::Dense { rng.random_range(0..3) } else { 0 };
     set("bayeux.polls_per_browser", polls_per_browser.to_string());
     set("session.max_unacked", rng.random_range(16..200).to_string());
     let settings = Settings { flags, ..Settings::default() };
     let mut config = settings.resolve().expect("the scenario's settings are valid");
     if rng.random_bool(0.5) {
-        // Lower than the server lets anyone set it: rings are full more often.
+        // Lower than the server accepts, so that rings are full more often.
         config.max_unacked = rng.random_range(1..16);
     }
     config

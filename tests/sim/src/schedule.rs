@@ -1,4 +1,4 @@
-//! What is to happen when, in virtual time.
+//! Planned actions in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,91 +6,91 @@ use std::collections::BinaryHeap;
 use crate::redis::RedisConnection;
 use crate::tasks::TaskId;
 
-/// A connection, by its number. No number is used twice.
+/// Number of a connection. Numbers are not reused.
 pub(crate) type ConnectionNumber = u32;
 
-/// A request with commands, by its number. No number is used twice.
+/// Number of a request with commands. Numbers are not reused.
 pub(crate) type PostNumber = u32;
 
-/// A client, by its number.
+/// Number of a client.
 pub(crate) type ClientNumber = u32;
 
-/// How far a run is.
+/// Stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Things happen and go wrong.
+    /// Clients are active and faults happen.
     Busy,
-    /// Nothing goes wrong any more: everyone has to catch up, or be noticed as gone.
+    /// No more faults: clients catch up, or are noticed as disconnected.
     Calm,
-    /// Everyone leaves, or the server drains.
+    /// All clients leave, or the server drains.
     Leaving,
     Over,
 }
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
-/// Something that can happen.
+/// An action that can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The wheel turns, if this is the turn that was planned last.
+    /// The wheel's loop makes a step, if this is the latest plan.
     Wheel {
         plan: u32,
     },
-    /// A worker takes a batch.
+    /// A worker handles a batch.
     Work,
-    /// Someone looks what a connection at rest has to read.
-    Look,
+    /// The server reads from a parked connection.
+    ReadParked,
     /// A woken task is polled.
     Poll(TaskId),
-    /// Bytes move from one end's kernel to the other's.
-    Move(ConnectionNumber, Way),
-    /// A client does something by itself, if it has not changed its plans since.
+    /// Bytes move from one kernel to the other.
+    Move(ConnectionNumber, Direction),
+    /// A client acts on its own, if this is its latest plan.
     Act(ClientNumber, u32),
-    /// A client reads on.
+    /// A client reads.
     Read(ConnectionNumber),
-    /// A poll reaches the server.
+    /// A poll arrives at the server.
     Arrive(ConnectionNumber),
-    /// Commands in a request of their own reach the server.
+    /// A request with commands arrives at the server.
     Command(PostNumber),
-    /// Their client reads the answer.
+    /// The client reads the answer to its commands.
     Reply(PostNumber),
-    /// Their client loses the connection.
+    /// The client loses the connection of its commands.
     LosePost(PostNumber),
-    /// A client answers a ping late.
+    /// A client sends a delayed pong.
     Answer(ConnectionNumber, u64),
-    /// Someone publishes by the API.
+    /// A message is published by the API.
     Publish,
-    /// An administrator does something.
+    /// An administrator disconnects or closes a session.
     Administrate,
     /// The server stops for a while.
     Stall,
-    /// The server is told to stop, or killed.
+    /// The server begins to shut down, or is killed.
     Restart,
-    /// The server that was told to stop writes down what it has, and ends; unless it has been killed before.
+    /// A server that is shutting down writes its snapshot and ends, unless it was killed before.
     Replace {
         server: u32,
     },
-    /// Redis does what it was asked on a connection.
+    /// Redis executes the commands received on a connection.
     Redis(RedisConnection),
-    /// What Redis has said on a connection arrives.
-    RedisSays(RedisConnection),
-    TroubleWithRedis,
-    RedisIsBack,
-    /// A stage of the run ends, if it has not ended before.
+    /// Bytes from Redis arrive on a connection.
+    RedisDelivers(RedisConnection),
+    RedisFault,
+    RedisRecovers,
+    /// A stage of the run ends, unless it ended earlier.
     EndStage(Stage),
 }
 
-/// What lies ahead, in the order of time; what is due at one time, in the order in which it was planned.
+/// Planned actions, ordered by time and then by the order of planning.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     ahead: BinaryHeap<Reverse<Planned>>,
     numbers: u64,
-    /// How many of them are late for something that the server had to do already.
+    /// Number of planned actions that the server could have done already.
     late: usize,
 }
 
@@ -123,13 +123,13 @@ impl Ord for Planned {
 }
 
 impl Schedule {
-    /// Plans `action` for the instant `at`.
+    /// Plans `action` for the time `at`.
     pub(crate) fn plan(&mut self, at: u64, action: Action) {
         self.push(at, action, false);
     }
 
-    /// Puts `action`, which could happen now, off until `at`.
-    pub(crate) fn put_off(&mut self, at: u64, action: Action) {
+    /// Delays `action`, which is possible now, until `at`.
+    pub(crate) fn delay(&mut self, at: u64, action: Action) {
         self.late += 1;
         self.push(at, action, true);
     }
@@ -139,12 +139,12 @@ impl Schedule {
         self.ahead.push(Reverse(Planned { at, number: self.numbers, late, action }));
     }
 
-    /// When something is to happen next.
+    /// Time of the next action.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.ahead.peek().map(|Reverse(planned)| planned.at)
     }
 
-    /// The next action that is due at `now`, and whether it was put off.
+    /// Takes the next action due at `now`. Returns it, and whether it was delayed.
     pub(crate) fn take_due(&mut self, now: u64) -> Option<(Action, bool)> {
         if self.next_at()? > now {
             return None;
@@ -154,8 +154,8 @@ impl Schedule {
         Some((planned.action, planned.late))
     }
 
-    /// Whether the server has put nothing off.
-    pub(crate) fn nothing_put_off(&self) -> bool {
+    /// Returns whether no action of the server is delayed.
+    pub(crate) fn has_no_delayed(&self) -> bool {
         self.late == 0
     }
 }

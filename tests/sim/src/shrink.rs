@@ -1,50 +1,51 @@
-//! A smaller scenario that fails in the same way: without the classes of faults that are not needed, with fewer clients,
-//! and with the end of all faults as early as possible.
+//! Shrinks a failing scenario to a smaller one that violates the same invariant: removes classes of faults,
+//! reduces the number of clients, and ends all faults as early as possible.
 
 use crate::scenario::Scenario;
-use crate::world::{Outcome, Violation};
+use crate::world::{RunOutcome, Violation};
 
-/// Runs that may be spent.
-const TRIES: u32 = 120;
+/// Maximum number of runs.
+const MAX_RUNS: u32 = 120;
 
-/// The smallest scenario that was found, and what became of it.
+/// The smallest scenario found, and its outcome.
 pub(crate) struct Shrunk {
     pub(crate) scenario: Scenario,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RunOutcome,
 }
 
 struct Search<R> {
     run: R,
     invariant: &'static str,
-    tries: u32,
+    runs: u32,
     best: Shrunk,
 }
 
-/// Shrinks a scenario that fails when it is `run`. The second argument of that is whether the trace is kept in words.
+/// Shrinks a scenario that fails in `run`, whose second argument enables the text of the trace.
 pub(crate) fn shrink(
-    run: impl Fn(Scenario, bool) -> Outcome,
+    run: impl Fn(Scenario, bool) -> RunOutcome,
     scenario: Scenario,
-    outcome: Outcome,
+    outcome: RunOutcome,
     violation: &Violation,
 ) -> Shrunk {
     let best = Shrunk { scenario, outcome };
-    let mut search = Search { run, invariant: violation.invariant, tries: 0, best };
+    let mut search = Search { run, invariant: violation.invariant, runs: 0, best };
     search.without_faults();
     search.with_fewer_clients();
     search.with_fewer_steps();
     search.without_faults();
-    // Once more, to have its trace in words.
+    // Runs it again with the text of the trace.
     search.best.outcome = (search.run)(search.best.scenario.clone(), true);
     search.best
 }
 
-impl<R: Fn(Scenario, bool) -> Outcome> Search<R> {
-    /// Keeps `scenario` if it fails in the same way, and no later: fewer faults may take longer to bring it about.
-    fn keeps(&mut self, scenario: Scenario) -> bool {
-        if self.tries >= TRIES {
+impl<R: Fn(Scenario, bool) -> RunOutcome> Search<R> {
+    /// Runs `scenario`, and keeps it if it violates the same invariant and takes no more steps. With fewer
+    /// faults, a failure may take longer to occur.
+    fn keep_if_failing(&mut self, scenario: Scenario) -> bool {
+        if self.runs >= MAX_RUNS {
             return false;
         }
-        self.tries += 1;
+        self.runs += 1;
         let outcome = (self.run)(scenario.clone(), false);
         let fails = outcome.violation.as_ref().is_some_and(|it| it.invariant == self.invariant)
             && outcome.steps <= self.best.outcome.steps;
@@ -59,7 +60,7 @@ impl<R: Fn(Scenario, bool) -> Outcome> Search<R> {
         for fault in faults.iter() {
             let mut scenario = self.best.scenario.clone();
             scenario.faults = scenario.faults.without(fault);
-            self.keeps(scenario);
+            self.keep_if_failing(scenario);
         }
     }
 
@@ -70,7 +71,7 @@ impl<R: Fn(Scenario, bool) -> Outcome> Search<R> {
             let found = fewer.into_iter().any(|clients| {
                 let mut scenario = self.best.scenario.clone();
                 scenario.clients = clients;
-                self.keeps(scenario)
+                self.keep_if_failing(scenario)
             });
             if !found {
                 return;
@@ -78,14 +79,14 @@ impl<R: Fn(Scenario, bool) -> Outcome> Search<R> {
         }
     }
 
-    /// Bisects for the first step after which nothing needs to go wrong.
+    /// Bisects for the first step after which no fault is needed.
     fn with_fewer_steps(&mut self) {
         let (mut fails_not, mut fails) = (0, self.best.outcome.steps + 1);
         while fails - fails_not > 1 + fails / 64 {
             let middle = fails_not + (fails - fails_not) / 2;
             let mut scenario = self.best.scenario.clone();
             scenario.calm_after_steps = middle;
-            if self.keeps(scenario) {
+            if self.keep_if_failing(scenario) {
                 fails = middle;
             } else {
                 fails_not = middle;
@@ -100,12 +101,12 @@ mod tests {
     use crate::fault::{Fault, Faults};
 
     #[test]
-    fn what_is_not_needed_is_taken_away() {
+    fn unneeded_faults_and_clients_are_removed() {
         let violation = Violation { invariant: "one", what: String::new() };
         let run = |scenario: Scenario, _| {
             let needed = [Fault::Cut, Fault::Stall].iter().all(|fault| scenario.faults.allows(*fault));
             let fails = needed && scenario.clients >= 3 && scenario.calm_after_steps >= 1000;
-            Outcome { violation: fails.then(|| violation.clone()), steps: 5000, ..Outcome::default() }
+            RunOutcome { violation: fails.then(|| violation.clone()), steps: 5000, ..RunOutcome::default() }
         };
         let mut scenario = Scenario::of(1);
         scenario.clients = 14;

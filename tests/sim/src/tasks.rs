@@ -1,4 +1,4 @@
-//! The executor: tasks run when they were woken, one poll at a time, and whoever runs the simulation chooses which.
+//! The executor: polls one woken task at a time, in the order that the scheduler chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,29 +8,29 @@ use encke_server::simulation::Task;
 use parking_lot::Mutex;
 
 use crate::schedule::ConnectionNumber;
-use crate::wire::AtRest;
+use crate::wire::ParkedChanges;
 
-/// One task. A number is used again, with the next generation.
+/// Identifies a task. An index is reused with the next generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
     pub(crate) index: u32,
     generation: u32,
 }
 
-/// Tasks that were woken since the list was last emptied, and tasks that the server has spawned.
+/// Tasks woken or spawned since the last call that took them.
 #[derive(Default)]
-struct Queue {
+struct TaskQueue {
     woken: Mutex<Vec<TaskId>>,
     spawned: Mutex<Vec<Spawned>>,
 }
 
-/// A task that the server has spawned, and the connection that it serves, if that was at rest.
+/// A task spawned by the server, and the connection that it serves if the task unparks one.
 type Spawned = (Task, Option<ConnectionNumber>);
 
 struct TaskWaker {
     id: TaskId,
     queued: AtomicBool,
-    queue: Arc<Queue>,
+    queue: Arc<TaskQueue>,
 }
 
 impl Wake for TaskWaker {
@@ -45,7 +45,7 @@ impl Wake for TaskWaker {
     }
 }
 
-struct Slot {
+struct TaskSlot {
     task: Option<Task>,
     waker: Arc<TaskWaker>,
 }
@@ -53,32 +53,32 @@ struct Slot {
 /// All tasks of one server.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    slots: Vec<Slot>,
+    slots: Vec<TaskSlot>,
     free: Vec<u32>,
-    queue: Arc<Queue>,
-    pub(crate) at_rest: Arc<Mutex<AtRest>>,
+    queue: Arc<TaskQueue>,
+    pub(crate) parked_changes: Arc<Mutex<ParkedChanges>>,
 }
 
-/// What came of polling a task.
+/// Result of polling a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Polled {
+pub(crate) enum PollOutcome {
     Pending,
     Ended,
-    /// It has ended before.
-    Gone,
+    /// The task had ended earlier.
+    EndedBefore,
 }
 
 impl Tasks {
-    /// What the server spawns its own tasks with.
+    /// Creates the function that the server spawns its own tasks with.
     pub(crate) fn spawner(&self) -> Box<dyn Fn(Task) + Send + Sync> {
-        let (queue, at_rest) = (Arc::clone(&self.queue), Arc::clone(&self.at_rest));
+        let (queue, parked_changes) = (Arc::clone(&self.queue), Arc::clone(&self.parked_changes));
         Box::new(move |task| {
-            let serves = at_rest.lock().woken.take();
+            let serves = parked_changes.lock().woken.take();
             queue.spawned.lock().push((task, serves));
         })
     }
 
-    /// Takes a task in, and wakes it for the first time.
+    /// Adds a task, and wakes it for the first time.
     pub(crate) fn spawn(&mut self, task: Task) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| u32::try_from(self.slots.len()).expect("few tasks"));
         let generation = self.slots.get(index as usize).map_or(0, |slot| slot.waker.id.generation + 1);
@@ -86,7 +86,7 @@ impl Tasks {
         let waker =
             Arc::new(TaskWaker { id, queued: AtomicBool::new(false), queue: Arc::clone(&self.queue) });
         waker.wake_by_ref();
-        let slot = Slot { task: Some(task), waker };
+        let slot = TaskSlot { task: Some(task), waker };
         if index as usize == self.slots.len() {
             self.slots.push(slot);
         } else {
@@ -95,31 +95,34 @@ impl Tasks {
         id
     }
 
-    /// Takes in the tasks that the server has spawned since the last call. Returns which connections they serve.
+    /// Adds the tasks that the server has spawned since the last call. Returns them with the connections they
+    /// serve.
     pub(crate) fn take_spawned(&mut self) -> Vec<(TaskId, Option<ConnectionNumber>)> {
         let spawned = std::mem::take(&mut *self.queue.spawned.lock());
         spawned.into_iter().map(|(task, serves)| (self.spawn(task), serves)).collect()
     }
 
-    /// Moves the tasks that were woken since the last call into `into`.
+    /// Appends the tasks woken since the last call to `into`.
     pub(crate) fn take_woken(&mut self, into: &mut Vec<TaskId>) {
         into.append(&mut self.queue.woken.lock());
     }
 
-    pub(crate) fn poll(&mut self, id: TaskId) -> Polled {
+    pub(crate) fn poll(&mut self, id: TaskId) -> PollOutcome {
         let slot = &mut self.slots[id.index as usize];
-        let Some(task) = slot.task.as_mut().filter(|_| slot.waker.id == id) else { return Polled::Gone };
+        let Some(task) = slot.task.as_mut().filter(|_| slot.waker.id == id) else {
+            return PollOutcome::EndedBefore;
+        };
         slot.waker.queued.store(false, Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&slot.waker));
         if let Poll::Ready(()) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
             slot.task = None;
             self.free.push(id.index);
-            return Polled::Ended;
+            return PollOutcome::Ended;
         }
-        Polled::Pending
+        PollOutcome::Pending
     }
 
-    /// Drops a task, wherever it is.
+    /// Drops a task.
     pub(crate) fn cancel(&mut self, id: TaskId) {
         let slot = &mut self.slots[id.index as usize];
         if slot.waker.id == id && slot.task.take().is_some() {
@@ -127,7 +130,7 @@ impl Tasks {
         }
     }
 
-    /// Drops all tasks, as the end of their process does.
+    /// Drops all tasks, like the end of their process.
     pub(crate) fn cancel_all(&mut self) {
         for index in 0..self.slots.len() {
             if self.slots[index].task.take().is_some() {
@@ -136,10 +139,10 @@ impl Tasks {
         }
         self.queue.spawned.lock().clear();
         self.queue.woken.lock().clear();
-        *self.at_rest.lock() = AtRest::default();
+        *self.parked_changes.lock() = ParkedChanges::default();
     }
 
-    /// How many have not ended.
+    /// Number of tasks that have not ended.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

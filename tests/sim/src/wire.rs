@@ -1,7 +1,7 @@
-//! One connection: the two ends' kernels, and what is between them.
+//! A connection: the kernels of its two ends, and the bytes in transit.
 //!
-//! Each way has two limited buffers: what the sender's kernel has taken, and what the receiver's kernel holds for it to read. Bytes
-//! move from one to the other when the scheduler says so.
+//! Each direction has two bounded buffers: the sender's send buffer, and the receiver's receive buffer. The
+//! scheduler decides when bytes move from one to the other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,41 +14,41 @@ use encke_server::simulation::Socket;
 use encke_sys::Unacknowledged;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::schedule::{ConnectionNumber, Way};
+use crate::schedule::{ConnectionNumber, Direction};
 
-/// What time it is, for the kernels.
+/// Clocks, as the kernels see them.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
-    /// The machine's clock, in nanoseconds.
+pub(crate) struct Clocks {
+    /// Monotonic clock, in nanoseconds.
     pub(crate) monotonic: AtomicU64,
     /// The server's time.
     pub(crate) served: AtomicU64,
 }
 
-/// The connections at which something has happened that the scheduler must know of.
-pub(crate) type News = Arc<Mutex<Vec<ConnectionNumber>>>;
+/// Connections whose state has changed, for the scheduler.
+pub(crate) type ChangedConnections = Arc<Mutex<Vec<ConnectionNumber>>>;
 
-/// What becomes of connections at rest, until the scheduler knows.
+/// Changes of parked connections, until the scheduler takes them.
 #[derive(Debug, Default)]
-pub(crate) struct AtRest {
-    /// The one whose task the server spawns next.
+pub(crate) struct ParkedChanges {
+    /// The connection whose task the server spawns next.
     pub(crate) woken: Option<ConnectionNumber>,
-    /// Those that have ended without a task.
+    /// Connections that ended while parked.
     pub(crate) ended: Vec<ConnectionNumber>,
 }
 
-/// One way of a connection.
+/// One direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// Taken by the sender's kernel, not acknowledged by the receiver's.
+    /// In the sender's send buffer, not acknowledged by the receiver.
     sent: VecDeque<u8>,
-    /// Held by the receiver's kernel.
+    /// In the receiver's receive buffer.
     arrived: VecDeque<u8>,
     send_limit: usize,
     receive_limit: usize,
     /// The sender has ended its stream.
     ended: bool,
-    /// The receiver's kernel knows.
+    /// The receiver's kernel has received the end.
     end_arrived: bool,
 }
 
@@ -71,23 +71,23 @@ impl Pipe {
     }
 
     fn is_writable(&self) -> bool {
-        // As Linux has it: when a third is free.
+        // As in Linux: writable when a third is free.
         self.sent.len() * 3 <= self.send_limit * 2
     }
 
-    /// Whether the receiver's kernel takes more.
+    /// Returns whether the receive buffer has room.
     fn has_room(&self) -> bool {
         self.arrived.len() < self.receive_limit
     }
 
-    /// Whether anything can move now.
-    fn has_way(&self) -> bool {
+    /// Returns whether anything can move now.
+    fn can_move(&self) -> bool {
         let bytes = !self.sent.is_empty() && self.has_room();
         bytes || (self.sent.is_empty() && self.ended && !self.end_arrived)
     }
 }
 
-/// When how many bytes were acknowledged, in the server's time, and no longer ago than anyone asks.
+/// Acknowledged bytes by the server's time, as far back as anyone asks.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged(VecDeque<(u64, usize)>);
 
@@ -104,47 +104,47 @@ impl Acknowledged {
         }
     }
 
-    /// How many bytes after this time.
+    /// Number of bytes acknowledged after this time.
     pub(crate) fn after(&self, time: u64) -> usize {
         self.0.iter().rev().take_while(|(at, _)| *at > time).map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// A connection as both kernels see it.
+/// A connection with both kernels.
 #[derive(Debug)]
 pub(crate) struct Wire {
     number: ConnectionNumber,
     pub(crate) to_server: Pipe,
     pub(crate) to_client: Pipe,
-    /// Why the server's calls fail, if they do.
+    /// Error returned by the server's calls, if any.
     failed: Option<io::ErrorKind>,
     /// The client sees a reset.
     pub(crate) reset_for_client: bool,
-    /// When the client vanished, in the server's time. Nothing has moved since.
+    /// Time at which the client vanished, in the server's time. Nothing moves after that.
     pub(crate) vanished_at: Option<u64>,
     /// The server has closed its socket.
     pub(crate) server_gone: bool,
-    /// When it did, the client's machine had not acknowledged all.
+    /// The client's kernel had not acknowledged everything when the server closed the socket.
     pub(crate) was_given_up: bool,
     /// The client has closed its socket.
     client_gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// When the client's kernel last acknowledged anything, by the machine's clock.
+    /// Time of the last acknowledgement from the client's kernel, by the monotonic clock.
     last_acknowledged: u64,
-    /// What it has acknowledged of late, in the server's time.
+    /// Bytes acknowledged recently, in the server's time.
     pub(crate) acknowledged: Acknowledged,
-    /// When bytes last came to the server's kernel, in the server's time.
+    /// Time at which bytes last arrived at the server's kernel, in the server's time.
     pub(crate) last_arrival: u64,
-    /// When the server last wrote, in its time.
+    /// Time of the server's last write, in its time.
     pub(crate) written_at: Option<u64>,
-    /// All that it wrote, where that is looked at.
+    /// Everything that the server wrote, if that is recorded.
     written: Option<Vec<u8>>,
-    /// No task of the server has its end.
-    pub(crate) is_at_rest: bool,
-    times: Arc<Times>,
-    news: News,
-    at_rest: Arc<Mutex<AtRest>>,
+    /// The server's end is parked: no task owns it.
+    pub(crate) is_parked: bool,
+    clocks: Arc<Clocks>,
+    changed: ChangedConnections,
+    parked_changes: Arc<Mutex<ParkedChanges>>,
 }
 
 impl Wire {
@@ -160,8 +160,8 @@ impl Wire {
         }
     }
 
-    fn tell(&self) {
-        self.news.lock().push(self.number);
+    fn notify(&self) {
+        self.changed.lock().push(self.number);
     }
 
     fn fail(&mut self, kind: io::ErrorKind) {
@@ -174,23 +174,23 @@ impl Wire {
         self.wake_writer();
     }
 
-    /// Moves at most `at_most` bytes. Returns how many it were.
-    pub(crate) fn carry(&mut self, way: Way, at_most: usize) -> usize {
+    /// Moves at most `at_most` bytes. Returns their number.
+    pub(crate) fn carry(&mut self, direction: Direction, at_most: usize) -> usize {
         if self.is_dead() || self.failed.is_some() {
             return 0;
         }
-        let pipe = self.pipe_mut(way);
+        let pipe = self.pipe_mut(direction);
         let moved = pipe.sent.len().min(pipe.receive_limit - pipe.arrived.len()).min(at_most);
         pipe.arrived.extend(pipe.sent.drain(..moved));
         if pipe.sent.is_empty() && pipe.ended {
             pipe.end_arrived = true;
         }
-        match way {
-            Way::ToServer => self.carried_to_server(moved),
-            Way::ToClient => {
+        match direction {
+            Direction::ToServer => self.carried_to_server(moved),
+            Direction::ToClient => {
                 if moved > 0 {
-                    self.last_acknowledged = self.times.monotonic.load(Ordering::Relaxed);
-                    self.acknowledged.add(self.times.served.load(Ordering::Relaxed), moved);
+                    self.last_acknowledged = self.clocks.monotonic.load(Ordering::Relaxed);
+                    self.acknowledged.add(self.clocks.served.load(Ordering::Relaxed), moved);
                 }
                 if self.to_client.is_writable() {
                     self.wake_writer();
@@ -202,32 +202,32 @@ impl Wire {
 
     fn carried_to_server(&mut self, moved: usize) {
         if moved > 0 {
-            self.last_arrival = self.times.served.load(Ordering::Relaxed);
+            self.last_arrival = self.clocks.served.load(Ordering::Relaxed);
         }
         if self.server_gone && moved > 0 {
-            // Nobody will read it.
+            // The bytes can no longer be read.
             self.reset_for_client = true;
         }
         self.wake_reader();
     }
 
-    fn pipe_mut(&mut self, way: Way) -> &mut Pipe {
-        match way {
-            Way::ToServer => &mut self.to_server,
-            Way::ToClient => &mut self.to_client,
+    fn pipe_mut(&mut self, direction: Direction) -> &mut Pipe {
+        match direction {
+            Direction::ToServer => &mut self.to_server,
+            Direction::ToClient => &mut self.to_client,
         }
     }
 
-    /// Whether anything can move this way now.
-    pub(crate) fn has_way(&self, way: Way) -> bool {
-        let pipe = match way {
-            Way::ToServer => &self.to_server,
-            Way::ToClient => &self.to_client,
+    /// Returns whether anything can move in this direction now.
+    pub(crate) fn can_move(&self, direction: Direction) -> bool {
+        let pipe = match direction {
+            Direction::ToServer => &self.to_server,
+            Direction::ToClient => &self.to_client,
         };
-        !self.is_dead() && self.failed.is_none() && pipe.has_way()
+        !self.is_dead() && self.failed.is_none() && pipe.can_move()
     }
 
-    /// The client's kernel takes what it has room for.
+    /// Moves the client's bytes to its send buffer, as far as there is room.
     pub(crate) fn client_sends(&mut self, bytes: &mut VecDeque<u8>) {
         let (first, _) = bytes.as_slices();
         let taken = if self.to_server.ended { first.len() } else { self.to_server.send(first) };
@@ -237,13 +237,13 @@ impl Wire {
         }
     }
 
-    /// The client reads at most `at_most` bytes.
+    /// Reads at most `at_most` bytes for the client.
     pub(crate) fn client_reads(&mut self, at_most: usize, into: &mut Vec<u8>) {
         let count = self.to_client.arrived.len().min(at_most);
         into.extend(self.to_client.arrived.drain(..count));
     }
 
-    /// Whether the client has read all that there is, and the server's stream has ended.
+    /// Returns whether the client has read everything and the server's stream has ended.
     pub(crate) fn is_read_out(&self) -> bool {
         self.to_client.arrived.is_empty() && (self.to_client.end_arrived || self.reset_for_client)
     }
@@ -252,12 +252,12 @@ impl Wire {
         !self.to_client.arrived.is_empty()
     }
 
-    /// The client ends its stream; it may read on.
+    /// Ends the client's stream. The client may still read.
     pub(crate) fn client_ends(&mut self) {
         self.to_server.ended = true;
     }
 
-    /// The connection is reset: both ends notice at their next call.
+    /// Resets the connection. Both ends notice at their next call.
     pub(crate) fn reset(&mut self) {
         if self.failed.is_none() && !self.is_dead() {
             self.fail(io::ErrorKind::ConnectionReset);
@@ -265,60 +265,60 @@ impl Wire {
         self.reset_for_client = true;
     }
 
-    /// The client has vanished without a word.
+    /// Makes the client vanish without closing the connection.
     pub(crate) fn vanish(&mut self) {
-        self.vanished_at = Some(self.times.served.load(Ordering::Relaxed));
+        self.vanished_at = Some(self.clocks.served.load(Ordering::Relaxed));
     }
 
     pub(crate) fn is_dead(&self) -> bool {
         self.vanished_at.is_some()
     }
 
-    /// Nobody can notice anything of it any more.
+    /// Returns whether neither end can notice anything any more.
     pub(crate) fn is_done(&self) -> bool {
         self.server_gone && (self.is_dead() || self.client_gone || self.reset_for_client)
     }
 
-    /// The client has closed its socket.
+    /// Closes the client's socket.
     pub(crate) fn client_closes(&mut self) {
         self.client_gone = true;
         self.client_ends();
         self.to_client.arrived.clear();
-        // What comes from now on is thrown away.
+        // Bytes that arrive later are discarded.
         self.to_client.receive_limit = usize::MAX;
     }
 
-    /// What the server writes is remembered.
+    /// Starts recording what the server writes.
     pub(crate) fn remember_written(&mut self) {
         self.written = Some(Vec::new());
     }
 
-    /// What the server's kernel has taken, if that is remembered.
+    /// Bytes accepted by the server's kernel, if recorded.
     pub(crate) fn written(&self) -> &[u8] {
         self.written.as_deref().unwrap_or_default()
     }
 
-    /// Whether the server's kernel holds nothing for the server to read.
+    /// Returns whether the server's receive buffer is empty.
     pub(crate) fn server_has_read_all(&self) -> bool {
         self.to_server.arrived.is_empty()
     }
 
-    /// Whether the server could not write now.
+    /// Returns whether bytes are waiting in the server's send buffer.
     pub(crate) fn is_full(&self) -> bool {
         !self.to_client.sent.is_empty()
     }
 
-    /// The end or the failure of the connection is known to the server's kernel.
+    /// Returns whether the server's kernel knows of the end or failure of the connection.
     pub(crate) fn is_over_for_server(&self) -> bool {
         self.to_server.end_arrived || self.failed.is_some()
     }
 }
 
-/// A wire that both sides hold.
+/// A wire shared by both ends.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Mutex<Wire>>);
+pub(crate) struct SharedWire(Arc<Mutex<Wire>>);
 
-/// How much fits into the kernels of one connection.
+/// Sizes of a connection's kernel buffers, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
     pub(crate) server_send: usize,
@@ -327,15 +327,15 @@ pub(crate) struct Buffers {
     pub(crate) client_receive: usize,
 }
 
-impl Shared {
+impl SharedWire {
     pub(crate) fn new(
         number: ConnectionNumber,
         buffers: Buffers,
-        times: &Arc<Times>,
-        news: &News,
-        at_rest: &Arc<Mutex<AtRest>>,
+        clocks: &Arc<Clocks>,
+        changed: &ChangedConnections,
+        parked_changes: &Arc<Mutex<ParkedChanges>>,
     ) -> Self {
-        let served = times.served.load(Ordering::Relaxed);
+        let served = clocks.served.load(Ordering::Relaxed);
         Self(Arc::new(Mutex::new(Wire {
             number,
             to_server: Pipe::new(buffers.client_send, buffers.server_receive),
@@ -348,15 +348,15 @@ impl Shared {
             client_gone: false,
             reader: None,
             writer: None,
-            last_acknowledged: times.monotonic.load(Ordering::Relaxed),
+            last_acknowledged: clocks.monotonic.load(Ordering::Relaxed),
             acknowledged: Acknowledged::default(),
             last_arrival: served,
             written_at: None,
             written: None,
-            is_at_rest: false,
-            times: Arc::clone(times),
-            news: Arc::clone(news),
-            at_rest: Arc::clone(at_rest),
+            is_parked: false,
+            clocks: Arc::clone(clocks),
+            changed: Arc::clone(changed),
+            parked_changes: Arc::clone(parked_changes),
         })))
     }
 
@@ -364,7 +364,7 @@ impl Shared {
         self.0.lock()
     }
 
-    /// The server's end.
+    /// Creates the server's end.
     pub(crate) fn server_socket(&self) -> ServerSocket {
         ServerSocket(self.clone())
     }
@@ -372,7 +372,7 @@ impl Shared {
 
 /// The server's end of a connection.
 #[derive(Debug)]
-pub(crate) struct ServerSocket(Shared);
+pub(crate) struct ServerSocket(SharedWire);
 
 impl Socket for ServerSocket {
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -388,8 +388,8 @@ impl Socket for ServerSocket {
         for (to, from) in into.iter_mut().zip(wire.to_server.arrived.drain(..count)) {
             *to = from;
         }
-        // There is room again.
-        wire.tell();
+        // There is room again for bytes in transit.
+        wire.notify();
         Poll::Ready(Ok(count))
     }
 
@@ -409,15 +409,15 @@ impl Socket for ServerSocket {
         if let Some(written) = &mut wire.written {
             written.extend_from_slice(&bytes[..taken]);
         }
-        wire.written_at = Some(wire.times.served.load(Ordering::Relaxed));
-        wire.tell();
+        wire.written_at = Some(wire.clocks.served.load(Ordering::Relaxed));
+        wire.notify();
         Poll::Ready(Ok(taken))
     }
 
     fn end_stream(&mut self) {
         let mut wire = self.0.lock();
         wire.to_client.ended = true;
-        wire.tell();
+        wire.notify();
     }
 
     fn holds_bytes(&self) -> bool {
@@ -430,7 +430,7 @@ impl Socket for ServerSocket {
 
     fn unacknowledged(&self) -> Unacknowledged {
         let wire = self.0.lock();
-        let now = wire.times.monotonic.load(Ordering::Relaxed);
+        let now = wire.clocks.monotonic.load(Ordering::Relaxed);
         Unacknowledged {
             bytes: wire.to_client.sent.len() as u64,
             in_flight: !wire.to_client.sent.is_empty() && wire.to_client.has_room(),
@@ -438,7 +438,7 @@ impl Socket for ServerSocket {
         }
     }
 
-    fn can_rest(&self) -> bool {
+    fn can_park(&self) -> bool {
         true
     }
 
@@ -451,33 +451,33 @@ impl Socket for ServerSocket {
         Poll::Pending
     }
 
-    fn rests(&mut self) {
-        self.0.lock().is_at_rest = true;
+    fn on_park(&mut self) {
+        self.0.lock().is_parked = true;
     }
 
-    fn wakes(&mut self) {
+    fn on_unpark(&mut self) {
         let mut wire = self.0.lock();
-        wire.is_at_rest = false;
-        wire.at_rest.lock().woken = Some(wire.number);
+        wire.is_parked = false;
+        wire.parked_changes.lock().woken = Some(wire.number);
     }
 }
 
 impl Drop for ServerSocket {
     fn drop(&mut self) {
         let mut wire = self.0.lock();
-        if wire.is_at_rest {
-            wire.at_rest.lock().ended.push(wire.number);
+        if wire.is_parked {
+            wire.parked_changes.lock().ended.push(wire.number);
         }
         wire.server_gone = true;
         wire.was_given_up = !wire.to_client.sent.is_empty();
         wire.to_client.ended = true;
         wire.reader = None;
         wire.writer = None;
-        // A socket that is closed with unread bytes in it sends a reset.
+        // Closing a socket with unread bytes sends a reset.
         if !wire.to_server.arrived.is_empty() && wire.failed.is_none() && !wire.is_dead() {
             wire.to_client.sent.clear();
             wire.reset_for_client = true;
         }
-        wire.tell();
+        wire.notify();
     }
 }

@@ -3,10 +3,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use encke_tests::waiting::{TIMEOUT, eventually, until};
-use encke_tests::{Answer, Client, RawClient, RunningServer};
+use encke_tests::{HttpResponse, Client, RawClient, RunningServer};
 use serde_json::Value;
 
-/// Whatever is not said otherwise: 25 s, 10 s, 120 s, 24 h.
+/// A server with the default timeouts: ping interval 25 s, pong timeout 10 s, reconnect window 120 s,
+/// lifetime 24 h.
 fn server() -> RunningServer {
     RunningServer::with(&[])
 }
@@ -22,7 +23,7 @@ fn remaining(session: &Value, deadline: &str) -> Option<f64> {
 }
 
 #[track_caller]
-fn assert_error(answer: &Answer, status: u16, code: &str) {
+fn assert_error(answer: &HttpResponse, status: u16, code: &str) {
     assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
 }
 
@@ -37,14 +38,14 @@ fn health_and_readiness() {
 }
 
 #[test]
-fn every_metric_is_there() {
+fn metrics_are_exported() {
     let server = server();
     let client = server.client();
     let _resumed = server.resume(&client.hello.resume);
     let answer = server.admin.get("/metrics");
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").is_some_and(|kind| kind.contains("text")), "{answer:?}");
-    // A wheel that sleeps takes up a timer when it wakes next, unless that would be too late.
+    // A sleeping wheel takes in a new timer when it next wakes, unless that would be too late.
     until("the session's timer is in the wheel", || {
         server.admin.metrics().value("encke_timer_entries") >= 1.0
     });
@@ -120,9 +121,9 @@ fn sessions_are_listed_by_phase() {
     assert!(!page.to_string().contains(attached.hello.resume.split_once('.').expect("a secret").1));
 }
 
-/// Else those of a filter that few pass would be found one by one.
+/// Otherwise the matches of a selective filter would be returned one per page.
 #[test]
-fn a_page_of_a_filter_is_as_long_as_others() {
+fn filtered_pages_are_filled() {
     let server = server();
     let _attached: Vec<_> = (0..20).map(|_| server.client()).collect();
     let suspended: BTreeSet<_> = (0..3).map(|_| server.suspended_session().session).collect();
@@ -149,14 +150,14 @@ fn pages_are_walked_by_cursor() {
             break;
         };
         cursor = format!("&cursor={next}");
-        assert!(page_number < 4, "it does not end");
+        assert!(page_number < 4, "pagination does not end");
     }
-    assert_eq!(seen.len(), 25, "each once");
+    assert_eq!(seen.len(), 25, "each session once");
     assert_eq!(BTreeSet::from_iter(seen), expected);
 }
 
 #[test]
-fn bad_parameters_are_named() {
+fn invalid_query_parameters_are_named() {
     let server = server();
     for query in [
         "phase=closed",
@@ -180,14 +181,14 @@ fn bad_parameters_are_named() {
 }
 
 #[test]
-fn ids_are_malformed_or_unknown() {
+fn malformed_and_unknown_ids_are_rejected() {
     let server = server();
     let unknown = "s_AAAAAAAAAAAAAAAAAAAAAA";
     for (method, rest) in [("GET", ""), ("DELETE", ""), ("POST", "/disconnect")] {
-        let answer = server.admin.ask(method, &format!("/api/sessions/{unknown}{rest}"));
+        let answer = server.admin.request(method, &format!("/api/sessions/{unknown}{rest}"));
         assert_error(&answer, 404, "not_found");
         for id in ["x", "s_", "s_AAAAAAAAAAAAAAAAAAAAAAA", "s_AAAAAAAAAAAAAAAAAAAA%2e", ".."] {
-            let answer = server.admin.ask(method, &format!("/api/sessions/{id}{rest}"));
+            let answer = server.admin.request(method, &format!("/api/sessions/{id}{rest}"));
             assert_error(&answer, 400, "bad_request");
         }
     }
@@ -196,7 +197,7 @@ fn ids_are_malformed_or_unknown() {
 }
 
 #[test]
-fn wrong_methods_are_told_the_right_ones() {
+fn wrong_methods_are_answered_with_an_allow_header() {
     let server = server();
     let session = server.client();
     let path = format!("/api/sessions/{}", session.hello.session);
@@ -210,7 +211,7 @@ fn wrong_methods_are_told_the_right_ones() {
         ("GET", &*format!("{path}/disconnect"), "POST"),
         ("DELETE", &*format!("{path}/disconnect"), "POST"),
     ] {
-        let answer = server.admin.ask(method, path);
+        let answer = server.admin.request(method, path);
         assert_error(&answer, 405, "method_not_allowed");
         assert_eq!(answer.header("allow"), Some(allow), "{method} {path}");
     }
@@ -218,22 +219,22 @@ fn wrong_methods_are_told_the_right_ones() {
 }
 
 #[test]
-fn head_is_get_without_its_body() {
+fn head_is_answered_like_get_without_a_body() {
     let server = server();
     let session = server.client();
     for path in ["/healthz", "/metrics", &format!("/api/sessions/{}", session.hello.session), "/api/nothing"]
     {
-        let (get, head) = (server.admin.get(path), server.admin.ask("HEAD", path));
+        let (get, head) = (server.admin.get(path), server.admin.request("HEAD", path));
         assert_eq!((head.status, &*head.body), (get.status, ""), "{path}");
         assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
         assert!(head.header("content-length").is_some_and(|length| length != "0"), "{path}: {head:?}");
     }
-    let head = server.admin.ask("HEAD", "/api/publish");
+    let head = server.admin.request("HEAD", "/api/publish");
     assert_eq!((head.status, head.header("allow")), (405, Some("POST")));
 }
 
 #[test]
-fn every_deadline_is_shown_with_what_remains() {
+fn deadlines_are_shown_with_their_remaining_time() {
     let server = RunningServer::with(&["session.idle=1h"]);
     let client = server.client();
     let session = server.admin.session(&client.hello.session);
@@ -259,13 +260,17 @@ fn every_deadline_is_shown_with_what_remains() {
 }
 
 #[test]
-fn disconnect_drops_the_connection_alone() {
+fn disconnect_closes_only_the_connection() {
     let server = server();
     let mut client = server.client();
     assert_eq!(server.admin.disconnect(&client.hello.session).status, 204);
     assert_eq!(client.close_code(), Some(4007));
     server.await_phase(&client.hello.session, "suspended");
-    assert_eq!(server.admin.disconnect(&client.hello.session).status, 204, "again is harmless");
+    assert_eq!(
+        server.admin.disconnect(&client.hello.session).status,
+        204,
+        "a second disconnect has no effect"
+    );
     let again = server.resume(&client.hello.resume);
     assert!(again.hello.recovered);
     let events = [("opened", "connect"), ("suspended", "disconnected"), ("resumed", "reconnect")];
@@ -285,8 +290,9 @@ fn delete_ends_the_session() {
         assert_error(&server.admin.kick(&hello.session), 404, "not_found");
     }
     for hello in [&client.hello, &suspended] {
-        // Whoever comes back has not been told, as far as the server knows.
-        assert_eq!(Client::refusal(server.public, &format!("resume={}", hello.resume)), 4101);
+        // The server does not know whether the client received the close code, so it refuses the first resume
+        // with that code.
+        assert_eq!(Client::refusal_code(server.public, &format!("resume={}", hello.resume)), 4101);
         assert!(!server.resume(&hello.resume).hello.recovered);
     }
     let metrics = server.admin.metrics();
@@ -312,7 +318,7 @@ fn timers_are_shown() {
     assert!(timers["since_last_turn_ms"].is_number(), "{timers}");
 
     assert_eq!(client.close_code(), 4006);
-    let lateness = eventually("its lateness is counted", || {
+    let lateness = eventually("the timer's lateness is counted", || {
         Some(show()["lateness"].clone()).filter(|lateness| lateness["count"].as_u64() >= Some(1))
     });
     for field in ["p50_ms", "p99_ms", "p999_ms", "max_ms"] {
@@ -321,12 +327,12 @@ fn timers_are_shown() {
 }
 
 #[test]
-fn web_pages_of_others_are_kept_out() {
+fn cross_origin_requests_are_rejected() {
     let server = server();
     let client = server.client();
     let path = format!("/api/sessions/{}", client.hello.session);
     let own = server.admin.address();
-    let with = |method, headers: &str| server.admin.ask_with(method, &path, headers);
+    let with = |method, headers: &str| server.admin.request_with(method, &path, headers);
     for headers in [
         "Host: evil.example\r\n".to_owned(),
         format!("Host: evil.example:{}\r\n", own.port()),
@@ -352,13 +358,13 @@ fn web_pages_of_others_are_kept_out() {
 }
 
 #[test]
-fn who_asks_and_does_not_read_is_cut() {
+fn client_that_does_not_read_is_disconnected() {
     let server = RunningServer::with(&["session.write_timeout=300ms"]);
-    let mut greedy = TcpStream::connect(server.admin.address()).expect("a connection");
-    greedy.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    let mut socket = TcpStream::connect(server.admin.address()).expect("a connection");
+    socket.set_write_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", server.admin.address());
     let error = loop {
-        if let Err(error) = greedy.write_all(request.as_bytes()) {
+        if let Err(error) = socket.write_all(request.as_bytes()) {
             break error;
         }
     };
@@ -367,24 +373,24 @@ fn who_asks_and_does_not_read_is_cut() {
 }
 
 #[test]
-fn there_are_only_so_many_connections() {
+fn admin_connections_are_limited() {
     let server = RunningServer::with(&["limits.max_admin_connections=2"]);
-    let connect = || TcpStream::connect(server.admin.address()).expect("it is accepted");
-    let ends_at_once = |mut socket: TcpStream| {
-        socket.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    let connect = || TcpStream::connect(server.admin.address()).expect("the listener accepts");
+    let is_closed = |mut socket: TcpStream| {
+        socket.set_read_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
         matches!(socket.read(&mut [0]), Ok(0) | Err(_))
     };
     let (oldest, _second, _third) = (connect(), connect(), connect());
-    assert!(ends_at_once(oldest), "it makes room");
+    assert!(is_closed(oldest), "the oldest connection is closed to make room");
     let request =
         format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.admin.address());
-    let is_answered = || answer_before_the_end(server.admin.address(), &request).starts_with("HTTP/1.1 200");
-    assert!(is_answered(), "silent connections keep no health check out");
+    let is_answered = || answer_until_close(server.admin.address(), &request).starts_with("HTTP/1.1 200");
+    assert!(is_answered(), "silent connections do not block a health check");
     assert!(server.admin.metrics().refusals("admin") >= 1.0);
 }
 
 #[test]
-fn a_head_is_not_longer_than_it_has_to_be() {
+fn oversized_request_head_is_rejected() {
     let server = server();
     for (length, status, path) in [(17, "431", ["/ws", "/healthz"]), (12, "40", ["/events", "/nowhere"])] {
         let long = "x".repeat(length * 1024);
@@ -392,17 +398,18 @@ fn a_head_is_not_longer_than_it_has_to_be() {
             let head = format!(
                 "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: {long}\r\n\r\n"
             );
-            let answer = answer_before_the_end(address, &head);
+            let answer = answer_until_close(address, &head);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{length} KiB to {path}: {answer}");
         }
     }
 }
 
-/// What comes until the connection ends, be it by a reset because not all was read.
-fn answer_before_the_end(address: SocketAddr, request: &str) -> String {
+/// Sends a request and returns all bytes up to the end of the connection. The end may be a reset, because the
+/// server did not read the whole request.
+fn answer_until_close(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the listener accepts");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-    // A server that has closed already is no error here.
+    stream.set_read_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
+    // The server may have closed the connection already, which is no error in these tests.
     let _ = stream.write_all(request.as_bytes());
     let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
     while let Ok(length @ 1..) = stream.read(&mut piece) {

@@ -3,11 +3,11 @@ use std::net::TcpStream;
 
 use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::until;
-use encke_tests::{Answer, RunningServer};
+use encke_tests::{HttpResponse, RunningServer};
 use serde_json::{Value, json};
 
 #[track_caller]
-fn assert_error(answer: &Answer, status: u16, code: &str) {
+fn assert_error(answer: &HttpResponse, status: u16, code: &str) {
     assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
 }
 
@@ -23,26 +23,26 @@ fn subscribe(channel: &str) -> String {
 }
 
 #[test]
-fn what_is_published_reaches_its_subscribers() {
+fn published_message_reaches_its_subscribers() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
-    let subscribed = client.ask(&subscribe("news"));
+    let subscribed = client.request(&subscribe("news"));
     let answer =
         server.admin.post("/api/publish", r#"{"channel":"news","data": {"b": [1, 2.50], "a": null} }"#);
     assert_eq!(answer.json(), json!({"offset": 1, "epoch": subscribed["ok"]["epoch"]}));
     let message = &client.object()["message"];
     assert_eq!((&message["channel"], &message["offset"]), (&json!("news"), &json!(1)));
-    // As it was written, without the white space.
+    // The data is as written, without the white space between tokens.
     let history = server.admin.get("/api/channels/news/history");
     assert!(history.body.contains(r#""data":{"b":[1,2.50],"a":null}"#), "{}", history.body);
 }
 
 #[test]
-fn a_broadcast_says_what_became_of_each() {
+fn broadcast_reports_the_outcome_for_each_channel() {
     let server = RunningServer::with(&[IN_MEMORY, "limits.max_channels=2"]);
-    // Channels that somebody follows make room for no others.
-    let (mut follower, mut other) = (server.client(), server.client_from("127.0.0.2"));
-    follower.subscribe("a");
+    // A channel with subscribers is not evicted to make room for another.
+    let (mut subscriber, mut other) = (server.client(), server.client_from("127.0.0.2"));
+    subscriber.subscribe("a");
     other.subscribe("d");
     let body = json!({"channels": ["a", "b,c", "d", "e", "a"], "data": 1}).to_string();
     let answer = server.admin.post("/api/broadcast", &body);
@@ -66,7 +66,7 @@ fn a_broadcast_says_what_became_of_each() {
 }
 
 #[test]
-fn a_broadcast_outlives_the_connection_that_asked_for_it() {
+fn broadcast_continues_after_its_connection_closes() {
     let server = RunningServer::with(&[]);
     let names: Vec<_> = (0..1000).map(|number| format!("c{number}")).collect();
     let body = json!({"channels": names, "data": " a b "}).to_string();
@@ -75,7 +75,7 @@ fn a_broadcast_outlives_the_connection_that_asked_for_it() {
     let mut stream = TcpStream::connect(host).expect("the listener accepts");
     write!(stream, "POST /api/broadcast HTTP/1.1\r\n{head}\r\n{body}").expect("the listener reads");
     let published = || server.admin.metrics().value("encke_messages_published_total");
-    until("it has begun", || published() > 0.0);
+    until("the broadcast has begun", || published() > 0.0);
     drop(stream);
     until("all are published", || published() == 1000.0);
     let page = get(&server, "/api/channels?limit=1000");
@@ -85,7 +85,7 @@ fn a_broadcast_outlives_the_connection_that_asked_for_it() {
 }
 
 #[test]
-fn history_is_read_from_an_offset_on() {
+fn history_is_read_from_an_offset() {
     let server = RunningServer::with(&[IN_MEMORY, "channel.history_messages=5"]);
     for number in 1..=7 {
         server.admin.publish("a/b c", json!(number));
@@ -106,7 +106,7 @@ fn history_is_read_from_an_offset_on() {
     assert_eq!(history("?since=5"), [6, 7]);
     assert_eq!(history("?since=3&limit=2"), [4, 5]);
     assert!(history("?since=7").is_empty());
-    assert_eq!(history("?before=18446744073709551616&limit=2"), [6, 7], "the newest");
+    assert_eq!(history("?before=18446744073709551616&limit=2"), [6, 7], "the newest messages");
     assert_eq!(history("?before=6&limit=2"), [4, 5]);
     assert_eq!(history("?before=4&limit=2"), [3]);
     assert_eq!(history("?before=6"), [3, 4, 5]);
@@ -117,7 +117,7 @@ fn history_is_read_from_an_offset_on() {
         assert!(history(&format!("?before={before}")).is_empty(), "{before}");
     }
     assert!(history("?since=18446744073709551615").is_empty());
-    assert!(history("?since=18446744073709551616").is_empty(), "a number like any other");
+    assert!(history("?since=18446744073709551616").is_empty(), "numbers beyond 64 bits are accepted");
     for query in [
         "since=-1",
         "since=%2B1",
@@ -135,11 +135,11 @@ fn history_is_read_from_an_offset_on() {
 }
 
 #[test]
-fn presence_has_who_may_come_back_and_not_who_is_gone() {
+fn presence_lists_suspended_but_not_expired_sessions() {
     let server = RunningServer::with(&["session.reconnect_window=1s"]);
     let (mut stays, mut leaves) = (server.client(), server.client());
-    stays.ask(&subscribe("news"));
-    leaves.ask(&subscribe("news"));
+    stays.request(&subscribe("news"));
+    leaves.request(&subscribe("news"));
     let presence = || get(&server, "/api/channels/news/presence");
     let entry = |session: &str, phase: &str| json!({"session": session, "user": null, "phase": phase});
     let (first, second) = (stays.hello.session.clone(), leaves.hello.session.clone());
@@ -149,7 +149,7 @@ fn presence_has_who_may_come_back_and_not_who_is_gone() {
     drop(leaves);
     until("the second is suspended", || presence()["present"][1] == entry(&second, "suspended"));
     assert_eq!(presence()["total"], 2);
-    until("the second is gone", || presence()["total"] == 1);
+    until("the second session has expired", || presence()["total"] == 1);
     assert_eq!(presence()["present"], json!([entry(&first, "attached")]));
     server.logs.await_lifecycle(
         &second,
@@ -158,11 +158,11 @@ fn presence_has_who_may_come_back_and_not_who_is_gone() {
 }
 
 #[test]
-fn pages_of_channels_and_of_subscribers() {
+fn channels_and_subscribers_are_paginated() {
     let server = RunningServer::with(&[IN_MEMORY]);
     let mut clients: Vec<_> = (0..5).map(|_| server.client()).collect();
     for client in &mut clients {
-        client.ask(&subscribe("b"));
+        client.request(&subscribe("b"));
     }
     for channel in ["d", "a", "c é"] {
         server.admin.publish(channel, json!("x"));
@@ -195,7 +195,7 @@ fn pages_of_channels_and_of_subscribers() {
 }
 
 #[test]
-fn bodies_are_checked() {
+fn request_bodies_are_validated() {
     let server = RunningServer::with(&["limits.max_message=1KiB"]);
     let good = r#"{"channel":"news","data":1}"#;
     for kind in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
@@ -204,7 +204,7 @@ fn bodies_are_checked() {
     let with_data = |bytes: usize| format!(r#"{{"channel":"news","data":"{}"}}"#, "x".repeat(bytes - 2));
     assert_eq!(server.admin.post("/api/publish", &with_data(1024)).status, 200);
     assert_error(&server.admin.post("/api/publish", &with_data(1025)), 413, "too_large");
-    // The body itself: a message, and 512 KiB for names.
+    // Limit of the whole body: `limits.max_message`, plus 512 KiB for names.
     assert_error(&server.admin.post("/api/publish", &with_data(513 * 1024)), 413, "too_large");
     for (path, body, named) in [
         ("/api/publish", r#"{"channel":"news","data":1,"ttl":5}"#, "ttl"),
@@ -231,22 +231,22 @@ fn a_body_must_arrive_in_time() {
     let server = RunningServer::with(&["limits.handshake_timeout=300ms"]);
     let headers = "Content-Type: application/json\r\nContent-Length: 100\r\n";
     let host = server.admin.address();
-    let answer = server.admin.ask_with("POST", "/api/publish", &format!("Host: {host}\r\n{headers}"));
+    let answer = server.admin.request_with("POST", "/api/publish", &format!("Host: {host}\r\n{headers}"));
     assert_error(&answer, 408, "timeout");
 }
 
 #[test]
-fn names_are_unknown_or_bad() {
+fn unknown_and_invalid_channel_names_are_rejected() {
     let server = RunningServer::with(&["channel.name_bytes=8"]);
     for rest in ["", "/history", "/presence"] {
-        let nobody = server.admin.get(&format!("/api/channels/nobody{rest}"));
+        let unknown = server.admin.get(&format!("/api/channels/unknown{rest}"));
         if rest == "/presence" {
             assert_eq!(
-                nobody.json(),
-                json!({"channel": "nobody", "total": 0, "present": [], "users": [], "next_cursor": null})
+                unknown.json(),
+                json!({"channel": "unknown", "total": 0, "present": [], "users": [], "next_cursor": null})
             );
         } else {
-            assert_error(&nobody, 404, "not_found");
+            assert_error(&unknown, 404, "not_found");
         }
         for name in ["", "a,b", "a%2Cb", "a%0Ab", "%FF", "ninebytes"] {
             assert_error(&server.admin.get(&format!("/api/channels/{name}{rest}")), 400, "bad_channel");
@@ -256,10 +256,10 @@ fn names_are_unknown_or_bad() {
 }
 
 #[test]
-fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
+fn session_shows_its_backlog_and_unacknowledged_messages() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
-    client.ask(&subscribe("news"));
+    client.request(&subscribe("news"));
     let id = client.hello.session.clone();
     let subscription =
         |cursor: u64, backlog: u64| json!([{"channel": "news", "cursor": cursor, "backlog": backlog}]);
@@ -270,7 +270,7 @@ fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
     assert_eq!(last["message"]["offset"], 2);
     let session = server.admin.session(&id);
     assert_eq!((&session["subscriptions"], &session["unacked"]), (&subscription(2, 0), &json!(2)));
-    client.ask(r#"{"id":2,"ack":{"seq":1}}"#);
+    client.request(r#"{"id":2,"ack":{"seq":1}}"#);
     assert_eq!(server.admin.session(&id)["unacked"], 1);
 
     let left = client.drop_connection();
@@ -293,8 +293,8 @@ fn the_api_describes_itself() {
 #[test]
 fn the_busiest_channels_come_first() {
     let server = RunningServer::with(&[IN_MEMORY]);
-    let mut follower = server.client();
-    follower.subscribe("liked");
+    let mut subscriber = server.client();
+    subscriber.subscribe("liked");
     for _ in 0..5 {
         server.admin.publish("often", 1);
     }
@@ -308,23 +308,27 @@ fn the_busiest_channels_come_first() {
     let (bytes, followers) = (busiest("bytes", 100), busiest("followers", 100));
     assert_eq!((rates.len(), &rates[0]["channel"], &rates[0]["messages"]), (1, &json!("often"), &json!(5)));
     let rate = rates[0]["rate"].as_f64().expect("a rate");
-    assert!(rate > 0.08 && rate <= 5.0, "{rate}: 5 in a minute at least, and in a second at most");
+    assert!(rate > 0.08 && rate <= 5.0, "{rate}: between 5 a minute and 5 a second");
     let names = |channels: &[Value]| channels.iter().map(|one| one["channel"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&bytes), ["fat", "often", "liked"]);
-    assert_eq!(names(&followers), ["liked", "fat", "often"], "and by name, where as many follow");
+    assert_eq!(
+        names(&followers),
+        ["liked", "fat", "often"],
+        "channels with equally many subscribers are sorted by name"
+    );
     assert_eq!(followers[0]["subscribers"], 1);
-    // But for the rate, it is as it is alone.
+    // Except for the rate, the entry equals that of a query for this channel alone.
     let mut fat = bytes[0].clone();
     assert!(fat.as_object_mut().expect("an object").remove("rate").is_some());
     assert_eq!(fat, get(&server, "/api/channels/fat"));
 
-    // What was found is told to all for some time.
+    // The ranking is cached for some time.
     server.admin.publish("fatter", "x".repeat(4_000));
-    until("it is looked for again", || busiest("bytes", 1)[0]["channel"] == "fatter");
+    until("the ranking is computed again", || busiest("bytes", 1)[0]["channel"] == "fatter");
 }
 
 #[test]
-fn what_is_asked_of_the_busiest_channels_is_checked() {
+fn query_for_the_busiest_channels_is_validated() {
     let server = RunningServer::with(&[]);
     for query in ["sort=name", "sort=", "sort=rate&cursor=a", "sort=rate&limit=101", "sort=rate&limit=0"] {
         assert_error(&server.admin.get(&format!("/api/channels?{query}")), 400, "bad_request");

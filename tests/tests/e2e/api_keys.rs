@@ -2,20 +2,20 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use encke_tests::waiting::until;
-use encke_tests::{Answer, Client, Launch, RunningServer, tokens};
+use encke_tests::{HttpResponse, Client, Launch, RunningServer, tokens};
 use serde_json::json;
 
 const OLD: &str = "old-key-0123456789";
 const NEW: &str = "new-key-0123456789";
 
-/// In the midst of a rotation.
+/// A server in the middle of a key rotation, which accepts both keys.
 fn server() -> RunningServer {
     Launch::default().set(&format!("auth.api_keys=[\"{OLD}\", \"{NEW}\"]")).start()
 }
 
-fn ask(server: &RunningServer, method: &str, path: &str, authorization: &str) -> Answer {
+fn ask(server: &RunningServer, method: &str, path: &str, authorization: &str) -> HttpResponse {
     let host = server.admin.address();
-    server.admin.ask_with(method, path, &format!("Host: {host}\r\n{authorization}"))
+    server.admin.request_with(method, path, &format!("Host: {host}\r\n{authorization}"))
 }
 
 fn bearer(key: &str) -> String {
@@ -23,7 +23,7 @@ fn bearer(key: &str) -> String {
 }
 
 #[test]
-fn without_a_key_the_api_is_closed() {
+fn requests_without_a_valid_key_are_unauthorized() {
     let server = server();
     let client = server.client();
     let session = format!("/api/sessions/{}", client.hello.session);
@@ -55,12 +55,12 @@ fn without_a_key_the_api_is_closed() {
     assert_eq!(
         ask(&server, "GET", &session, &bearer(NEW)).json()["phase"],
         "attached",
-        "nothing was done to it"
+        "the session is unchanged"
     );
 }
 
 #[test]
-fn each_key_of_a_rotation_opens_it() {
+fn both_keys_of_a_rotation_are_accepted() {
     let server = server();
     for key in [OLD, NEW] {
         for path in ["/api/sessions", "/api/timers", "/metrics"] {
@@ -73,7 +73,7 @@ fn each_key_of_a_rotation_opens_it() {
 }
 
 #[test]
-fn health_stays_open() {
+fn health_checks_need_no_key() {
     let server = server();
     for path in ["/healthz", "/readyz"] {
         assert_eq!(server.admin.get(path).status, 200);
@@ -82,21 +82,21 @@ fn health_stays_open() {
     server.assert_unharmed();
 }
 
-/// A key does not let a web page in: the visitor's browser may know it.
+/// A key does not admit requests from other origins: the visitor's browser may know the key.
 #[test]
-fn web_pages_of_others_are_kept_out_all_the_same() {
+fn cross_origin_requests_with_a_key_are_rejected() {
     let server = server();
     let authorization = format!("{}Origin: http://evil.example\r\n", bearer(NEW));
     assert_eq!(ask(&server, "GET", "/api/sessions", &authorization).status, 403);
-    // No browser adds the key by itself. So programs may come by any name.
+    // Browsers never add the key by themselves, so a request with a key may use any `Host`.
     let by_name = |headers: &str| {
-        server.admin.ask_with("GET", "/api/sessions", &format!("Host: encke:8001\r\n{headers}"))
+        server.admin.request_with("GET", "/api/sessions", &format!("Host: encke:8001\r\n{headers}"))
     };
     assert_eq!((by_name("").status, by_name(&bearer(NEW)).status), (401, 200));
 }
 
 #[test]
-fn no_spelling_of_the_path_gets_around_the_guards() {
+fn path_variants_do_not_bypass_authorization() {
     let server = server();
     for path in ["//api/sessions", "///metrics", "/./api/sessions", "/%61pi/sessions", "/API/sessions"] {
         assert_eq!(ask(&server, "GET", path, "").status, 404, "{path}");
@@ -114,9 +114,10 @@ fn keys_are_not_logged() {
     assert!(!server.logs.text().contains("key-0123456789"), "{}", server.logs.text());
 }
 
-/// Whoever asks for an act and does not wait for what comes of it: it may not be seen at all, but what is done is in the log.
+/// Clients send a request and disconnect without waiting for the answer. The server may not see the request
+/// at all, but every action that it takes is in the log.
 #[test]
-fn what_is_done_is_in_the_log_though_nobody_waits_for_the_answer() {
+fn actions_are_logged_although_clients_do_not_wait() {
     const USERS: usize = 40;
     let server = Launch::default()
         .set(&format!("auth.api_keys=[\"{OLD}\"]"))
@@ -129,29 +130,29 @@ fn what_is_done_is_in_the_log_though_nobody_waits_for_the_answer() {
     for user in &users {
         let host = server.admin.address();
         let head = format!("DELETE /api/users/{user} HTTP/1.1\r\nHost: {host}\r\n{}\r\n", bearer(OLD));
-        let mut socket = TcpStream::connect(host).expect("it listens");
-        socket.write_all(head.as_bytes()).expect("it is read");
+        let mut socket = TcpStream::connect(host).expect("the listener accepts");
+        socket.write_all(head.as_bytes()).expect("the listener reads");
     }
     let admin = server.admin.with_key(OLD);
-    until("what is done is what is in the log", || {
+    until("the log has exactly the actions taken", || {
         let records = server.logs.records();
-        let told: Vec<bool> = users
+        let logged: Vec<bool> = users
             .iter()
             .map(|user| {
                 let path = format!("/api/users/{user}");
-                records.iter().any(|act| act["message"] == "administered" && act["path"] == *path)
+                records.iter().any(|action| action["message"] == "admin action" && action["path"] == *path)
             })
             .collect();
         let done =
             |client: &Client| admin.get(&format!("/api/sessions/{}", client.hello.session)).status == 404;
         let done: Vec<bool> = clients.iter().map(done).collect();
-        told == done && done.contains(&true)
+        logged == done && done.contains(&true)
     });
 }
 
-/// What is published is said where it is asked for: there may be thousands a second.
+/// Publishes are logged at level debug only: there may be thousands a second.
 #[test]
-fn a_filter_of_the_log_says_which_acts_are_in_it() {
+fn log_filter_selects_the_logged_actions() {
     for (filter, publishes, ends) in
         [("info", 0, 1), ("warn,audit=debug", 1, 1), ("warn,audit=info", 0, 1), ("warn", 0, 0)]
     {
@@ -159,21 +160,25 @@ fn a_filter_of_the_log_says_which_acts_are_in_it() {
         let client = server.client();
         server.admin.publish("news", 1);
         let session = format!("/api/sessions/{}", client.hello.session);
-        assert_eq!(server.admin.ask("DELETE", &session).status, 204);
+        assert_eq!(server.admin.request("DELETE", &session).status, 204);
         until(format!("{filter}: {publishes} and {ends}"), || {
             let records = server.logs.records();
-            let acts = |path: &str| {
-                records.iter().filter(|act| act["message"] == "administered" && act["path"] == path).count()
+            let actions = |path: &str| {
+                records
+                    .iter()
+                    .filter(|action| action["message"] == "admin action" && action["path"] == path)
+                    .count()
             };
-            // The lines of a log are in the order of the acts.
-            (acts("/api/publish"), acts(&session)) == (publishes, ends)
+            // Log lines are in the order of the actions, so a line for the publish would precede that for the
+            // session.
+            (actions("/api/publish"), actions(&session)) == (publishes, ends)
         });
     }
 }
 
-/// Each key by its name and what it is good for.
+/// Keys with a name and a list of scopes.
 #[test]
-fn a_key_opens_what_its_scopes_say_and_is_named_in_the_log() {
+fn key_is_limited_to_its_scopes_and_named_in_the_log() {
     const READER: &str = "reader-0123456789";
     const CI: &str = "ci-key-0123456789";
     const SUPPORT: &str = "support-0123456789";
@@ -204,16 +209,21 @@ fn a_key_opens_what_its_scopes_say_and_is_named_in_the_log() {
     let refused = ask(&server, "POST", &disconnect, &bearer(CI));
     assert_eq!((refused.status, &*refused.error_code()), (403, "forbidden"));
     assert!(refused.body.contains("its scopes lack sessions"), "{}", refused.body);
-    assert_eq!(ask(&server, "GET", &session, &bearer(OLD)).json()["phase"], "attached", "nothing was done");
+    assert_eq!(
+        ask(&server, "GET", &session, &bearer(OLD)).json()["phase"],
+        "attached",
+        "the session is unchanged"
+    );
     assert_eq!(ask(&server, "DELETE", &session, &bearer(SUPPORT)).status, 204);
-    until("both acts are in the log", || {
+    until("both actions are in the log", || {
         let records = server.logs.records();
-        let acts = records.iter().filter(|record| record["message"] == "administered");
-        let acts: Vec<_> =
-            acts.map(|act| (act["key"].clone(), act["method"].clone(), act["status"].clone())).collect();
-        acts == [("ci".into(), "POST".into(), 403.into()), ("support".into(), "DELETE".into(), 204.into())]
+        let actions = records.iter().filter(|record| record["message"] == "admin action");
+        let actions: Vec<_> = actions
+            .map(|action| (action["key"].clone(), action["method"].clone(), action["status"].clone()))
+            .collect();
+        actions == [("ci".into(), "POST".into(), 403.into()), ("support".into(), "DELETE".into(), 204.into())]
     });
     for key in [READER, CI, SUPPORT, OLD] {
-        assert!(!server.logs.text().contains(key), "no key is in the log");
+        assert!(!server.logs.text().contains(key), "keys are not logged");
     }
 }

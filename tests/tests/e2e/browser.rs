@@ -1,4 +1,5 @@
-//! What the README has under "In a browser", in Chromium. `ENCKE_SEED=<n>` gives the random test the same seed again.
+//! The example from the README ("In a browser"), run in Chromium. `ENCKE_SEED=<n>` repeats a random test with
+//! the same seed.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +7,7 @@ use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
 use encke_tests::tokens::{SECRET, sign};
@@ -16,49 +17,49 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// How far ahead of the page is published, in messages: less than a channel keeps.
+/// How far the publisher may get ahead of the page, in messages. Less than the history of a channel.
 const AHEAD: usize = 100;
 
-/// Soon, but with time for Chromium to answer on a busy machine.
+/// Short, but long enough for Chromium to answer on a busy machine.
 const PINGS: [&str; 2] = ["session.ping_interval=1500ms", "session.pong_timeout=1200ms"];
 
-/// A page of the server's origin that follows channels over connections to `sessions`.
+/// Starts a page of the server's origin that subscribes to `channels` over connections to `sessions`.
 fn page(server: &RunningServer, sessions: SocketAddr, channels: &[&str]) -> Script {
     let (address, sessions) = (server.public.to_string(), sessions.to_string());
     Script::start("session.mjs", &[&[&*address, &*sessions], channels].concat())
 }
 
-/// A page that follows `news`, with its hello.
+/// Starts a page that subscribes to `news`. Returns it with its hello.
 #[track_caller]
-fn follow(server: &RunningServer, sessions: SocketAddr) -> (Script, Value) {
+fn subscribed_page(server: &RunningServer, sessions: SocketAddr) -> (Script, Value) {
     let page = page(server, sessions, &["news"]);
     page.await_object("reply", 1);
     let hello = page.await_value("hello", 1);
     (page, hello)
 }
 
-/// The id of the session of a hello.
+/// Session id of a hello.
 fn id(hello: &Value) -> &str {
     hello["session"].as_str().expect("a hello has a session")
 }
 
-/// The page's `nth` hello is that of the session that it had.
+/// Asserts that the page's `nth` hello resumes the session of `hello`.
 #[track_caller]
 fn assert_resumed(page: &Script, nth: usize, hello: &Value) {
     let again = page.await_value("hello", nth);
     assert_eq!((&again["recovered"], id(&again)), (&json!(true), id(hello)));
 }
 
-/// What came on a channel, in the order in which it came.
+/// Data of the messages received on a channel, in order of arrival.
 fn data(page: &Script, channel: &str) -> Vec<u64> {
     let messages = page.heard("message").into_iter().filter(|message| message["channel"] == channel);
     messages.map(|message| message["data"].as_u64().expect("numbers were published")).collect()
 }
 
-/// All of these come on `news`, once and in order, and nothing else.
+/// Asserts that the page receives 1 to `last` on `news`, once and in order, and nothing else.
 #[track_caller]
 fn assert_news(page: &Script, last: u64) {
-    page.await_object("message", usize::try_from(last).expect("not that many"));
+    page.await_object("message", usize::try_from(last).expect("the number fits into usize"));
     assert_eq!(data(page, "news"), Vec::from_iter(1..=last));
 }
 
@@ -68,18 +69,19 @@ fn publish(server: &RunningServer, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// A relay that waits until it is told about each connection; when it can be told no more, they last.
+/// A relay that waits for the fate of each connection on a channel. Once the sender is dropped, connections
+/// last.
 fn relay(server: &RunningServer) -> (mpsc::Sender<Fate>, Relay) {
-    let (tell, fates) = mpsc::channel();
-    (tell, Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Whole)))
+    let (sender, fates) = mpsc::channel();
+    (sender, Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Whole)))
 }
 
-/// Lets the next connection have this fate.
+/// Sets the fate of the next connection.
 fn next(fates: &mpsc::Sender<Fate>, fate: Fate) {
-    fates.send(fate).expect("the relay is there");
+    fates.send(fate).expect("the relay is running");
 }
 
-/// Publishes 1, 2, 3 and so on on each channel until it is enough: the last.
+/// Publishes 1, 2, 3 and so on to each channel until `enough` returns true. Returns the last number.
 fn publish_until(server: &RunningServer, page: &Script, channels: &[&str], enough: impl Fn() -> bool) -> u64 {
     let mut published = 0;
     while !enough() {
@@ -87,14 +89,14 @@ fn publish_until(server: &RunningServer, page: &Script, channels: &[&str], enoug
         for channel in channels {
             server.admin.publish(channel, published);
         }
-        let count = usize::try_from(published).expect("not that many") * channels.len();
+        let count = usize::try_from(published).expect("the number fits into usize") * channels.len();
         until("the page keeps up", || page.count("message") + AHEAD >= count);
     }
     published
 }
 
 #[test]
-fn a_page_hears_what_is_published() {
+fn page_receives_published_messages() {
     let server = RunningServer::with(&["limits.max_subscriptions=2"]);
     let page = page(&server, server.public, &["news", "chat", "more"]);
     for (id, channel) in [(0, "news"), (1, "chat")] {
@@ -104,17 +106,17 @@ fn a_page_hears_what_is_published() {
     let refused = page.await_value("reply", 3);
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(2), &json!("limit")));
 
-    let said = [
+    let published = [
         ("news", json!({ "text": "\"ü\u{1f30d}\u{2028}\n" })),
         ("chat", json!([1, null])),
         ("news", json!(0.5)),
     ];
-    for (channel, data) in &said {
+    for (channel, data) in &published {
         server.admin.publish(channel, data.clone());
     }
     page.await_object("message", 3);
-    let heard = page.heard("message");
-    for (message, (seq, (channel, data))) in heard.iter().zip((1..).zip(&said)) {
+    let received = page.heard("message");
+    for (message, (seq, (channel, data))) in received.iter().zip((1..).zip(&published)) {
         assert_eq!(
             (&message["seq"], &message["channel"], &message["data"]),
             (&json!(seq), &json!(channel), data)
@@ -124,11 +126,12 @@ fn a_page_hears_what_is_published() {
     assert_eq!(page.heard("socket"), [json!(socket)]);
 }
 
-/// Its replies are not taken for those to subscriptions: the session outlasts a cut.
+/// The page does not mistake replies to publishes for replies to subscriptions: its session survives a
+/// disconnect.
 #[test]
-fn a_page_publishes_and_keeps_its_session() {
+fn page_keeps_its_session_after_publishing() {
     let server = RunningServer::with(&[]);
-    let (mut page, hello) = follow(&server, server.public);
+    let (mut page, hello) = subscribed_page(&server, server.public);
     for number in 1..=3 {
         page.tell(&json!({"publish": ["news", number]}));
         let id = page.await_value("published", number);
@@ -145,7 +148,7 @@ fn a_page_publishes_and_keeps_its_session() {
 fn a_page_that_closes_or_leaves_ends_its_session() {
     let server = RunningServer::with(&[]);
     for command in ["close", "leave"] {
-        let (mut page, hello) = follow(&server, server.public);
+        let (mut page, hello) = subscribed_page(&server, server.public);
         page.await_object("ready", 1);
         page.tell(&json!({ command: true }));
         server.await_gone(id(&hello));
@@ -176,19 +179,19 @@ fn a_page_fetches_a_token_for_each_connection() {
 #[test]
 fn a_page_that_is_disconnected_again_and_again_misses_nothing() {
     let server = RunningServer::with(&[]);
-    let (page, hello) = follow(&server, server.public);
+    let (page, hello) = subscribed_page(&server, server.public);
     let published = std::thread::scope(|scope| {
-        // Until this is dropped.
-        let (going_on, over) = mpsc::channel::<()>();
-        let is_over = move || over.try_recv() == Err(TryRecvError::Disconnected);
-        let publisher = scope.spawn(|| publish_until(&server, &page, &["news"], is_over));
+        // Dropping this sender stops the publisher.
+        let (running, stopped) = mpsc::channel::<()>();
+        let is_stopped = move || stopped.try_recv() == Err(TryRecvError::Disconnected);
+        let publisher = scope.spawn(|| publish_until(&server, &page, &["news"], is_stopped));
         for cut in 1..=4 {
             page.await_object("message", page.count("message") + 50);
             assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
             assert_resumed(&page, cut + 1, &hello);
         }
-        drop(going_on);
-        publisher.join().expect("it publishes")
+        drop(running);
+        publisher.join().expect("the publisher does not panic")
     });
     assert_news(&page, published);
     assert_eq!(page.count("gap"), 0);
@@ -196,9 +199,9 @@ fn a_page_that_is_disconnected_again_and_again_misses_nothing() {
 }
 
 #[test]
-fn a_page_whose_link_is_cut_is_back_when_it_is_mended() {
-    let link = Link::new();
-    let server = Launch::listening_on(&SocketAddr::new(link.address_here(), 0).to_string())
+fn page_resumes_when_a_cut_link_is_restored() {
+    let link = NetworkLink::new();
+    let server = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
         .set("session.ping_interval=1s")
         .set("session.pong_timeout=500ms")
@@ -215,33 +218,33 @@ fn a_page_whose_link_is_cut_is_back_when_it_is_mended() {
     server.await_phase(id(&hello), "suspended");
     publish(&server, 9..=10);
     assert_eq!(page.count("message"), 5);
-    link.mend();
+    link.restore();
     assert_resumed(&page, 2, &hello);
     publish(&server, [11]);
     assert_news(&page, 11);
     assert_eq!(page.count("gap"), 0);
 }
 
-/// No one tells it that its connection is dead. It is back before the server has noticed, or after.
+/// The page gets no notice that its connection is dead. It reconnects before the server notices, or after.
 #[test]
-fn a_page_that_hears_nothing_comes_back_by_itself() {
+fn page_resumes_after_an_unnoticed_connection_loss() {
     let settings = ["session.ping_interval=500ms", "session.pong_timeout=300ms"];
     let server = RunningServer::with(&settings);
     let (fates, relay) = relay(&server);
-    // Enough for a head, a hello, a reply and a part of the messages.
+    // Enough for a head, a hello, a reply and some of the messages.
     next(&fates, Fate::Silent(1_000));
     drop(fates);
-    let (page, hello) = follow(&server, relay.address);
+    let (page, hello) = subscribed_page(&server, relay.address);
     publish(&server, 1..=20);
     assert_resumed(&page, 2, &hello);
     assert_news(&page, 20);
 }
 
-/// Its old connection, which is there all the time, is told that it was replaced; no one minds.
+/// The old connection is open all the time and is closed as replaced, which the page ignores.
 #[test]
-fn a_page_comes_back_to_a_server_that_was_stopped() {
+fn page_resumes_after_a_pause_of_the_server() {
     let server = RunningServer::with(&PINGS);
-    let (page, hello) = follow(&server, server.public);
+    let (page, hello) = subscribed_page(&server, server.public);
     publish(&server, 1..=5);
     page.await_object("message", 5);
     server.signal(Signal::STOP);
@@ -256,7 +259,7 @@ fn a_page_comes_back_to_a_server_that_was_stopped() {
 }
 
 #[test]
-fn a_page_that_is_not_answered_asks_again() {
+fn page_retries_an_unanswered_connection() {
     let server = RunningServer::with(&[]);
     let (fates, relay) = relay(&server);
     let page = page(&server, relay.address, &["news"]);
@@ -268,9 +271,9 @@ fn a_page_that_is_not_answered_asks_again() {
 }
 
 #[test]
-fn a_page_answers_pings_and_acknowledges_what_it_has() {
+fn page_answers_pings_and_acknowledges_messages() {
     let server = RunningServer::with(&PINGS);
-    let (page, hello) = follow(&server, server.public);
+    let (page, hello) = subscribed_page(&server, server.public);
     publish(&server, 1..=5);
     until("all is acknowledged", || server.admin.session(id(&hello))["unacked"] == 0);
     assert_news(&page, 5);
@@ -279,14 +282,15 @@ fn a_page_answers_pings_and_acknowledges_what_it_has() {
     assert_eq!(page.count("socket"), 1);
 }
 
-/// Its command may have arrived or not: it follows nothing that was not confirmed.
+/// The subscribe command may have arrived or not. The page discards the session, because its subscription was
+/// never confirmed.
 #[test]
-fn a_page_that_is_cut_before_it_follows_begins_anew() {
+fn page_opens_a_new_session_if_its_subscription_was_not_confirmed() {
     let server = RunningServer::with(&[]);
     let (fates, relay) = relay(&server);
     next(&fates, Fate::CutBefore("{\"reply\""));
     next(&fates, Fate::Whole);
-    let (page, _) = follow(&server, relay.address);
+    let (page, _) = subscribed_page(&server, relay.address);
     publish(&server, 1..=3);
     assert_news(&page, 3);
     let hellos = page.heard("hello");
@@ -295,26 +299,26 @@ fn a_page_that_is_cut_before_it_follows_begins_anew() {
 }
 
 #[test]
-fn a_page_that_is_told_to_stay_away_does() {
+fn kicked_and_replaced_pages_do_not_reconnect() {
     let server = RunningServer::with(&[]);
-    let (kicked, of_kicked) = follow(&server, server.public);
-    let (replaced, of_replaced) = follow(&server, server.public);
-    assert_eq!(server.admin.kick(id(&of_kicked)).status, 204);
-    let token = of_replaced["resume"].as_str().expect("a hello has a token");
+    let (kicked, kicked_hello) = subscribed_page(&server, server.public);
+    let (replaced, replaced_hello) = subscribed_page(&server, server.public);
+    assert_eq!(server.admin.kick(id(&kicked_hello)).status, 204);
+    let token = replaced_hello["resume"].as_str().expect("a hello has a token");
     let _other = server.resume(token);
     assert_eq!(kicked.await_value("closed", 1), 4101);
     assert_eq!(replaced.await_value("closed", 1), 4100);
-    // Otherwise they would be back in half a second.
+    // A page that reconnects does so within half a second.
     let_pass(Duration::from_secs(2));
     assert_eq!((kicked.count("socket"), replaced.count("socket")), (1, 1));
 }
 
-/// Each message comes once, whichever of its subscriptions brings it, and also when its session is gone.
+/// Each message arrives once, whichever subscription delivers it, also after the session has ended.
 #[test]
-fn a_page_follows_patterns_that_overlap() {
+fn overlapping_patterns_deliver_each_message_once() {
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
     let channels = ["/a/b", "/a/*", "/**"];
-    // It comes back no sooner than its session is gone.
+    // The relay lets the page reconnect only after its session has ended.
     let (fates, relay) = relay(&server);
     next(&fates, Fate::Whole);
     let page = page(&server, relay.address, &channels);
@@ -335,21 +339,21 @@ fn a_page_follows_patterns_that_overlap() {
     page.await_object("reply", 2 * channels.len());
     publish(11..=14);
     page.await_object("message", 14);
-    // The new session sent some again, and gave them seqs; the page says nothing of these.
+    // The new session sent some messages again, with seqs of its own. The page suppresses these duplicates.
     server.admin.publish("/end", 0);
-    until("the last has come", || data(&page, "/end") == [0]);
+    until("the last message has arrived", || data(&page, "/end") == [0]);
     assert_eq!(data(&page, "/a/b"), [2, 4, 6, 8, 10, 12, 14]);
     assert_eq!(data(&page, "/a/c"), [1, 3, 5, 7, 9, 11, 13]);
     assert_eq!(page.count("gap"), 0);
 }
 
-/// Also if it is cut once more before it has heard anything of what it missed.
+/// Also if the connection breaks again before any of the missed messages has arrived.
 #[test]
-fn a_page_whose_session_is_gone_goes_on_where_it_was() {
+fn page_continues_in_a_new_session_without_loss() {
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
     let (fates, relay) = relay(&server);
     next(&fates, Fate::Whole);
-    let (page, hello) = follow(&server, relay.address);
+    let (page, hello) = subscribed_page(&server, relay.address);
     publish(&server, 1..=5);
     page.await_object("message", 5);
 
@@ -371,15 +375,16 @@ fn a_page_whose_session_is_gone_goes_on_where_it_was() {
     assert_eq!(page.count("gap"), 0);
 }
 
-/// Once, also if it is cut right after that, whether its session is still there or not.
+/// The gap is reported once, also if the connection breaks right after it, and whether or not the session
+/// still exists.
 #[test]
-fn a_page_is_told_what_it_missed_for_good() {
+fn lost_messages_are_reported_in_one_gap() {
     for (window, recovered) in [("60s", true), ("200ms", false)] {
         let window = format!("session.reconnect_window={window}");
         let server = RunningServer::with(&["channel.history_messages=4", &window]);
         let (fates, relay) = relay(&server);
         next(&fates, Fate::Whole);
-        let (page, mut hello) = follow(&server, relay.address);
+        let (page, mut hello) = subscribed_page(&server, relay.address);
         publish(&server, [1, 2]);
         page.await_object("message", 2);
 
@@ -401,13 +406,13 @@ fn a_page_is_told_what_it_missed_for_good() {
     }
 }
 
-/// One that ends as it should, and says when to come back; and one that does not.
+/// The first server either drains, and advises when to reconnect, or is killed.
 #[test]
-fn a_page_goes_on_with_another_server() {
+fn page_continues_with_another_server() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut server = RunningServer::with(&[]);
         let relay = Relay::new(server.public, || Fate::Whole);
-        let (page, hello) = follow(&server, relay.address);
+        let (page, hello) = subscribed_page(&server, relay.address);
         publish(&server, 1..=3);
         page.await_object("message", 3);
         server.signal(signal);
@@ -419,7 +424,7 @@ fn a_page_goes_on_with_another_server() {
         let again = page.await_value("hello", 2);
         assert_eq!(again["recovered"], false);
         assert_ne!(id(&again), id(&hello));
-        // What was lost with the first server, nobody knows.
+        // It is unknown how many messages were lost with the first server, so the gap has no range.
         let gap = page.await_value("gap", 1);
         assert_eq!((&gap["channel"], &gap["from"]), (&json!("news"), &Value::Null));
         publish(&server, [6]);
@@ -434,17 +439,18 @@ fn a_page_goes_on_with_another_server() {
     }
 }
 
-/// Anywhere, one after the other; then they last. Some of its sessions are gone when it comes back.
+/// The first connections break at random bytes, one after the other; later ones last. Some sessions expire
+/// before the page reconnects.
 #[test]
-fn wherever_its_connections_break_a_page_hears_every_message_once_and_in_order() {
+fn page_receives_every_message_once_and_in_order_wherever_its_connections_break() {
     let seed = seed();
     println!("ENCKE_SEED={seed}");
     break_connections(seed, &["news", "chat"], ["news", "chat"]);
 }
 
-/// The same, where one of its subscriptions is a pattern, which brings what another brings as well.
+/// The same, with a pattern that overlaps another subscription.
 #[test]
-fn wherever_its_connections_break_a_page_that_follows_patterns_hears_every_message_once_and_in_order() {
+fn page_with_patterns_receives_every_message_once_and_in_order_wherever_its_connections_break() {
     let seed = seed();
     println!("ENCKE_SEED={seed}");
     break_connections(seed, &["/n/news", "/n/*"], ["/n/news", "/n/chat"]);
@@ -454,7 +460,7 @@ fn seed() -> u64 {
     std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"))
 }
 
-fn break_connections(seed: u64, follows: &[&str], channels: [&str; 2]) {
+fn break_connections(seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
     const BROKEN: usize = 8;
     let mut rng = SmallRng::seed_from_u64(seed);
     let server = RunningServer::with(&[
@@ -467,26 +473,27 @@ fn break_connections(seed: u64, follows: &[&str], channels: [&str; 2]) {
         let connections = Arc::clone(&connections);
         move || match (connections.fetch_add(1, Ordering::AcqRel), rng.random_range(0..8)) {
             (BROKEN.., _) => Fate::Whole,
-            // Within the answer to the upgrade, the hello, or the replies.
+            // Within the response to the upgrade, the hello, or the replies.
             (_, 0..3) => Fate::Cut(rng.random_range(0..650)),
             (_, 3..7) => Fate::Cut(rng.random_range(500..10_000)),
             (_, _) => Fate::Silent(rng.random_range(0..10_000)),
         }
     });
-    // An empty log would end with its last subscriber; the next one's is another, which would be told in a gap.
+    // An empty log is removed with its last subscriber. The next subscriber would get a new log, and a gap;
+    // hence the first message in each channel.
     let mut keeper = server.client();
-    follows.iter().for_each(|name| _ = keeper.subscribe(name));
+    subscriptions.iter().for_each(|name| _ = keeper.subscribe(name));
     for channel in channels {
         server.admin.publish(channel, 0);
     }
     keeper.send(r#"{"close":{}}"#);
-    let page = page(&server, relay.address, follows);
-    for channel in follows {
-        let followed = || page.heard("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
-        until(format!("it follows {channel}"), followed);
+    let page = page(&server, relay.address, subscriptions);
+    for channel in subscriptions {
+        let is_subscribed = || page.heard("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
+        until(format!("the page subscribes to {channel}"), is_subscribed);
     }
     let last = publish_until(&server, &page, &channels, || connections.load(Ordering::Acquire) > BROKEN);
-    let messages = usize::try_from(last).expect("not that many") * channels.len();
+    let messages = usize::try_from(last).expect("the number fits into usize") * channels.len();
     page.await_object("message", messages);
     for channel in channels {
         assert_eq!(data(&page, channel), Vec::from_iter(1..=last), "{channel}");

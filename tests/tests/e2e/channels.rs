@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_tests::events::ask_events;
+use encke_tests::events::request_events;
 use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
 use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::{SECRET, sign};
@@ -10,18 +10,18 @@ use serde_json::json;
 
 const LIMIT: u16 = 4104;
 
-/// A client that follows `news` from now on, and the log's epoch.
+/// A client that is subscribed to `news`, and the epoch of the log.
 #[track_caller]
-fn follower(server: &RunningServer) -> (RawClient, String) {
+fn subscriber(server: &RunningServer) -> (RawClient, String) {
     let (mut client, _) = RawClient::greeted(server.public, "");
     client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     let reply = client.line();
     let rest = reply.strip_prefix(r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":""#).expect(&reply);
-    let epoch = rest.split('"').next().expect("it ends").to_owned();
+    let epoch = rest.split('"').next().expect("the epoch ends with a quote").to_owned();
     (client, epoch)
 }
 
-/// A new client that asks for what follows `offset`: what it hears first.
+/// Subscribes a new client to the messages after `offset`. Returns it with the first line that it receives.
 #[track_caller]
 fn since(server: &RunningServer, epoch: &str, offset: u64) -> (RawClient, String) {
     let (mut client, _) = RawClient::greeted(server.public, "");
@@ -44,20 +44,20 @@ fn subscribed(epoch: &str, offset: u64, recovered: bool) -> String {
 
 #[track_caller]
 fn assert_refused(client: &mut Client, command: &str, code: &str) {
-    let reply = client.ask(command);
+    let reply = client.request(command);
     assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
     assert!(reply["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{reply}");
 }
 
 #[test]
-fn a_subscriber_hears_what_is_published_from_then_on() {
+fn subscriber_receives_later_messages() {
     let server = RunningServer::with(&[]);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
     let (mut client, _) = RawClient::greeted(server.public, "");
     client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     let line = client.line();
-    let reply = publisher.ask(r#"{"id":2,"publish":{"channel":"news","data":{"any":["json",null]}}}"#);
+    let reply = publisher.request(r#"{"id":2,"publish":{"channel":"news","data":{"any":["json",null]}}}"#);
     let epoch = reply["ok"]["epoch"].as_str().expect("a text").to_owned();
     assert_eq!(epoch.len(), 11, "64 bits in base64: {epoch}");
     assert_eq!(reply, json!({"id": 2, "ok": {"offset": 2, "epoch": epoch}}));
@@ -72,24 +72,24 @@ fn a_subscriber_hears_what_is_published_from_then_on() {
 }
 
 #[test]
-fn a_publisher_that_subscribes_hears_itself() {
+fn subscribed_publisher_receives_its_own_messages() {
     let server = RunningServer::with(&[]);
-    let (mut client, epoch) = follower(&server);
+    let (mut client, epoch) = subscriber(&server);
     client.text(r#"{"id":2,"publish":{"channel":"news","data":1}}"#);
     client.text(r#"{"id":3,"publish":{"channel":"news","data":2}}"#);
-    let mut heard = [client.line(), client.line(), client.line(), client.line()];
-    // A message comes after the reply before it or between the two: only their own orders are promised.
-    heard.sort_by_key(|line| line.starts_with(r#"{"message""#));
+    let mut received = [client.line(), client.line(), client.line(), client.line()];
+    // Messages and replies may interleave: only the order within each kind is guaranteed.
+    received.sort_by_key(|line| line.starts_with(r#"{"message""#));
     let reply = |id: u64, offset: u64| {
         format!(r#"{{"reply":{{"id":{id},"ok":{{"offset":{offset},"epoch":"{epoch}"}}}}}}"#)
     };
-    assert_eq!(heard, [reply(2, 1), reply(3, 2), message(1, 1), message(2, 2)]);
+    assert_eq!(received, [reply(2, 1), reply(3, 2), message(1, 1), message(2, 2)]);
 }
 
 #[test]
-fn all_subscribers_hear_the_same() {
+fn all_subscribers_receive_the_same_messages() {
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
-    let mut clients: Vec<_> = (0..3).map(|_| follower(&server).0).collect();
+    let mut clients: Vec<_> = (0..3).map(|_| subscriber(&server).0).collect();
     server.client().publish("news", 1..=200);
     for client in &mut clients {
         for offset in 1..=200 {
@@ -99,12 +99,12 @@ fn all_subscribers_hear_the_same() {
 }
 
 #[test]
-fn a_session_numbers_what_it_is_sent_across_its_channels() {
+fn seqs_run_across_the_channels_of_a_session() {
     let server = RunningServer::with(&[]);
-    let (mut client, _) = follower(&server);
+    let (mut client, _) = subscriber(&server);
     client.text(r#"{"subscribe":{"channel":"a \"b\"/é*"}}"#);
     client.text(r#"{"id":9,"ack":{"seq":0}}"#);
-    assert_eq!(client.line(), r#"{"reply":{"id":9,"ok":{}}}"#, "without an id, no reply");
+    assert_eq!(client.line(), r#"{"reply":{"id":9,"ok":{}}}"#, "a command without an id is not answered");
     let mut publisher = server.client();
     publisher.publish("news", [1]);
     assert_eq!(client.line(), message(1, 1));
@@ -112,21 +112,21 @@ fn a_session_numbers_what_it_is_sent_across_its_channels() {
     assert_eq!(
         client.line(),
         r#"{"message":{"seq":2,"channel":"a \"b\"/é*","offset":1,"data":7}}"#,
-        "however it is spelt"
+        "escapes do not make another name"
     );
     publisher.publish("news", [2]);
     assert_eq!(client.line(), message(3, 2));
 }
 
 #[test]
-fn who_unsubscribes_hears_no_more() {
+fn unsubscribed_client_receives_no_messages() {
     let server = RunningServer::with(&[IN_MEMORY]);
-    let (mut client, epoch) = follower(&server);
+    let (mut client, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
     assert_eq!(client.line(), message(1, 1));
     for id in [2, 3] {
-        // The second time there is nothing to do, which is as well.
+        // The second time has no effect and succeeds as well.
         client.text(&format!(r#"{{"id":{id},"unsubscribe":{{"channel":"news"}}}}"#));
         assert_eq!(client.line(), format!(r#"{{"reply":{{"id":{id},"ok":{{}}}}}}"#));
     }
@@ -137,13 +137,13 @@ fn who_unsubscribes_hears_no_more() {
     client.text(r#"{"id":5,"subscribe":{"channel":"news"}}"#);
     assert!(client.line().contains(r#""offset":3"#));
     publisher.publish("news", [4]);
-    assert_eq!(client.line(), message(2, 4), "the session's numbers go on");
+    assert_eq!(client.line(), message(2, 4), "the seq continues");
 }
 
 #[test]
-fn subscribing_again_moves_no_cursor() {
+fn subscribing_again_does_not_move_the_cursor() {
     let server = RunningServer::with(&[]);
-    let (mut client, epoch) = follower(&server);
+    let (mut client, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1, 2]);
     assert_eq!(client.line(), message(1, 1));
@@ -155,13 +155,13 @@ fn subscribing_again_moves_no_cursor() {
     let line = client.line();
     assert!(line.starts_with(&reply), "{line}");
     publisher.publish("news", [3]);
-    assert_eq!(client.line(), message(3, 3), "neither again nor twice");
+    assert_eq!(client.line(), message(3, 3), "no message is sent again");
 }
 
 #[test]
-fn since_gives_exactly_what_follows() {
+fn since_returns_exactly_the_later_messages() {
     let server = RunningServer::with(&[]);
-    let (_keeps, epoch) = follower(&server);
+    let (_subscriber, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", 1..=5);
     let (mut client, reply) = since(&server, &epoch, 2);
@@ -176,11 +176,11 @@ fn since_gives_exactly_what_follows() {
     assert_eq!(current.line(), message(1, 6));
 }
 
-/// A log that has fewer gives those, without a gap: the client has not asked for more than there is.
+/// A log with fewer messages delivers all of them, without a gap: `last` asks for no more than exist.
 #[test]
-fn last_gives_the_newest_that_there_are_and_then_what_follows() {
+fn last_returns_the_newest_messages_and_then_later_ones() {
     let server = RunningServer::with(&["channel.history_messages=4"]);
-    let (_keeps, epoch) = follower(&server);
+    let (_subscriber, epoch) = subscriber(&server);
     let last = |count: u64, newest: u64| {
         let (mut client, _) = RawClient::greeted(server.public, "");
         client.text(&format!(r#"{{"id":2,"subscribe":{{"channel":"news","last":{count}}}}}"#));
@@ -196,17 +196,17 @@ fn last_gives_the_newest_that_there_are_and_then_what_follows() {
     assert_eq!(empty.line(), message(1, 1));
     publisher.publish("news", 2..=10);
     let mut clients: Vec<_> = [(0, 0), (1, 1), (3, 3), (4, 4), (5, 4), (u64::MAX, 4)]
-        .map(|(count, had)| (last(count, 10), had))
+        .map(|(count, expected)| (last(count, 10), expected))
         .into();
-    // Before another message takes the place of the oldest.
-    for (client, had) in &mut clients {
-        for (seq, offset) in (1..).zip(11 - *had..=10) {
-            assert_eq!(client.line(), message(seq, offset), "{had}");
+    // Read all before the next message evicts the oldest one.
+    for (client, expected) in &mut clients {
+        for (seq, offset) in (1..).zip(11 - *expected..=10) {
+            assert_eq!(client.line(), message(seq, offset), "{expected}");
         }
     }
     publisher.publish("news", [11]);
-    for (client, had) in &mut clients {
-        assert_eq!(client.line(), message(*had + 1, 11), "{had}");
+    for (client, expected) in &mut clients {
+        assert_eq!(client.line(), message(*expected + 1, 11), "{expected}");
     }
     let both = r#"{"id":3,"subscribe":{"channel":"else","last":1,"since":{"epoch":"e","offset":1}}}"#;
     assert_refused(&mut publisher, both, "malformed");
@@ -214,7 +214,7 @@ fn last_gives_the_newest_that_there_are_and_then_what_follows() {
 }
 
 #[test]
-fn since_before_the_log_begins_with_a_gap() {
+fn since_an_evicted_offset_begins_with_a_gap() {
     let server = RunningServer::with(&["channel.history_messages=4"]);
     let mut publisher = server.client();
     publisher.publish("news", 1..=10);
@@ -229,15 +229,15 @@ fn since_before_the_log_begins_with_a_gap() {
     publisher.publish("news", [11]);
     assert_eq!(client.line(), message(6, 11));
     let (mut client, reply) = since(&server, &epoch, 7);
-    assert_eq!(reply, subscribed(&epoch, 11, true), "the first that is left is the next");
+    assert_eq!(reply, subscribed(&epoch, 11, true), "the oldest message left is the next one");
     assert_eq!(client.line(), message(1, 8));
     assert_eq!(server.admin.metrics().value("encke_gaps_total"), 1.0);
 }
 
 #[test]
-fn since_of_another_life_or_from_the_future_is_a_gap_without_a_range() {
+fn since_of_another_epoch_or_a_future_offset_is_a_gap_without_a_range() {
     let server = RunningServer::with(&[]);
-    let (_keeps, epoch) = follower(&server);
+    let (_subscriber, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1, 2]);
     let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}"}}}}"#);
@@ -245,7 +245,7 @@ fn since_of_another_life_or_from_the_future_is_a_gap_without_a_range() {
     let (mut other, reply) = since(&server, "AAAAAAAAAAA", 1);
     assert_eq!(reply, subscribed(&epoch, 2, false));
     assert_eq!(other.line(), gap);
-    assert_eq!(other.line(), message(2, 1), "all of this life");
+    assert_eq!(other.line(), message(2, 1), "all messages of the current epoch");
     assert_eq!(other.line(), message(3, 2));
 
     for (offset, last) in [(3, 2), (u64::MAX, 3)] {
@@ -253,12 +253,12 @@ fn since_of_another_life_or_from_the_future_is_a_gap_without_a_range() {
         assert_eq!(reply, subscribed(&epoch, last, false));
         assert_eq!(future.line(), gap);
         publisher.publish("news", [last + 1]);
-        assert_eq!(future.line(), message(2, last + 1), "live from here");
+        assert_eq!(future.line(), message(2, last + 1), "only later messages");
     }
 }
 
 #[test]
-fn nobody_has_the_servers_names_or_publishes_to_patterns_and_services() {
+fn reserved_names_patterns_and_services_are_rejected() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     for command in ["subscribe", "presence"] {
@@ -278,7 +278,7 @@ fn nobody_has_the_servers_names_or_publishes_to_patterns_and_services() {
     for path in ["/api/channels/$user", "/api/channels/$user/history", "/api/channels/$user/presence"] {
         assert_eq!(server.admin.get(path).json()["error"]["code"], "bad_channel", "{path}");
     }
-    assert_eq!(ask_events(server.public, "channels=$user", "").status, 400);
+    assert_eq!(request_events(server.public, "channels=$user", "").status, 400);
     for name in ["a.*", "/a/*b", "/meta"] {
         client.publish(name, [1]);
     }
@@ -286,7 +286,7 @@ fn nobody_has_the_servers_names_or_publishes_to_patterns_and_services() {
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn invalid_channel_names_are_rejected() {
     let server = RunningServer::with(&["channel.name_bytes=8"]);
     let mut client = server.client();
     for name in ["", "a,b", r"a\nb", r"a\u0000", r"\u0085", "123456789", "ééééé"] {
@@ -300,8 +300,8 @@ fn names_that_are_none_are_refused() {
             &format!(r#"{{"id":1,"publish":{{"channel":"{name}","data":1}}}}"#),
             "bad_channel",
         );
-        let reply = client.ask(&format!(r#"{{"id":1,"unsubscribe":{{"channel":"{name}"}}}}"#));
-        assert_eq!(reply, json!({"id": 1, "ok": {}}), "it does not follow it");
+        let reply = client.request(&format!(r#"{{"id":1,"unsubscribe":{{"channel":"{name}"}}}}"#));
+        assert_eq!(reply, json!({"id": 1, "ok": {}}), "the session is not subscribed");
     }
     client.subscribe("12345678");
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":7}}"#, "malformed");
@@ -311,21 +311,21 @@ fn names_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_session_follows_as_many_channels_as_it_may() {
+fn subscriptions_of_a_session_are_limited() {
     let server = RunningServer::with(&["limits.max_subscriptions=2"]);
     let mut client = server.client();
     client.subscribe("a");
     client.subscribe("b");
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"c"}}"#, "limit");
     client.subscribe("a");
-    client.ask(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
+    client.request(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
     client.subscribe("c");
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"a"}}"#, "limit");
     server.client().subscribe("a");
 }
 
 #[test]
-fn there_are_as_many_channels_as_there_may_be() {
+fn number_of_channels_is_limited() {
     let server = RunningServer::with(&[IN_MEMORY, "limits.max_channels=2"]);
     let (mut client, mut other) = (server.client(), server.client_from("127.0.0.2"));
     client.subscribe("a");
@@ -334,12 +334,12 @@ fn there_are_as_many_channels_as_there_may_be() {
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"c"}}"#, "limit");
     assert_refused(&mut client, r#"{"id":1,"publish":{"channel":"c","data":1}}"#, "limit");
     client.publish("b", [2]);
-    client.ask(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
+    client.request(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
     client.subscribe("c");
     assert_eq!(server.admin.metrics().value("encke_channels"), 2.0);
 }
 
-/// The names of all channels.
+/// Names of all channels.
 fn names(server: &RunningServer) -> Vec<String> {
     let channels = server.admin.get("/api/channels").json();
     let channels = channels["channels"].as_array().expect("a list").clone();
@@ -347,7 +347,7 @@ fn names(server: &RunningServer) -> Vec<String> {
 }
 
 #[test]
-fn who_has_made_most_channels_that_nobody_follows_makes_room() {
+fn creator_of_most_unused_channels_loses_one_first() {
     let launch = Launch::with(&[IN_MEMORY, "limits.max_channels=6", "limits.max_channels_per_user=4"]);
     let server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
     let connect = |user: &str| {
@@ -361,12 +361,12 @@ fn who_has_made_most_channels_that_nobody_follows_makes_room() {
     }
     assert_refused(&mut alice, r#"{"id":1,"publish":{"channel":"alice.4","data":1}}"#, "limit");
     alice.subscribe("alice.0");
-    // Hers are most, and the oldest of them that nobody follows goes.
+    // Alice created the most channels, so her oldest channel without subscribers is evicted.
     bob.publish("bob.0", [1]);
     assert_eq!(names(&server), ["alice.0", "alice.2", "alice.3", "bob.0", "x", "y"]);
     carol.publish("carol.0", [1]);
     assert_eq!(names(&server), ["alice.0", "alice.3", "bob.0", "carol.0", "x", "y"]);
-    // What the API made goes last.
+    // Channels created through the API are evicted last.
     let kept: Vec<_> = (1..=3)
         .map(|number| {
             bob.subscribe(&format!("bob.{number}"));
@@ -378,7 +378,7 @@ fn who_has_made_most_channels_that_nobody_follows_makes_room() {
 }
 
 #[test]
-fn who_fills_the_logs_loses_the_own_history_first() {
+fn publisher_that_fills_the_logs_loses_its_own_history_first() {
     let launch = Launch::with(&[
         "limits.max_message=2KiB",
         "channel.history_bytes=16KiB",
@@ -409,11 +409,11 @@ fn commands_beyond_the_rate_are_refused() {
     let server = RunningServer::with(&["limits.commands_per_second=1"]);
     let mut client = server.client();
     let unsubscribe = r#"{"id":1,"unsubscribe":{"channel":"a"}}"#;
-    assert_eq!(client.ask(unsubscribe), json!({"id": 1, "ok": {}}));
+    assert_eq!(client.request(unsubscribe), json!({"id": 1, "ok": {}}));
     assert_refused(&mut client, unsubscribe, "rate_limited");
-    assert_eq!(client.ask(r#"{"id":2,"ack":{"seq":0}}"#), json!({"id": 2, "ok": {}}), "acks do not count");
+    assert_eq!(client.request(r#"{"id":2,"ack":{"seq":0}}"#), json!({"id": 2, "ok": {}}), "acks do not count");
     let_pass(Duration::from_secs(2));
-    assert_eq!(client.ask(unsubscribe), json!({"id": 1, "ok": {}}));
+    assert_eq!(client.request(unsubscribe), json!({"id": 1, "ok": {}}));
 }
 
 #[test]
@@ -440,9 +440,9 @@ fn a_flood_ends_the_session() {
 }
 
 #[test]
-fn data_loses_the_white_space_between_its_tokens_and_nothing_else() {
+fn only_white_space_between_tokens_is_removed_from_data() {
     let server = RunningServer::with(&[]);
-    let (mut client, _) = follower(&server);
+    let (mut client, _) = subscriber(&server);
     let mut publisher = server.client();
     let data =
         "\r\n{ \"a b\" :\t[ 1.50 , -0e+1,  \"x\\\" \\\\\" ,\n\" \\n\u{2003}\\u00e9 \" ] , \"a b\":null }\n";
@@ -455,17 +455,17 @@ fn data_loses_the_white_space_between_its_tokens_and_nothing_else() {
 }
 
 #[test]
-fn messages_that_reach_their_age_go_and_so_does_a_channel_nobody_needs() {
+fn expired_messages_and_unused_channels_are_removed() {
     let server = RunningServer::with(&[IN_MEMORY, "channel.history_age=500ms"]);
-    let (mut keeps, epoch) = follower(&server);
+    let (mut early, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1, 2, 3]);
     publisher.publish("other", [1]);
     for offset in 1..=3 {
-        assert_eq!(keeps.line(), message(offset, offset));
+        assert_eq!(early.line(), message(offset, offset));
     }
     until("the logs are empty", || server.admin.metrics().value("encke_log_bytes") == 0.0);
-    until("the unused channel is gone", || server.admin.metrics().value("encke_channels") == 1.0);
+    until("the unused channel is removed", || server.admin.metrics().value("encke_channels") == 1.0);
 
     let (mut late, reply) = since(&server, &epoch, 0);
     assert_eq!(reply, subscribed(&epoch, 3, false));
@@ -473,18 +473,18 @@ fn messages_that_reach_their_age_go_and_so_does_a_channel_nobody_needs() {
     assert_eq!(late.line(), gap);
     publisher.publish("news", [4]);
     assert_eq!(late.line(), message(2, 4));
-    assert_eq!(keeps.line(), message(4, 4));
+    assert_eq!(early.line(), message(4, 4));
 
-    for client in [&mut keeps, &mut late] {
+    for client in [&mut early, &mut late] {
         client.text(r#"{"id":5,"unsubscribe":{"channel":"news"}}"#);
         assert_eq!(client.line(), r#"{"reply":{"id":5,"ok":{}}}"#);
     }
-    until("the channel is gone", || server.admin.metrics().value("encke_channels") == 0.0);
-    assert_ne!(publisher.subscribe("news"), epoch, "another life");
+    until("the channel is removed", || server.admin.metrics().value("encke_channels") == 0.0);
+    assert_ne!(publisher.subscribe("news"), epoch, "the log has a new epoch");
 }
 
 #[test]
-fn a_session_that_ends_lets_go_of_its_channels() {
+fn ended_session_releases_its_channels() {
     let server = RunningServer::with(&[IN_MEMORY, "session.reconnect_window=300ms"]);
     let mut client = server.client();
     client.subscribe("a");
@@ -492,13 +492,13 @@ fn a_session_that_ends_lets_go_of_its_channels() {
     other.subscribe("b");
     assert_eq!(server.admin.metrics().value("encke_channels"), 2.0);
     other.send(r#"{"close":{}}"#);
-    until("one is gone", || server.admin.metrics().value("encke_channels") == 1.0);
+    until("the first channel is removed", || server.admin.metrics().value("encke_channels") == 1.0);
     drop(client);
-    until("the other is gone, too", || server.admin.metrics().value("encke_channels") == 0.0);
+    until("the second channel is removed", || server.admin.metrics().value("encke_channels") == 0.0);
 }
 
 #[test]
-fn all_logs_together_have_a_limit() {
+fn total_size_of_all_logs_is_limited() {
     const TOTAL: f64 = 262_144.0;
     let server = RunningServer::with(&[
         IN_MEMORY,
@@ -506,11 +506,11 @@ fn all_logs_together_have_a_limit() {
         "channel.history_total_bytes=256KiB",
         "limits.commands_per_second=0",
     ]);
-    let (mut keeps, epoch) = follower(&server);
+    let (mut early, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
-    assert_eq!(keeps.line(), message(1, 1));
-    let old = publisher.ask(r#"{"id":1,"publish":{"channel":"old","data":1}}"#)["ok"]["epoch"].clone();
+    assert_eq!(early.line(), message(1, 1));
+    let old = publisher.request(r#"{"id":1,"publish":{"channel":"old","data":1}}"#)["ok"]["epoch"].clone();
     let long = format!("\"{}\"", "x".repeat(10_000));
     for round in 0..10 {
         for channel in ["a", "b", "c", "d"] {
@@ -520,19 +520,19 @@ fn all_logs_together_have_a_limit() {
         }
     }
     let held = server.admin.metrics().value("encke_log_bytes");
-    assert!(held > TOTAL - 11_000.0, "no more is let go of than must: {held}");
-    // The oldest message of all went first.
+    assert!(held > TOTAL - 11_000.0, "no more is evicted than necessary: {held}");
+    // The oldest message of all logs was evicted first.
     let (mut late, reply) = since(&server, &epoch, 0);
     assert_eq!(reply, subscribed(&epoch, 1, false));
     let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":1,"to":1}}}}"#);
     assert_eq!(late.line(), gap);
-    let again = publisher.ask(r#"{"id":1,"publish":{"channel":"old","data":1}}"#);
+    let again = publisher.request(r#"{"id":1,"publish":{"channel":"old","data":1}}"#);
     assert_eq!(again["ok"]["offset"], 1);
-    assert_ne!(again["ok"]["epoch"], old, "it had gone, and began anew");
+    assert_ne!(again["ok"]["epoch"], old, "the channel was removed and created again");
 }
 
 #[test]
-fn a_message_as_long_as_may_be_reaches_a_stock_client() {
+fn message_of_maximum_size_reaches_a_stock_client() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.subscribe("news");

@@ -8,19 +8,19 @@ use tempfile::TempDir;
 
 #[track_caller]
 fn assert_refused(output: &Output, code: i32, names: &[&str]) {
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(output.stdout.is_empty(), "{output:?}");
     for name in names {
-        assert!(complaint.contains(name), "{name}: {complaint}");
+        assert!(stderr.contains(name), "{name}: {stderr}");
     }
 }
 
-/// A configuration file, and the directory that goes with it.
+/// Writes a configuration file. Returns its path and the temporary directory that owns it.
 fn file(content: impl AsRef<[u8]>) -> (TempDir, String) {
-    let directory = tempfile::tempdir().expect("there is room for a file");
+    let directory = tempfile::tempdir().expect("the file can be written");
     let path = directory.path().join("encke.toml");
-    fs::write(&path, content).expect("there is room for a file");
+    fs::write(&path, content).expect("the file can be written");
     let path = path.to_str().expect("the path is text").to_owned();
     (directory, path)
 }
@@ -39,12 +39,12 @@ fn the_default_file_is_valid_and_changes_nothing() {
 }
 
 #[test]
-fn a_process_with_too_few_descriptors_says_so() {
+fn too_few_descriptors_are_reported() {
     for few in [16, 63] {
         let command = format!("ulimit -n {few}; exec \"$0\"");
         let output = Command::new("sh").args(["-c", &command]).arg(binaries::encke()).output();
         let named = [&*format!("may open {few} descriptors"), "LimitNOFILE"];
-        assert_refused(&output.expect("there is a shell"), 2, &named);
+        assert_refused(&output.expect("sh is installed"), 2, &named);
     }
 }
 
@@ -103,7 +103,7 @@ fn files_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn beyond_loopback_only_when_told() {
+fn address_beyond_loopback_requires_insecure() {
     for key in ["listen.public", "listen.admin"] {
         let setting = format!("{key}=0.0.0.0:0");
         assert_refused(&run_to_end(&["--set", &setting], &[]), 2, &[key, "--insecure"]);
@@ -119,7 +119,7 @@ fn beyond_loopback_only_when_told() {
 }
 
 #[test]
-fn beyond_loopback_with_what_guards_it() {
+fn address_beyond_loopback_is_accepted_with_authentication() {
     let secret = "auth.secret=0123456789abcdef0123456789abcdef";
     let keys = "auth.api_keys=['0123456789abcdef']";
     let refused = run_to_end(&["--set", "listen.public=0.0.0.0:0", "--set", keys], &[]);
@@ -165,13 +165,13 @@ fn the_environment_is_read_and_flags_win() {
     assert_eq!(ping_interval(and_environment()), 22_000);
     assert_eq!(ping_interval(and_environment().set("session.ping_interval=23s")), 23_000);
     let ignored = Launch::default().environment("ENCKE_BIN", "22s").environment("ENCKE", "22s");
-    assert_eq!(ping_interval(ignored), 25_000, "without `__` it is no setting");
+    assert_eq!(ping_interval(ignored), 25_000, "variables without `__` are ignored");
 }
 
 #[test]
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken.local_addr().expect("the listener is bound").to_string();
     for arguments in
         [["--listen", &address, "--admin", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--admin", &address]]
     {
@@ -181,7 +181,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn likely_trouble_is_a_warning() {
+fn questionable_setting_causes_a_warning() {
     let (_directory, path) = file("[session]\nping_interval = \"2m\"\n");
     let check = run_to_end(&["config", "check", &path], &[]);
     assert!(check.status.success(), "{check:?}");
@@ -197,7 +197,7 @@ fn a_restarted_server_gets_its_port_back() {
     let address = server.public.to_string();
     let mut client = server.client();
     server.terminate();
-    assert_eq!(client.close_code(), Some(4002), "the server closes first, and its port lingers");
+    assert_eq!(client.close_code(), Some(4002), "the server closes first, so its port is in TIME_WAIT");
     drop((client, server));
     let again = Launch::listening_on(&address).start();
     assert_eq!(again.public.to_string(), address);

@@ -1,4 +1,5 @@
-//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed one and a fresh one.
+//! Sessions resume over connections that break at random bytes. `ENCKE_SEED=<n>` runs one seed; without it, a
+//! fixed seed and a random one run.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,50 +15,54 @@ use socket2::SockRef;
 
 const MESSAGES: u64 = 2_000;
 
-/// A client whose connection breaks after a number of bytes that it does not choose.
-struct Reader {
+/// A client whose connections break after a random number of bytes.
+struct ResumingReader {
     address: SocketAddr,
     rng: SmallRng,
     session: String,
     resume: String,
-    /// The last whole message.
+    /// `seq` of the last complete message.
     seq: u64,
     offset: u64,
     connections: u64,
 }
 
-/// A socket that can be read up to a certain byte.
-struct Rationed {
+/// A socket from which only a limited number of bytes can be read.
+struct LimitedSocket {
     stream: TcpStream,
-    left: usize,
+    remaining: usize,
     received: Vec<u8>,
 }
 
-/// The connection has come to the byte at which it breaks.
+/// The connection has reached the byte at which it breaks.
 #[derive(Debug)]
-struct Cut;
+struct ReachedCut;
 
-impl Rationed {
-    /// Reads until `take` finds what it wants in what has come.
-    fn read<T>(&mut self, take: impl Fn(&mut Vec<u8>) -> Option<T>) -> Result<T, Cut> {
+impl LimitedSocket {
+    /// Reads until `take` finds a complete item in the received bytes.
+    fn read<T>(&mut self, take: impl Fn(&mut Vec<u8>) -> Option<T>) -> Result<T, ReachedCut> {
         let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(taken) = take(&mut self.received) {
                 return Ok(taken);
             }
             let mut buffer = [0; 4096];
-            let at_most = self.left.min(buffer.len());
+            let at_most = self.remaining.min(buffer.len());
             if at_most == 0 {
-                return Err(Cut);
+                return Err(ReachedCut);
             }
             match self.stream.read(&mut buffer[..at_most]) {
-                Ok(0) => panic!("the server ends the connection after {:?}", self.received),
+                Ok(0) => panic!("the server closed the connection after {:?}", self.received),
                 Ok(read) => {
-                    self.left -= read;
+                    self.remaining -= read;
                     self.received.extend(&buffer[..read]);
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    assert!(Instant::now() < until, "nothing comes; {} bytes wait", self.received.len());
+                    assert!(
+                        Instant::now() < until,
+                        "nothing arrives; {} bytes are buffered",
+                        self.received.len()
+                    );
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -65,14 +70,14 @@ impl Rationed {
     }
 }
 
-/// The head of an HTTP answer.
+/// Takes the head of an HTTP response from the received bytes.
 fn head(received: &mut Vec<u8>) -> Option<String> {
     let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = received.drain(..end + 4).collect();
     Some(String::from_utf8(head).expect("heads are text"))
 }
 
-/// A frame of at most 64 KiB.
+/// Takes a frame of at most 64 KiB from the received bytes.
 fn frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let (&[first, length], rest) = received.split_first_chunk()?;
     let (header, length) = match length {
@@ -84,8 +89,8 @@ fn frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     Some((first, payload))
 }
 
-impl Reader {
-    /// Follows `news` on a first connection, which it then loses.
+impl ResumingReader {
+    /// Subscribes to `news` over a first connection, and drops that connection.
     fn begin(server: &RunningServer, seed: u64) -> Self {
         let (mut client, hello) = RawClient::greeted(server.public, "");
         client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
@@ -101,24 +106,24 @@ impl Reader {
         }
     }
 
-    /// One connection, up to its cut or the last message.
-    fn connection(&mut self) -> Result<(), Cut> {
+    /// Runs one connection up to its cut or the last message.
+    fn connection(&mut self) -> Result<(), ReachedCut> {
         self.connections += 1;
-        // Sometimes within the answer to the upgrade, sometimes within the hello.
-        let left = match self.rng.random_range(0..10) {
+        // Sometimes within the response to the upgrade, sometimes within the hello.
+        let remaining = match self.rng.random_range(0..10) {
             0 => self.rng.random_range(0..500),
             1 => self.rng.random_range(0..50_000),
             _ => self.rng.random_range(300..4_000),
         };
         let stream = Dial::default().connect(self.address);
-        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket takes a timeout");
-        let mut connection = Rationed { stream, left, received: Vec::new() };
+        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("the socket accepts a timeout");
+        let mut connection = LimitedSocket { stream, remaining, received: Vec::new() };
         let result = self.read(&mut connection);
-        self.cut(connection.stream);
+        self.end(connection.stream);
         result
     }
 
-    fn read(&mut self, connection: &mut Rationed) -> Result<(), Cut> {
+    fn read(&mut self, connection: &mut LimitedSocket) -> Result<(), ReachedCut> {
         let request = format!(
             "GET /ws?resume={}&seq={} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
              Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -139,13 +144,13 @@ impl Reader {
             let (first, payload) = connection.read(frame)?;
             match first {
                 TEXT => self.message(&payload),
-                PING => self.say(connection, &masked(PONG, &payload)),
+                PING => self.send(connection, &masked(PONG, &payload)),
                 CLOSE => panic!("closed: {payload:?}"),
                 first => panic!("a frame {first:#04x}"),
             }
             if self.rng.random_ratio(1, 50) {
                 let ack = format!(r#"{{"ack":{{"seq":{}}}}}"#, self.seq);
-                self.say(connection, &masked(TEXT, ack.as_bytes()));
+                self.send(connection, &masked(TEXT, ack.as_bytes()));
             }
         }
         Ok(())
@@ -160,20 +165,22 @@ impl Reader {
         (self.seq, self.offset) = (seq, offset);
     }
 
-    fn say(&mut self, connection: &mut Rationed, frame: &[u8]) {
+    fn send(&mut self, connection: &mut LimitedSocket, frame: &[u8]) {
         connection.stream.write_all(frame).expect("the server reads");
     }
 
-    /// Ends the connection in one of the ways in which connections end, perhaps within a frame of its own.
-    fn cut(&mut self, mut stream: TcpStream) {
+    /// Ends the connection in a random way, sometimes within a frame of the client.
+    fn end(&mut self, mut stream: TcpStream) {
         if self.rng.random_ratio(1, 4) {
             let ack = masked(TEXT, format!(r#"{{"ack":{{"seq":{}}}}}"#, self.seq).as_bytes());
             let part = self.rng.random_range(0..ack.len());
-            // The server may have ended it by now.
+            // The server may have closed the connection by now.
             let _ = stream.write_all(&ack[..part]);
         }
         match self.rng.random_range(0..3) {
-            0 => SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket takes an option"),
+            0 => SockRef::from(&stream)
+                .set_linger(Some(Duration::ZERO))
+                .expect("the socket accepts the option"),
             1 => _ = stream.shutdown(Shutdown::Write),
             _ => {}
         }
@@ -187,7 +194,7 @@ fn run(seed: u64, max_unacked: u64) {
         "channel.history_bytes=8MiB",
         "limits.commands_per_second=0",
     ]);
-    let mut reader = Reader::begin(&server, seed);
+    let mut reader = ResumingReader::begin(&server, seed);
     let mut publisher = server.client();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -195,7 +202,7 @@ fn run(seed: u64, max_unacked: u64) {
             assert_eq!(publisher.publish("news", messages), MESSAGES);
         });
         let until = Instant::now() + 3 * TIMEOUT;
-        while let Err(Cut) = reader.connection() {
+        while let Err(ReachedCut) = reader.connection() {
             assert!(Instant::now() < until, "{} after {} connections", reader.offset, reader.connections);
         }
     });
@@ -209,14 +216,15 @@ fn run(seed: u64, max_unacked: u64) {
 }
 
 #[test]
-fn wherever_the_stream_is_cut_every_message_arrives_once_and_in_order() {
+fn every_message_arrives_once_and_in_order_wherever_the_stream_is_cut() {
     let seeds = match std::env::var("ENCKE_SEED") {
         Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
         Err(_) => vec![1, rand::random()],
     };
     for seed in seeds {
         println!("ENCKE_SEED={seed}");
-        // A ring that is never full, and one that always is: then only pongs and acks let more come.
+        // A ring of 1024 is never full. One of 16 always is, so that only pongs and acks let more messages
+        // through.
         run(seed, 1024);
         run(seed, 16);
     }

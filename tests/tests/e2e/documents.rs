@@ -1,4 +1,4 @@
-//! Links of the documents lead somewhere: to a file of the repository, and to a heading of it.
+//! Links in the documents lead to existing files of the repository and to existing headings in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// What a document has.
+/// Headings and links of a Markdown document.
 #[derive(Default)]
 struct Document {
-    /// The names of its headings, as GitHub has them.
+    /// Anchors of the headings, as GitHub derives them.
     anchors: BTreeSet<String>,
     links: Vec<String>,
 }
@@ -51,10 +51,11 @@ fn anchor(title: &str) -> String {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository exists")
 }
 
-/// Every document of the repository, but for those that it gets from elsewhere.
+/// All Markdown documents of the repository, except those in directories that Git ignores, such as
+/// dependencies.
 fn documents() -> BTreeMap<PathBuf, Document> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"])
@@ -66,7 +67,7 @@ fn documents() -> BTreeMap<PathBuf, Document> {
     paths.map(|path| (path.clone(), Document::read(&fs::read_to_string(path).expect("a document")))).collect()
 }
 
-/// What is wrong with a link.
+/// Describes the problem with a link, if there is one.
 fn problem(link: &str, from: &Path, documents: &BTreeMap<PathBuf, Document>) -> Option<String> {
     if link.contains("://") {
         return None;
@@ -75,40 +76,40 @@ fn problem(link: &str, from: &Path, documents: &BTreeMap<PathBuf, Document>) -> 
     let target = if path.is_empty() {
         from.to_owned()
     } else {
-        let joined = from.parent().expect("it is in a folder").join(path);
+        let joined = from.parent().expect("a document is in a folder").join(path);
         match joined.canonicalize() {
             Ok(target) => target,
             Err(_) => return Some(format!("there is no {}", joined.display())),
         }
     };
     let anchor = anchor?;
-    let is_there = documents.get(&target).is_some_and(|document| document.anchors.contains(anchor));
-    (!is_there).then(|| format!("{} has no heading #{anchor}", target.display()))
+    let exists = documents.get(&target).is_some_and(|document| document.anchors.contains(anchor));
+    (!exists).then(|| format!("{} has no heading #{anchor}", target.display()))
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     let documents = documents();
     assert!(documents.len() > 8, "{:?}", documents.keys());
     let mut problems = Vec::new();
-    let mut looked_at = 0;
+    let mut checked = 0;
     for (from, document) in &documents {
         for link in &document.links {
-            looked_at += 1;
+            checked += 1;
             problems.extend(problem(link, from, &documents).map(|problem| (from, link, problem)));
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
-    assert!(looked_at > 100, "{looked_at}");
+    assert!(checked > 100, "{checked}");
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_found() {
-    let here = root().join("README.md");
+fn broken_link_is_found() {
+    let readme = root().join("README.md");
     let text = "# A `b`, c\n## A\n## A\n```md\n# No\n[x](nothing.md)\n```\n[x](#a-b-c) ![y](z.png)";
     let document = Document::read(text);
     assert_eq!(document.links, ["#a-b-c", "z.png"]);
-    let documents = BTreeMap::from([(here.clone(), document)]);
+    let documents = BTreeMap::from([(readme.clone(), document)]);
     for (link, is_good) in [
         ("#a-b-c", true),
         ("#a-1", true),
@@ -119,6 +120,6 @@ fn a_link_that_leads_nowhere_is_found() {
         ("README.md#a", true),
         ("https://a.example/#b", true),
     ] {
-        assert_eq!(problem(link, &here, &documents).is_none(), is_good, "{link}");
+        assert_eq!(problem(link, &readme, &documents).is_none(), is_good, "{link}");
     }
 }

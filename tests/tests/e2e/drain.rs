@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
 use encke_tests::waiting::{LATE, TIMEOUT, until};
-use encke_tests::{Client, Launch, RawClient, RunningServer, Said};
+use encke_tests::{Client, Launch, RawClient, RunningServer, ServerOutput};
 
 const DRAINING: u16 = 4002;
 
 #[test]
-fn clients_are_told_when_to_come_back_and_closed() {
+fn clients_receive_a_retry_delay_and_are_closed() {
     let mut server = RunningServer::with(&["shutdown.drain=15s"]);
     let mut clients: Vec<_> = (0..10).map(|_| server.client()).collect();
     let from = Instant::now();
@@ -21,22 +21,23 @@ fn clients_are_told_when_to_come_back_and_closed() {
         let goaway = client.object()["goaway"].clone();
         assert_eq!(goaway["reason"], "draining");
         delays.insert(goaway["retry_ms"].as_u64().expect("a number"));
-        assert_eq!(client.next_within(TIMEOUT), Some(Said::Close(DRAINING, "draining".into())));
+        assert_eq!(client.next_within(TIMEOUT), Some(ServerOutput::Close(DRAINING, "draining".into())));
         assert_eq!(client.close_code(), None);
     }
-    // Ten draws from thousands: two alike may happen, all alike mean no spread.
+    // Ten draws from thousands of values: two may coincide, but equal values throughout mean that there is no
+    // spread.
     assert!(delays.len() > 5, "{delays:?}");
     assert!(delays.last() <= Some(&60_000), "{delays:?}");
     let status = server.await_exit(TIMEOUT);
     assert_eq!(status.code(), Some(0));
-    assert!(from.elapsed() < Duration::from_secs(15), "everyone had left, and it waited on");
+    assert!(from.elapsed() < Duration::from_secs(15), "the server exits when all clients have left");
     for client in &clients {
         server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect"), ("closed", "draining")]);
     }
 }
 
 #[test]
-fn an_idle_server_ends_at_once() {
+fn idle_server_exits_at_once() {
     let mut server = RunningServer::with(&["shutdown.drain=15s"]);
     let suspended = server.suspended_session();
     server.terminate();
@@ -46,11 +47,11 @@ fn an_idle_server_ends_at_once() {
 }
 
 #[test]
-fn meanwhile_it_is_not_ready_and_takes_no_one() {
+fn draining_server_is_not_ready_and_refuses_clients() {
     let server = RunningServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
     let before = server.admin.get("/readyz");
     assert_eq!(before.status, 200);
-    // It reads its Close frame and stays, so the drain goes on.
+    // This client reads its Close frame and keeps the connection open, so the drain continues.
     let (mut stays, _) = RawClient::greeted(server.public, "");
     server.terminate();
     stays.object();
@@ -58,7 +59,7 @@ fn meanwhile_it_is_not_ready_and_takes_no_one() {
     let ready = server.admin.get("/readyz");
     assert_eq!(ready.status, 503);
     assert_eq!(ready.json()["status"], "draining");
-    assert_eq!(server.admin.get("/healthz").status, 200, "it is alive");
+    assert_eq!(server.admin.get("/healthz").status, 200, "the server is alive");
     until("new clients are refused", || {
         TcpStream::connect(server.public).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     });
@@ -66,7 +67,7 @@ fn meanwhile_it_is_not_ready_and_takes_no_one() {
 }
 
 #[test]
-fn a_client_that_stays_does_not_hold_it_longer_than_the_drain() {
+fn client_that_stays_does_not_prolong_the_drain() {
     let drain = Duration::from_secs(1);
     let mut server = RunningServer::with(&["shutdown.drain=1s", "session.close_timeout=30s"]);
     let (mut stays, _) = RawClient::greeted(server.public, "");
@@ -76,12 +77,12 @@ fn a_client_that_stays_does_not_hold_it_longer_than_the_drain() {
     assert_eq!(stays.close_code(), DRAINING);
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
     let after = from.elapsed();
-    assert!(after >= drain, "it had a second to leave: {after:?}");
+    assert!(after >= drain, "the client had a second to leave: {after:?}");
     assert!(after <= drain + LATE, "{after:?}");
 }
 
 #[test]
-fn neither_does_one_that_has_not_upgraded() {
+fn connection_without_an_upgrade_does_not_prolong_the_drain() {
     let mut server = RunningServer::with(&["shutdown.drain=1s", "limits.handshake_timeout=60s"]);
     let mut silent = RawClient::connect(server.public);
     silent.send(b"GET /ws");
@@ -92,17 +93,17 @@ fn neither_does_one_that_has_not_upgraded() {
 }
 
 #[test]
-fn neither_does_one_that_does_not_read() {
+fn client_that_does_not_read_does_not_prolong_the_drain() {
     let mut server = RunningServer::with(&["shutdown.drain=1s", "session.close_timeout=60s"]);
     let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
-    let mut deaf = RawClient::over(dial.connect(server.public));
-    deaf.ask_upgrade("");
-    deaf.await_upgrade();
+    let mut client = RawClient::over(dial.connect(server.public));
+    client.ask_upgrade("");
+    client.await_upgrade();
     let short = Some(Duration::from_millis(200));
-    deaf.stream().set_write_timeout(short).expect("a socket takes a timeout");
+    client.stream().set_write_timeout(short).expect("the socket accepts a timeout");
     let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
-    // Until the server reads no more, since it cannot write.
-    while deaf.try_send(&commands).is_ok() {}
+    // Until the server stops reading, because it cannot write.
+    while client.try_send(&commands).is_ok() {}
     let from = Instant::now();
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
@@ -110,7 +111,7 @@ fn neither_does_one_that_does_not_read() {
 }
 
 #[test]
-fn an_interrupt_is_as_good() {
+fn sigint_starts_a_drain() {
     let mut server = RunningServer::with(&["shutdown.drain=15s"]);
     let mut client = server.client();
     server.signal(Signal::INT);
@@ -119,19 +120,19 @@ fn an_interrupt_is_as_good() {
 }
 
 #[test]
-fn the_second_signal_ends_it_at_once() {
+fn second_signal_ends_the_server_at_once() {
     let mut server = RunningServer::with(&["shutdown.drain=60s", "session.close_timeout=60s"]);
     let (mut stays, _) = RawClient::greeted(server.public, "");
     server.terminate();
     stays.object();
     assert_eq!(stays.close_code(), DRAINING);
-    assert!(server.exited().is_none(), "it waits for the client");
+    assert!(server.try_wait().is_none(), "the server waits for the client");
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(128 + 15));
 }
 
 #[test]
-fn a_start_waits_until_the_one_before_it_has_drained() {
+fn new_server_waits_until_the_old_one_has_drained() {
     let mut server = RunningServer::with(&[]);
     let next = Launch::listening_on(&server.public.to_string()).spawn();
     next.logs.await_line("waiting for the address");
@@ -140,16 +141,16 @@ fn a_start_waits_until_the_one_before_it_has_drained() {
     server.await_exit(TIMEOUT);
     let next = next.await_banner();
     assert_eq!(next.public, server.public);
-    assert!(!next.client().hello.recovered, "the second one serves");
+    assert!(!next.client().hello.recovered, "the second server answers");
 }
 
 #[test]
-fn a_start_that_waits_is_easy_to_stop() {
+fn waiting_server_stops_on_a_signal() {
     let server = RunningServer::with(&[]);
     let mut next = Launch::listening_on(&server.public.to_string()).spawn();
     next.logs.await_line("waiting for the address");
     next.process.signal(Signal::HUP);
     next.process.signal(Signal::INT);
     assert_eq!(next.process.await_exit(TIMEOUT).code(), Some(0));
-    next.logs.await_line("stopped before it began");
+    next.logs.await_line("stopped before serving");
 }

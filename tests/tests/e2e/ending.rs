@@ -31,7 +31,7 @@ fn the_close_command_ends_the_session_at_once() {
 fn a_close_command_with_an_id_is_answered_first() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
-    assert_eq!(client.ask(r#"{"id":1,"close":{}}"#), serde_json::json!({"id": 1, "ok": {}}));
+    assert_eq!(client.request(r#"{"id":1,"close":{}}"#), serde_json::json!({"id": 1, "ok": {}}));
     assert_eq!(client.close_code(), Some(1000));
 }
 
@@ -40,13 +40,13 @@ fn no_session_outlives_its_lifetime() {
     let server = RunningServer::with(&["session.lifetime=1s"]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     assert_eq!(client.close_code(), 4006);
-    assert_after(client.began, Duration::from_secs(1));
+    assert_after(client.started_at, Duration::from_secs(1));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
     assert!(!server.resume(&hello.resume).hello.recovered);
 }
 
 #[test]
-fn nor_does_a_suspended_one() {
+fn no_suspended_session_outlives_its_lifetime() {
     let server = RunningServer::with(&["session.lifetime=1s"]);
     let from = Instant::now();
     let hello = server.suspended_session();
@@ -57,7 +57,7 @@ fn nor_does_a_suspended_one() {
 }
 
 #[test]
-fn pongs_and_acks_do_not_keep_an_idle_session() {
+fn pongs_and_acks_do_not_keep_an_idle_session_alive() {
     let server = RunningServer::with(&[
         "session.idle=2s",
         "session.ping_interval=300ms",
@@ -70,7 +70,7 @@ fn pongs_and_acks_do_not_keep_an_idle_session() {
         match frame.first {
             PING => {
                 pings += 1;
-                assert!(client.began.elapsed() < Duration::from_secs(2) + LATE, "it is kept");
+                assert!(client.started_at.elapsed() < Duration::from_secs(2) + LATE, "the session is not closed");
                 client.send(&masked(PONG, &frame.payload));
                 client.text(r#"{"ack":{"seq":0}}"#);
                 client.text(r#"{"pong":{"seq":0}}"#);
@@ -79,53 +79,54 @@ fn pongs_and_acks_do_not_keep_an_idle_session() {
         }
     };
     assert_eq!(code, 4004);
-    assert_after(client.began, Duration::from_secs(2));
-    assert!(pings >= 2, "it answered {pings} pings");
+    assert_after(client.started_at, Duration::from_secs(2));
+    assert!(pings >= 2, "the client answered {pings} pings");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "idle")]);
     assert!(!server.resume(&hello.resume).hello.recovered);
 }
 
 #[test]
-fn commands_keep_it() {
+fn commands_keep_a_session_alive() {
     let idle = Duration::from_secs(1);
     let server = RunningServer::with(&["session.idle=1s"]);
     let (mut client, _) = RawClient::greeted(server.public, "");
-    let mut asked = client.began;
-    while client.began.elapsed() < idle * 2 {
-        asked = Instant::now();
-        // Any command counts, also one that is refused.
+    let mut last_command = client.started_at;
+    while client.started_at.elapsed() < idle * 2 {
+        last_command = Instant::now();
+        // Any command counts, even one that is refused.
         client.text(r#"{"id":1,"dance":{}}"#);
         assert_eq!(client.object()["reply"]["id"], 1);
-        let pause = client.frame_within(idle / 10).expect("it is not closed");
+        let pause = client.frame_within(idle / 10).expect("the connection is open");
         assert!(pause.is_none(), "{pause:?}");
     }
     assert_eq!(client.close_code(), 4004);
-    assert_after(asked, idle);
+    assert_after(last_command, idle);
 }
 
 #[test]
-fn a_client_that_stays_after_the_goodbye_is_cut() {
+fn client_that_stays_after_the_close_is_disconnected() {
     let server = RunningServer::with(&["session.close_timeout=500ms"]);
-    // Before anyone has come: what closes a little later must not be counted.
-    let open = server.descriptors();
+    // Counted before any client connects: a descriptor of the startup that is closed later must not be
+    // counted.
+    let open = server.open_descriptors();
     let (mut stays, hello) = RawClient::greeted(server.public, "");
     let from = Instant::now();
     stays.text(r#"{"close":{}}"#);
     assert_eq!(stays.close_code(), 1000);
     stays.await_end();
     server.await_gone(&hello.session);
-    until("its descriptor is back", || server.descriptors() <= open);
+    until("its descriptor is closed", || server.open_descriptors() <= open);
     assert_after(from, Duration::from_millis(500));
 }
 
 #[test]
-fn so_is_one_that_never_stops_talking() {
+fn client_that_keeps_sending_after_the_close_is_disconnected() {
     let server = RunningServer::with(&["session.close_timeout=500ms"]);
     let (mut talks, _) = RawClient::greeted(server.public, "");
     let from = Instant::now();
     talks.text(r#"{"close":{}}"#);
     while talks.try_send(&masked(PONG, &[0; 8])).is_ok() {
-        assert!(from.elapsed() < Duration::from_millis(500) + LATE, "it can go on talking");
+        assert!(from.elapsed() < Duration::from_millis(500) + LATE, "the client can still send");
         let_pass(Duration::from_millis(5));
     }
     server.assert_unharmed();

@@ -1,4 +1,4 @@
-//! EventSource as others have built it: npm's `eventsource`, and Chromium's.
+//! EventSource implementations of others: npm's `eventsource`, and Chromium's.
 
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use encke_tests::waiting::{let_pass, until};
 use encke_tests::{EventStream, Launch, RunningServer, Script};
 use serde_json::{Value, json};
 
-/// How far ahead of them is published, in messages: less than a channel keeps.
+/// How far the publisher may get ahead of the sources, in messages. Less than the history of a channel.
 const AHEAD: usize = 100;
 
-/// `readyState` of one that means to come back.
+/// `readyState` of a source that is going to reconnect.
 const CONNECTING: u64 = 0;
 
-/// One that follows `news`, and its hello.
+/// A source that is subscribed to `news`, with its hello.
 struct Source {
     script: Script,
     hello: Value,
@@ -30,36 +30,36 @@ impl Source {
     }
 }
 
-/// One of each.
+/// Starts a source of each implementation.
 #[track_caller]
-fn follow(server: &RunningServer) -> [Source; 2] {
+fn subscribed_sources(server: &RunningServer) -> [Source; 2] {
     let address = server.public.to_string();
     let scripts = ["event_source.mjs", "event_source_page.mjs"]
         .map(|script| Script::start(script, &[&address, "news"]));
     scripts.map(|script| Source { hello: script.await_value("hello", 1), script })
 }
 
-/// Publishes 1, 2, 3 and so on until it is over: the last.
-fn publish(server: &RunningServer, sources: &[Source], over: Receiver<()>) -> usize {
+/// Publishes 1, 2, 3 and so on until the sender of `stopped` is dropped. Returns the last number.
+fn publish(server: &RunningServer, sources: &[Source], stopped: Receiver<()>) -> usize {
     let mut published = 0;
-    while over.try_recv() != Err(TryRecvError::Disconnected) {
+    while stopped.try_recv() != Err(TryRecvError::Disconnected) {
         published += 1;
         server.admin.publish("news", published);
         for source in sources {
-            until("it keeps up", || source.script.count("message") + AHEAD >= published);
+            until("the source keeps up", || source.script.count("message") + AHEAD >= published);
         }
     }
     published
 }
 
 #[test]
-fn disconnected_again_and_again_it_misses_nothing() {
+fn source_that_is_disconnected_repeatedly_misses_nothing() {
     let server = RunningServer::with(&[]);
-    let sources = follow(&server);
+    let sources = subscribed_sources(&server);
     let published = std::thread::scope(|scope| {
-        // Until this is dropped.
-        let (going_on, over) = mpsc::channel();
-        let publisher = scope.spawn(|| publish(&server, &sources, over));
+        // Dropping this sender stops the publisher.
+        let (running, stopped) = mpsc::channel();
+        let publisher = scope.spawn(|| publish(&server, &sources, stopped));
         for cut in 1..=3 {
             for source in &sources {
                 source.script.await_object("message", source.script.count("message") + 50);
@@ -70,30 +70,30 @@ fn disconnected_again_and_again_it_misses_nothing() {
                 assert_eq!((&again["recovered"], &again["session"]), (&json!(true), &hello["session"]));
             }
         }
-        drop(going_on);
-        publisher.join().expect("it publishes")
+        drop(running);
+        publisher.join().expect("the publisher does not panic")
     });
     for Source { script, .. } in sources {
         script.await_object("message", published);
-        let heard: Vec<_> = script.heard("message").into_iter().map(|mut it| it["data"].take()).collect();
-        assert_eq!(heard, Vec::from_iter((1..=published).map(Value::from)));
+        let received: Vec<_> = script.heard("message").into_iter().map(|mut it| it["data"].take()).collect();
+        assert_eq!(received, Vec::from_iter((1..=published).map(Value::from)));
         assert_eq!(script.count("gap"), 0);
     }
 }
 
 #[test]
-fn it_stays_away_when_its_session_is_taken_over() {
+fn source_does_not_reconnect_after_a_take_over() {
     let server = RunningServer::with(&[]);
-    let sources = follow(&server);
+    let sources = subscribed_sources(&server);
     let others = sources.each_ref().map(|source| {
         let id = format!("{}:0", source.text("resume"));
-        let mut other = EventStream::come_back(server.public, "channels=news", &id);
+        let mut other = EventStream::reconnect(server.public, "channels=news", &id);
         assert!(other.hello().recovered);
         assert_eq!(source.script.await_value("goaway", 1)["reason"], "replaced");
         assert_eq!(source.script.await_value("error", 1), CONNECTING);
         other
     });
-    // Otherwise they would be back after 3 s, which both wait unless they are told.
+    // A source that reconnects does so after 3 s, the default of both implementations.
     let_pass(Duration::from_secs(4));
     for source in &sources {
         assert_eq!((source.script.count("hello"), source.script.count("error")), (1, 1));
@@ -104,10 +104,10 @@ fn it_stays_away_when_its_session_is_taken_over() {
 }
 
 #[test]
-fn it_goes_on_in_a_new_session_when_its_own_is_gone() {
-    // Shorter than the second after which it is to come back.
+fn source_continues_in_a_new_session_after_expiry() {
+    // Shorter than the second after which a source reconnects.
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
-    let sources = follow(&server);
+    let sources = subscribed_sources(&server);
     server.admin.publish("news", 1);
     for source in &sources {
         source.script.await_object("message", 1);
@@ -120,18 +120,18 @@ fn it_goes_on_in_a_new_session_when_its_own_is_gone() {
         assert_eq!(again["recovered"], false);
         assert_ne!(again["session"], source.hello["session"]);
         source.script.await_object("message", 2);
-        let heard: Vec<_> =
+        let received: Vec<_> =
             source.script.heard("message").into_iter().map(|mut it| it["data"].take()).collect();
-        assert_eq!((heard, source.script.count("gap")), (vec![json!(1), json!(2)], 0));
+        assert_eq!((received, source.script.count("gap")), (vec![json!(1), json!(2)], 0));
     }
 }
 
-/// Its messages are gone with the process. That is told, and what is published from then on is heard.
+/// The messages are lost with the process. The source receives a gap, and then the messages published later.
 #[test]
-fn it_outlives_the_process() {
+fn source_continues_with_a_restarted_server() {
     let first = RunningServer::with(&[]);
     let address = first.public.to_string();
-    let sources = follow(&first);
+    let sources = subscribed_sources(&first);
     first.admin.publish("news", 1);
     sources.iter().for_each(|source| _ = source.script.await_object("message", 1));
     drop(first);

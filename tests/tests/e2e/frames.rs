@@ -88,7 +88,7 @@ fn too_big_in_fragments() {
 #[test]
 fn unfinished_messages_have_a_limit_together() {
     let server = RunningServer::with(&["limits.receive_total=150KiB"]);
-    let unfinished = || server.admin.metrics().value("encke_unfinished_bytes");
+    let unfinished = || server.admin.metrics().value("encke_partial_message_bytes");
     let begin = |bytes: &[u8], at_least: f64| {
         let (mut client, hello) = RawClient::greeted(server.public, "");
         client.send(bytes);
@@ -108,7 +108,7 @@ fn unfinished_messages_have_a_limit_together() {
     let_pass(Duration::from_millis(1_100));
     let (mut three, _) = begin(half, 60_000.0);
     assert_eq!(largest.close_frame().0, 1013);
-    assert_eq!(server.admin.metrics().value("encke_unfinished_closed_total"), 1.0);
+    assert_eq!(server.admin.metrics().value("encke_partial_messages_closed_total"), 1.0);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "unfinished")]);
     assert!(server.resume(&hello.resume).hello.recovered);
     for client in [&mut one, &mut three] {

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::raw::{PING, PONG, RawClient, masked};
 use encke_tests::waiting::LATE;
 use encke_tests::{Client, EventStream, Launch, RunningServer};
@@ -9,8 +9,8 @@ use encke_tests::{Client, EventStream, Launch, RunningServer};
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-fn server(link: &Link, reconnect_window: &str) -> RunningServer {
-    let server = Launch::listening_on(&SocketAddr::new(link.address_here(), 0).to_string())
+fn server(link: &NetworkLink, reconnect_window: &str) -> RunningServer {
+    let server = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
         .set("session.ping_interval=1s")
         .set("session.pong_timeout=500ms")
@@ -19,7 +19,7 @@ fn server(link: &Link, reconnect_window: &str) -> RunningServer {
 }
 
 /// A client that has answered a ping and is then gone: no FIN, no RST, not even the kernel knows it any more.
-fn vanish(link: &Link, server: &RunningServer) -> (encke_tests::Hello, Instant) {
+fn vanish(link: &NetworkLink, server: &RunningServer) -> (encke_tests::Hello, Instant) {
     let mut client = RawClient::over(link.connect(server.public));
     client.ask_upgrade("");
     client.await_upgrade();
@@ -35,7 +35,7 @@ fn vanish(link: &Link, server: &RunningServer) -> (encke_tests::Hello, Instant) 
 
 #[test]
 fn a_client_that_vanished_is_noticed_and_expires() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = server(&link, "2s");
     let (hello, answered) = vanish(&link, &server);
     server.await_phase(&hello.session, "suspended");
@@ -48,40 +48,40 @@ fn a_client_that_vanished_is_noticed_and_expires() {
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("expired", "reconnect_window"), 1.0);
 
-    link.mend();
+    link.restore();
     let again = Client::over(link.connect(server.public), &format!("resume={}", hello.resume));
     assert!(!again.hello.recovered);
 }
 
 #[test]
 fn it_may_come_back_when_the_link_is_mended() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = server(&link, "60s");
     let (hello, _) = vanish(&link, &server);
     server.await_phase(&hello.session, "suspended");
-    link.mend();
+    link.restore();
     let again = Client::over(link.connect(server.public), &format!("resume={}&seq=0", hello.resume));
     assert!(again.hello.recovered);
     assert_eq!(again.hello.session, hello.session);
-    let again = again.live();
+    let again = again.into_background();
     again.await_more_pings(2);
-    assert!(!again.ended());
+    assert!(!again.has_ended());
     let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("resumed", "reconnect")];
     server.logs.await_lifecycle(&hello.session, &events);
 }
 
 #[test]
 fn it_may_come_back_before_anyone_noticed() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = server(&link, "60s");
     let (hello, _) = vanish(&link, &server);
-    link.mend();
+    link.restore();
     let again = Client::over(link.connect(server.public), &format!("resume={}&seq=0", hello.resume));
     assert!(again.hello.recovered);
     assert_eq!(again.hello.session, hello.session);
-    let again = again.live();
+    let again = again.into_background();
     again.await_more_pings(3);
-    assert!(!again.ended(), "the end of the old connection is not the end of the new one");
+    assert!(!again.has_ended(), "the end of the old connection is not the end of the new one");
     let last = server.logs.lifecycle(&hello.session).pop();
     assert_eq!(last.map(|(event, _)| event).as_deref(), Some("resumed"));
 }
@@ -89,7 +89,7 @@ fn it_may_come_back_before_anyone_noticed() {
 /// It cannot answer heartbeats. That its kernel does not acknowledge them is what is noticed.
 #[test]
 fn a_reader_of_events_that_vanished_is_noticed() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = server(&link, "60s");
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let hello = events.hello();
@@ -102,7 +102,7 @@ fn a_reader_of_events_that_vanished_is_noticed() {
     let after = heard.elapsed();
     assert!(after <= INTERVAL + PONG_TIMEOUT + LATE, "suspended after {after:?}");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "pong_timeout")]);
-    link.mend();
+    link.restore();
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
     let mut again = EventStream::over(link.connect(server.public), "channels=news", &id);
     assert!(again.hello().recovered);

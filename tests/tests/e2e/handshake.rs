@@ -1,7 +1,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
-use encke_tests::admin::ask;
+use encke_tests::admin::send_request;
 use encke_tests::raw::Dial;
 use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::{RawClient, RunningServer, bayeux};
@@ -119,7 +119,7 @@ fn a_storm_of_bayeux_sockets_is_served() {
     storm.iter_mut().for_each(|client| client.ask_upgrade_at("/bayeux", ""));
     for mut client in storm {
         client.await_upgrade();
-        bayeux::Socket { raw: client }.handshake();
+        bayeux::BayeuxWebSocket { raw: client }.handshake();
     }
     assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
 }
@@ -159,25 +159,25 @@ fn an_upgraded_connection_is_not_cut() {
 #[test]
 fn what_is_no_upgrade_is_refused() {
     let server = server();
-    let answer = ask(server.public, "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    let answer = send_request(server.public, "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     assert_eq!(answer.status, 426);
     assert_eq!(answer.error_code(), "upgrade_required");
     assert_eq!(answer.header("sec-websocket-version"), Some("13"));
 
     let old = "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\
                Sec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let answer = ask(server.public, old);
+    let answer = send_request(server.public, old);
     assert_eq!(answer.status, 426);
     assert_eq!(answer.header("sec-websocket-version"), Some("13"));
 
     let post = "POST /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-    let answer = ask(server.public, post);
+    let answer = send_request(server.public, post);
     assert_eq!(answer.status, 405);
     assert_eq!(answer.header("allow"), Some("GET"));
     assert_eq!(answer.error_code(), "method_not_allowed");
 
     let other = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    let answer = ask(server.public, other);
+    let answer = send_request(server.public, other);
     assert_eq!(answer.status, 404, "the admin's paths are not public");
     assert_eq!(answer.error_code(), "not_found");
     server.assert_unharmed();

@@ -32,7 +32,7 @@ fn the_first_ping_comes_after_half_to_the_whole_interval() {
                 let (mut client, _) = RawClient::greeted(server.public, "");
                 let ping = client.frame_of(PING);
                 assert_eq!(ping.payload, [0; 8], "seq 0, eight bytes, big-endian");
-                assert_between(client.began, ping.by, INTERVAL / 2, INTERVAL);
+                assert_between(client.started_at, ping.not_after, INTERVAL / 2, INTERVAL);
             });
         }
     });
@@ -48,7 +48,7 @@ fn the_next_one_comes_an_interval_after_the_pong() {
         client.send(&masked(PONG, &[0; 8]));
         let ping = client.frame_within(INTERVAL * 3 + LATE).expect("it is not closed").expect("a ping");
         assert_eq!(ping.first, PING);
-        assert_between(answered, ping.by, INTERVAL, INTERVAL);
+        assert_between(answered, ping.not_after, INTERVAL, INTERVAL);
         client.send(&masked(PONG, &ping.payload));
     }
     let metrics = server.admin.metrics();
@@ -69,21 +69,21 @@ fn traffic_postpones_frame_pings() {
         }
     }
     let ping = client.frame_of(PING);
-    assert_between(spoke, ping.by, INTERVAL / 2, INTERVAL);
+    assert_between(spoke, ping.not_after, INTERVAL / 2, INTERVAL);
 }
 
 #[test]
 fn message_pings_are_text_and_have_a_steady_beat() {
     let server = server();
     let (mut client, _) = RawClient::greeted(server.public, "heartbeat=message");
-    let mut last = client.began;
+    let mut last = client.started_at;
     let mut earliest = INTERVAL / 2;
     for _ in 0..3 {
         // Traffic does not postpone them.
         client.text(r#"{"ack":{"seq":0}}"#);
         let ping = client.frame_of(TEXT);
         assert_eq!(ping.payload, br#"{"ping":{"seq":0}}"#);
-        assert_between(last, ping.by, earliest, INTERVAL);
+        assert_between(last, ping.not_after, earliest, INTERVAL);
         client.text(r#"{"pong":{"seq":0}}"#);
         (last, earliest) = (ping.not_before, INTERVAL - WAY);
     }
@@ -133,9 +133,9 @@ fn pings_of_the_client_are_answered() {
 #[test]
 fn a_stock_client_lives_on() {
     let server = server();
-    let client = server.client().live();
+    let client = server.client().into_background();
     client.await_more_pings(4);
-    assert!(!client.ended());
+    assert!(!client.has_ended());
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("suspended", "pong_timeout"), 0.0);
     assert_eq!(server.admin.session(&client.hello.session)["phase"], json!("attached"));

@@ -1,20 +1,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use encke_tests::bayeux::{self, Polls, connect_now};
+use encke_tests::bayeux::{self, BayeuxPolling, connect_now};
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::until;
-use encke_tests::{Client, EventStream, Hello, Requests, RunningServer, Said};
+use encke_tests::{Client, EventStream, Hello, PollClient, RunningServer, ServerOutput};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::restart::{Restarts, back};
 
-pub(crate) const TOLD: &str = "namespace=[{prefix='/room/', join_leave=true}]";
+pub(crate) const JOIN_LEAVE_RULE: &str = "namespace=[{prefix='/room/', join_leave=true}]";
 
 fn server(settings: &[&str]) -> RunningServer {
-    RunningServer::with(&[&[TOLD], settings].concat())
+    RunningServer::with(&[&[JOIN_LEAVE_RULE], settings].concat())
 }
 
 /// A client of a user by name.
@@ -46,7 +46,7 @@ pub(crate) fn next(client: &mut Client) -> Value {
 #[track_caller]
 fn assert_nothing_comes(client: &mut Client) {
     let said = client.next_within(Duration::from_millis(100));
-    assert!(matches!(said, None | Some(Said::Ping(_))), "{said:?}");
+    assert!(matches!(said, None | Some(ServerOutput::Ping(_))), "{said:?}");
 }
 
 pub(crate) fn told(offset: u64, kind: &str, of: &Value) -> Value {
@@ -75,7 +75,7 @@ fn all_who_follow_are_told_who_comes_and_who_goes() {
     bob.subscribe("/room/x");
     bob.subscribe("/room/*");
     bob.subscribe("elsewhere");
-    let reply = bob.ask(r#"{"id":3,"unsubscribe":{"channel":"/room/x"}}"#);
+    let reply = bob.request(r#"{"id":3,"unsubscribe":{"channel":"/room/x"}}"#);
     assert_eq!(reply["ok"], json!({}));
     assert_eq!(next(&mut ann), told(3, "left", &bob_is));
     let by_pattern = next(&mut bob);
@@ -93,7 +93,7 @@ fn all_who_follow_are_told_who_comes_and_who_goes() {
     assert_eq!(next(&mut ann), told(7, "left", &bob_is));
     // What it was before, everyone can read.
     let mut late = client_of(&server, "carol");
-    let reply = late.ask(r#"{"id":1,"subscribe":{"channel":"/room/x","last":100}}"#);
+    let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/room/x","last":100}}"#);
     assert_eq!(reply["ok"]["offset"], 7);
     let read: Vec<_> = (1..=7).map(|_| next(&mut late)).collect();
     assert_eq!(read.iter().filter(|message| message["left"] == bob_is).count(), 3, "{read:?}");
@@ -167,26 +167,26 @@ fn each_transport_tells_it() {
     let mut stream = EventStream::open(server.public, "channels=/room/x");
     let first = of(&stream.hello());
     assert_eq!(body(stream.object().1), told(1, "joined", &first));
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let hello = Hello::parse(requests.get("channels=/room/x").json()[0].take());
     let polled = requests.get(&format!("resume={}&seq=0", hello.resume)).json();
     assert_eq!(body(polled[0].clone()), told(2, "joined", &of(&hello)));
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let reading = polls.handshake();
     let bayeux_is = json!({"session": bayeux::session(&reading)});
-    let mut events = polls.ask(&bayeux::subscribe(&reading, "/room/x"));
+    let mut events = polls.request(&bayeux::subscribe(&reading, "/room/x"));
     bayeux::assert_successful(&events[0]);
     let mut await_event = |what: &str, of: &Value| {
         let event = json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
         until("it is told", || {
-            events.extend(polls.ask(&connect_now(&reading)));
+            events.extend(polls.request(&connect_now(&reading)));
             events.contains(&event)
         });
     };
     await_event("joined", &bayeux_is);
     assert_eq!(requests.post(&format!("resume={}", hello.resume), r#"{"close":{}}"#).status, 200);
     await_event("left", &of(&hello));
-    polls.ask(&bayeux::disconnect(&reading));
+    polls.request(&bayeux::disconnect(&reading));
     for expected in [
         told(2, "joined", &of(&hello)),
         told(3, "joined", &bayeux_is),
@@ -203,10 +203,10 @@ fn a_socket_of_bayeux_tells_it() {
     let mut follower = server.client();
     follower.subscribe("/room/x");
     next(&mut follower);
-    let mut socket = bayeux::Socket::connect(server.public);
+    let mut socket = bayeux::BayeuxWebSocket::connect(server.public);
     let client_id = socket.handshake();
     let socket_is = json!({"session": bayeux::session(&client_id)});
-    let mut events = socket.ask(&bayeux::subscribe(&client_id, "/room/x"));
+    let mut events = socket.request(&bayeux::subscribe(&client_id, "/room/x"));
     bayeux::assert_successful(events.last().expect("a reply"));
     // Nothing is sent before its first connect.
     socket.send(&connect_now(&client_id));
@@ -221,7 +221,7 @@ fn a_socket_of_bayeux_tells_it() {
     while !events.contains(&event("left", &of(&hello))) {
         events.extend(socket.messages());
     }
-    bayeux::assert_successful(socket.ask(&bayeux::disconnect(&client_id)).last().expect("a reply"));
+    bayeux::assert_successful(socket.request(&bayeux::disconnect(&client_id)).last().expect("a reply"));
     until("it has left, too", || {
         let history = server.admin.get("/api/channels/%2Froom%2Fx/history?since=3").json();
         history["messages"][0]["left"] == socket_is
@@ -234,7 +234,7 @@ fn it_is_the_word_of_the_server() {
     let rules = "namespace=[{prefix='/room/', join_leave=true, publish=false, at_ms=true}, {prefix='/open/', join_leave=true}]";
     let server = RunningServer::with(&[rules]);
     let mut client = server.client();
-    let reply = client.ask(r#"{"id":1,"publish":{"channel":"/room/x","data":1}}"#);
+    let reply = client.request(r#"{"id":1,"publish":{"channel":"/room/x","data":1}}"#);
     assert_eq!(reply["error"]["code"], "forbidden");
     client.subscribe("/room/x");
     let message = next(&mut client);
@@ -244,13 +244,13 @@ fn it_is_the_word_of_the_server() {
     let forged = json!({"joined": {"session": "s_1"}, "left": {"session": "s_1"}});
     let publish =
         json!({"id": 2, "publish": {"channel": "/open/x", "data": forged, "joined": {"session": "s_2"}}});
-    assert_eq!(client.ask(&publish.to_string())["error"]["code"], "malformed");
+    assert_eq!(client.request(&publish.to_string())["error"]["code"], "malformed");
     client.send(&json!({"publish": {"channel": "/open/x", "data": forged}}).to_string());
     assert_eq!(next(&mut client), json!({"channel": "/open/x", "offset": 2, "data": forged}));
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let speaking = polls.handshake();
     let ext = json!({"encke": {"joined": {"session": "s_3"}}});
-    let forged_by_bayeux = bayeux::with(bayeux::publish(&speaking, "/open/x", 7), "ext", ext);
+    let forged_by_bayeux = bayeux::with_field(bayeux::publish(&speaking, "/open/x", 7), "ext", ext);
     bayeux::assert_successful(&polls.reply(&forged_by_bayeux));
     assert_eq!(next(&mut client), json!({"channel": "/open/x", "offset": 3, "data": 7}));
     let mut history = server.admin.get("/api/channels/%2Fopen%2Fx/history").json();
@@ -344,7 +344,7 @@ fn a_list_of_who_is_there_is_exact() {
             present.iter().map(|it| (session_of(it), it["user"].clone())).collect::<BTreeMap<_, _>>()
         };
         until("the list is right", || {
-            while let Some(Said::Object(object)) = observer.client.next_within(Duration::from_millis(50)) {
+            while let Some(ServerOutput::Object(object)) = observer.client.next_within(Duration::from_millis(50)) {
                 observer.hear(&object);
             }
             observer.here == present()
@@ -357,19 +357,19 @@ fn presence_names_sessions_only_where_their_coming_is_told() {
     let server = server(&[]);
     let mut client = server.client();
     client.subscribe("news");
-    let reply = client.ask(r#"{"id":2,"presence":{"channel":"news"}}"#);
+    let reply = client.request(r#"{"id":2,"presence":{"channel":"news"}}"#);
     assert_eq!(reply["ok"]["present"], json!([{"user": null, "phase": "attached"}]));
     let mut client = server.client();
     client.subscribe("/room/x");
     next(&mut client);
-    let reply = client.ask(r#"{"id":2,"presence":{"channel":"/room/x"}}"#);
+    let reply = client.request(r#"{"id":2,"presence":{"channel":"/room/x"}}"#);
     let present = json!([{"session": client.hello.session, "user": null, "phase": "attached"}]);
     assert_eq!(reply["ok"]["present"], present);
 }
 
 #[test]
 fn a_restart_is_neither_coming_nor_going() {
-    let mut restarts = Restarts::with(&[TOLD]);
+    let mut restarts = Restarts::with(&[JOIN_LEAVE_RULE]);
     let mut stays = restarts.server.client();
     stays.subscribe("/room/x");
     let mut goes = restarts.server.client();

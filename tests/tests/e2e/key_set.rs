@@ -3,14 +3,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use encke_tests::admin::ask;
+use encke_tests::admin::send_request;
 use encke_tests::authority::Authority;
-use encke_tests::bayeux::{Polls, handshake, with};
-use encke_tests::poll::Requests;
+use encke_tests::bayeux::{BayeuxPolling, handshake, with_field};
+use encke_tests::poll::PollClient;
 use encke_tests::server::run_to_end;
 use encke_tests::tokens::{IssuerKey, key_set};
 use encke_tests::waiting::{TIMEOUT, eventually_within, until};
-use encke_tests::{Backend, Client, EventStream, Launch, Reply, RunningServer};
+use encke_tests::{Backend, Client, EventStream, Launch, BackendReply, RunningServer};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ const FAILED: &str = r#"encke_issuer_reads_total{outcome="failed"}"#;
 /// The issuer publishes these keys from here on.
 fn publish(issuer: &Backend, keys: &[&IssuerKey]) {
     let set = key_set(keys.iter().copied());
-    issuer.answer(move |_| Reply::json(&set));
+    issuer.reply_with(move |_| BackendReply::json(&set));
 }
 
 fn issuer_of(keys: &[&IssuerKey]) -> Backend {
@@ -55,13 +55,13 @@ fn alice(key: &IssuerKey) -> String {
 /// Whether a command is refused with this code.
 #[track_caller]
 fn assert_refused(client: &mut Client, command: &Value, code: &str) {
-    assert_eq!(client.ask(&command.to_string())["error"]["code"], code);
+    assert_eq!(client.request(&command.to_string())["error"]["code"], code);
 }
 
 /// The reply to a handshake of Bayeux.
 fn shake_hands(server: &RunningServer, key: &IssuerKey) -> Value {
     let token = key.sign(&json!({"sub": "alice"}));
-    Polls::connect(server.public).reply(&with(
+    BayeuxPolling::connect(server.public).reply(&with_field(
         handshake(),
         "ext",
         json!({"authentication": {"token": token}}),
@@ -80,30 +80,30 @@ fn tokens_of_the_issuer_are_good_on_each_transport() {
     for key in [&a, &b] {
         let mut client = Client::connect(server.public, &alice(key));
         assert_eq!(server.admin.session(&client.hello.session)["user"], "alice");
-        assert_eq!(client.ask(&refresh(&a).to_string()), json!({"id": 1, "ok": {}}));
+        assert_eq!(client.request(&refresh(&a).to_string()), json!({"id": 1, "ok": {}}));
         EventStream::open(server.public, &format!("{}&channels=x", alice(key))).hello();
-        let answer = Requests::connect(server.public).get(&format!("{}&channels=x", alice(key))).json();
+        let answer = PollClient::connect(server.public).get(&format!("{}&channels=x", alice(key))).json();
         assert!(answer[0]["hello"].is_object(), "{answer}");
         assert_eq!(shake_hands(&server, key)["successful"], true);
     }
     // The set was just read: there is no such key.
     let forged = IssuerKey::generate("a");
     for key in [&stranger, &forged] {
-        assert_eq!(Client::refusal(server.public, &alice(key)), UNAUTHORIZED);
+        assert_eq!(Client::refusal_code(server.public, &alice(key)), UNAUTHORIZED);
         let request = format!(
             "GET /poll?{}&channels=x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             alice(key)
         );
-        assert_eq!(ask(server.public, &request).status, 401);
+        assert_eq!(send_request(server.public, &request).status, 401);
     }
-    assert_eq!(Client::refusal(server.public, ""), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, ""), UNAUTHORIZED);
     let refusals = |reason| server.admin.metrics().refusals(reason);
     assert_eq!(
         (refusals("token_key"), refusals("token_signature"), refusals("issuer_keys")),
         (2.0, 2.0, 0.0)
     );
     assert_eq!(server.admin.metrics().value("encke_issuer_keys"), 2.0);
-    let [asked] = &*issuer.asked() else { panic!("whoever makes up tokens has it read once more") };
+    let [asked] = &*issuer.requests() else { panic!("whoever makes up tokens has it read once more") };
     assert_eq!(asked.path, "/keys");
 }
 
@@ -127,10 +127,10 @@ fn a_key_that_is_new_is_learned_when_a_token_names_it_and_one_that_is_gone_is_go
         }
     });
     assert_eq!(server.admin.session(&newcomer.hello.session)["user"], "alice");
-    assert_eq!(issuer.asked().len(), 2, "after {refused} that were refused");
-    assert_eq!(Client::refusal(server.public, &alice(&old)), UNAUTHORIZED);
+    assert_eq!(issuer.requests().len(), 2, "after {refused} that were refused");
+    assert_eq!(Client::refusal_code(server.public, &alice(&old)), UNAUTHORIZED);
     assert_refused(&mut client, &refresh(&old), "unauthorized");
-    assert_eq!(client.ask(&refresh(&new).to_string())["ok"], json!({}), "its session is still there");
+    assert_eq!(client.request(&refresh(&new).to_string())["ok"], json!({}), "its session is still there");
 }
 
 #[test]
@@ -138,54 +138,54 @@ fn who_comes_while_the_set_is_read_waits_for_it() {
     let key = IssuerKey::generate("a");
     let issuer = Backend::start();
     let set = key_set([&key]);
-    issuer.answer(move |_| Reply::json(&set).after(Duration::from_secs(1)));
+    issuer.reply_with(move |_| BackendReply::json(&set).delayed_by(Duration::from_secs(1)));
     let server = trusting(&issuer).start();
     // Nothing was answered yet.
     let waiting = Client::connect(server.public, &alice(&key));
     assert_eq!(server.admin.session(&waiting.hello.session)["user"], "alice");
     assert_eq!(shake_hands(&server, &key)["successful"], true);
-    assert_eq!(issuer.asked().len(), 1);
+    assert_eq!(issuer.requests().len(), 1);
 }
 
 #[test]
 fn while_the_issuer_does_not_answer_clients_come_again_and_known_keys_hold() {
     let (known, new) = (IssuerKey::generate("known"), IssuerKey::generate("new"));
     let issuer = Backend::start();
-    issuer.answer_status(503);
+    issuer.reply_with_status(503);
     let server = trusting(&issuer).start();
     await_reads(&server, FAILED, 1.0);
-    assert_eq!(Client::refusal(server.public, &alice(&known)), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, &alice(&known)), OVERLOADED);
     assert_eq!(shake_hands(&server, &known)["advice"]["reconnect"], "handshake");
-    assert_eq!(Client::refusal(server.public, "token=nonsense"), UNAUTHORIZED, "no key would help");
+    assert_eq!(Client::refusal_code(server.public, "token=nonsense"), UNAUTHORIZED, "no key would help");
     assert!(server.admin.metrics().refusals("issuer_keys") >= 2.0);
 
     publish(&issuer, &[&known]);
     await_reads(&server, READ, 1.0);
     let mut client = Client::connect(server.public, &alice(&known));
-    server.logs.await_line("the issuer's keys can be read again");
+    server.logs.await_line("the issuer's keys are available again");
 
     for bad in [
-        Reply::status(500),
-        Reply {
+        BackendReply::status(500),
+        BackendReply {
             status: 302,
             headers: format!("Location: {}\r\n", issuer.url("/elsewhere")),
-            ..Reply::status(302)
+            ..BackendReply::status(302)
         },
-        Reply { status: 201, ..Reply::json(key_set([&new])) },
-        Reply::json("<html>"),
-        Reply::json(json!({"keys": []})),
-        Reply::json(format!(r#"{{"more":"{}","keys":[]}}"#, "x".repeat(300_000))),
-        Reply::status(0),
+        BackendReply { status: 201, ..BackendReply::json(key_set([&new])) },
+        BackendReply::json("<html>"),
+        BackendReply::json(json!({"keys": []})),
+        BackendReply::json(format!(r#"{{"more":"{}","keys":[]}}"#, "x".repeat(300_000))),
+        BackendReply::status(0),
     ] {
         let failed = server.admin.metrics().value(FAILED);
-        issuer.answer(move |_| bad.clone());
+        issuer.reply_with(move |_| bad.clone());
         server.signal(Signal::HUP);
         await_reads(&server, FAILED, failed + 1.0);
-        assert_eq!(Client::refusal(server.public, &alice(&new)), OVERLOADED);
+        assert_eq!(Client::refusal_code(server.public, &alice(&new)), OVERLOADED);
         assert_refused(&mut client, &refresh(&new), "unavailable");
-        assert_eq!(client.ask(&refresh(&known).to_string())["ok"], json!({}));
+        assert_eq!(client.request(&refresh(&known).to_string())["ok"], json!({}));
     }
-    assert!(issuer.asked().iter().all(|asked| asked.path == "/keys"), "a redirect was followed");
+    assert!(issuer.requests().iter().all(|asked| asked.path == "/keys"), "a redirect was followed");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_set_in_a_file_is_read_again_at_a_signal() {
     await_reads(&server, READ, 2.0);
     assert_eq!(server.admin.metrics().value("encke_issuer_keys"), 1.0);
     let _client = Client::connect(server.public, &alice(&new));
-    assert_eq!(Client::refusal(server.public, &alice(&old)), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, &alice(&old)), UNAUTHORIZED);
     // It is being written.
     write(r#"{"keys":["#);
     server.signal(Signal::HUP);
@@ -225,9 +225,9 @@ fn a_file_that_blocks_holds_up_nothing() {
     server.signal(Signal::HUP);
     // Again and again, though the first is still at it.
     await_reads(&server, FAILED, 3.0);
-    server.logs.await_line("it blocks whoever reads it");
+    server.logs.await_line("reading it blocks");
     let _client = Client::connect(server.public, &alice(&old));
-    assert_eq!(Client::refusal(server.public, &alice(&new)), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, &alice(&new)), OVERLOADED);
     let read = server.admin.metrics().value(READ);
     fs::write(&path, key_set([&new]).to_string()).expect("the server reads it");
     fs::remove_file(&path).expect("it was made");
@@ -251,7 +251,8 @@ fn a_file_that_is_no_set_is_seen_at_the_start() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let said = told(&path);
-    let problem = "has no key that verifies RS256 or ES256: the key with kid `s` is for another algorithm";
+    let problem =
+        "contains no key that verifies RS256 or ES256: the key with kid `s` is for another algorithm";
     assert!(said.contains("`auth.jwks`") && said.contains(problem), "{said}");
     let said = told(&missing);
     assert!(said.contains("missing.json: cannot be read: No such file"), "{said}");
@@ -274,7 +275,7 @@ fn an_issuer_behind_tls_is_asked_if_its_certificate_is_good() {
     let _client = Client::connect(server.public, &alice(&key));
     let server = launch(&other).start();
     await_reads(&server, FAILED, 1.0);
-    assert_eq!(Client::refusal(server.public, &alice(&key)), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, &alice(&key)), OVERLOADED);
 }
 
 #[test]
@@ -284,7 +285,7 @@ fn tokens_must_be_for_the_server_if_it_has_a_name() {
     let token = |claims: Value| format!("token={}", key.sign(&claims));
     let _client = Client::connect(server.public, &token(json!({"sub": "a", "aud": ["mail", "chat"]})));
     for claims in [json!({"sub": "a"}), json!({"sub": "a", "aud": "mail"})] {
-        assert_eq!(Client::refusal(server.public, &token(claims)), UNAUTHORIZED);
+        assert_eq!(Client::refusal_code(server.public, &token(claims)), UNAUTHORIZED);
     }
     assert_eq!(server.admin.metrics().refusals("token_claim"), 2.0);
 }

@@ -1,10 +1,10 @@
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::{fs, io};
 
-use encke_tests::bayeux::{JSON, Polls, assert_successful, connect, events, post, session};
+use encke_tests::bayeux::{JSON, BayeuxPolling, assert_successful, connect, events, post, session};
 use encke_tests::poll::get;
 use encke_tests::waiting::until;
-use encke_tests::{EventStream, RawClient, Requests, RunningServer};
+use encke_tests::{EventStream, RawClient, PollClient, RunningServer};
 use serde_json::json;
 
 /// How the client ends the connection on which its request is read late.
@@ -24,15 +24,15 @@ fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: End, ne
     let is_refused = || server.admin.metrics().refusals(reason) == before + 1.0;
     // A connection may end before hyper has read the request. Nothing comes of that.
     for _ in 0..20 {
-        let open = server.descriptors();
+        let open = server.open_descriptors();
         let mut late = RawClient::connect(server.public);
         // One that is reset before is never served.
         until("it is accepted", || is_accepted(late.stream()));
-        server.stopped(|| {
+        server.while_stopped(|| {
             late.send(request.as_bytes());
             end(late);
         });
-        until("it is over", || is_refused() || server.descriptors() == open);
+        until("it is over", || is_refused() || server.open_descriptors() == open);
         if is_refused() {
             return;
         }
@@ -63,18 +63,18 @@ fn await_held(server: &RunningServer, session: &str) {
 #[test]
 fn a_poll_of_a_client_that_is_gone_answers_no_other() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let opened = requests.get("channels=news").json();
     let session = opened[0]["hello"]["session"].as_str().expect("a session").to_owned();
     let resume = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
     for (end, seq) in ENDS.into_iter().zip(0..) {
         let query = format!("resume={resume}&seq={seq}");
         read_late(&server, &get(&query), end, || {
-            requests.ask(&query);
+            requests.send_get(&query);
             await_held(&server, &session);
         });
         server.admin.publish("news", seq);
-        assert_eq!(requests.answer().json()[0]["message"]["data"], seq);
+        assert_eq!(requests.response().json()[0]["message"]["data"], seq);
         // Between two polls, too: it would have what comes next.
         read_late(&server, &get(&query), end, || ());
     }
@@ -86,7 +86,7 @@ fn a_poll_of_a_client_that_is_gone_answers_no_other() {
 fn a_poll_of_a_client_that_is_gone_is_not_told_of_the_end() {
     let server = RunningServer::with(&[]);
     for end in ENDS {
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         let opened = requests.get("channels=news").json();
         let hello = &opened[0]["hello"];
         server.admin.kick(hello["session"].as_str().expect("a session"));
@@ -100,7 +100,7 @@ fn a_poll_of_a_client_that_is_gone_is_not_told_of_the_end() {
 #[test]
 fn a_connect_of_a_client_that_is_gone_answers_no_other() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     for (end, number) in ENDS.into_iter().zip(1..) {
         // hyper looks for the end of a connection by itself, unless there is part of another request.
@@ -110,11 +110,11 @@ fn a_connect_of_a_client_that_is_gone_answers_no_other() {
             await_held(&server, &session(&id));
         });
         server.admin.publish("/news", number);
-        let answer = polls.answer();
+        let answer = polls.response();
         assert_eq!(events(&answer), [number], "{answer:?}");
         read_late(&server, &request, end, || ());
         server.admin.publish("/news", -number);
-        let answer = polls.ask(&json!([connect(&id)]));
+        let answer = polls.request(&json!([connect(&id)]));
         assert_eq!(events(&answer), [-number], "{answer:?}");
         assert_successful(answer.last().expect("a reply"));
     }

@@ -2,7 +2,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use encke_tests::backend::Backend;
-use encke_tests::events::ask_events;
+use encke_tests::events::request_events;
 use encke_tests::raw::Dial;
 use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::{SECRET, sign};
@@ -17,15 +17,15 @@ fn no_more_connections_than_there_may_be() {
     let server = RunningServer::with(&["limits.max_connections=2"]);
     let first = server.client();
     let mut second = server.client();
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     let again = server.resume(&first.hello.resume);
     assert!(
         again.hello.recovered,
         "who takes a session over has the place of the connection that it replaces"
     );
     let first = again;
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
-    assert_eq!(second.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the others are unharmed");
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
+    assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the others are unharmed");
 
     let left = first.drop_connection();
     server.await_phase(&left.session, "suspended");
@@ -69,14 +69,14 @@ fn no_more_sessions_than_there_may_be() {
     let left = server.client().drop_connection();
     let second = server.resume(&left.resume);
     assert!(second.hello.recovered, "a session that is there takes no more room");
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
 
     first.send(r#"{"close":{}}"#);
     assert_eq!(first.close_code(), Some(1000));
     server.await_gone(&first.hello.session);
     let third = server.client();
     assert!(!third.hello.recovered);
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("opened", "connect"), 3.0, "a refused client opens nothing");
     assert_eq!(metrics.sessions("attached"), 2.0);
@@ -143,7 +143,7 @@ fn an_expired_session_makes_room() {
 fn no_more_connections_from_one_address_than_there_may_be() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
     let first = server.client();
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     let second = server.resume(&first.hello.resume);
     assert!(second.hello.recovered, "who takes a session over takes its connection's place over");
     let first = second;
@@ -153,7 +153,7 @@ fn no_more_connections_from_one_address_than_there_may_be() {
     let left = first.drop_connection();
     let again = retry_until_let_in(&server, &format!("resume={}", left.resume));
     assert_eq!(again.hello.session, left.session);
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     drop(other);
     let come = || Client::try_over(Dial::from("127.0.0.2").connect(server.public), "").ok();
     let _another = eventually("the other's place is given back", come);
@@ -166,8 +166,8 @@ fn streams_of_events_take_places_too() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
     let mut stream = EventStream::open(server.public, "channels=news");
     let hello = stream.hello();
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
-    let answer = ask_events(server.public, "channels=news", "");
+    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
+    let answer = request_events(server.public, "channels=news", "");
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
     let retry = answer.body.strip_prefix("retry: ").and_then(|rest| rest.split('\n').next()).expect("a time");
     assert!((500..10_000).contains(&retry.parse().expect("milliseconds")), "{retry}");
@@ -232,7 +232,7 @@ fn one_address_opens_only_so_many_sessions_a_second() {
 #[test]
 fn the_metrics_tell_how_near_each_limit_is() {
     let backend = Backend::start();
-    backend.answer_status(500);
+    backend.reply_with_status(500);
     let webhook = format!(
         r#"webhook=[{{ url = "{}", events = ["session.opened"], secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", name = "crm", max_queued = 9 }}]"#,
         backend.url("/")
@@ -254,7 +254,7 @@ fn the_metrics_tell_how_near_each_limit_is() {
     .start();
     let mut client = server.client();
     let _suspended = server.suspended_session();
-    drop(client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#));
+    drop(client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#));
     server.admin.publish("news", "x".repeat(1000));
     until("one connection is left", || server.admin.metrics().connections() == 1.0);
     let metrics = server.admin.metrics();

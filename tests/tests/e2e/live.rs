@@ -1,7 +1,7 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use encke_tests::live::ask;
+use encke_tests::live::request_live;
 use encke_tests::raw::Dial;
 use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
 use encke_tests::{Launch, LiveStream, Metrics, RunningServer};
@@ -98,7 +98,7 @@ fn as_metrics_say(sample: &Value, metrics: &Metrics) {
     ] {
         assert_eq!(sample.pointer(path).and_then(Value::as_f64), Some(metrics.value(series)), "{series}");
     }
-    assert_eq!(sample["at_rest"].as_f64(), Some(metrics.total("encke_connections_at_rest")));
+    assert_eq!(sample["parked"].as_f64(), Some(metrics.total("encke_connections_parked")));
     for bucket in sample["ping_rtt"].as_array().expect("an array") {
         let end = bucket[0].as_f64().map_or("+Inf".to_owned(), |ms| format!("{:?}", ms / 1e3));
         let series = format!("encke_ping_rtt_seconds_bucket{{le=\"{end}\"}}");
@@ -113,7 +113,7 @@ fn at_rest(sample: &Value) -> Value {
         "resumes",
         "refusals",
         "connections",
-        "at_rest",
+        "parked",
         "sessions",
         "messages",
         "channels",
@@ -148,7 +148,7 @@ fn a_sample_says_what_metrics_and_timers_say() {
     });
     client.send(r#"{"close":{}}"#);
     assert_eq!(client.close_code(), Some(1000));
-    server.admin.ask("GET", "/api/users/nobody");
+    server.admin.request("GET", "/api/users/nobody");
     let mut stream = LiveStream::open(server.admin);
     history(&mut stream);
     let mut before = stream.event("sample");
@@ -237,7 +237,7 @@ fn the_wheel_is_seen_while_one_watches() {
     let sample = eventually("the wheel says what it holds", || {
         let sample = stream.event("sample");
         let held = |ring: &Value| -> u64 {
-            ring["lit"].as_array().into_iter().flatten().filter_map(|lit| lit[1].as_u64()).sum()
+            ring["occupied"].as_array().into_iter().flatten().filter_map(|slot| slot[1].as_u64()).sum()
         };
         let rings: u64 = sample["rings"].as_array()?.iter().map(held).sum();
         (rings >= clients.len() as u64).then_some(sample)
@@ -281,10 +281,10 @@ fn a_stream_says_that_it_is_one() {
     let stream = LiveStream::open(server.admin);
     assert_eq!(stream.head.header("content-type"), Some("text/event-stream"));
     assert_eq!(stream.head.header("cache-control"), Some("no-store"));
-    let head = server.admin.ask("HEAD", "/api/live");
+    let head = server.admin.request("HEAD", "/api/live");
     assert_eq!((head.status, &*head.body), (200, ""));
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
-    assert_eq!(server.admin.ask("POST", "/api/live").status, 405);
+    assert_eq!(server.admin.request("POST", "/api/live").status, 405);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn one_that_does_not_read_is_cut_and_costs_no_memory() {
     until("nobody else asks", || watching(&mut stream) == Some(1));
     let before = server.resident_bytes();
     let dial = || Dial { receive_buffer: Some(4096), ..Dial::default() };
-    let mut idle: Vec<_> = (0..100).map(|_| ask(server.admin, dial())).collect();
+    let mut idle: Vec<_> = (0..100).map(|_| request_live(server.admin, dial())).collect();
     until("they watch", || watching(&mut stream) == Some(101));
     until("all are cut", || watching(&mut stream) == Some(1));
     let after = server.resident_bytes();

@@ -45,7 +45,7 @@ fn every_line_is_json_and_lifecycle_events_say_whom_and_why() {
 fn no_secret_is_ever_logged() {
     let server = Launch::default().environment("RUST_LOG", "trace").start();
     let mut client = server.client();
-    client.ask(r#"{"id":1,"ack":{"seq":0}}"#);
+    client.request(r#"{"id":1,"ack":{"seq":0}}"#);
     let mut second = server.resume(&client.hello.resume);
     let token = client.drop_connection().resume;
     second.send("what is this?");
@@ -56,7 +56,7 @@ fn no_secret_is_ever_logged() {
     let (id, secret) = token.split_once('.').expect("id and secret");
     let wrong = format!("{id}.{}", "B".repeat(secret.len()));
     let _fourth = server.resume(&wrong);
-    assert_eq!(Client::refusal(server.public, "seq=x"), 4103);
+    assert_eq!(Client::refusal_code(server.public, "seq=x"), 4103);
     until("it logs a lot", || server.logs.count(id) >= 3);
     server.terminate();
     server.logs.await_line("draining");

@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use encke_tests::bayeux::{self, Polls, assert_successful, connect_now};
+use encke_tests::bayeux::{self, BayeuxPolling, assert_successful, connect_now};
 use encke_tests::waiting::until;
 use encke_tests::{Client, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn kept_of_ten(server: &RunningServer, channel: &str) -> u64 {
 #[track_caller]
 fn ask_last(server: &RunningServer, channel: &str) -> Client {
     let mut client = server.client();
-    let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": channel, "last": 1}}).to_string());
+    let reply = client.request(&json!({"id": 1, "subscribe": {"channel": channel, "last": 1}}).to_string());
     assert_eq!(reply["ok"]["channel"], channel, "{reply}");
     client
 }
@@ -88,7 +88,7 @@ fn clients_may_be_kept_from_publishing_and_from_asking_who_is_there() {
             json!({"id": 1, "publish": {"channel": channel, "data": 1}}),
             json!({"id": 1, "presence": {"channel": channel}}),
         ] {
-            let reply = client.ask(&command.to_string());
+            let reply = client.request(&command.to_string());
             let code = if is_allowed { Value::Null } else { json!("forbidden") };
             assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
         }
@@ -133,10 +133,10 @@ fn messages_say_when_they_were_published_where_that_is_asked_for() {
     let expected =
         format!(r#"{{"message":{{"seq":1,"channel":"chat.a","offset":1,"at_ms":{at},"data":1}}}}"#);
     assert_eq!(text, expected);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let reading = polls.open(&["/at/a"]);
     assert_successful(&polls.reply(&bayeux::publish(&reading, "/at/a", 2)));
-    let answer = polls.ask(&connect_now(&reading));
+    let answer = polls.request(&connect_now(&reading));
     let event = answer.iter().find(|message| message["channel"] == "/at/a").expect("it has come");
     assert!(event["ext"]["encke"]["at_ms"].as_u64().is_some_and(|at| at >= after), "{event}");
 }

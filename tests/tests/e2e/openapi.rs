@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{Admin, Backend, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
+use encke_tests::{Admin, Backend, Client, EventStream, Launch, RunningServer, ServerOutput, Schemathesis};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ impl Follower {
             move || {
                 while !leave.load(Ordering::Acquire) {
                     match client.next_within(Duration::from_millis(10)) {
-                        Some(Said::Object(object)) => {
+                        Some(ServerOutput::Object(object)) => {
                             // The API makes it follow others, too, from the past or not.
                             if object["subscribed"].is_object() {
                                 continue;
@@ -163,14 +163,14 @@ impl Follower {
                             let offset = offset.filter(|_| message["channel"] == CHANNEL);
                             received.lock().push((seq.unwrap_or_else(|| panic!("{object}")), offset));
                         }
-                        Some(Said::Close(DISCONNECTED, _)) => {
+                        Some(ServerOutput::Close(DISCONNECTED, _)) => {
                             let seq = received.lock().last().map_or(0, |(seq, _)| *seq);
                             let (session, token) = (&client.hello.session, &client.hello.resume);
                             let next = Client::connect(address, &format!("resume={token}&seq={seq}&{query}"));
                             assert!(next.hello.recovered && next.hello.session == *session);
                             client = next;
                         }
-                        Some(Said::Ping(_)) | None => {}
+                        Some(ServerOutput::Ping(_)) | None => {}
                         Some(other) => panic!("{other:?}"),
                     }
                 }

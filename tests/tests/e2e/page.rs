@@ -31,9 +31,9 @@ fn the_page_may_do_no_more_than_it_must() {
         }
         let tag = answer.header("etag").expect("a tag");
         let host = format!("Host: {}\r\n", server.admin.address());
-        let again = server.admin.ask_with("GET", path, &format!("{host}If-None-Match: {tag}\r\n"));
+        let again = server.admin.request_with("GET", path, &format!("{host}If-None-Match: {tag}\r\n"));
         assert_eq!((again.status, &*again.body), (304, ""), "{path}");
-        let foreign = server.admin.ask_with("GET", path, "Host: evil.example\r\n");
+        let foreign = server.admin.request_with("GET", path, "Host: evil.example\r\n");
         assert_eq!(foreign.status, 403, "{path}");
     }
     for path in [

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 #[track_caller]
 fn subscribe(client: &mut Client, channel: &str) -> Value {
-    let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": channel}}).to_string());
+    let reply = client.request(&json!({"id": 1, "subscribe": {"channel": channel}}).to_string());
     assert_eq!(reply["ok"]["channel"], channel, "{reply}");
     reply["ok"].clone()
 }
@@ -30,7 +30,7 @@ fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
     let mut publisher = server.client();
     publisher.publish("/b", [1]);
     publisher.publish("/a/b/c", [2]);
-    let reply = publisher.ask(r#"{"id":1,"publish":{"channel":"/a/b","data":3}}"#);
+    let reply = publisher.request(r#"{"id":1,"publish":{"channel":"/a/b","data":3}}"#);
     let channel = reply["ok"]["epoch"].as_str().expect("an epoch");
     let expected = format!(
         r#"{{"message":{{"seq":1,"pattern":{{"name":"/a/*","epoch":"{pattern}","offset":1}},"epoch":"{channel}","channel":"/a/b","offset":1,"data":3}}}}"#
@@ -75,7 +75,7 @@ fn since_of_a_pattern_gives_what_follows_and_gaps_have_its_name() {
         let mut client = server.client();
         let since = json!({"epoch": epoch, "offset": offset});
         let reply =
-            client.ask(&json!({"id": 1, "subscribe": {"channel": "/a/**", "since": since}}).to_string());
+            client.request(&json!({"id": 1, "subscribe": {"channel": "/a/**", "since": since}}).to_string());
         assert_eq!((&reply["ok"]["recovered"], &reply["ok"]["offset"]), (&json!(offset >= 3), &json!(6)));
         client
     };
@@ -103,7 +103,7 @@ fn last_of_a_pattern_gives_the_newest_that_it_has() {
     for (count, had) in [(2, 5..=6), (3, 4..=6), (9, 4..=6)] {
         let mut client = server.client();
         let reply =
-            client.ask(&json!({"id": 1, "subscribe": {"channel": "/a/**", "last": count}}).to_string());
+            client.request(&json!({"id": 1, "subscribe": {"channel": "/a/**", "last": count}}).to_string());
         assert_eq!(reply["ok"], json!({"channel": "/a/**", "epoch": epoch, "offset": 6}));
         for number in had {
             let message = message(&mut client);
@@ -111,7 +111,7 @@ fn last_of_a_pattern_gives_the_newest_that_it_has() {
             assert_eq!((&message["pattern"], &message["data"]), (&place, &json!(number)));
         }
     }
-    let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": "/a/6", "last": 1}}).to_string());
+    let reply = client.request(&json!({"id": 1, "subscribe": {"channel": "/a/6", "last": 1}}).to_string());
     assert_eq!(reply["ok"]["offset"], 1, "{reply}");
     publisher.publish("/a/6", [7]);
     let mut next = message(&mut client);
@@ -153,7 +153,7 @@ fn a_token_must_cover_all_that_a_pattern_can_match() {
         subscribe(&mut client, name);
     }
     for name in ["/*", "/**", "/b/*"] {
-        let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": name}}).to_string());
+        let reply = client.request(&json!({"id": 1, "subscribe": {"channel": name}}).to_string());
         assert_eq!(reply["error"]["code"], "forbidden", "{name}");
     }
 }
@@ -164,13 +164,13 @@ fn patterns_count_as_channels_and_the_api_shows_them() {
     let mut client = server.client();
     subscribe(&mut client, "/a/*");
     subscribe(&mut client, "/a/b");
-    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"/a/**"}}"#);
+    let reply = client.request(r#"{"id":1,"subscribe":{"channel":"/a/**"}}"#);
     assert_eq!(reply["error"]["code"], "limit");
     let mut other = server.client_from("127.0.0.2");
-    let present = other.ask(r#"{"id":1,"presence":{"channel":"/a/*"}}"#);
+    let present = other.request(r#"{"id":1,"presence":{"channel":"/a/*"}}"#);
     assert_eq!(present["ok"]["total"], 1, "those who follow the pattern");
     subscribe(&mut other, "/c");
-    let reply = other.ask(r#"{"id":1,"subscribe":{"channel":"/d"}}"#);
+    let reply = other.request(r#"{"id":1,"subscribe":{"channel":"/d"}}"#);
     assert_eq!(reply["error"]["code"], "limit");
     server.admin.publish("/a/b", json!("x"));
     let page = server.admin.get("/api/channels").json();
@@ -210,7 +210,7 @@ fn a_stream_of_events_follows_patterns_and_its_ids_say_where_it_is() {
     server.await_gone(&hello.session);
     publisher.publish("/a/b", [3]);
     publisher.publish("/a/c", [4]);
-    let mut stream = EventStream::come_back(server.public, query, &last_id);
+    let mut stream = EventStream::reconnect(server.public, query, &last_id);
     assert!(!stream.hello().recovered);
     let mut heard = Vec::new();
     while heard.last() != Some(&json!(4)) {

@@ -209,7 +209,7 @@ fn through(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settings: 
     events.await_text("after a while");
 
     let session = &client.hello.session;
-    assert_eq!(server.admin.ask("DELETE", &format!("/api/sessions/{session}")).status, 204);
+    assert_eq!(server.admin.request("DELETE", &format!("/api/sessions/{session}")).status, 204);
     assert_eq!(client.close_code().0, Some(KICKED));
     assert_eq!(server.admin.metrics().events("suspended", "connection_lost"), 0.0);
 }

@@ -1,8 +1,8 @@
-use encke_tests::bayeux::{Polls, Socket, assert_refused, assert_successful, publish, with};
+use encke_tests::bayeux::{BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, publish, with_field};
 use encke_tests::poll::post;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::until;
-use encke_tests::{Client, Requests, RunningServer};
+use encke_tests::{Client, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -23,12 +23,12 @@ fn a_repeat_gets_the_first_reply_and_is_not_published() {
     let server = RunningServer::with(&[]);
     let (mut client, mut follower) = (server.client(), server.client());
     follower.subscribe("/news");
-    let first = client.ask(&command(1, "a", "k"));
+    let first = client.request(&command(1, "a", "k"));
     assert_eq!(first["ok"]["offset"], 1);
     assert_eq!(follower.object()["message"]["data"], "a");
-    let again = client.ask(&command(2, "other", "k"));
+    let again = client.request(&command(2, "other", "k"));
     assert_eq!(again["ok"], first["ok"]);
-    let next = client.ask(&command(3, "b", "l"));
+    let next = client.request(&command(3, "b", "l"));
     assert_eq!(next["ok"]["offset"], 2);
     assert_eq!(follower.object()["message"]["data"], "b", "nothing came in between");
     assert_eq!(published(&server), ["a", "b"]);
@@ -42,7 +42,7 @@ fn a_client_that_was_cut_may_repeat_whatever_had_no_reply() {
     let hello = client.drop_connection();
     let mut client = server.resume(&hello.resume);
     assert!(client.hello.recovered);
-    assert_eq!(client.ask(&command(1, "a", "k"))["ok"]["offset"], 1);
+    assert_eq!(client.request(&command(1, "a", "k"))["ok"]["offset"], 1);
     assert_eq!(published(&server), ["a"]);
 }
 
@@ -50,12 +50,12 @@ fn a_client_that_was_cut_may_repeat_whatever_had_no_reply() {
 fn a_session_without_a_user_is_a_publisher_on_every_transport() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
-    let first = client.ask(&command(1, "a", "k"));
+    let first = client.request(&command(1, "a", "k"));
     let query = format!("resume={}", client.hello.resume);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&post(&query, JSON, &command(2, "a", "k")));
-    assert_eq!(requests.answer().json()[0]["reply"]["ok"], first["ok"], "beside its connection");
-    assert_eq!(server.client().ask(&command(1, "b", "k"))["ok"]["offset"], 2, "another session is another");
+    assert_eq!(requests.response().json()[0]["reply"]["ok"], first["ok"], "beside its connection");
+    assert_eq!(server.client().request(&command(1, "b", "k"))["ok"]["offset"], 2, "another session is another");
     let api = r#"{"channel":"/news","data":"c","key":"k"}"#;
     let of_api = server.admin.post("/api/publish", api).json();
     assert_eq!(of_api["offset"], 3, "and so is the API");
@@ -70,19 +70,19 @@ fn a_user_is_one_publisher_on_all_sessions() {
         let claims = json!({"sub": user, "channels": {"*": ["publish"]}});
         Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
     };
-    let first = connect("alice").ask(&command(1, "a", "k"));
-    assert_eq!(connect("alice").ask(&command(1, "a", "k"))["ok"], first["ok"]);
-    assert_eq!(connect("bob").ask(&command(1, "b", "k"))["ok"]["offset"], 2);
+    let first = connect("alice").request(&command(1, "a", "k"));
+    assert_eq!(connect("alice").request(&command(1, "a", "k"))["ok"], first["ok"]);
+    assert_eq!(connect("bob").request(&command(1, "b", "k"))["ok"]["offset"], 2);
     assert_eq!(published(&server), ["a", "b"]);
 }
 
 #[test]
 fn bayeux_has_it_in_an_extension() {
     let server = RunningServer::with(&[]);
-    let (mut polls, mut socket) = (Polls::connect(server.public), Socket::connect(server.public));
+    let (mut polls, mut socket) = (BayeuxPolling::connect(server.public), BayeuxWebSocket::connect(server.public));
     let id = polls.open(&[]);
     let keyed = |id: &str, data: &str, key: Value| {
-        with(publish(id, "/news", data), "ext", json!({"encke": {"key": key}, "other": 1}))
+        with_field(publish(id, "/news", data), "ext", json!({"encke": {"key": key}, "other": 1}))
     };
     for _ in 0..2 {
         assert_successful(&polls.reply(&keyed(&id, "a", "k".into())));
@@ -117,10 +117,10 @@ fn a_key_is_forgotten_when_its_message_may_be() {
     let (mut client, mut follower) = (server.client(), server.client());
     // It keeps the channel, and so its epoch.
     follower.subscribe("/news");
-    let first = client.ask(&command(1, "a", "k"));
+    let first = client.request(&command(1, "a", "k"));
     let mut last = first.clone();
     until("it is published again", || {
-        last = client.ask(&command(1, "a", "k"));
+        last = client.request(&command(1, "a", "k"));
         last["ok"] != first["ok"]
     });
     assert_eq!(last["ok"], json!({"offset": 2, "epoch": first["ok"]["epoch"]}));
@@ -132,9 +132,9 @@ fn a_key_that_is_none_is_refused() {
     let mut client = server.client();
     let long = "k".repeat(65);
     for key in ["", &long] {
-        assert_eq!(client.ask(&command(1, "a", key))["error"]["code"], "malformed");
+        assert_eq!(client.request(&command(1, "a", key))["error"]["code"], "malformed");
         let body = json!({"channel": "/news", "data": 1, "key": key}).to_string();
         assert_eq!(server.admin.post("/api/publish", &body).status, 400);
     }
-    assert_eq!(client.ask(&command(1, "a", &long[..64]))["ok"]["offset"], 1);
+    assert_eq!(client.request(&command(1, "a", &long[..64]))["ok"]["offset"], 1);
 }

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::server::{IN_MEMORY, run_to_end};
 use encke_tests::waiting::{LATE, let_pass, until};
-use encke_tests::{Admin, Answer, Backend, Launch, RunningServer};
+use encke_tests::{Admin, HttpResponse, Backend, Launch, RunningServer};
 use serde_json::{Value, json};
 
 use crate::restart::Restarts;
@@ -43,7 +43,7 @@ fn is_gone(admin: Admin, key: &str) -> bool {
 }
 
 #[track_caller]
-fn assert_error(answer: &Answer, status: u16, code: &str) {
+fn assert_error(answer: &HttpResponse, status: u16, code: &str) {
     assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
 }
 
@@ -96,7 +96,7 @@ fn a_webhook_is_told_signed_whatever_else_it_is_told() {
     assert!(fields.remove("id").is_some_and(|id| id.is_string()));
     assert!(fields.remove("at_ms").is_some_and(|at| at.is_u64()));
     assert_eq!(event, json!({"event": "reminder.due", "key": "game-7", "data": {"player": 2}}));
-    backend.asked().iter().for_each(assert_signed);
+    backend.requests().iter().for_each(assert_signed);
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn a_deleted_one_is_gone() {
     let mut client = server.client();
     client.subscribe("news");
     put(server.admin, "a", &publish("2s", "deleted"));
-    assert_eq!(server.admin.ask("DELETE", &path("a")).status, 204);
-    assert_error(&server.admin.ask("DELETE", &path("a")), 404, "not_found");
+    assert_eq!(server.admin.request("DELETE", &path("a")).status, 204);
+    assert_error(&server.admin.request("DELETE", &path("a")), 404, "not_found");
     assert_error(&server.admin.get(&path("a")), 404, "not_found");
     let_pass(Duration::from_millis(2_100));
     server.admin.publish("news", "published");
@@ -143,7 +143,7 @@ fn one_more_than_there_may_be_is_refused() {
     put(server.admin, "b", &publish(FAR, "1"));
     assert_error(&server.admin.put(&path("c"), &publish(FAR, "1").to_string()), 503, "limit");
     put(server.admin, "a", &publish(FAR, "2"));
-    assert_eq!(server.admin.ask("DELETE", &path("b")).status, 204);
+    assert_eq!(server.admin.request("DELETE", &path("b")).status, 204);
     put(server.admin, "c", &publish(FAR, "1"));
 }
 
@@ -156,7 +156,7 @@ fn what_cannot_be_published_is_told_by_the_log_and_counted() {
     until("it is counted", || {
         server.admin.metrics().value(r#"encke_reminders_due_total{outcome="failed"}"#) == 1.0
     });
-    until("the log says so", || server.logs.text().contains("a reminder was not published"));
+    until("the log says so", || server.logs.text().contains("reminder could not be published"));
     assert!(is_gone(server.admin, "a"));
 }
 
@@ -241,7 +241,7 @@ fn what_one_process_has_for_a_webhook_that_the_next_lacks_is_told() {
     restarts.settings.retain(|setting| *setting != webhook);
     restarts.start();
     assert!(is_gone(restarts.server.admin, "a"));
-    until("the log says so", || restarts.server.logs.text().contains("there is no webhook"));
+    until("the log says so", || restarts.server.logs.text().contains("is not configured any more"));
 }
 
 #[test]
@@ -257,6 +257,6 @@ fn who_may_publish_may_remind_and_who_may_read_may_look() {
     put(publishes, "a", &body);
     assert_eq!(reads.get(&path("a")).status, 200);
     assert_error(&publishes.get(&path("a")), 403, "forbidden");
-    assert_error(&reads.ask("DELETE", &path("a")), 403, "forbidden");
-    assert_eq!(publishes.ask("DELETE", &path("a")).status, 204);
+    assert_error(&reads.request("DELETE", &path("a")), 403, "forbidden");
+    assert_eq!(publishes.request("DELETE", &path("a")).status, 204);
 }

@@ -121,7 +121,7 @@ fn a_wrong_secret_opens_nothing() {
     assert_ne!(thief.hello.session, victim.hello.session);
 
     let mut victim = victim;
-    assert_eq!(victim.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the real one lives on");
+    assert_eq!(victim.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the real one lives on");
     server.logs.await_lifecycle(&victim.hello.session, &[("opened", "connect")]);
     let left = victim.drop_connection();
     server.await_phase(&left.session, "suspended");

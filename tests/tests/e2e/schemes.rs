@@ -1,7 +1,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use encke_server::config::Scheme;
+use encke_server::config::TimerScheme;
 use encke_tests::raw::{PING, PONG, masked};
 use encke_tests::waiting::{LATE, eventually, let_pass};
 use encke_tests::{RawClient, RunningServer};
@@ -14,9 +14,9 @@ const WINDOW: Duration = Duration::from_millis(1500);
 const WAY: Duration = Duration::from_millis(20);
 
 /// A server on each scheme, all at once. The thread's name says which one failed.
-fn on_every_scheme(test: impl Fn(&RunningServer, Scheme) + Sync) {
+fn on_every_scheme(test: impl Fn(&RunningServer, TimerScheme) + Sync) {
     thread::scope(|scope| {
-        for scheme in Scheme::ALL {
+        for scheme in TimerScheme::ALL {
             let test = &test;
             let run = move || {
                 let server = RunningServer::with(&[
@@ -38,7 +38,7 @@ fn on_every_scheme(test: impl Fn(&RunningServer, Scheme) + Sync) {
 
 /// What took `at_least` and `at_most` was to take `expected`, and what the scheme may add to it.
 #[track_caller]
-fn assert_took(scheme: Scheme, at_least: Duration, at_most: Duration, expected: Duration) {
+fn assert_took(scheme: TimerScheme, at_least: Duration, at_most: Duration, expected: Duration) {
     assert!(at_most + WAY >= expected, "early: {at_most:?} instead of {expected:?}");
     let late = LATE + scheme.lateness(TICK, expected);
     assert!(at_least <= expected + late, "late: {at_least:?} instead of {expected:?}");
@@ -52,7 +52,7 @@ fn pings_come_on_every_scheme() {
         for _ in 0..3 {
             let ping = client.frame_of(PING);
             if let Some(answered) = answered {
-                assert_took(scheme, ping.not_before - answered, ping.by - answered, INTERVAL);
+                assert_took(scheme, ping.not_before - answered, ping.not_after - answered, INTERVAL);
             }
             answered = Some(Instant::now());
             client.send(&masked(PONG, &ping.payload));
@@ -68,11 +68,11 @@ fn a_mute_client_is_noticed_and_expires_once_on_every_scheme() {
         let ping = client.frame_of(PING);
         let (code, reason, close) = client.close_frame();
         assert_eq!((code, &*reason), (4000, "pong_timeout"));
-        assert_took(scheme, close.not_before - ping.by, close.by - ping.not_before, PONG_TIMEOUT);
+        assert_took(scheme, close.not_before - ping.not_after, close.not_after - ping.not_before, PONG_TIMEOUT);
 
         server.await_gone(&hello.session);
         let gone = Instant::now();
-        assert_took(scheme, gone - close.by, gone - ping.not_before - PONG_TIMEOUT, WINDOW);
+        assert_took(scheme, gone - close.not_after, gone - ping.not_before - PONG_TIMEOUT, WINDOW);
         let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("expired", "reconnect_window")];
         server.logs.await_lifecycle(&hello.session, &events);
         let metrics = server.admin.metrics();
@@ -95,9 +95,9 @@ fn the_window_is_open_to_its_end_on_every_scheme() {
         assert!(over || again.hello.recovered, "gone after {:?}", from.elapsed());
         if again.hello.recovered {
             assert_eq!(again.hello.session, left.session);
-            let again = again.live();
+            let again = again.into_background();
             again.await_more_pings(2);
-            assert!(from.elapsed() > WINDOW && !again.ended(), "it lives on beyond the old window");
+            assert!(from.elapsed() > WINDOW && !again.has_ended(), "it lives on beyond the old window");
             let events = [("opened", "connect"), ("suspended", "connection_lost"), ("resumed", "reconnect")];
             server.logs.await_lifecycle(&left.session, &events);
         }

@@ -55,7 +55,7 @@ fn send_without_reading(server: &RunningServer, client: &mut RawClient, hello: &
 #[test]
 fn a_client_that_does_not_read_is_given_up() {
     let server = server();
-    let others: Vec<_> = (0..3).map(|_| server.client().live()).collect();
+    let others: Vec<_> = (0..3).map(|_| server.client().into_background()).collect();
     // Once before measuring, so that what the server allocates once is there.
     let (mut first, hello) = connect(&server);
     ask_without_reading(&server, &mut first, &hello);
@@ -73,7 +73,7 @@ fn a_client_that_does_not_read_is_given_up() {
 
     for other in &others {
         other.await_more_pings(1);
-        assert!(!other.ended());
+        assert!(!other.has_ended());
     }
     let again = server.resume(&hello.resume);
     assert!(again.hello.recovered, "it may come back");
@@ -150,7 +150,7 @@ fn a_client_that_reads_slowly_is_not() {
 fn one_that_is_kicked_meanwhile_is_let_go() {
     let server = RunningServer::with(&["session.close_timeout=500ms"]);
     // Before anyone has come: what closes a little later must not be counted.
-    let open = server.descriptors();
+    let open = server.open_descriptors();
     let (mut client, hello) = connect(&server);
     let short = Some(Duration::from_millis(200));
     client.stream().set_write_timeout(short).expect("a socket takes a timeout");
@@ -160,7 +160,7 @@ fn one_that_is_kicked_meanwhile_is_let_go() {
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     server.await_gone(&hello.session);
     let from = Instant::now();
-    until("its descriptor is back", || server.descriptors() <= open);
+    until("its descriptor is back", || server.open_descriptors() <= open);
     assert!(from.elapsed() < Duration::from_millis(500) + LATE, "{:?}", from.elapsed());
 }
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::raw::Dial;
 use encke_tests::waiting::{LATE, let_pass};
 use encke_tests::{Client, EventStream, Launch, RunningServer, Script};
@@ -17,8 +17,8 @@ const BURST: u64 = 3;
 /// Bytes a second: the burst takes twelve.
 const SLOW: u32 = 12_000;
 
-fn launch(link: &Link) -> Launch {
-    Launch::listening_on(&SocketAddr::new(link.address_here(), 0).to_string())
+fn launch(link: &NetworkLink) -> Launch {
+    Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
         // Time enough for a client that a busy machine does not serve for a while.
         .set("session.ping_interval=4s")
@@ -35,11 +35,11 @@ fn publish_burst(server: &RunningServer) {
 /// The burst takes far longer than a pong or a write may, and each ping stands behind some of it.
 #[test]
 fn a_client_that_reads_on_a_slow_link_is_kept() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = launch(&link).start();
     let mut client = Client::over(link.connect(server.public), "");
     client.subscribe("news");
-    link.limit(SLOW);
+    link.limit_rate(SLOW);
     publish_burst(&server);
     for offset in 1..=BURST {
         assert_eq!(client.object()["message"]["offset"], offset);
@@ -49,11 +49,11 @@ fn a_client_that_reads_on_a_slow_link_is_kept() {
 
 #[test]
 fn a_stream_that_is_read_on_a_slow_link_is_kept() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = launch(&link).start();
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let hello = events.hello();
-    link.limit(SLOW);
+    link.limit_rate(SLOW);
     publish_burst(&server);
     for offset in 1..=BURST {
         assert_eq!(events.object().1["message"]["offset"], offset);
@@ -63,19 +63,19 @@ fn a_stream_that_is_read_on_a_slow_link_is_kept() {
 
 #[test]
 fn who_is_slower_than_the_slowest_reader_is_let_go_and_misses_nothing() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = launch(&link).set("limits.slowest_reader=24KiB").set("session.close_timeout=200ms").start();
     let mut socket = Client::over(link.connect(server.public), "");
     socket.subscribe("news");
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let hello = events.hello();
-    link.limit(16_000);
+    link.limit_rate(16_000);
     publish_burst(&server);
     let suspended = [("opened", "connect"), ("suspended", "slow_consumer")];
     for session in [&socket.hello.session, &hello.session] {
         server.logs.await_lifecycle(session, &suspended);
     }
-    link.limit(10_000_000);
+    link.limit_rate(10_000_000);
     let mut again =
         Client::over(link.connect(server.public), &format!("resume={}&seq=0", socket.hello.resume));
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
@@ -112,7 +112,7 @@ fn a_stream_that_pauses_is_slow_and_not_dead() {
 /// Neither has a timeout of its own: without a word from the server's kernel they would wait for ever.
 #[test]
 fn a_stream_that_was_cut_off_is_told_when_its_link_is_mended() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     // Their machines acknowledge, whether they are served or not.
     let server = launch(&link).set("session.ping_interval=1500ms").set("session.pong_timeout=1s").start();
     let address = server.public.to_string();
@@ -129,7 +129,7 @@ fn a_stream_that_was_cut_off_is_told_when_its_link_is_mended() {
     let after = began.elapsed();
     assert!(after <= Duration::from_millis(2_500) + LATE, "suspended after {after:?}");
     server.admin.publish("news", 1);
-    link.mend();
+    link.restore();
     let said = plain.to_end();
     let goaway = said.iter().find(|event| event.contains("goaway")).expect("it is told why");
     assert!(goaway.contains(r#"{"goaway":{"reason":"pong_timeout""#), "{goaway}");

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::events::ask_events;
+use encke_tests::events::request_events;
 use encke_tests::raw::Dial;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{LATE, TIMEOUT, until};
@@ -19,7 +19,7 @@ fn follow(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
 
 fn publish(client: &mut Client, channel: &str, data: impl Into<Value>) {
     let data: Value = data.into();
-    let reply = client.ask(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":{data}}}}}"#));
+    let reply = client.request(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":{data}}}}}"#));
     assert!(reply["ok"]["offset"].is_u64(), "{reply}");
 }
 
@@ -111,7 +111,7 @@ fn coming_back_gives_what_follows_and_nothing_twice() {
     }
     // It says that it has three, whatever it was sent.
     let three = id_at(&server, token, 3, 3);
-    let mut again = EventStream::come_back(server.public, "channels=news", &three);
+    let mut again = EventStream::reconnect(server.public, "channels=news", &three);
     let (id, object) = again.object();
     assert_eq!(id, Some(three));
     let greeting = Hello::parse(object);
@@ -136,7 +136,7 @@ fn the_last_event_id_goes_before_the_query() {
         server.await_phase(session, "suspended");
     }
     let query = format!("resume={}&seq=0", other_hello.resume);
-    let mut again = EventStream::come_back(server.public, &query, &format!("{}:0", hello.resume));
+    let mut again = EventStream::reconnect(server.public, &query, &format!("{}:0", hello.resume));
     assert_eq!(again.hello().session, hello.session);
     assert_eq!(server.admin.phase(&other_hello.session).as_deref(), Some("suspended"));
     let mut by_query = EventStream::open(server.public, &query);
@@ -155,7 +155,7 @@ fn a_session_may_change_its_transport() {
     assert!(socket.hello.recovered);
     assert_eq!(socket.object()["message"]["data"], 1);
     assert_eq!(server.admin.session(&hello.session)["transport"], "websocket");
-    let mut again = EventStream::come_back(server.public, "", &format!("{}:1", hello.resume));
+    let mut again = EventStream::reconnect(server.public, "", &format!("{}:1", hello.resume));
     assert!(again.hello().recovered);
     assert_eq!(socket.close_code(), Some(4100));
     publish(&mut publisher, "news", 2);
@@ -181,7 +181,7 @@ fn leave_behind(server: &RunningServer) -> String {
 fn who_comes_back_too_late_goes_on_in_a_new_session() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let id = leave_behind(&server);
-    let mut again = EventStream::come_back(server.public, "channels=news", &id);
+    let mut again = EventStream::reconnect(server.public, "channels=news", &id);
     let (hello_id, hello) = again.object();
     let hello = Hello::parse(hello);
     assert!(!hello.recovered && !id.starts_with(&hello.resume));
@@ -208,10 +208,10 @@ fn a_stream_may_begin_with_the_newest() {
     drop(events);
     server.await_gone(&hello.session);
     publish(&mut publisher, "news", 4);
-    let mut again = EventStream::come_back(server.public, "channels=news&last=2", &id);
+    let mut again = EventStream::reconnect(server.public, "channels=news&last=2", &id);
     let hello = again.hello();
     assert_eq!(again.event(), message(&server, &hello.resume, 1, 4, 4), "nothing twice");
-    let answer = ask_events(server.public, "channels=news&last=x", "");
+    let answer = request_events(server.public, "channels=news&last=x", "");
     assert_eq!((answer.status, &*answer.error_code()), (400, "bad_request"), "{answer:?}");
 }
 
@@ -220,7 +220,7 @@ fn a_stream_may_begin_with_the_newest() {
 fn what_another_life_of_the_log_had_is_a_gap() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let id = leave_behind(&server).replace(&epoch(&server, "news"), "another");
-    let mut again = EventStream::come_back(server.public, "channels=news", &id);
+    let mut again = EventStream::reconnect(server.public, "channels=news", &id);
     let hello = again.hello();
     let (gap_id, gap) = again.object();
     assert_eq!((&gap["gap"]["seq"], &gap["gap"]["from"]), (&json!(1), &Value::Null), "{gap}");
@@ -237,18 +237,18 @@ fn who_has_no_session_gets_one() {
     publish(&mut server.client(), "news", 1);
     let nine = (1..=9).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
     for id in ["s_nonsense:0", ":7", "s_a.b:7;e:1,e:1", "s_a.b:7;e", "x", ""] {
-        let mut events = EventStream::come_back(server.public, "channels=news", id);
+        let mut events = EventStream::reconnect(server.public, "channels=news", id);
         let (hello_id, hello) = events.object();
         let hello = Hello::parse(hello);
         assert!(!hello.recovered, "{id}");
         assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "{id}");
     }
-    let mut many = EventStream::come_back(server.public, &format!("channels={nine}"), "s_nonsense:0");
+    let mut many = EventStream::reconnect(server.public, &format!("channels={nine}"), "s_nonsense:0");
     let (id, hello) = many.object();
     assert_eq!(id, Some(format!("{}:0", Hello::parse(hello).resume)), "of many channels it says nothing");
-    let answer = ask_events(server.public, "resume=s_nonsense", "");
+    let answer = request_events(server.public, "resume=s_nonsense", "");
     assert_eq!((answer.status, &*answer.error_code()), (410, "gone"), "it would follow nothing");
-    let answer = ask_events(server.public, "channels=news", "Last-Event-ID: end\r\n");
+    let answer = request_events(server.public, "channels=news", "Last-Event-ID: end\r\n");
     assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
 }
 
@@ -256,7 +256,7 @@ fn who_has_no_session_gets_one() {
 fn bad_requests_are_said_to_be() {
     let server = RunningServer::with(&["limits.max_subscriptions=2"]);
     for query in ["", "channels=", "channels=a,", "channels=a,b,c", "channels=a&seq=x", "seq=1"] {
-        let answer = ask_events(server.public, query, "");
+        let answer = request_events(server.public, query, "");
         assert_eq!((answer.status, &*answer.error_code()), (400, "bad_request"), "{query}");
     }
     for method in ["HEAD", "POST", "PUT", "DELETE"] {
@@ -264,7 +264,7 @@ fn bad_requests_are_said_to_be() {
             "{method} /events?channels=news HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
             server.public
         );
-        let answer = encke_tests::admin::ask(server.public, &request);
+        let answer = encke_tests::admin::send_request(server.public, &request);
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, OPTIONS")), "{method}");
     }
     assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
@@ -292,7 +292,7 @@ fn the_second_stream_wins() {
     let server = RunningServer::with(&[]);
     let (first, hello) = follow(&server, "news");
     let id = format!("{}:0", hello.resume);
-    let mut second = EventStream::come_back(server.public, "channels=news", &id);
+    let mut second = EventStream::reconnect(server.public, "channels=news", &id);
     assert!(second.hello().recovered);
     assert_eq!(first.to_end(), [NEVER, &goaway("replaced")]);
     publish(&mut server.client(), "news", 1);
@@ -307,7 +307,7 @@ fn who_is_kicked_is_told_so() {
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     assert_eq!(events.to_end(), [NEVER, &goaway("kicked")]);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "kicked")]);
-    let come_back = || ask_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
+    let come_back = || request_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
     assert!(come_back().body.contains(r#""reason":"kicked""#), "once more, for it may not have heard");
     assert_eq!(come_back().status, 410);
 }
@@ -319,7 +319,7 @@ fn who_is_disconnected_may_come_back_soon() {
     assert_eq!(server.admin.disconnect(&hello.session).status, 204);
     let last = r#"data: {"goaway":{"reason":"disconnected","retry_ms":1000}}"#;
     assert_eq!(events.to_end(), ["retry: 1000", last]);
-    let mut again = EventStream::come_back(server.public, "", &format!("{}:0", hello.resume));
+    let mut again = EventStream::reconnect(server.public, "", &format!("{}:0", hello.resume));
     assert!(again.hello().recovered);
 }
 
@@ -357,7 +357,7 @@ fn pages_of_an_allowed_origin_may_read() {
     let allowed = "\r\naccess-control-allow-origin: https://app.example\r\nvary: origin\r\n\r\n";
     assert!(events.head.ends_with(allowed), "{}", events.head);
     // What it did wrong a page may read, too.
-    let answer = ask_events(server.public, "", origin);
+    let answer = request_events(server.public, "", origin);
     assert_eq!(answer.status, 400);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
     let preflight = |origin: &str| {
@@ -366,7 +366,7 @@ fn pages_of_an_allowed_origin_may_read() {
              Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: last-event-id\r\n\r\n",
             server.public
         );
-        encke_tests::admin::ask(server.public, &request)
+        encke_tests::admin::send_request(server.public, &request)
     };
     let answer = preflight("https://app.example");
     assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
@@ -375,7 +375,7 @@ fn pages_of_an_allowed_origin_may_read() {
     assert_eq!(answer.header("access-control-allow-methods"), Some("GET"));
     for foreign in ["https://evil.example", "null"] {
         assert_eq!(preflight(foreign).status, 403);
-        let answer = ask_events(server.public, "channels=news", &format!("Origin: {foreign}\r\n"));
+        let answer = request_events(server.public, "channels=news", &format!("Origin: {foreign}\r\n"));
         assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"), "{foreign}");
         assert_eq!(answer.header("access-control-allow-origin"), None);
     }
@@ -419,7 +419,7 @@ fn what_was_forgotten_is_told() {
     }
     drop(events);
     server.await_phase(&hello.session, "suspended");
-    let mut again = EventStream::come_back(server.public, "channels=news", &format!("{token}:10"));
+    let mut again = EventStream::reconnect(server.public, "channels=news", &format!("{token}:10"));
     let hello = again.hello();
     assert!(hello.recovered);
     let (id, object) = again.object();

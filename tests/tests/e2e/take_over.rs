@@ -1,5 +1,5 @@
 use encke_tests::raw::TEXT;
-use encke_tests::{RawClient, RunningServer, Said};
+use encke_tests::{RawClient, RunningServer, ServerOutput};
 
 const REPLACED: u16 = 4100;
 
@@ -12,7 +12,7 @@ fn the_second_connection_wins() {
     assert_eq!(second.hello.session, first.hello.session);
     assert_eq!(first.close_code(), Some(REPLACED));
 
-    assert_eq!(second.ask(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], serde_json::json!({}));
+    assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], serde_json::json!({}));
     server.logs.await_lifecycle(&second.hello.session, &[("opened", "connect"), ("resumed", "take_over")]);
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("resumed", "take_over"), 1.0);
@@ -26,7 +26,7 @@ fn the_first_is_told_why() {
     let mut first = server.client();
     let _second = server.resume(&first.hello.resume);
     let said = first.next_within(encke_tests::waiting::TIMEOUT);
-    assert_eq!(said, Some(Said::Close(REPLACED, "replaced".into())));
+    assert_eq!(said, Some(ServerOutput::Close(REPLACED, "replaced".into())));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn late_bytes_of_the_first_do_nothing() {
     assert_eq!(first.close_code(), REPLACED);
     first.text(r#"{"close":{}}"#);
     first.reset();
-    assert_eq!(second.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
+    assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
     server.await_phase(&hello.session, "attached");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("resumed", "take_over")]);
 }
@@ -52,7 +52,7 @@ fn a_session_can_be_taken_over_many_times() {
     for _ in 0..10 {
         let mut next = server.resume(&current.hello.resume);
         assert_eq!(current.close_code(), Some(REPLACED));
-        assert_eq!(next.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
+        assert_eq!(next.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
         current = next;
     }
     assert_eq!(server.admin.metrics().events("resumed", "take_over"), 10.0);

@@ -151,16 +151,16 @@ fn bad_files_leave_the_old_certificate() {
     let (_, other_key) = Certificate::generate().write(elsewhere.path());
     let other_key = fs::read(other_key).expect("it is there");
     let bad: [(&[u8], &[u8], &PathBuf, &str); 5] = [
-        (b"nonsense", &good_key, &chain, "has no certificate in PEM"),
-        (&good_key, &good_key, &chain, "has no certificate in PEM"),
-        (&good_chain, &good_chain, &key, "has no private key in PEM"),
+        (b"nonsense", &good_key, &chain, "contains no PEM certificate"),
+        (&good_key, &good_key, &chain, "contains no PEM certificate"),
+        (&good_chain, &good_chain, &key, "contains no PEM private key"),
         (&good_chain, &good_key[..60], &key, "PEM"),
         // Half of an exchange: the other file comes with the next signal.
         (&good_chain, &other_key, &key, "does not belong to the certificate"),
     ];
     let complaints = || {
         let lines = served.server.logs.lines().into_iter();
-        lines.filter(|line| line.contains("the old certificate stays")).collect::<Vec<_>>()
+        lines.filter(|line| line.contains("certificate not reloaded")).collect::<Vec<_>>()
     };
     for (number, (chain_text, key_text, named, problem)) in bad.into_iter().enumerate() {
         fs::write(&chain, chain_text).expect("there is room for a file");

@@ -35,7 +35,7 @@ fn what_cannot_be_signed_is_said() {
     assert_refused(&run_to_end(&["token", "--sub", "alice", "--kid", "b"], &[SECRET]), "`b`");
     assert_refused(&run_to_end(&["token", "--sub", ""], &[SECRET]), "`sub`");
     let read = ["token", "--sub", "a", "--allow", "news=read"];
-    assert_refused(&run_to_end(&read, &[SECRET]), "`read` is none of subscribe, publish, presence");
+    assert_refused(&run_to_end(&read, &[SECRET]), "`read` is not one of subscribe, publish, presence");
     assert_refused(&run_to_end(&["token", "--sub", "a", "--allow", "a*b=publish"], &[SECRET]), "`channels`");
     assert_refused(&run_to_end(&["token"], &[SECRET]), "--sub");
     assert_refused(&run_to_end(&["token", "--sub", "a", "--config", "/nowhere.toml"], &[]), "/nowhere.toml");

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
-use encke_tests::events::ask_events;
+use encke_tests::events::request_events;
 use encke_tests::server::run_to_end;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
@@ -47,13 +47,13 @@ fn connect(server: &RunningServer, token: &str) -> Client {
 #[track_caller]
 fn assert_user(server: &RunningServer, hello: &Hello, user: &str) {
     let query = |user| format!("resume={}&token={}", hello.resume, token(user, json!({})));
-    assert_eq!(Client::refusal(server.public, &query("someone")), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, &query("someone")), UNAUTHORIZED);
     assert!(Client::connect(server.public, &query(user)).hello.recovered);
 }
 
 /// The code that a command is refused with.
 fn refused(client: &mut Client, command: &str) -> Value {
-    client.ask(command)["error"]["code"].clone()
+    client.request(command)["error"]["code"].clone()
 }
 
 /// Upgrades with these headers, and reads the hello.
@@ -83,11 +83,11 @@ fn without_a_good_token_there_is_no_session() {
     let other_secret = sign(&json!({"sub": "alice"}), "another secret that is long enough");
     let unsigned = format!("{}.", good.rsplit_once('.').expect("three parts").0);
     for bad in ["", "nonsense", "a.b.c", &other_secret, &unsigned, &sign(&json!({"channels": {}}), SECRET)] {
-        assert_eq!(Client::refusal(server.public, &format!("token={bad}")), UNAUTHORIZED, "{bad}");
+        assert_eq!(Client::refusal_code(server.public, &format!("token={bad}")), UNAUTHORIZED, "{bad}");
     }
-    assert_eq!(Client::refusal(server.public, ""), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, ""), UNAUTHORIZED);
     let past = unix_time().as_secs();
-    assert_eq!(Client::refusal(server.public, &format!("token={}", expiring("alice", past))), TOKEN_EXPIRED);
+    assert_eq!(Client::refusal_code(server.public, &format!("token={}", expiring("alice", past))), TOKEN_EXPIRED);
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("opened", "connect"), 0.0, "no session was opened for them");
 
@@ -116,7 +116,7 @@ fn tokens_of_the_binary_are_good() {
     let output = run_to_end(&arguments, &[("ENCKE_AUTH__SECRET", SECRET)]);
     let token = String::from_utf8(output.stdout).expect("a token is text");
     let mut client = connect(&server, token.trim_end());
-    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let reply = client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     assert_eq!(reply["ok"]["channel"], "news");
     assert_eq!(refused(&mut client, r#"{"id":1,"publish":{"channel":"news","data":1}}"#), "forbidden");
 }
@@ -165,7 +165,7 @@ fn the_token_says_what_a_client_may_do() {
             (0, format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#)),
         ];
         for (which, command) in commands {
-            let reply = client.ask(&command);
+            let reply = client.request(&command);
             let expected = if may[which] { Value::Null } else { json!("forbidden") };
             assert_eq!(reply["error"]["code"], expected, "{command}: {reply}");
             assert_eq!(reply["ok"].is_object(), may[which], "{command}: {reply}");
@@ -185,7 +185,7 @@ fn a_token_that_runs_out_suspends() {
         .logs
         .await_lifecycle(&client.hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
     let back = |token: &str| format!("resume={}&token={token}", client.hello.resume);
-    assert_eq!(Client::refusal(server.public, &back(&expiring("alice", exp))), TOKEN_EXPIRED);
+    assert_eq!(Client::refusal_code(server.public, &back(&expiring("alice", exp))), TOKEN_EXPIRED);
     let again = Client::connect(server.public, &back(&token("alice", json!({}))));
     assert!(again.hello.recovered);
 }
@@ -197,9 +197,9 @@ fn a_refresh_puts_it_off() {
     let mut client = connect(&server, &expiring("alice", exp));
     let refresh = |token: &str| format!(r#"{{"id":1,"refresh":{{"token":"{token}"}}}}"#);
     let later = expiring("alice", exp + 2);
-    assert_eq!(client.ask(&refresh(&later))["ok"], json!({}));
+    assert_eq!(client.request(&refresh(&later))["ok"], json!({}));
     let_pass(Duration::from_secs(exp + 1).saturating_sub(unix_time()));
-    assert_eq!(client.ask(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], json!({}), "past the first `exp`");
+    assert_eq!(client.request(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], json!({}), "past the first `exp`");
     server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
     assert_eq!(client.close_code(), Some(TOKEN_EXPIRED));
     let now = unix_time();
@@ -232,7 +232,7 @@ fn a_refresh_with_a_token_that_is_not_good_changes_nothing() {
         assert_eq!(refused(&mut client, &refresh(bad)), "unauthorized", "{bad}");
     }
     assert_eq!(refused(&mut client, r#"{"id":1,"publish":{"channel":"news","data":1}}"#), "forbidden");
-    assert_eq!(client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["channel"], "news");
+    assert_eq!(client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["channel"], "news");
     assert_user(&server, &client.hello, "alice");
 }
 
@@ -243,7 +243,7 @@ fn a_narrower_token_ends_subscriptions() {
     let wide = token("alice", json!({"*": ["subscribe", "publish"]}));
     let mut client = connect(&server, &wide);
     for channel in ["news", "chat"] {
-        let reply = client.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        let reply = client.request(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
         assert_eq!(reply["ok"]["channel"], channel);
     }
     client.send(&format!(r#"{{"id":2,"refresh":{{"token":"{narrow}"}}}}"#));
@@ -252,7 +252,7 @@ fn a_narrower_token_ends_subscriptions() {
 
     let mut publisher = connect(&server, &wide);
     for channel in ["news", "chat"] {
-        let reply = publisher.ask(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#));
+        let reply = publisher.request(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#));
         assert!(reply["ok"].is_object(), "{reply}");
     }
     assert_eq!(client.object()["message"]["channel"], "chat", "and nothing of the other before it");
@@ -264,7 +264,7 @@ fn who_comes_back_with_a_narrower_token_is_told() {
     let server = server();
     let mut client = connect(&server, &token("alice", json!({"*": ["subscribe"]})));
     for channel in ["news", "chat"] {
-        let reply = client.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        let reply = client.request(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
         assert_eq!(reply["ok"]["channel"], channel);
     }
     let narrow = token("alice", json!({"chat": ["subscribe"]}));
@@ -275,7 +275,7 @@ fn who_comes_back_with_a_narrower_token_is_told() {
     let mut publisher = connect(&server, &token("bob", json!({"*": ["publish"]})));
     for channel in ["news", "chat"] {
         assert!(
-            publisher.ask(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#))["ok"]
+            publisher.request(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#))["ok"]
                 .is_object()
         );
     }
@@ -320,13 +320,13 @@ fn a_session_is_its_users() {
     let mut alice = connect(&server, &token("alice", json!({"*": ["subscribe"]})));
     let resume = alice.hello.resume.clone();
     let bob = token("bob", json!({"*": ["subscribe"]}));
-    assert_eq!(Client::refusal(server.public, &format!("resume={resume}&token={bob}")), UNAUTHORIZED);
-    assert_eq!(Client::refusal(server.public, &format!("resume={resume}")), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, &format!("resume={resume}&token={bob}")), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, &format!("resume={resume}")), UNAUTHORIZED);
     let headers = format!("Last-Event-ID: {resume}:0\r\n{}", bearer(&bob));
-    let answer = ask_events(server.public, "", &headers);
+    let answer = request_events(server.public, "", &headers);
     assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"));
 
-    assert_eq!(alice.ask(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], json!({}));
+    assert_eq!(alice.request(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], json!({}));
     server.logs.await_lifecycle(&alice.hello.session, &[("opened", "connect")]);
     assert_user(&server, &alice.hello, "alice");
 }
@@ -336,12 +336,12 @@ fn streams_of_events_need_one_too() {
     let server = server();
     let past = unix_time().as_secs();
     for headers in [String::new(), bearer("nonsense"), bearer(&expiring("alice", past))] {
-        let answer = ask_events(server.public, "channels=news", &headers);
+        let answer = request_events(server.public, "channels=news", &headers);
         assert_eq!((answer.status, &*answer.error_code()), (401, "unauthorized"), "{headers}");
     }
     let token = token("alice", json!({"news": ["subscribe"], "chat": ["publish"]}));
     for channels in ["chat", "news,chat", "other"] {
-        let answer = ask_events(server.public, &format!("channels={channels}&token={token}"), "");
+        let answer = request_events(server.public, &format!("channels={channels}&token={token}"), "");
         assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"), "{channels}");
     }
     assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
@@ -365,7 +365,7 @@ fn a_stream_ends_with_its_token() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
     // An `EventSource` comes back with the token that it began with.
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
-    assert_eq!(ask_events(server.public, &query, &id).status, 401);
+    assert_eq!(request_events(server.public, &query, &id).status, 401);
     let narrow = token("alice", json!({"chat": ["subscribe"]}));
     let mut again = EventStream::open_with(server.public, &format!("token={narrow}"), &id);
     assert!(again.hello().recovered);
@@ -381,7 +381,7 @@ fn a_command_that_comes_too_late_is_not_carried_out() {
     let exp = soon();
     let claims = json!({"sub": "alice", "exp": exp, "channels": {"*": ["publish"]}});
     let mut writer = connect(&server, &sign(&claims, SECRET));
-    server.stopped(|| {
+    server.while_stopped(|| {
         writer.send(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
         until("the token has run out", || unix_time() > Duration::from_secs(exp));
     });
@@ -389,7 +389,7 @@ fn a_command_that_comes_too_late_is_not_carried_out() {
     server
         .logs
         .await_lifecycle(&writer.hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
-    let subscribed = reader.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+    let subscribed = reader.request(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
     assert_eq!(subscribed["ok"], json!({"channel": "news", "epoch": epoch, "offset": 0}));
 }
 

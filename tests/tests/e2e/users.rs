@@ -1,6 +1,6 @@
-use encke_tests::bayeux::{self, Polls, assert_successful, client_id, connect_now, events, handshake, with};
+use encke_tests::bayeux::{self, BayeuxPolling, assert_successful, client_id, connect_now, events, handshake, with_field};
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::{Client, EventStream, Hello, Requests, RunningServer};
+use encke_tests::{Client, EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 /// It says everything that JSON, a stream of events and a Lua script must not take for something of their own.
@@ -34,7 +34,7 @@ fn a_message_says_which_user_has_published_it() {
     hostile.subscribe("/a/*");
     // The client has no word in it.
     let claims = r#"{"id":1,"publish":{"channel":"/a/b","data":1,"user":"bob"}}"#;
-    assert_eq!(alice.ask(claims)["error"]["code"], "malformed");
+    assert_eq!(alice.request(claims)["error"]["code"], "malformed");
     connect(&server, "alice").publish("/a/b", [1]);
     let expected = json!({"seq": 1, "channel": "/a/b", "offset": 1, "user": "alice", "data": 1});
     assert_eq!(message(&mut alice), expected);
@@ -71,7 +71,7 @@ fn it_stands_at_its_place_in_the_text() {
 fn it_is_the_same_on_all_transports() {
     let server = server();
     let query = format!("channels=news&token={}", token("polling"));
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let hello = Hello::parse(requests.get(&query).json()[0].clone());
     let posted =
         requests.post(&format!("resume={}", hello.resume), r#"{"publish":{"channel":"news","data":1}}"#);
@@ -91,17 +91,17 @@ fn it_is_the_same_on_all_transports() {
 #[test]
 fn bayeux_has_it_in_an_extension() {
     let server = server();
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let [reading, writing] = ["bob", HOSTILE].map(|user| {
         let ext = json!({"authentication": {"token": token(user)}});
-        client_id(&polls.reply(&with(handshake(), "ext", ext)))
+        client_id(&polls.reply(&with_field(handshake(), "ext", ext)))
     });
     assert_successful(&polls.reply(&bayeux::subscribe(&reading, "/news")));
     assert_successful(&polls.reply(&bayeux::publish(&writing, "/news", 1)));
     server.admin.publish("/news", 2);
     let mut read = Vec::new();
     while read.len() < 2 {
-        let answer = polls.ask(&connect_now(&reading));
+        let answer = polls.request(&connect_now(&reading));
         read.extend(answer.into_iter().filter(|message| message["channel"] == "/news"));
     }
     assert_eq!(events(&read), [1, 2]);
@@ -113,9 +113,9 @@ fn bayeux_has_it_in_an_extension() {
 fn a_repeat_with_a_key_gets_the_first_reply_as_before() {
     let server = server();
     let command = r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#;
-    let first = connect(&server, "alice").ask(command);
-    assert_eq!(connect(&server, "alice").ask(command), first);
-    assert_eq!(connect(&server, "bob").ask(command)["ok"]["offset"], 2, "it is another user's");
+    let first = connect(&server, "alice").request(command);
+    assert_eq!(connect(&server, "alice").request(command), first);
+    assert_eq!(connect(&server, "bob").request(command)["ok"]["offset"], 2, "it is another user's");
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn presence_tells_users_with_their_sessions_and_connections() {
     };
     server.await_phase(&gone.session, "suspended");
     let query = format!("channels=news&token={}", token(HOSTILE));
-    let hello = Requests::connect(server.public).get(&query).json();
+    let hello = PollClient::connect(server.public).get(&query).json();
     assert_eq!(hello[0]["hello"]["recovered"], false, "it is between two polls: {hello}");
-    let presence = asks.ask(r#"{"id":1,"presence":{"channel":"news"}}"#)["ok"].take();
+    let presence = asks.request(r#"{"id":1,"presence":{"channel":"news"}}"#)["ok"].take();
     let users = json!([
         {"user": "alice", "sessions": 2, "connections": 1},
         {"user": HOSTILE, "sessions": 1, "connections": 1},

@@ -53,7 +53,7 @@ fn its_jumps_change_nothing() {
     let offset: PathBuf = directory.path().join("offset");
     set_offset(&offset, "+0");
     let server = server(&offset);
-    let clients: Vec<_> = (0..3).map(|_| server.client().live()).collect();
+    let clients: Vec<_> = (0..3).map(|_| server.client().into_background()).collect();
     let suspended = server.suspended_session();
     let start = wall_clock(&server);
 
@@ -68,7 +68,7 @@ fn its_jumps_change_nothing() {
     clients.iter().for_each(|client| client.await_more_pings(3));
 
     for client in &clients {
-        assert!(!client.ended(), "{:?}", client.heard());
+        assert!(!client.has_ended(), "{:?}", client.received());
         server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
     }
     assert!(server.resume(&suspended.resume).hello.recovered);

@@ -1,16 +1,13 @@
-//! This crate's wheel, of which many timers are taken at a time.
+use encke_wheel::{Expired, Tick, TimerKey, TimingWheel, WorkBudget};
 
-use encke_wheel::{Expired, Tick, TimerKey, TimingWheel, Work};
-
-use crate::support::structures::{Due, Structure};
+use crate::support::structures::{ExpiredTimer, Structure};
 
 pub(crate) struct Batches {
     wheel: TimingWheel<u64>,
     batch: Vec<Expired<u64>>,
-    /// How many of these were told.
-    told: usize,
-    /// Whether they are all up to the tick that was asked for last.
-    is_all: bool,
+    returned: usize,
+    /// Whether the batch contains all remaining timers up to the requested tick.
+    is_complete: bool,
 }
 
 impl Structure for Batches {
@@ -19,7 +16,7 @@ impl Structure for Batches {
     type Key = TimerKey;
 
     fn new(_reach: u64) -> Self {
-        Batches { wheel: TimingWheel::new(Tick::ZERO), batch: Vec::new(), told: 0, is_all: false }
+        Batches { wheel: TimingWheel::new(Tick::ZERO), batch: Vec::new(), returned: 0, is_complete: false }
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> TimerKey {
@@ -34,18 +31,19 @@ impl Structure for Batches {
         self.wheel.cancel(key).is_some()
     }
 
-    fn expire_next(&mut self, tick: u64) -> Option<Due> {
-        while self.told == self.batch.len() {
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer> {
+        while self.returned == self.batch.len() {
             self.batch.clear();
-            self.told = 0;
-            if self.is_all {
-                self.is_all = false;
+            self.returned = 0;
+            if self.is_complete {
+                self.is_complete = false;
                 return None;
             }
-            self.is_all = self.wheel.expire_batch(Tick(tick), &mut Work::unlimited(), &mut self.batch);
+            self.is_complete =
+                self.wheel.expire_batch(Tick(tick), &mut WorkBudget::unlimited(), &mut self.batch);
         }
-        let Expired { deadline, value, .. } = self.batch[self.told];
-        self.told += 1;
-        Some(Due { tick: deadline.0, value })
+        let Expired { deadline, value, .. } = self.batch[self.returned];
+        self.returned += 1;
+        Some(ExpiredTimer { tick: deadline.0, value })
     }
 }

@@ -1,8 +1,8 @@
-//! What setting, moving, cancelling and expiring a timer costs, in nanoseconds, with how many timers outstanding.
+//! Nanoseconds to set, move, cancel and expire a timer, by number of outstanding timers.
 //!
-//! All structures take turns within a run, and every size has several runs: the median is told, and how far the runs lie
-//! from it. [`phases`] are the operations one by one with random deadlines, [`sessions`] all of them together, as a
-//! server with heartbeats mixes them.
+//! All structures take turns within a run, and every size has several runs. The report gives the median and
+//! how far the runs deviate from it. [`phases`] measures each operation separately, with random deadlines;
+//! [`sessions`] measures them together, in the mix of a server with heartbeats.
 
 mod batches;
 mod phases;
@@ -14,86 +14,84 @@ mod support;
 use clap::{Parser, ValueEnum};
 
 use batches::Batches;
-use phases::Phases;
+use phases::PhaseTimes;
 use support::args::Common;
 use support::deadlines::Deadlines;
 use support::plot::Axes;
-use support::report::{Plot, Report};
+use support::report::{BenchReport, Plot};
 use support::statistics::{ns_each, short};
-use support::structures::standing::{StandingVisitor, Stays, standing};
-use support::structures::{Limits, Structure, Visitor, structures};
+use support::structures::standing::{ReusableStructure, ReusableVisitor, reusable_structures};
+use support::structures::{Limits, Structure, StructureVisitor, structures};
 use support::verify::verify;
-use support::{Failure, table};
+use support::{BenchError, table};
 
-/// Nanoseconds per operation, for every scheme and for the crates that people would use instead
+/// Nanoseconds per operation, for every scheme and for common alternatives from other crates
 #[derive(Debug, Parser)]
-struct Args {
+struct OperationsArgs {
     #[command(flatten)]
     common: Common,
 
-    /// The largest number of timers
+    /// Maximum number of timers
     #[arg(long)]
     max_timers: Option<u32>,
 
-    /// Only these operations, separated by commas
+    /// Measure only these operations, separated by commas
     #[arg(long, value_delimiter = ',', value_enum)]
     ops: Vec<Op>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Op {
-    /// Setting a timer, in memory that grows
+    /// Setting a timer, in newly allocated memory
     Schedule,
     /// Moving a timer to another deadline
     Reschedule,
     /// Cancelling a timer
     Cancel,
-    /// What of cancelling was left for when time passes
+    /// Work that cancelling defers until time advances
     Sweep,
-    /// Setting a timer, in memory that was used before
+    /// Setting a timer, in reused memory
     Refill,
-    /// Driving time until a timer comes out
+    /// Driving time until a timer expires
     Expire,
-    /// All of it, as sessions with heartbeats do
+    /// All of these, in the mix of sessions with heartbeats
     Sessions,
-    /// Registering a timer that stays, and arming it, in memory that grows
+    /// Registering and arming a reusable timer, in newly allocated memory
     Register,
-    /// Arming one anew
+    /// Arming a reusable timer that is already armed
     Arm,
-    /// Arming one within a range that has its deadline: nothing is to be done
+    /// Arming a reusable timer within a range that contains its deadline: nothing to do
     Within,
-    /// Disarming one
+    /// Disarming a reusable timer
     Disarm,
-    /// Driving time until one expires, and is lent
+    /// Driving time until a reusable timer expires and is lent
     Lend,
-    /// Taking one out for good
+    /// Unregistering a reusable timer
     Unregister,
 }
 
 impl Op {
-    /// Those of timers for once.
-    const ONCE: [Op; 7] =
+    const ONE_SHOT: [Op; 7] =
         [Op::Schedule, Op::Reschedule, Op::Cancel, Op::Sweep, Op::Refill, Op::Expire, Op::Sessions];
 
-    /// Those of timers that stay, which are measured together.
-    const STANDING: [Op; 6] = [Op::Register, Op::Arm, Op::Within, Op::Disarm, Op::Lend, Op::Unregister];
+    const REUSABLE: [Op; 6] = [Op::Register, Op::Arm, Op::Within, Op::Disarm, Op::Lend, Op::Unregister];
 
     fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
 }
 
-fn main() -> Result<(), Failure> {
-    let mut args = Args::parse();
+fn main() -> Result<(), BenchError> {
+    let mut args = OperationsArgs::parse();
     if args.ops.is_empty() {
         args.ops = Op::value_variants().to_vec();
     }
-    let mut report = Report::new("operations", "timers");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new(), standing: Vec::new() };
+    let mut report = BenchReport::new("operations", "timers");
+    let mut subjects = OperationsSubjects { common: &args.common, all: Vec::new(), reusable: Vec::new() };
     structures(&mut subjects);
     subjects.add_batches();
-    standing(&mut subjects);
-    let Subjects { all: subjects, standing: stays, .. } = subjects;
+    reusable_structures(&mut subjects);
+    let OperationsSubjects { all: subjects, reusable, .. } = subjects;
 
     let max = args.max_timers.unwrap_or(args.common.either(10_000_000, 10_000));
     for timers in [1_000, 10_000, 100_000, 1_000_000, 10_000_000].into_iter().filter(|&timers| timers <= max)
@@ -105,13 +103,13 @@ fn main() -> Result<(), Failure> {
                 table::progress(format_args!("{} timers, run {run}: {}", short(timers.into()), subject.name));
                 measure(subject, &args, &deadlines, &mut checksum, &mut report);
             }
-            for subject in stays.iter().filter(|_| args.ops.iter().any(|op| Op::STANDING.contains(op))) {
+            for subject in reusable.iter().filter(|_| args.ops.iter().any(|op| Op::REUSABLE.contains(op))) {
                 table::progress(format_args!(
-                    "{} that stay, run {run}: {}",
+                    "{} reusable timers, run {run}: {}",
                     short(timers.into()),
                     subject.name
                 ));
-                measure_standing(subject, &args, &deadlines, &mut report);
+                measure_reusable(subject, &args, &deadlines, &mut report);
             }
         }
     }
@@ -119,46 +117,46 @@ fn main() -> Result<(), Failure> {
     let files: Vec<String> = titles.iter().map(|(_, name)| format!("operations-{name}.svg")).collect();
     let plots: Vec<Plot<'_>> =
         titles.iter().zip(&files).map(|((_, op), file)| Plot { file, op, axes: axes(op) }).collect();
-    report.tell(&args.common, &plots)
+    report.finish(&args.common, &plots)
 }
 
 fn axes(op: &str) -> Axes {
     Axes { title: format!("{op}: nanoseconds per operation"), x: "timers outstanding", y: "ns" }
 }
 
-/// A structure, with its type in the functions.
-struct Subject {
+/// A structure, as monomorphised functions.
+struct OperationsSubject {
     name: &'static str,
     limits: Limits,
     ops: &'static [Op],
-    phases: fn(&Deadlines, bool) -> Phases,
+    phases: fn(&Deadlines, bool) -> PhaseTimes,
     sessions: fn(u32, u64) -> sessions::Outcome,
 }
 
-/// Timers that stay, with their type in the function.
-struct StandingSubject {
+/// Reusable timers, as a monomorphised function.
+struct ReusableSubject {
     name: &'static str,
     limits: Limits,
-    measure: fn(&Deadlines) -> standing::Standing,
+    measure: fn(&Deadlines) -> standing::ReusableTimes,
 }
 
-struct Subjects<'a> {
+struct OperationsSubjects<'a> {
     common: &'a Common,
-    all: Vec<Subject>,
-    standing: Vec<StandingSubject>,
+    all: Vec<OperationsSubject>,
+    reusable: Vec<ReusableSubject>,
 }
 
-impl StandingVisitor for Subjects<'_> {
-    fn visit<S: Stays>(&mut self) {
+impl ReusableVisitor for OperationsSubjects<'_> {
+    fn visit<S: ReusableStructure>(&mut self) {
         if self.common.wants(S::NAME) {
             let measure = standing::measure::<S>;
-            self.standing.push(StandingSubject { name: S::NAME, limits: S::LIMITS, measure });
+            self.reusable.push(ReusableSubject { name: S::NAME, limits: S::LIMITS, measure });
         }
     }
 }
 
-impl Subjects<'_> {
-    /// Nothing but expiring differs there.
+impl OperationsSubjects<'_> {
+    /// Batches differ only in expiring.
     fn add_batches(&mut self) {
         self.add::<Batches>(&[Op::Expire]);
     }
@@ -169,28 +167,28 @@ impl Subjects<'_> {
         }
         verify::<S>();
         let (phases, sessions) = (phases::measure::<S>, sessions::measure::<S>);
-        self.all.push(Subject { name: S::NAME, limits: S::LIMITS, ops, phases, sessions });
+        self.all.push(OperationsSubject { name: S::NAME, limits: S::LIMITS, ops, phases, sessions });
     }
 }
 
-impl Visitor for Subjects<'_> {
+impl StructureVisitor for OperationsSubjects<'_> {
     fn visit<S: Structure>(&mut self) {
-        self.add::<S>(&Op::ONCE);
+        self.add::<S>(&Op::ONE_SHOT);
     }
 }
 
 fn measure(
-    subject: &Subject,
-    args: &Args,
+    subject: &OperationsSubject,
+    args: &OperationsArgs,
     deadlines: &Deadlines,
     checksum_of_all: &mut Option<u64>,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) {
-    let timers = u32::try_from(deadlines.first.len()).expect("made of a u32");
+    let timers = u32::try_from(deadlines.first.len()).expect("derived from a u32");
     let wants = |op| args.ops.contains(&op) && subject.ops.contains(&op);
     let changes = timers <= subject.limits.change;
     let expires = timers <= subject.limits.expire;
-    if changes && Op::ONCE.iter().any(|&op| op != Op::Sessions && wants(op)) {
+    if changes && Op::ONE_SHOT.iter().any(|&op| op != Op::Sessions && wants(op)) {
         let phases = (subject.phases)(deadlines, expires && wants(Op::Expire));
         for (op, time) in phases.times() {
             if let Some(time) = time.filter(|_| wants(op)) {
@@ -210,19 +208,24 @@ fn measure(
         extra.insert("operations".into(), outcome.operations.into());
         if let Some(checksum) = outcome.checksum {
             let first = extra.insert("checksum".into(), checksum.into());
-            assert!(first.is_none_or(|first| first == checksum), "each run is the same");
+            assert!(first.is_none_or(|first| first == checksum), "the runs differ");
             assert_eq!(
                 *checksum_of_all.get_or_insert(checksum),
                 checksum,
-                "{} has another history",
+                "{} differs from the other schemes",
                 subject.name
             );
         }
     }
 }
 
-fn measure_standing(subject: &StandingSubject, args: &Args, deadlines: &Deadlines, report: &mut Report) {
-    let timers = u32::try_from(deadlines.first.len()).expect("made of a u32");
+fn measure_reusable(
+    subject: &ReusableSubject,
+    args: &OperationsArgs,
+    deadlines: &Deadlines,
+    report: &mut BenchReport,
+) {
+    let timers = u32::try_from(deadlines.first.len()).expect("derived from a u32");
     if timers > subject.limits.change.min(subject.limits.expire) {
         return;
     }

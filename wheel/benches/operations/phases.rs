@@ -1,16 +1,16 @@
-//! One operation after the other, each on all timers, with random deadlines.
+//! Each operation in turn, applied to all timers, with random deadlines.
 //!
 //! ```text
-//! schedule    every timer, in the order of ids                       memory grows from nothing
+//! schedule    every timer, in the order of ids                       in newly allocated memory
 //! reschedule  every timer to another deadline, in random order
 //! cancel      every timer, in random order
-//! sweep       drive to the end of the span; nothing comes out        what lazy structures put off until now
-//! refill      schedule every timer again                             memory was used before, in random order
-//! expire      drive to the end of the next span in one go
+//! sweep       drive to the end of the span; nothing expires          work deferred by lazy structures
+//! refill      schedule every timer again                             in memory reused in random order
+//! expire      drive to the end of the next span at once
 //! ```
 //!
-//! The order in which timers are visited, and all deadlines, are made beforehand. Small sizes are repeated with a new
-//! structure until the clock has something to measure.
+//! Deadlines and the order of visits are generated beforehand. Small sizes are repeated with new structures
+//! until there is enough time to measure.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -19,24 +19,23 @@ use super::Op;
 use crate::support::deadlines::{Deadlines, SPAN};
 use crate::support::structures::Structure;
 
-/// So many timers are measured in one run at least, unless that takes longer than [`ENOUGH`].
-pub(crate) const AT_LEAST: u64 = 200_000;
-pub(crate) const ENOUGH: Duration = Duration::from_millis(500);
+/// Minimum number of timers measured in a run, unless that takes longer than [`TIME_LIMIT`].
+pub(crate) const MIN_TIMERS: u64 = 200_000;
+pub(crate) const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
-pub(crate) struct Phases {
-    /// How many timers went through each phase.
+pub(crate) struct PhaseTimes {
     pub(crate) timers: u64,
     schedule: Duration,
     reschedule: Duration,
     cancel: Duration,
     sweep: Duration,
     refill: Duration,
-    /// `None` if that was not to be measured.
+    /// `None` if this phase is not measured.
     expire: Option<Duration>,
 }
 
-impl Phases {
+impl PhaseTimes {
     pub(crate) fn times(&self) -> [(Op, Option<Duration>); 6] {
         [
             (Op::Schedule, Some(self.schedule)),
@@ -49,12 +48,12 @@ impl Phases {
     }
 }
 
-pub(crate) fn measure<S: Structure>(deadlines: &Deadlines, expire: bool) -> Phases {
+pub(crate) fn measure<S: Structure>(deadlines: &Deadlines, expire: bool) -> PhaseTimes {
     let timers = deadlines.first.len();
-    let mut phases = Phases { expire: expire.then_some(Duration::ZERO), ..Phases::default() };
+    let mut phases = PhaseTimes { expire: expire.then_some(Duration::ZERO), ..PhaseTimes::default() };
     let mut keys = Vec::with_capacity(timers);
     let began = Instant::now();
-    while phases.timers < AT_LEAST && (phases.timers == 0 || began.elapsed() < ENOUGH) {
+    while phases.timers < MIN_TIMERS && (phases.timers == 0 || began.elapsed() < TIME_LIMIT) {
         keys.clear();
         round::<S>(deadlines, &mut keys, &mut phases);
         phases.timers += timers as u64;
@@ -62,7 +61,7 @@ pub(crate) fn measure<S: Structure>(deadlines: &Deadlines, expire: bool) -> Phas
     phases
 }
 
-fn round<S: Structure>(deadlines: &Deadlines, keys: &mut Vec<S::Key>, phases: &mut Phases) {
+fn round<S: Structure>(deadlines: &Deadlines, keys: &mut Vec<S::Key>, phases: &mut PhaseTimes) {
     let span = u64::from(SPAN);
     let mut structure = S::new(span);
 
@@ -78,19 +77,19 @@ fn round<S: Structure>(deadlines: &Deadlines, keys: &mut Vec<S::Key>, phases: &m
         known &= structure.reschedule(keys[id as usize], deadlines.second[id as usize].into());
     }
     phases.reschedule += clock.elapsed();
-    assert!(known, "{}: a timer to move was not there", S::NAME);
+    assert!(known, "{}: the timer to move does not exist", S::NAME);
 
     let clock = Instant::now();
     for &id in &deadlines.order {
         known &= structure.cancel(keys[id as usize]);
     }
     phases.cancel += clock.elapsed();
-    assert!(known, "{}: a timer to cancel was not there", S::NAME);
+    assert!(known, "{}: the timer to cancel does not exist", S::NAME);
 
     let clock = Instant::now();
     let due = structure.expire_next(span);
     phases.sweep += clock.elapsed();
-    assert!(due.is_none(), "{}: a cancelled timer came out", S::NAME);
+    assert!(due.is_none(), "{}: a cancelled timer expired", S::NAME);
 
     let clock = Instant::now();
     for (id, &deadline) in (0..).zip(&deadlines.first) {
@@ -106,7 +105,6 @@ fn round<S: Structure>(deadlines: &Deadlines, keys: &mut Vec<S::Key>, phases: &m
     }
 }
 
-/// Drives time until all timers have come out, in order.
 fn drain<S: Structure>(structure: &mut S, until: u64, timers: u64) -> Duration {
     let clock = Instant::now();
     let (mut count, mut sum, mut before, mut in_order) = (0, 0, 0, true);
@@ -117,8 +115,8 @@ fn drain<S: Structure>(structure: &mut S, until: u64, timers: u64) -> Duration {
         before = due.tick;
     }
     let time = clock.elapsed();
-    assert_eq!(count, timers, "{}: timers did not come out", S::NAME);
-    assert_eq!(sum, timers * (timers - 1) / 2, "{}: some came out twice, some never", S::NAME);
+    assert_eq!(count, timers, "{}: timers did not expire", S::NAME);
+    assert_eq!(sum, timers * (timers - 1) / 2, "{}: some timers expired twice, some never", S::NAME);
     assert!(in_order || structure.precision(until) > 0, "{}: out of order", S::NAME);
     time
 }

@@ -1,12 +1,12 @@
-//! One operation after the other on timers that stay, with random deadlines.
+//! Each operation on reusable timers in turn, with random deadlines.
 //!
 //! ```text
-//! register    every timer, and arm it, in the order of numbers       memory grows from nothing
-//! arm         every timer to another deadline, in random order
-//! within      a range that has the deadline, in random order: nothing is to be done
+//! register    every timer, and arm it, in the order of numbers       in newly allocated memory
+//! arm         every timer with another deadline, in random order
+//! within      a range that contains the deadline, in random order: nothing to do
 //! disarm      every timer, in random order
 //!             drive to the end of the span, and arm all again        not measured
-//! lend        drive to the end of the next span in one go: each is lent, and stays
+//! lend        drive to the end of the next span at once: each timer is lent and stays
 //! unregister  every timer, in random order
 //! ```
 
@@ -16,27 +16,26 @@ use std::time::{Duration, Instant};
 use encke_wheel::Tick;
 
 use super::Op;
-use super::phases::{AT_LEAST, ENOUGH};
+use super::phases::{MIN_TIMERS, TIME_LIMIT};
 use crate::support::deadlines::{Deadlines, SPAN};
-use crate::support::structures::standing::Stays;
+use crate::support::structures::standing::ReusableStructure;
 
-/// How many timers went through all of it, and what each operation took.
-pub(crate) struct Standing {
+pub(crate) struct ReusableTimes {
     pub(crate) timers: u64,
     pub(crate) times: [(Op, Duration); 6],
 }
 
-pub(crate) fn measure<S: Stays>(deadlines: &Deadlines) -> Standing {
+pub(crate) fn measure<S: ReusableStructure>(deadlines: &Deadlines) -> ReusableTimes {
     let ops = [Op::Register, Op::Arm, Op::Within, Op::Disarm, Op::Lend, Op::Unregister];
-    let mut standing = Standing { timers: 0, times: ops.map(|op| (op, Duration::ZERO)) };
+    let mut total = ReusableTimes { timers: 0, times: ops.map(|op| (op, Duration::ZERO)) };
     let began = Instant::now();
-    while standing.timers < AT_LEAST && (standing.timers == 0 || began.elapsed() < ENOUGH) {
-        for ((_, sum), time) in standing.times.iter_mut().zip(round::<S>(deadlines)) {
+    while total.timers < MIN_TIMERS && (total.timers == 0 || began.elapsed() < TIME_LIMIT) {
+        for ((_, sum), time) in total.times.iter_mut().zip(round::<S>(deadlines)) {
             *sum += time;
         }
-        standing.timers += deadlines.first.len() as u64;
+        total.timers += deadlines.first.len() as u64;
     }
-    standing
+    total
 }
 
 fn timed(does: impl FnOnce()) -> Duration {
@@ -45,7 +44,7 @@ fn timed(does: impl FnOnce()) -> Duration {
     clock.elapsed()
 }
 
-fn round<S: Stays>(deadlines: &Deadlines) -> [Duration; 6] {
+fn round<S: ReusableStructure>(deadlines: &Deadlines) -> [Duration; 6] {
     let span = u64::from(SPAN);
     let Deadlines { first, second, order } = deadlines;
     let mut timers = S::new(span);
@@ -73,7 +72,7 @@ fn round<S: Stays>(deadlines: &Deadlines) -> [Duration; 6] {
             known &= timers.disarm(keys[number as usize]);
         }
     });
-    assert!(known, "{}: a timer was not there", S::NAME);
+    assert!(known, "{}: a timer does not exist", S::NAME);
 
     assert!(timers.expire_next(span).is_none(), "{}: a disarmed timer expired", S::NAME);
     for (key, &deadline) in keys.iter().zip(first) {
@@ -86,12 +85,11 @@ fn round<S: Stays>(deadlines: &Deadlines) -> [Duration; 6] {
             known &= black_box(timers.unregister(keys[number as usize]));
         }
     });
-    assert!(known, "{}: a timer to unregister was not there", S::NAME);
+    assert!(known, "{}: the timer to unregister does not exist", S::NAME);
     [register, arm, within, disarm, lend, unregister]
 }
 
-/// Drives time until all timers have expired.
-fn drain<S: Stays>(timers: &mut S, until: u64, count: u64) -> Duration {
+fn drain<S: ReusableStructure>(timers: &mut S, until: u64, count: u64) -> Duration {
     let until = until + timers.precision(u64::from(SPAN));
     let (mut expired, mut sum) = (0, 0);
     let time = timed(|| {
@@ -101,6 +99,6 @@ fn drain<S: Stays>(timers: &mut S, until: u64, count: u64) -> Duration {
         }
     });
     assert_eq!(expired, count, "{}: timers did not expire", S::NAME);
-    assert_eq!(sum, count * (count - 1) / 2, "{}: some expired twice, some never", S::NAME);
+    assert_eq!(sum, count * (count - 1) / 2, "{}: some timers expired twice, some never", S::NAME);
     time
 }

@@ -1,11 +1,9 @@
-//! Random deadlines, made before the clock runs.
-
 use super::random::Random;
 
-/// How far ahead random deadlines lie at most, in ticks.
+/// Maximum distance of random deadlines, in ticks.
 pub(crate) const SPAN: u32 = 60_000;
 
-/// A timer for each number below the length: when it is due first, when after it was moved, and in which order the
+/// For each timer, its first deadline and the deadline to which it is moved, and the order in which the
 /// timers are visited.
 #[derive(Debug)]
 pub(crate) struct Deadlines {

@@ -1,10 +1,7 @@
-//! What the figures were measured on.
-
 use std::fs;
 
 use serde_json::{Value, json};
 
-/// Processor, kernel and how many processors there are.
 pub(crate) fn describe() -> Value {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo

@@ -1,5 +1,3 @@
-//! What the benchmarks share.
-
 #![allow(dead_code, reason = "each benchmark uses a part")]
 
 pub(crate) mod args;
@@ -13,5 +11,5 @@ pub(crate) mod structures;
 pub(crate) mod table;
 pub(crate) mod verify;
 
-/// Whatever keeps a benchmark from its figures, as a sentence for its user.
-pub(crate) type Failure = Box<dyn std::error::Error>;
+/// Error that stops a benchmark, as a sentence for the user.
+pub(crate) type BenchError = Box<dyn std::error::Error>;

@@ -1,14 +1,14 @@
-//! Plots with both axes logarithmic, as SVG that can be read on light and on dark ground.
+//! SVG plots with two logarithmic axes, readable on light and dark backgrounds.
 
 use std::fs;
 use std::path::Path;
 
 use encke_plot::{Axis, Form, Plot, Unit, colour};
 
-use super::Failure;
+use super::BenchError;
 
 const HEIGHT: f64 = 420.0;
-/// Zeros, which have no logarithm, stand here.
+/// Position of zeros, which have no logarithm.
 const LEAST: (f64, f64) = (1.0, 0.01);
 
 #[derive(Debug)]
@@ -19,17 +19,16 @@ pub(crate) struct Axes {
 }
 
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct PlotLine {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Draws the lines into a file.
-pub(crate) fn draw(path: &Path, axes: &Axes, lines: &[Line]) -> Result<(), Failure> {
+pub(crate) fn draw(path: &Path, axes: &Axes, lines: &[PlotLine]) -> Result<(), BenchError> {
     let xs = bounds(lines, |point| point.0.max(LEAST.0));
     let ys = bounds(lines, |point| point.1.max(LEAST.1));
     let mut drawn: Vec<_> = lines.iter().enumerate().map(|(number, line)| drawn(number, line)).collect();
-    // In the order in which they end, so that the eye finds them in the legend.
+    // Sorted by last value, so that the legend is in the order of the line ends.
     let end = |line: &encke_plot::Line| line.points.last().and_then(|(_, y)| *y).unwrap_or_default();
     drawn.sort_by(|one, other| end(other).total_cmp(&end(one)));
     let plot = Plot {
@@ -47,13 +46,12 @@ pub(crate) fn draw(path: &Path, axes: &Axes, lines: &[Line]) -> Result<(), Failu
     Ok(())
 }
 
-fn drawn(number: usize, line: &Line) -> encke_plot::Line {
+fn drawn(number: usize, line: &PlotLine) -> encke_plot::Line {
     let points = line.points.iter().map(|&(x, y)| (x.max(LEAST.0), Some(y.max(LEAST.1))));
     encke_plot::Line { name: line.name.clone(), colour: colour(number), points: points.collect() }
 }
 
-/// From where to where the lines go.
-fn bounds(lines: &[Line], pick: fn(&(f64, f64)) -> f64) -> (f64, f64) {
+fn bounds(lines: &[PlotLine], pick: fn(&(f64, f64)) -> f64) -> (f64, f64) {
     let all = lines.iter().flat_map(|line| &line.points).map(pick);
     let (low, high) = all.fold((f64::MAX, 1.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     (low.min(high), high)

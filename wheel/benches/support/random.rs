@@ -10,12 +10,10 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         scale(self.next(), bound)
     }
 
-    /// The numbers below `len`, in any order.
     pub(crate) fn permutation(&mut self, len: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..len).collect();
         for last in (1..len).rev() {
@@ -25,8 +23,7 @@ impl Random {
     }
 }
 
-/// A number below `bound` that depends on nothing but the name of an event, so that it does not matter which of two
-/// events comes first.
+/// Returns a number below `bound` that depends only on the name of an event, and not on the order of events.
 pub(crate) fn hash(name: u64, bound: u32) -> u32 {
     scale(mix(name.wrapping_mul(0x9e37_79b9_7f4a_7c15)), bound)
 }

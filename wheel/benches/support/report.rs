@@ -1,4 +1,4 @@
-//! All figures of a benchmark, and what becomes of them: tables, JSON, plots.
+//! The figures of a benchmark, and their output as tables, JSON and plots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,34 +6,32 @@ use std::fs;
 use serde_json::{Map, Value, json};
 
 use super::args::Common;
-use super::plot::{Axes, Line};
+use super::plot::{Axes, PlotLine};
 use super::statistics::{Spread, short};
-use super::{Failure, machine, plot, table};
+use super::{BenchError, machine, plot, table};
 
-/// The figures by operation, structure and size. Repeated runs add to the same figure.
+/// Figures by operation, structure and size. Repeated runs add to the same cell.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct BenchReport {
     benchmark: &'static str,
-    /// What the sizes count.
     size: &'static str,
-    cells: Vec<Cell>,
+    cells: Vec<ReportCell>,
 }
 
 #[derive(Debug)]
-struct Cell {
+struct ReportCell {
     op: String,
-    /// What the figures are in: "ns", "bytes".
+    /// Unit of the figures: "ns", "bytes".
     unit: &'static str,
     structure: String,
     size: u64,
     figures: Vec<f64>,
-    /// What else is told of it in JSON.
     extra: Map<String, Value>,
 }
 
-impl Report {
-    pub(crate) fn new(benchmark: &'static str, size: &'static str) -> Report {
-        Report { benchmark, size, cells: Vec::new() }
+impl BenchReport {
+    pub(crate) fn new(benchmark: &'static str, size: &'static str) -> BenchReport {
+        BenchReport { benchmark, size, cells: Vec::new() }
     }
 
     pub(crate) fn add(
@@ -44,10 +42,10 @@ impl Report {
         size: u64,
         figure: f64,
     ) -> &mut Map<String, Value> {
-        let same = |cell: &Cell| cell.op == op && cell.structure == structure && cell.size == size;
+        let same = |cell: &ReportCell| cell.op == op && cell.structure == structure && cell.size == size;
         let at = self.cells.iter().position(same).unwrap_or_else(|| {
             let (op, structure) = (op.to_owned(), structure.to_owned());
-            self.cells.push(Cell { op, unit, structure, size, figures: Vec::new(), extra: Map::new() });
+            self.cells.push(ReportCell { op, unit, structure, size, figures: Vec::new(), extra: Map::new() });
             self.cells.len() - 1
         });
         let cell = &mut self.cells[at];
@@ -55,16 +53,15 @@ impl Report {
         &mut cell.extra
     }
 
-    /// One table for each operation, then the files that were asked for.
-    pub(crate) fn tell(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), Failure> {
+    /// Prints one table per operation and writes the requested files.
+    pub(crate) fn finish(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), BenchError> {
         for op in self.distinct(|cell| cell.op.clone()) {
             self.print(&op)?;
         }
         self.write(common, plots)
     }
 
-    /// The files that were asked for.
-    pub(crate) fn write(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), Failure> {
+    pub(crate) fn write(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), BenchError> {
         if let Some(path) = &common.json {
             let text = serde_json::to_string_pretty(&self.json(common))?;
             fs::write(path, text + "\n")
@@ -80,7 +77,7 @@ impl Report {
         Ok(())
     }
 
-    fn print(&self, op: &str) -> Result<(), Failure> {
+    fn print(&self, op: &str) -> Result<(), BenchError> {
         let cells = || self.cells.iter().filter(|cell| cell.op == op);
         let mut sizes: Vec<u64> = cells().map(|cell| cell.size).collect();
         sizes.sort_unstable();
@@ -109,7 +106,7 @@ impl Report {
         })
     }
 
-    fn row(&self, cell: &Cell) -> Option<Value> {
+    fn row(&self, cell: &ReportCell) -> Option<Value> {
         let spread = Spread::of(cell.figures.clone())?;
         let mut row = Map::new();
         row.insert("structure".into(), json!(cell.structure));
@@ -123,7 +120,7 @@ impl Report {
         Some(row.into())
     }
 
-    fn lines(&self, op: &str) -> Vec<Line> {
+    fn lines(&self, op: &str) -> Vec<PlotLine> {
         let mut points: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
         let mut names = Vec::new();
         for cell in self.cells.iter().filter(|cell| cell.op == op) {
@@ -131,16 +128,16 @@ impl Report {
             if !points.contains_key(&*cell.structure) {
                 names.push(&*cell.structure);
             }
-            #[expect(clippy::cast_precision_loss, reason = "for the eye")]
+            #[expect(clippy::cast_precision_loss, reason = "only for a plot")]
             points.entry(&cell.structure).or_default().push((cell.size as f64, spread.median));
         }
         names
             .into_iter()
-            .map(|name| Line { name: name.to_owned(), points: points.remove(name).unwrap_or_default() })
+            .map(|name| PlotLine { name: name.to_owned(), points: points.remove(name).unwrap_or_default() })
             .collect()
     }
 
-    fn distinct<V: PartialEq>(&self, of: impl Fn(&Cell) -> V) -> Vec<V> {
+    fn distinct<V: PartialEq>(&self, of: impl Fn(&ReportCell) -> V) -> Vec<V> {
         let mut all = Vec::new();
         for value in self.cells.iter().map(of) {
             if !all.contains(&value) {
@@ -151,7 +148,7 @@ impl Report {
     }
 }
 
-/// A plot of one operation: a line for each structure.
+/// A plot of one operation, with one line per structure.
 #[derive(Debug)]
 pub(crate) struct Plot<'a> {
     pub(crate) file: &'a str,

@@ -1,5 +1,3 @@
-//! The middle and the ends of a few figures.
-
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +9,6 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing.
     pub(crate) fn of(mut figures: Vec<f64>) -> Option<Spread> {
         figures.sort_by(f64::total_cmp);
         let (&min, &max) = (figures.first()?, figures.last()?);
@@ -24,7 +21,7 @@ impl Spread {
         Some(Spread { median, min, max, runs: figures.len() })
     }
 
-    /// The median; with how far the runs lie from it in percent, if there were several.
+    /// Formats the median and, if there were several runs, the maximum deviation from it in percent.
     pub(crate) fn show(&self) -> String {
         let median = show(self.median);
         if self.runs < 2 || self.median == 0.0 {
@@ -35,7 +32,7 @@ impl Spread {
     }
 }
 
-/// A figure with about three digits.
+/// Formats a figure with about three digits.
 pub(crate) fn show(figure: f64) -> String {
     match figure.abs() {
         0.0 => "0".to_owned(),
@@ -45,19 +42,17 @@ pub(crate) fn show(figure: f64) -> String {
     }
 }
 
-/// Nanoseconds for one of so many.
-#[expect(clippy::cast_precision_loss, reason = "neither comes near 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 pub(crate) fn ns_each(time: Duration, count: u64) -> f64 {
     time.as_nanos() as f64 / count.max(1) as f64
 }
 
-/// How many of these there are for one of those.
-#[expect(clippy::cast_precision_loss, reason = "neither comes near 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 pub(crate) fn ratio(these: u64, those: u64) -> f64 {
     these as f64 / those.max(1) as f64
 }
 
-/// 10k, 1M and the like.
+/// Formats a count as 10k, 1M and the like.
 pub(crate) fn short(count: u64) -> String {
     match count {
         0 => "0".to_owned(),

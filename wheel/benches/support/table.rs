@@ -1,18 +1,18 @@
-//! Tables on the terminal: a line for each structure, a column for each size.
+//! Terminal tables with one line per structure and one column per size.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::Failure;
+use super::BenchError;
 
-/// Prints a table with its title. Where there is no figure there is a dash.
+/// Prints a table with its title. A missing figure is shown as a dash.
 pub(crate) fn print(
     title: &str,
     columns: &[String],
     lines: &[(String, Vec<Option<String>>)],
-) -> Result<(), Failure> {
+) -> Result<(), BenchError> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([String::new()].into_iter().chain(columns.iter().cloned()));
@@ -27,8 +27,7 @@ pub(crate) fn print(
     Ok(())
 }
 
-/// Says how far a long benchmark is.
 pub(crate) fn progress(doing: impl Display) {
-    // Nobody may be reading, and that is no reason to stop.
+    // A closed stderr is no reason to stop.
     let _ = writeln!(io::stderr(), "{doing}");
 }

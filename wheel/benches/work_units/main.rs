@@ -1,9 +1,9 @@
-//! The workload of J. Snellman's Ratas (2016), anew from its description: pairs of endpoints that send each other
-//! messages, with timers of every kind, through 300 s of virtual time in ticks of 20 µs.
+//! The workload of J. Snellman's Ratas (2016), reimplemented from its description: pairs of endpoints that
+//! exchange messages, with timers of every kind, over 300 s of virtual time in ticks of 20 µs.
 //!
-//! [`units`] is the workload. All exact schemes receive the same messages at the same ticks, whatever the order of timers
-//! within a tick, and that is compared. Setting up the pairs happens within the measured time, since it is spread over the
-//! first second; making room for them does not.
+//! [`units`] implements the workload. All exact schemes receive the same messages at the same ticks, whatever
+//! the order of timers within a tick, and the benchmark checks this. The measured time includes setting up
+//! the pairs, which is spread over the first second, but not allocating memory for them.
 
 mod owned;
 #[path = "../support/mod.rs"]
@@ -20,28 +20,28 @@ use encke_wheel::{Owners, Tick};
 use owned::PairsOwned;
 use support::args::Common;
 use support::plot::Axes;
-use support::report::{Plot, Report};
+use support::report::{BenchReport, Plot};
 use support::statistics::{ns_each, short};
-use support::structures::{Scheme, SchemeVisitor, schemes};
-use support::{Failure, table};
-use timers::{OneShot, Standing};
-use units::{CLOSE, END, Pairs, PairsWith, SECOND, SLEEP, Totals};
+use support::structures::{BenchScheme, SchemeVisitor, schemes};
+use support::{BenchError, table};
+use timers::{OneShot, Registered};
+use units::{CLOSE, END, MessageTotals, Pairs, PairsWith, SECOND, SLEEP};
 
-/// Ratas's workload: time per message and per work unit, for every scheme
+/// Time per message and per work unit of Ratas's workload, for every scheme
 #[derive(Debug, Parser)]
-struct Args {
+struct WorkUnitsArgs {
     #[command(flatten)]
     common: Common,
 
-    /// How many work units, which are pairs of endpoints; several separated by commas
+    /// Number of work units, which are pairs of endpoints; several numbers separated by commas
     #[arg(long, value_delimiter = ',')]
     units: Vec<u32>,
 
-    /// Whether idle timers may be anywhere within a second
+    /// Whether idle timers may expire anywhere within a second
     #[arg(long, value_enum, default_value_t = Ranges::On)]
     ranges: Ranges,
 
-    /// Give up on a scheme that takes longer, in seconds
+    /// Give up on a scheme that takes longer than this, in seconds
     #[arg(long, default_value_t = 300)]
     limit: u64,
 }
@@ -52,14 +52,14 @@ enum Ranges {
     Off,
 }
 
-fn main() -> Result<(), Failure> {
-    let mut args = Args::parse();
+fn main() -> Result<(), BenchError> {
+    let mut args = WorkUnitsArgs::parse();
     if args.units.is_empty() {
         args.units = args.common.either(vec![1_000, 4_000, 16_000, 64_000, 256_000], vec![10]);
     }
     let limit = Duration::from_secs(args.common.either(args.limit, args.limit.min(1)));
-    let mut report = Report::new("work_units", "units");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    let mut report = BenchReport::new("work_units", "units");
+    let mut subjects = WorkUnitsSubjects { common: &args.common, all: Vec::new() };
     schemes(&mut subjects);
     subjects.add_owners();
     let mut subjects = subjects.all;
@@ -77,7 +77,7 @@ fn main() -> Result<(), Failure> {
                     assert_eq!(
                         *expected.get_or_insert(outcome.totals),
                         outcome.totals,
-                        "{} has another history",
+                        "{} differs from the other schemes",
                         subject.name
                     );
                 }
@@ -85,7 +85,7 @@ fn main() -> Result<(), Failure> {
                 true
             });
         }
-        if let Some(Totals { messages, digest }) = expected {
+        if let Some(MessageTotals { messages, digest }) = expected {
             let units = short(units.into());
             writeln!(io::stdout(), "{units} units: {messages} messages received, checksum {digest:016x}")?;
         }
@@ -99,11 +99,11 @@ fn main() -> Result<(), Failure> {
         },
         Plot { file: "work-units-unit.svg", op: "unit", axes: axes("work units: nanoseconds per unit") },
     ];
-    report.tell(&args.common, &plots)
+    report.finish(&args.common, &plots)
 }
 
-fn add(report: &mut Report, args: &Args, name: &str, units: u32, outcome: &Outcome) {
-    let Outcome { time, totals, exact } = outcome;
+fn add(report: &mut BenchReport, args: &WorkUnitsArgs, name: &str, units: u32, outcome: &WorkUnitsOutcome) {
+    let WorkUnitsOutcome { time, totals, exact } = outcome;
     report.add("unit", "ns", name, units.into(), ns_each(*time, units.into()));
     let extra = report.add("message", "ns", name, units.into(), ns_each(*time, totals.messages));
     extra.insert("ranges".into(), (args.ranges == Ranges::On).into());
@@ -112,50 +112,55 @@ fn add(report: &mut Report, args: &Args, name: &str, units: u32, outcome: &Outco
     extra.insert("exact".into(), (*exact).into());
 }
 
-/// A scheme, with its type in the function.
-struct Subject {
+/// A scheme, as a monomorphised function.
+struct WorkUnitsSubject {
     name: &'static str,
-    measure: fn(u32, bool, Duration) -> Option<Outcome>,
+    measure: fn(u32, bool, Duration) -> Option<WorkUnitsOutcome>,
 }
 
-struct Outcome {
+struct WorkUnitsOutcome {
     time: Duration,
-    totals: Totals,
-    /// Whether timers come out at their ticks: those of requests, which make the history.
+    totals: MessageTotals,
+    /// Whether timers expire on their ticks, in particular those of requests, which determine the messages.
     exact: bool,
 }
 
-struct Subjects<'a> {
+struct WorkUnitsSubjects<'a> {
     common: &'a Common,
-    all: Vec<Subject>,
+    all: Vec<WorkUnitsSubject>,
 }
 
-impl SchemeVisitor<u32> for Subjects<'_> {
-    fn visit<Q: Scheme<u32>>(&mut self) {
+impl SchemeVisitor<u32> for WorkUnitsSubjects<'_> {
+    fn visit<Q: BenchScheme<u32>>(&mut self) {
         if self.common.wants(Q::NAME) {
-            self.all.push(Subject { name: Q::NAME, measure: measure_one_shot::<Q> });
+            self.all.push(WorkUnitsSubject { name: Q::NAME, measure: measure_one_shot::<Q> });
         }
     }
 }
 
-impl Subjects<'_> {
-    /// Endpoints that live in the wheel, with their timers; and endpoints that do not, with timers that stay.
+impl WorkUnitsSubjects<'_> {
+    /// Adds endpoints that live in the wheel with their timers, and endpoints outside the wheel with reusable
+    /// timers.
     fn add_owners(&mut self) {
-        if self.common.wants(STANDING) {
-            self.all.push(Subject { name: STANDING, measure: measure_standing });
+        if self.common.wants(REUSABLE) {
+            self.all.push(WorkUnitsSubject { name: REUSABLE, measure: measure_reusable });
         }
         if self.common.wants(OWNERS) {
-            self.all.push(Subject { name: OWNERS, measure: measure_owners });
+            self.all.push(WorkUnitsSubject { name: OWNERS, measure: measure_owners });
         }
     }
 }
 
 const OWNERS: &str = "Owners";
 
-/// Of one timer each.
-const STANDING: &str = "Owners<u32>";
+/// Owners of one timer each.
+const REUSABLE: &str = "Owners<u32>";
 
-fn measure_one_shot<Q: Scheme<u32>>(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+fn measure_one_shot<Q: BenchScheme<u32>>(
+    units: u32,
+    ranges: bool,
+    limit: Duration,
+) -> Option<WorkUnitsOutcome> {
     let timers = OneShot(Q::with_reach(CLOSE));
     if ranges {
         measure(PairsWith::<_, true>::new(timers, units), limit)
@@ -164,8 +169,8 @@ fn measure_one_shot<Q: Scheme<u32>>(units: u32, ranges: bool, limit: Duration) -
     }
 }
 
-fn measure_standing(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
-    let timers = Standing(Owners::new(Tick(0)));
+fn measure_reusable(units: u32, ranges: bool, limit: Duration) -> Option<WorkUnitsOutcome> {
+    let timers = Registered(Owners::new(Tick(0)));
     if ranges {
         measure(PairsWith::<_, true>::new(timers, units), limit)
     } else {
@@ -173,7 +178,7 @@ fn measure_standing(units: u32, ranges: bool, limit: Duration) -> Option<Outcome
     }
 }
 
-fn measure_owners(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+fn measure_owners(units: u32, ranges: bool, limit: Duration) -> Option<WorkUnitsOutcome> {
     if ranges {
         measure(PairsOwned::<true>::new(units), limit)
     } else {
@@ -181,25 +186,24 @@ fn measure_owners(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> 
     }
 }
 
-/// `None` if it takes longer than the limit.
-fn measure(mut pairs: impl Pairs, limit: Duration) -> Option<Outcome> {
+fn measure(mut pairs: impl Pairs, limit: Duration) -> Option<WorkUnitsOutcome> {
     let clock = Instant::now();
     while run_for_a_second(&mut pairs) {
         if clock.elapsed() > limit {
             return None;
         }
     }
-    Some(Outcome { time: clock.elapsed(), exact: pairs.is_exact(), totals: pairs.totals() })
+    Some(WorkUnitsOutcome { time: clock.elapsed(), exact: pairs.is_exact(), totals: pairs.totals() })
 }
 
-/// A second of virtual time. Says whether there is more.
+/// Runs for a second of virtual time. Returns whether the run continues.
 fn run_for_a_second<P: Pairs>(pairs: &mut P) -> bool {
     let until = pairs.now() + SECOND;
     while pairs.now() < until {
-        let at_most = (pairs.now() + SLEEP).min(until).min(pairs.next_beginning());
+        let at_most = (pairs.now() + SLEEP).min(until).min(pairs.next_start());
         let next = pairs.next_wakeup(Tick(at_most)).map_or(at_most, |tick| tick.0);
         pairs.drive(next);
-        while pairs.next_beginning() <= pairs.now() {
+        while pairs.next_start() <= pairs.now() {
             pairs.begin();
         }
     }

@@ -1,12 +1,12 @@
-//! The same endpoints and messages, where an endpoint lives in the wheel as the owner of its five timers: what
-//! [`units`](crate::units) keeps in an array is its value here, and whoever handles an expiry has it in hand.
+//! The same endpoints and messages as in [`units`](crate::units), but with each endpoint stored in the wheel
+//! as the owner of its five timers. The handler of an expiry has the endpoint at hand.
 
-use encke_wheel::{Due, Lent, OwnerMut, Owners, Tick, TimerKey, Work};
+use encke_wheel::{DueTimer, OwnerExpiry, OwnerMut, Owners, Tick, TimerKey, WorkBudget};
 
 use crate::support::random::{hash, mix};
 use crate::units::{
-    CLOSE, CLOSE_TIMER, DEADLINE_TIMER, FIRST_DEADLINE, IDLE, IDLE_SLACK, IDLE_TIMER, LINGER, NEXT_DEADLINE,
-    PACE, PACE_TIMER, Pairs, REQUEST, REQUEST_TIMER, RESPONSE, TIMERS, Totals, beginning,
+    CLOSE, CLOSE_TIMER, DEADLINE_TIMER, FIRST_DEADLINE, IDLE, IDLE_SLACK, IDLE_TIMER, LINGER, MessageTotals,
+    NEXT_DEADLINE, PACE, PACE_TIMER, Pairs, REQUEST, REQUEST_TIMER, RESPONSE, TIMERS, start_tick,
 };
 
 #[derive(Debug)]
@@ -24,11 +24,10 @@ pub(crate) struct PairsOwned<const RANGES: bool> {
     endpoints: Owners<Endpoint, TIMERS>,
     now: u64,
     pairs: u32,
-    begun: u32,
-    next_beginning: u64,
-    /// Of endpoints that are gone.
+    started: u32,
+    next_start: u64,
     requested: u64,
-    totals: Totals,
+    totals: MessageTotals,
 }
 
 impl<const RANGES: bool> PairsOwned<RANGES> {
@@ -37,26 +36,26 @@ impl<const RANGES: bool> PairsOwned<RANGES> {
             endpoints: Owners::new(Tick(0)),
             now: 0,
             pairs,
-            begun: 0,
-            next_beginning: beginning(0, pairs.into()),
+            started: 0,
+            next_start: start_tick(0, pairs.into()),
             requested: 0,
-            totals: Totals::default(),
+            totals: MessageTotals::default(),
         }
     }
 
-    /// What fires less often.
+    /// Handles the less frequent timers.
     #[inline(never)]
-    fn fires(&mut self, key: TimerKey, which: usize, deadline: u64) {
-        let mut endpoint = self.endpoints.get_mut(key).expect("it was lent");
+    fn handle_expiry(&mut self, key: TimerKey, timer: usize, deadline: u64) {
+        let mut endpoint = self.endpoints.get_mut(key).expect("the owner was lent");
         let (now, closes) = (endpoint.now().0, u64::from(endpoint.value().closes));
-        match which {
+        match timer {
             REQUEST_TIMER if now < closes => self.request(key),
             REQUEST_TIMER => {}
             CLOSE_TIMER if deadline == closes => {
                 endpoint.arm(CLOSE_TIMER, Tick(now + LINGER));
             }
             CLOSE_TIMER => {
-                let endpoint = self.endpoints.remove(key).expect("it was lent");
+                let endpoint = self.endpoints.remove(key).expect("the owner was lent");
                 self.requested += u64::from(endpoint.requests);
             }
             IDLE_TIMER => panic!("an endpoint was idle"),
@@ -65,12 +64,12 @@ impl<const RANGES: bool> PairsOwned<RANGES> {
     }
 
     fn request(&mut self, key: TimerKey) {
-        let mut endpoint = self.endpoints.get_mut(key).expect("it is there");
+        let mut endpoint = self.endpoints.get_mut(key).expect("still present");
         endpoint.value_mut().requests += 1;
         endpoint.value_mut().expected = RESPONSE;
         endpoint.arm(DEADLINE_TIMER, Tick(endpoint.now().0 + FIRST_DEADLINE));
-        let peer = endpoint.value().peer.expect("it has one");
-        let mut peer = self.endpoints.get_mut(peer).expect("it is there as long");
+        let peer = endpoint.value().peer.expect("an endpoint has a peer");
+        let mut peer = self.endpoints.get_mut(peer).expect("the peer still exists");
         peer.value_mut().queued += RESPONSE;
         if peer.value().quota > 0 && send::<RANGES>(&mut peer).is_some() {
             self.receive(key);
@@ -80,7 +79,7 @@ impl<const RANGES: bool> PairsOwned<RANGES> {
     #[inline(always)]
     fn receive(&mut self, key: TimerKey) {
         self.totals.messages += 1;
-        let mut endpoint = self.endpoints.get_mut(key).expect("it is there as long as its peer");
+        let mut endpoint = self.endpoints.get_mut(key).expect("an endpoint lives as long as its peer");
         touch::<RANGES>(&mut endpoint);
         let expected = endpoint.value().expected - 1;
         endpoint.value_mut().expected = expected;
@@ -91,7 +90,7 @@ impl<const RANGES: bool> PairsOwned<RANGES> {
 
     #[inline(never)]
     fn received_first_or_last(&mut self, key: TimerKey) {
-        let mut endpoint = self.endpoints.get_mut(key).expect("it is there");
+        let mut endpoint = self.endpoints.get_mut(key).expect("still present");
         let now = endpoint.now().0;
         let Endpoint { number, requests, expected, .. } = *endpoint.value();
         if expected > 0 {
@@ -110,8 +109,8 @@ impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
         self.now
     }
 
-    fn next_beginning(&self) -> u64 {
-        self.next_beginning
+    fn next_start(&self) -> u64 {
+        self.next_start
     }
 
     #[inline(always)]
@@ -119,7 +118,7 @@ impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
         self.endpoints.next_wakeup(at_most)
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> MessageTotals {
         assert!(self.endpoints.is_empty(), "every endpoint has ended");
         assert_eq!(self.totals.messages, self.requested * u64::from(RESPONSE), "every request was answered");
         self.totals
@@ -127,16 +126,16 @@ impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
 
     #[inline(always)]
     fn drive(&mut self, to: u64) {
-        let mut work = Work::unlimited();
-        while let Lent::Due(Due { which, deadline, mut owner }) =
+        let mut work = WorkBudget::unlimited();
+        while let OwnerExpiry::Due(DueTimer { timer, deadline, mut owner }) =
             self.endpoints.expire_next(Tick(to), &mut work)
         {
-            if which == PACE_TIMER {
+            if timer == PACE_TIMER {
                 let peer = send::<RANGES>(&mut owner);
                 peer.into_iter().for_each(|peer| self.receive(peer));
             } else {
                 let key = owner.key();
-                self.fires(key, which, deadline.0);
+                self.handle_expiry(key, timer, deadline.0);
             }
         }
         self.now = to;
@@ -144,8 +143,8 @@ impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
 
     fn begin(&mut self) {
         let closes = self.now + CLOSE;
-        let numbers = [self.begun * 2, self.begun * 2 + 1];
-        self.begun += 1;
+        let numbers = [self.started * 2, self.started * 2 + 1];
+        self.started += 1;
         let keys = numbers.map(|number| {
             self.endpoints.insert(Endpoint {
                 peer: None,
@@ -158,13 +157,13 @@ impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
             })
         });
         for (key, peer) in [(keys[0], keys[1]), (keys[1], keys[0])] {
-            let mut endpoint = self.endpoints.get_mut(key).expect("it was put in");
+            let mut endpoint = self.endpoints.get_mut(key).expect("just inserted");
             endpoint.value_mut().peer = Some(peer);
             touch::<RANGES>(&mut endpoint);
             endpoint.arm(CLOSE_TIMER, Tick(closes));
         }
         self.request(keys[0]);
-        self.next_beginning = beginning(self.begun, self.pairs.into());
+        self.next_start = start_tick(self.started, self.pairs.into());
     }
 
     fn is_exact(&self) -> bool {
@@ -172,11 +171,11 @@ impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
     }
 }
 
-type Lending<'a> = OwnerMut<'a, Endpoint, TIMERS>;
+type LentEndpoint<'a> = OwnerMut<'a, Endpoint, TIMERS>;
 
-/// Sends what may be sent, now that one message may be. Returns to whom.
+/// Sends the next queued message, or records that one may be sent. Returns the receiver.
 #[inline(always)]
-fn send<const RANGES: bool>(endpoint: &mut Lending<'_>) -> Option<TimerKey> {
+fn send<const RANGES: bool>(endpoint: &mut LentEndpoint<'_>) -> Option<TimerKey> {
     let Some(queued) = endpoint.value().queued.checked_sub(1) else {
         endpoint.value_mut().quota = 1;
         return None;
@@ -188,9 +187,8 @@ fn send<const RANGES: bool>(endpoint: &mut Lending<'_>) -> Option<TimerKey> {
     endpoint.value().peer
 }
 
-/// Puts off the idle timer.
 #[inline(always)]
-fn touch<const RANGES: bool>(endpoint: &mut Lending<'_>) {
+fn touch<const RANGES: bool>(endpoint: &mut LentEndpoint<'_>) {
     let now = endpoint.now().0;
     if RANGES {
         endpoint.arm_within(IDLE_TIMER, Tick(now + IDLE)..=Tick(now + IDLE + IDLE_SLACK));

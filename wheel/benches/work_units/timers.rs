@@ -1,38 +1,36 @@
-//! The two interfaces by which endpoints have timers: one-shot timers, which are scheduled anew each time, and standing ones.
+//! The two timer interfaces that endpoints use: one-shot timers, which are scheduled each time, and reusable
+//! timers.
 
 use std::ops::RangeInclusive;
 
-use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, TimerQueue, Work};
+use encke_wheel::{Expiry, ReusableTimers, Tick, TimerKey, TimerQueue, WorkBudget};
 
-/// Timers that carry their names. An endpoint keeps the key of each; there is none while one-shot timers do not run, or standing ones are
-/// not registered.
-pub(crate) trait Timers {
+/// Timers that carry a name. An endpoint stores the key of each. The key is `None` while a one-shot timer is
+/// not running or a reusable timer is not registered.
+pub(crate) trait EndpointTimers {
     fn now(&self) -> Tick;
     fn is_empty(&self) -> bool;
     fn precision(&self, ahead: u64) -> u64;
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
-    /// A timer is needed from now on.
+    /// Prepares a timer that will be needed from now on.
     fn begin(&mut self, key: &mut Option<TimerKey>, name: u32);
     fn set(&mut self, key: &mut Option<TimerKey>, name: u32, deadline: Tick);
     fn set_within(&mut self, key: &mut Option<TimerKey>, name: u32, range: RangeInclusive<Tick>);
-    /// It must not fire.
     fn stop(&mut self, key: &mut Option<TimerKey>);
-    /// It is not needed any more.
     fn end(&mut self, key: &mut Option<TimerKey>);
-    /// The next that fires: its name, and its deadline.
-    fn next(&mut self, to: Tick, work: &mut Work) -> Option<(u32, Tick)>;
-    /// This timer has fired.
-    fn has_fired(key: &mut Option<TimerKey>);
+    fn next(&mut self, to: Tick, work: &mut WorkBudget) -> Option<(u32, Tick)>;
+    /// Updates the key of a timer that has expired.
+    fn expired(key: &mut Option<TimerKey>);
 }
 
-const REACHES: &str = "the scheme reaches so far";
-const BEGUN: &str = "it is registered";
-const KNOWN: &str = "the key is forgotten when the timer is";
+const WITHIN_HORIZON: &str = "within the horizon";
+const REGISTERED: &str = "registered";
+const KEY_IS_VALID: &str = "the key is valid";
 
 #[derive(Debug)]
 pub(crate) struct OneShot<Q>(pub(crate) Q);
 
-impl<Q: TimerQueue<u32>> Timers for OneShot<Q> {
+impl<Q: TimerQueue<u32>> EndpointTimers for OneShot<Q> {
     fn now(&self) -> Tick {
         self.0.now()
     }
@@ -54,16 +52,16 @@ impl<Q: TimerQueue<u32>> Timers for OneShot<Q> {
     #[inline]
     fn set(&mut self, key: &mut Option<TimerKey>, name: u32, deadline: Tick) {
         match key {
-            Some(key) => assert!(self.0.reschedule(*key, deadline) == Ok(true), "{KNOWN}"),
-            None => *key = Some(self.0.schedule(deadline, name).expect(REACHES)),
+            Some(key) => assert!(self.0.reschedule(*key, deadline) == Ok(true), "{KEY_IS_VALID}"),
+            None => *key = Some(self.0.schedule(deadline, name).expect(WITHIN_HORIZON)),
         }
     }
 
     #[inline]
     fn set_within(&mut self, key: &mut Option<TimerKey>, name: u32, range: RangeInclusive<Tick>) {
         match key {
-            Some(key) => assert!(self.0.reschedule_within(*key, range) == Ok(true), "{KNOWN}"),
-            None => *key = Some(self.0.schedule_within(range, name).expect(REACHES)),
+            Some(key) => assert!(self.0.reschedule_within(*key, range) == Ok(true), "{KEY_IS_VALID}"),
+            None => *key = Some(self.0.schedule_within(range, name).expect(WITHIN_HORIZON)),
         }
     }
 
@@ -76,23 +74,23 @@ impl<Q: TimerQueue<u32>> Timers for OneShot<Q> {
     }
 
     #[inline]
-    fn next(&mut self, to: Tick, work: &mut Work) -> Option<(u32, Tick)> {
+    fn next(&mut self, to: Tick, work: &mut WorkBudget) -> Option<(u32, Tick)> {
         match self.0.expire_next(to, work) {
-            Expire::Due(expired) => Some((expired.value, expired.deadline)),
+            Expiry::Due(expired) => Some((expired.value, expired.deadline)),
             _ => None,
         }
     }
 
     #[inline]
-    fn has_fired(key: &mut Option<TimerKey>) {
+    fn expired(key: &mut Option<TimerKey>) {
         *key = None;
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Standing<S>(pub(crate) S);
+pub(crate) struct Registered<S>(pub(crate) S);
 
-impl<S: StandingTimers<u32>> Timers for Standing<S> {
+impl<S: ReusableTimers<u32>> EndpointTimers for Registered<S> {
     fn now(&self) -> Tick {
         self.0.now()
     }
@@ -115,14 +113,14 @@ impl<S: StandingTimers<u32>> Timers for Standing<S> {
 
     #[inline(always)]
     fn set(&mut self, key: &mut Option<TimerKey>, _: u32, deadline: Tick) {
-        let key = key.expect(BEGUN);
-        assert!(self.0.arm(key, deadline) == Ok(true), "{KNOWN}");
+        let key = key.expect(REGISTERED);
+        assert!(self.0.arm(key, deadline) == Ok(true), "{KEY_IS_VALID}");
     }
 
     #[inline(always)]
     fn set_within(&mut self, key: &mut Option<TimerKey>, _: u32, range: RangeInclusive<Tick>) {
-        let key = key.expect(BEGUN);
-        assert!(self.0.arm_within(key, range) == Ok(true), "{KNOWN}");
+        let key = key.expect(REGISTERED);
+        assert!(self.0.arm_within(key, range) == Ok(true), "{KEY_IS_VALID}");
     }
 
     fn stop(&mut self, key: &mut Option<TimerKey>) {
@@ -134,13 +132,13 @@ impl<S: StandingTimers<u32>> Timers for Standing<S> {
     }
 
     #[inline(always)]
-    fn next(&mut self, to: Tick, work: &mut Work) -> Option<(u32, Tick)> {
+    fn next(&mut self, to: Tick, work: &mut WorkBudget) -> Option<(u32, Tick)> {
         match self.0.expire_next(to, work) {
-            Expire::Due(expired) => Some((*expired.value, expired.deadline)),
+            Expiry::Due(expired) => Some((*expired.value, expired.deadline)),
             _ => None,
         }
     }
 
     #[inline(always)]
-    fn has_fired(_: &mut Option<TimerKey>) {}
+    fn expired(_: &mut Option<TimerKey>) {}
 }

@@ -1,22 +1,22 @@
 //! Pairs of endpoints, a client and a server, each with five timers:
 //!
-//! - idle, 60 s from the last message sent or received, so it is put off all the time and never expires. With ranges it
-//!   may come anywhere between 60 and 61 s.
-//! - close, 180 s from the beginning: no more requests. 10 s later it expires once more, and the endpoint ends.
-//! - pace, 10 ticks after each message sent: the next may be sent.
-//! - request, about a second after the last message of the response: the client requests again.
-//! - deadline, when a request should have been answered. It is moved at the first message of the response and cancelled
-//!   at the last, so it never expires.
+//! - idle, 60 s after the last message sent or received. It is postponed all the time and never expires. With
+//!   ranges it may expire anywhere between 60 and 61 s.
+//! - close, 180 s after the start: no more requests. It expires once more 10 s later, and the endpoint ends.
+//! - pace, 10 ticks after each message sent: the next message may be sent.
+//! - request, about a second after the last message of the response: the client sends another request.
+//! - deadline, the time by which a request should have been answered. It is moved at the first message of the
+//!   response and cancelled at the last, so it never expires.
 //!
-//! Nothing depends on the order of timers within a tick: an endpoint closes at a tick, not at a call; what is random is a
-//! hash of the endpoint and how often it has requested.
+//! Nothing depends on the order of timers within a tick: an endpoint closes at a tick, not in a particular
+//! call, and random values are hashes of the endpoint and its number of requests.
 
-use encke_wheel::{Tick, TimerKey, Work};
+use encke_wheel::{Tick, TimerKey, WorkBudget};
 
 use crate::support::random::{hash, mix};
-use crate::timers::Timers;
+use crate::timers::EndpointTimers;
 
-/// 20 µs each.
+/// In ticks of 20 µs.
 pub(crate) const SECOND: u64 = 50_000;
 pub(crate) const END: u64 = 300 * SECOND;
 
@@ -30,10 +30,8 @@ pub(crate) const RESPONSE: u8 = 128;
 pub(crate) const FIRST_DEADLINE: u64 = PACE * RESPONSE as u64 * 4;
 pub(crate) const NEXT_DEADLINE: u64 = PACE * RESPONSE as u64 * 2;
 
-/// How long to sleep at most.
 pub(crate) const SLEEP: u64 = SECOND / 10;
 
-/// An endpoint's timers.
 pub(crate) const IDLE_TIMER: usize = 0;
 pub(crate) const CLOSE_TIMER: usize = 1;
 pub(crate) const PACE_TIMER: usize = 2;
@@ -41,26 +39,24 @@ pub(crate) const REQUEST_TIMER: usize = 3;
 pub(crate) const DEADLINE_TIMER: usize = 4;
 pub(crate) const TIMERS: usize = 5;
 
-/// In a cache line of its own.
+/// Occupies a cache line of its own.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Endpoint {
     keys: [Option<TimerKey>; TIMERS],
-    /// Clients have even numbers, their servers the next.
+    /// Even for a client. Its server has the next number.
     number: u32,
-    /// When it closes, which is before 2^32.
+    /// Tick at which the endpoint closes, below 2^32.
     closes: u32,
     requests: u32,
-    /// Messages that wait to be sent.
     queued: u8,
-    /// How many it may send now.
     quota: u8,
-    /// Messages of the response that are still to come.
+    /// Messages of the response not received yet.
     expected: u8,
 }
 
 impl Endpoint {
-    fn unborn(number: u32) -> Endpoint {
+    fn not_started(number: u32) -> Endpoint {
         Endpoint {
             keys: [None; TIMERS],
             number,
@@ -74,73 +70,72 @@ impl Endpoint {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct MessageTotals {
     pub(crate) messages: u64,
-    /// Depends on when each response was complete.
+    /// Checksum of the ticks at which responses were complete.
     pub(crate) digest: u64,
 }
 
-/// Pairs of endpoints, and their timers.
 pub(crate) trait Pairs {
     fn now(&self) -> u64;
-    /// When the next pair begins; the end of time if all have begun.
-    fn next_beginning(&self) -> u64;
+    /// Tick at which the next pair starts, or the end of time if all have started.
+    fn next_start(&self) -> u64;
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
     fn drive(&mut self, to: u64);
     fn begin(&mut self);
-    /// Whether requests go out at their ticks.
+    /// Returns whether requests are sent on their ticks.
     fn is_exact(&self) -> bool;
+    /// Returns the totals of the run.
+    ///
     /// # Panics
     ///
-    /// If an endpoint is left.
-    fn totals(&self) -> Totals;
+    /// Panics if an endpoint has not ended.
+    fn totals(&self) -> MessageTotals;
 }
 
-/// Endpoints in an array, which keep the keys of their timers.
+/// Endpoints in an array, with the keys of their timers.
 pub(crate) struct PairsWith<T, const RANGES: bool> {
-    clock: Clock<T, RANGES>,
+    clock: TimerClock<T, RANGES>,
     pairs: Vec<[Endpoint; 2]>,
-    /// How many of them have begun.
-    begun: u32,
-    next_beginning: u64,
-    totals: Totals,
+    started: u32,
+    next_start: u64,
+    totals: MessageTotals,
 }
 
-/// The timers, and what time it is.
-struct Clock<T, const RANGES: bool> {
+struct TimerClock<T, const RANGES: bool> {
     timers: T,
     now: u64,
 }
 
-impl<T: Timers, const RANGES: bool> PairsWith<T, RANGES> {
-    /// `timers` reach to [`CLOSE`] at least.
+impl<T: EndpointTimers, const RANGES: bool> PairsWith<T, RANGES> {
+    /// The horizon of `timers` must be at least [`CLOSE`].
     pub(crate) fn new(timers: T, pairs: u32) -> Self {
         PairsWith {
-            clock: Clock { timers, now: 0 },
-            pairs: (0..pairs).map(|pair| [2 * pair, 2 * pair + 1].map(Endpoint::unborn)).collect(),
-            begun: 0,
-            next_beginning: beginning(0, pairs.into()),
-            totals: Totals::default(),
+            clock: TimerClock { timers, now: 0 },
+            pairs: (0..pairs).map(|pair| [2 * pair, 2 * pair + 1].map(Endpoint::not_started)).collect(),
+            started: 0,
+            next_start: start_tick(0, pairs.into()),
+            totals: MessageTotals::default(),
         }
     }
 
     #[inline(always)]
-    fn paces(&mut self, number: u32) {
+    fn pace_expired(&mut self, number: u32) {
         let (this, other) = pair_of(&mut self.pairs, number);
-        T::has_fired(&mut this.keys[PACE_TIMER]);
+        T::expired(&mut this.keys[PACE_TIMER]);
         this.quota = 1;
         if self.clock.send(this) {
             self.clock.receive(other, &mut self.totals);
         }
     }
 
-    /// What fires less often.
+    /// Handles the less frequent timers.
     #[inline(never)]
-    fn fires(&mut self, number: u32, which: usize, deadline: u64) {
+    fn handle_expiry(&mut self, number: u32, timer: usize, deadline: u64) {
         let (this, other) = pair_of(&mut self.pairs, number);
-        T::has_fired(&mut this.keys[which]);
+        T::expired(&mut this.keys[timer]);
         let closes = u64::from(this.closes);
-        match which {
+        match timer {
             REQUEST_TIMER if self.clock.now < closes => {
                 self.clock.request(this, other, &mut self.totals);
             }
@@ -153,13 +148,13 @@ impl<T: Timers, const RANGES: bool> PairsWith<T, RANGES> {
     }
 }
 
-impl<T: Timers, const RANGES: bool> Pairs for PairsWith<T, RANGES> {
+impl<T: EndpointTimers, const RANGES: bool> Pairs for PairsWith<T, RANGES> {
     fn now(&self) -> u64 {
         self.clock.now
     }
 
-    fn next_beginning(&self) -> u64 {
-        self.next_beginning
+    fn next_start(&self) -> u64 {
+        self.next_start
     }
 
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
@@ -172,7 +167,7 @@ impl<T: Timers, const RANGES: bool> Pairs for PairsWith<T, RANGES> {
             .all(|&ahead| self.clock.timers.precision(ahead) == 0)
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> MessageTotals {
         assert!(self.clock.timers.is_empty(), "every endpoint has ended");
         let requested =
             self.pairs.as_flattened().iter().map(|endpoint| u64::from(endpoint.requests)).sum::<u64>();
@@ -181,14 +176,14 @@ impl<T: Timers, const RANGES: bool> Pairs for PairsWith<T, RANGES> {
     }
 
     fn drive(&mut self, to: u64) {
-        let mut work = Work::unlimited();
+        let mut work = WorkBudget::unlimited();
         while let Some((name, deadline)) = self.clock.timers.next(Tick(to), &mut work) {
             self.clock.now = self.clock.timers.now().0;
-            let (number, which) = (name >> 3, (name & 7) as usize);
-            if which == PACE_TIMER {
-                self.paces(number);
+            let (number, timer) = (name >> 3, (name & 7) as usize);
+            if timer == PACE_TIMER {
+                self.pace_expired(number);
             } else {
-                self.fires(number, which, deadline.0);
+                self.handle_expiry(number, timer, deadline.0);
             }
         }
         self.clock.now = to;
@@ -196,24 +191,24 @@ impl<T: Timers, const RANGES: bool> Pairs for PairsWith<T, RANGES> {
 
     fn begin(&mut self) {
         let closes = self.clock.now + CLOSE;
-        let pair @ [_, _] = &mut self.pairs[self.begun as usize];
+        let pair @ [_, _] = &mut self.pairs[self.started as usize];
         for endpoint in pair.iter_mut() {
             endpoint.closes = u32::try_from(closes).expect("the virtual time fits into 32 bits");
-            for (which, key) in endpoint.keys.iter_mut().enumerate() {
-                self.clock.timers.begin(key, name(endpoint.number, which));
+            for (timer, key) in endpoint.keys.iter_mut().enumerate() {
+                self.clock.timers.begin(key, name(endpoint.number, timer));
             }
             self.clock.touch(endpoint);
             self.clock.set(endpoint, CLOSE_TIMER, CLOSE);
         }
         let [client, server] = pair;
         self.clock.request(client, server, &mut self.totals);
-        self.begun += 1;
-        self.next_beginning = beginning(self.begun, self.pairs.len() as u64);
+        self.started += 1;
+        self.next_start = start_tick(self.started, self.pairs.len() as u64);
     }
 }
 
-impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
-    fn request(&mut self, this: &mut Endpoint, other: &mut Endpoint, totals: &mut Totals) {
+impl<T: EndpointTimers, const RANGES: bool> TimerClock<T, RANGES> {
+    fn request(&mut self, this: &mut Endpoint, other: &mut Endpoint, totals: &mut MessageTotals) {
         this.requests += 1;
         this.expected = RESPONSE;
         self.set(this, DEADLINE_TIMER, FIRST_DEADLINE);
@@ -223,7 +218,7 @@ impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
         }
     }
 
-    /// Sends what may be sent. Says whether that is a message.
+    /// Sends a message if one is queued and the quota allows it. Returns whether it did.
     #[inline(always)]
     fn send(&mut self, this: &mut Endpoint) -> bool {
         if this.queued == 0 || this.quota == 0 {
@@ -237,7 +232,7 @@ impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
     }
 
     #[inline(always)]
-    fn receive(&mut self, this: &mut Endpoint, totals: &mut Totals) {
+    fn receive(&mut self, this: &mut Endpoint, totals: &mut MessageTotals) {
         totals.messages += 1;
         self.touch(this);
         this.expected -= 1;
@@ -247,7 +242,7 @@ impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
     }
 
     #[inline(never)]
-    fn received_first_or_last(&mut self, this: &mut Endpoint, totals: &mut Totals) {
+    fn received_first_or_last(&mut self, this: &mut Endpoint, totals: &mut MessageTotals) {
         let Endpoint { number, requests, expected, .. } = *this;
         if expected > 0 {
             return self.set(this, DEADLINE_TIMER, NEXT_DEADLINE);
@@ -258,7 +253,6 @@ impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
         self.set(this, REQUEST_TIMER, REQUEST + random);
     }
 
-    /// Puts off the idle timer.
     #[inline(always)]
     fn touch(&mut self, this: &mut Endpoint) {
         if !RANGES {
@@ -268,31 +262,30 @@ impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
         self.timers.set_within(&mut this.keys[IDLE_TIMER], name(this.number, IDLE_TIMER), range);
     }
 
-    /// Sets or moves a timer to so many ticks from now.
     #[inline(always)]
-    fn set(&mut self, this: &mut Endpoint, which: usize, ticks: u64) {
+    fn set(&mut self, this: &mut Endpoint, timer: usize, ticks: u64) {
         let deadline = Tick(self.now + ticks);
-        self.timers.set(&mut this.keys[which], name(this.number, which), deadline);
+        self.timers.set(&mut this.keys[timer], name(this.number, timer), deadline);
     }
 }
 
-/// What a timer carries: the number of an endpoint, and which of its timers it is.
+/// Name of a timer: the number of its endpoint, and its index there.
 #[inline(always)]
-fn name(number: u32, which: usize) -> u32 {
+fn name(number: u32, timer: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "one of five")]
-    let which = which as u32;
-    number << 3 | which
+    let timer = timer as u32;
+    number << 3 | timer
 }
 
-/// An endpoint, and the other of its pair.
 #[inline(always)]
 fn pair_of(pairs: &mut [[Endpoint; 2]], number: u32) -> (&mut Endpoint, &mut Endpoint) {
     let [client, server] = &mut pairs[(number / 2) as usize];
     if number.is_multiple_of(2) { (client, server) } else { (server, client) }
 }
 
-/// When a pair begins: all do in the course of the first second, each somewhere in its part of it. The end of time, if there are no more.
-pub(crate) fn beginning(pair: u32, pairs: u64) -> u64 {
+/// Tick at which a pair starts: at random within its share of the first second. `u64::MAX` if there are no
+/// more pairs.
+pub(crate) fn start_tick(pair: u32, pairs: u64) -> u64 {
     let pair = u64::from(pair);
     let part = (pair << 16) + u64::from(hash(pair, 1 << 16));
     if pair < pairs { (part * SECOND / pairs) >> 16 } else { u64::MAX }

@@ -1,5 +1,5 @@
-//! The timer wheel of NHN's Comet server, as D. Choi described it in 2013 (*More Efficient Timer Implementation using TimerWheel*), and
-//! what its formula and its cap do to ten thousand sessions.
+//! The timer wheel of NHN's Comet server, as described by D. Choi in 2013 (*More Efficient Timer
+//! Implementation using TimerWheel*), and how its formula and its cap affect ten thousand sessions.
 //!
 //! ```sh
 //! cargo run --release -p encke-wheel --example nhn
@@ -12,9 +12,10 @@
 //!        └────────────────────────────◀── set again ─────────┘
 //! ```
 //!
-//! One thread owns the wheel and only routes: what is due goes to a pool of workers, which set the timer again. Each session has a ping
-//! every 100 to 300 ms, which the wheel can take, and an expiry after a second, which it cannot. The run is in real time and ends by itself.
-#![allow(clippy::print_stdout, reason = "it prints what one learns")]
+//! One thread owns the wheel and only dispatches: due timers go to a pool of workers, which set them again.
+//! Each session has a ping every 100 to 300 ms, which the wheel accepts, and an expiry after one second,
+//! which it does not. The run takes place in real time and ends by itself.
+#![allow(clippy::print_stdout, reason = "prints the report")]
 
 mod formula;
 mod report;
@@ -26,49 +27,48 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use encke_wheel::{Tick, TimerQueue};
 
-use report::Report;
+use report::RunReport;
 use wheel_thread::WheelThread;
 
 const SESSIONS: u32 = 10_000;
 const WORKERS: usize = 3;
-/// A tick is a millisecond.
+/// In ticks of one millisecond.
 const RUN: Tick = Tick(3_000);
 const EXPIRY: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TimerKind {
     Ping,
     Expiry,
 }
 
-/// One of the two timers of a session.
 #[derive(Clone, Copy, Debug)]
-struct Timer {
+struct SessionTimer {
     session: u32,
-    kind: Kind,
+    kind: TimerKind,
     started: Tick,
     deadline: Tick,
 }
 
-impl Timer {
-    fn start(session: u32, kind: Kind, now: Tick) -> Timer {
+impl SessionTimer {
+    fn start(session: u32, kind: TimerKind, now: Tick) -> SessionTimer {
         let interval = match kind {
-            // As if at random, so that no slot is like the next.
-            Kind::Ping => 100 + u64::from(session) * 7_919 % 201,
-            Kind::Expiry => EXPIRY,
+            // Pseudo-random, so that the slots differ.
+            TimerKind::Ping => 100 + u64::from(session) * 7_919 % 201,
+            TimerKind::Expiry => EXPIRY,
         };
-        Timer { session, kind, started: now, deadline: now.saturating_add(interval) }
+        SessionTimer { session, kind, started: now, deadline: now.saturating_add(interval) }
     }
 }
 
-/// The only place where a clock is read.
+/// The only clock of the program.
 #[derive(Clone, Copy, Debug)]
-struct Clock {
+struct TickClock {
     start: Instant,
 }
 
-impl Clock {
-    /// Rounded down: a tick has come once all of it has passed. Rounding up would let timers come early.
+impl TickClock {
+    /// Rounded down: a tick begins only once it has fully elapsed. Rounding up would make timers early.
     fn now(self) -> Tick {
         Tick(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
@@ -78,26 +78,31 @@ impl Clock {
     }
 }
 
-/// Does the jobs until the wheel thread is gone, and says how late each of them came.
-fn work(clock: Clock, jobs: Receiver<Timer>, timers: Sender<Timer>) -> Vec<(Timer, Duration)> {
-    let mut came = Vec::new();
+/// Performs jobs until the wheel thread ends, and records how late each of them arrived.
+fn work(
+    clock: TickClock,
+    jobs: Receiver<SessionTimer>,
+    timers: Sender<SessionTimer>,
+) -> Vec<(SessionTimer, Duration)> {
+    let mut received = Vec::new();
     for timer in jobs {
-        // A session would be pinged or closed here. The wheel thread waits for nothing of this.
+        // A server would ping or close the session here. The wheel thread does not wait for it.
         let late = Instant::now().checked_duration_since(clock.instant(timer.deadline));
-        came.push((timer, late.expect("no timer comes early")));
-        let again = Timer::start(timer.session, timer.kind, clock.now());
-        timers.send(again).expect("main has the receiver as well");
+        received.push((timer, late.expect("no timer is early")));
+        let again = SessionTimer::start(timer.session, timer.kind, clock.now());
+        timers.send(again).expect("main holds the receiver");
     }
-    came
+    received
 }
 
 fn main() {
-    let clock = Clock { start: Instant::now() };
-    // Neither grows beyond what timers there are, for each is in the wheel, or in one of these, or with a worker.
+    let clock = TickClock { start: Instant::now() };
+    // Neither channel grows beyond the number of timers: each timer is in the wheel, in a channel, or with a
+    // worker.
     let (timers, set) = unbounded();
     let (jobs, due) = unbounded();
     let wheel_thread = WheelThread::new(clock, jobs);
-    let (wheel, counts, came) = thread::scope(|scope| {
+    let (wheel, counts, received) = thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|_| {
                 let (due, timers) = (due.clone(), timers.clone());
@@ -106,15 +111,20 @@ fn main() {
             .collect();
         let wheel_thread = scope.spawn(|| wheel_thread.run(&set));
         for session in 0..SESSIONS {
-            for kind in [Kind::Ping, Kind::Expiry] {
-                timers.send(Timer::start(session, kind, clock.now())).expect("this thread has the receiver");
+            for kind in [TimerKind::Ping, TimerKind::Expiry] {
+                timers
+                    .send(SessionTimer::start(session, kind, clock.now()))
+                    .expect("this thread holds the receiver");
             }
         }
-        // The wheel thread drops `jobs` when it ends, and so the workers end.
-        let (wheel, counts) = wheel_thread.join().expect("it does not panic");
-        let came = workers.into_iter().flat_map(|worker| worker.join().expect("it does not panic")).collect();
-        (wheel, counts, came)
+        // When the wheel thread ends, it drops `jobs`, which ends the workers.
+        let (wheel, counts) = wheel_thread.join().expect("the thread does not panic");
+        let received = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("the thread does not panic"))
+            .collect();
+        (wheel, counts, received)
     });
-    assert_eq!(wheel.len() + set.len(), 2 * SESSIONS as usize, "no timer is lost, and none is there twice");
-    print!("{}", Report { came, counts });
+    assert_eq!(wheel.len() + set.len(), 2 * SESSIONS as usize, "no timer is lost or duplicated");
+    print!("{}", RunReport { received, counts });
 }

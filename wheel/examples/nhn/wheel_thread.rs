@@ -4,96 +4,93 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use encke_wheel::schemes::SimpleWheel;
-use encke_wheel::{Expire, Tick, TimerQueue, Work};
+use encke_wheel::{Expiry, Tick, TimerQueue, WorkBudget};
 
 use crate::formula::{SLOT, SLOTS, wheel};
-use crate::{Clock, Kind, RUN, Timer};
+use crate::{RUN, SessionTimer, TickClock, TimerKind};
 
-/// What the thread did.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct WheelCounts {
     pub(crate) set: u64,
-    /// Of these, expiries, which lie beyond the cap.
+    /// Expiries among them, which lie beyond the cap.
     pub(crate) expiries: u64,
-    /// How often the cap was met.
+    /// Number of timers that were set to the cap.
     pub(crate) capped: u64,
-    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) slots: [SlotCounts; SLOTS],
     pub(crate) sleeps: u64,
     pub(crate) asleep: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct SlotCounts {
     pub(crate) handed_over: u64,
-    pub(crate) most_at_once: u64,
+    pub(crate) max_at_once: u64,
 }
 
 pub(crate) struct WheelThread {
-    clock: Clock,
-    wheel: SimpleWheel<Timer>,
-    jobs: Sender<Timer>,
-    counts: Counts,
+    clock: TickClock,
+    wheel: SimpleWheel<SessionTimer>,
+    jobs: Sender<SessionTimer>,
+    counts: WheelCounts,
 }
 
 impl WheelThread {
-    pub(crate) fn new(clock: Clock, jobs: Sender<Timer>) -> Self {
-        WheelThread { clock, wheel: wheel(), jobs, counts: Counts::default() }
+    pub(crate) fn new(clock: TickClock, jobs: Sender<SessionTimer>) -> Self {
+        WheelThread { clock, wheel: wheel(), jobs, counts: WheelCounts::default() }
     }
 
-    /// Turns the wheel until the run is over.
-    pub(crate) fn run(mut self, timers: &Receiver<Timer>) -> (SimpleWheel<Timer>, Counts) {
+    pub(crate) fn run(mut self, timers: &Receiver<SessionTimer>) -> (SimpleWheel<SessionTimer>, WheelCounts) {
         while self.clock.now() < RUN {
-            self.turn();
+            self.expire();
             if let Some(timer) = self.receive(timers) {
                 self.counts.set += 1;
-                self.counts.expiries += u64::from(timer.kind == Kind::Expiry);
+                self.counts.expiries += u64::from(timer.kind == TimerKind::Expiry);
                 self.set(timer);
             }
         }
         (self.wheel, self.counts)
     }
 
-    /// Hands over all that is due by now.
-    fn turn(&mut self) {
+    fn expire(&mut self) {
         let now = self.clock.now();
-        let mut slot = Slot::default();
-        // Without a limit: there is nothing else for this thread to do.
-        while let Expire::Due(expired) = self.wheel.expire_next(now, &mut Work::unlimited()) {
+        let mut slot = SlotCounts::default();
+        // Unlimited, because this thread has nothing else to do.
+        while let Expiry::Due(expired) = self.wheel.expire_next(now, &mut WorkBudget::unlimited()) {
             let timer = expired.value;
             if expired.deadline < timer.deadline {
-                self.set(timer); // It lay beyond the cap, and has come nearer.
+                self.set(timer); // The deadline was beyond the cap.
                 continue;
             }
             slot.handed_over += 1;
-            // The workers are gone only if one has panicked, and joining it says so.
+            // Fails only if a worker has panicked, which joining it reports.
             let _ = self.jobs.send(timer);
         }
-        // If the thread came too late, several slots count as one, as they are for the workers.
+        // If the thread is late, several slots count as one, because the workers receive them at once.
         let index = usize::try_from(now.0 / SLOT).unwrap_or(0) % SLOTS;
         let total = &mut self.counts.slots[index];
         total.handed_over += slot.handed_over;
-        total.most_at_once = total.most_at_once.max(slot.handed_over);
+        total.max_at_once = total.max_at_once.max(slot.handed_over);
     }
 
-    fn set(&mut self, timer: Timer) {
+    fn set(&mut self, timer: SessionTimer) {
         if let Err(beyond) = self.wheel.schedule(timer.deadline, timer) {
-            // The cap. The caller has to remember the deadline and to set the timer again each time it comes.
+            // The cap: the caller has to remember the deadline and set the timer again each time it expires.
             self.counts.capped += 1;
             let reached = self.wheel.schedule(beyond.last, timer);
-            reached.expect("it said that it reaches so far");
+            reached.expect("within the reported horizon");
         }
     }
 
-    /// The next timer to set, or none by the time the wheel has something to do.
-    fn receive(&mut self, timers: &Receiver<Timer>) -> Option<Timer> {
+    /// The next timer to set, or `None` once the wheel has something to do.
+    fn receive(&mut self, timers: &Receiver<SessionTimer>) -> Option<SessionTimer> {
         match timers.try_recv() {
             Ok(timer) => return Some(timer),
-            Err(TryRecvError::Disconnected) => unreachable!("main has a sender"),
+            Err(TryRecvError::Disconnected) => unreachable!("main holds a sender"),
             Err(TryRecvError::Empty) => {}
         }
         let wakeup = self.wheel.next_wakeup(RUN).unwrap_or(RUN);
         let before = Instant::now();
-        // In one place for both: a new timer ends the sleep, since it may be due before all others.
+        // A single wait for both: a new timer ends the sleep, because it may be due before all others.
         let timer = timers.recv_deadline(self.clock.instant(wakeup)).ok();
         self.counts.asleep += before.elapsed();
         self.counts.sleeps += 1;
@@ -101,7 +98,7 @@ impl WheelThread {
     }
 }
 
-/// What lies further ahead than the wheel reaches: how the wheel says so.
+/// The error for an interval beyond the horizon of the wheel.
 pub(crate) fn refused(interval: u64) -> Option<String> {
     wheel().schedule(Tick(interval), ()).err().map(|beyond| beyond.to_string())
 }

@@ -1,4 +1,4 @@
-//! The memory of all timers of a scheme: nodes and values, found by index, reused through a free list.
+//! The memory of all timers of a scheme: nodes and values, addressed by index and reused through a free list.
 //!
 //! ```text
 //!    index         0              1              2              3              4
@@ -14,31 +14,31 @@
 //!
 //! | | |
 //! |---|---|
-//! | source | the free list through the free nodes is as old as allocators; generations tell lives of a node apart |
-//! | costs | O(1) to take a node and to free it; the arrays double when they are full |
-//! | memory | 24 bytes a node with the link of a list, 16 with none or a position; an `Option<T>`; none is given back |
-//! | limits | `u32::MAX` timers; 2^31 lives a node, after which it is not used again |
+//! | source | a free list threaded through the free nodes, as in any allocator; a generation per node invalidates old keys |
+//! | costs | O(1) to allocate a node and to free it; the arrays double when they are full |
+//! | memory | per node 24 bytes with a list link, 16 with a position or no link, and an `Option<T>`; never shrinks |
+//! | limits | `u32::MAX` timers; a node is retired after 2^31 uses |
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use crate::{Tick, TimerKey};
 
-/// Ends a list of nodes. No node has this index.
+/// End of a list of nodes. No node has this index.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// What a queue knows of a timer besides its value.
+/// A timer without its value.
 #[derive(Debug)]
 pub(super) struct Node<L> {
-    /// The tick from which it may come out. In a free node, the index of the next free one.
+    /// Tick from which on the timer may expire. In a free node, the index of the next free node.
     pub(super) due: Tick,
-    /// Where the scheme keeps it.
+    /// Position of the node in the scheme's structure.
     pub(super) link: L,
-    /// Which life of this memory the node is in: odd while it is in use, even while it is free.
+    /// Number that changes with each use of the node: odd while it is in use, even while it is free.
     pub(super) generation: NonZeroU32,
 }
 
-/// Nodes and values lie apart: what walks the nodes never touches a value.
+/// Nodes and values in separate arrays, so that traversing the nodes does not load the values.
 #[derive(Debug)]
 pub(super) struct Arena<L, T> {
     pub(super) nodes: Vec<Node<L>>,
@@ -52,7 +52,7 @@ impl<L: Default, T> Arena<L, T> {
         Arena { nodes: Vec::new(), values: Vec::new(), first_free: NIL, len: 0 }
     }
 
-    /// Takes a node, which the caller hands to the scheme at once.
+    /// Allocates a node. The caller must link it into the scheme.
     pub(super) fn insert(&mut self, value: T) -> TimerKey {
         self.len += 1;
         if self.first_free == NIL {
@@ -77,7 +77,7 @@ impl<L: Default, T> Arena<L, T> {
         TimerKey { index, generation }
     }
 
-    /// Frees a node that the scheme has let go of.
+    /// Frees a node that has been unlinked from the scheme.
     pub(super) fn remove(&mut self, index: u32) -> T {
         let node = &mut self.nodes[index as usize];
         match node.generation.checked_add(1) {
@@ -86,14 +86,16 @@ impl<L: Default, T> Arena<L, T> {
                 node.due = Tick(u64::from(self.first_free));
                 self.first_free = index;
             }
-            // Out of generations: the node is retired. No key is even, so none names it, and it is never used again.
+            // The node is out of generations and is retired. Keys are odd, so none names it, and it is never
+            // reused.
             None => node.generation = RETIRED,
         }
         self.len -= 1;
         self.values[index as usize].take().expect("a node in use has a value")
     }
 
-    /// The index that `key` names, unless it is stale: every key is odd, so none fits a free node.
+    /// Index of the node that `key` names, unless the key is stale. Keys are odd, so none matches a free
+    /// node.
     pub(super) fn find(&self, key: TimerKey) -> Option<u32> {
         let node = self.nodes.get(key.index as usize)?;
         (node.generation == key.generation).then_some(key.index)
@@ -104,5 +106,4 @@ impl<L: Default, T> Arena<L, T> {
     }
 }
 
-/// The generation of a node that has had its last timer.
 pub(super) const RETIRED: NonZeroU32 = NonZeroU32::new(2).expect("two is not zero");

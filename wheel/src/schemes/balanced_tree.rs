@@ -3,8 +3,8 @@
 //! ```text
 //!                     [ 31 | 70 ]
 //!                    /     |     \
-//!   [ 12 | 12 | 20 ]  [ 45 | 52 ]  [ 81 | 90 | 97 ]     5 to 11 timers a node (here fewer),
-//!       ^                                               all leaves equally deep
+//!   [ 12 | 12 | 20 ]  [ 45 | 52 ]  [ 81 | 90 | 97 ]     5 to 11 timers per node (fewer in this picture),
+//!       ^                                               all leaves at the same depth
 //!       |
 //!   the earliest
 //! ```
@@ -14,28 +14,28 @@
 //! | source | Varghese & Lauck 1997, section IV-A, *Scheme 3: Tree-Based Algorithms*; B-trees: R. Bayer and E. McCreight, 1972 |
 //! | start | O(log n) |
 //! | stop | O(log n) |
-//! | per tick | O(log n), and O(log n) for each timer due |
-//! | memory | 16 bytes a timer and an `Option<T>`; in the tree 18 to 40, with random deadlines 29 |
+//! | per tick | O(log n), plus O(log n) per due timer |
+//! | memory | 16 bytes and an `Option<T>` per timer; 18 to 40 bytes in the tree, 29 with random deadlines |
 //! | horizon | none |
 //! | precision | exact |
 //! | wakes | when a timer is due |
-//! | bad when | most timers are stopped before they are due: they pay for an order that nobody asked for |
+//! | bad when | most timers are stopped before they are due, and their order is never used |
 
 use alloc::collections::BTreeSet;
 
 use super::arena::Node;
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{Tick, WorkBudget};
 
-/// Scheme 3 as a balanced tree: the B-tree of the standard library, in the order of deadlines, and of the timers' numbers in
-/// memory where those are equal. nginx has a red-black tree in its place. [The module](self) has its picture, source, costs and limits.
-pub struct BalancedTree<T>(pub(super) Timers<Tree, T>);
+/// Scheme 3 as a balanced tree: the B-tree of the standard library, ordered by deadline and then by the
+/// timer's index. nginx uses a red-black tree. See the [module documentation](self).
+pub struct BalancedTree<T>(pub(super) SchemeTimers<Tree, T>);
 
 impl<T> BalancedTree<T> {
-    /// An empty tree that stands at `now`.
+    /// Creates an empty tree at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        BalancedTree(Timers::new(now, Tree { order: BTreeSet::new() }))
+        BalancedTree(SchemeTimers::new(now, Tree { order: BTreeSet::new() }))
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Tree {
     order: BTreeSet<(Tick, u32)>,
 }
 
-impl Scheme for Tree {
+impl TimerScheme for Tree {
     type Link = ();
 
     fn link(&mut self, nodes: &mut [Node<()>], _now: Tick, index: u32) {
@@ -56,16 +56,22 @@ impl Scheme for Tree {
         self.order.remove(&(nodes[index as usize].due, index));
     }
 
-    fn advance(&mut self, _nodes: &mut [Node<()>], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        _nodes: &mut [Node<()>],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         let Some(&(due, index)) = self.order.first().filter(|&&(due, _)| due <= until) else {
-            return Step::UpToDate;
+            return AdvanceStep::UpToDate;
         };
         if !work.spend() {
-            return Step::OutOfWork;
+            return AdvanceStep::OutOfBudget;
         }
         *now = due;
         self.order.pop_first();
-        Step::Due(index)
+        AdvanceStep::Due(index)
     }
 
     fn next_wakeup(&self, _nodes: &[Node<()>], _now: Tick) -> Option<Tick> {

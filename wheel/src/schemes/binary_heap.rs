@@ -4,67 +4,66 @@
 //!   position 0                 [ 12 ]                   the earliest
 //!                             /      \
 //!            1, 2        [ 31 ]      [ 12 ]
-//!                        /    \      /                  below p are 2p + 1 and 2p + 2,
+//!                        /    \      /                  the children of p are 2p + 1 and 2p + 2,
 //!            3, 4, 5  [ 70 ] [ 31 ] [ 45 ]              neither of them due before p
 //!                                ^
 //!                                |
-//!   node         [ due | position 4 | generation ]      so that STOP need not search
+//!   node         [ due | position 4 | generation ]      so that STOP needs no search
 //! ```
 //!
 //! | | |
 //! |---|---|
 //! | source | Varghese & Lauck 1997, section IV-A, *Scheme 3: Tree-Based Algorithms*; heaps: J. Williams, 1964 |
-//! | start | O(log n); O(1) on average if deadlines are random |
+//! | start | O(log n); O(1) on average for random deadlines |
 //! | stop | O(log n) |
-//! | per tick | O(1), and O(log n) for each timer due |
-//! | memory | 32 bytes a timer and an `Option<T>` |
+//! | per tick | O(1), plus O(log n) per due timer |
+//! | memory | 32 bytes and an `Option<T>` per timer |
 //! | horizon | none |
 //! | precision | exact |
 //! | wakes | when a timer is due |
-//! | bad when | very many timers expire: each way down the heap is log n steps through all of the memory |
+//! | bad when | very many timers expire: each sift-down takes log n steps across the whole memory |
 
 use alloc::vec::Vec;
 
 use super::arena::Node;
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{Tick, WorkBudget};
 
-/// Scheme 3 as a binary heap, the most common timer queue of all: libevent, Java and Asio have it. [The module](self) has its picture, source, costs and
-/// limits.
+/// Scheme 3 as a binary heap, the most common timer queue, used by libevent, Java and Asio. See the [module
+/// documentation](self).
 ///
-/// The heap holds deadlines, so that a comparison needs no second look-up, and each timer knows its position in the heap,
-/// so that STOP needs no search.
-pub struct BinaryHeap<T>(pub(super) Timers<Heap, T>);
+/// The heap stores deadlines, so that comparisons need no second look-up, and each timer knows its position
+/// in the heap, so that STOP needs no search.
+pub struct BinaryHeap<T>(pub(super) SchemeTimers<Heap, T>);
 
 impl<T> BinaryHeap<T> {
-    /// An empty heap that stands at `now`.
+    /// Creates an empty heap at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        BinaryHeap(Timers::new(now, Heap { entries: Vec::new() }))
+        BinaryHeap(SchemeTimers::new(now, Heap { entries: Vec::new() }))
     }
 }
 
 timer_queue!(BinaryHeap);
 
-/// No entry is due before the one at half its position.
+/// No entry is due before its parent.
 pub(super) struct Heap {
-    entries: Vec<Entry>,
+    entries: Vec<HeapEntry>,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct HeapEntry {
     due: Tick,
     index: u32,
 }
 
-/// A node's position in the heap.
+/// The link is the node's position in the heap.
 type HeapNode = Node<u32>;
 
-const _: () = assert!(size_of::<HeapNode>() == 16 && size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<HeapNode>() == 16 && size_of::<HeapEntry>() == 16);
 
 impl Heap {
-    /// Moves `entry` up from `position`, which is vacant.
-    fn sift_up(&mut self, nodes: &mut [HeapNode], mut position: usize, entry: Entry) {
+    fn sift_up(&mut self, nodes: &mut [HeapNode], mut position: usize, entry: HeapEntry) {
         while position > 0 {
             let parent = (position - 1) / 2;
             if self.entries[parent].due <= entry.due {
@@ -76,8 +75,7 @@ impl Heap {
         self.put(nodes, position, entry);
     }
 
-    /// Moves `entry` down from `position`, which is vacant.
-    fn sift_down(&mut self, nodes: &mut [HeapNode], mut position: usize, entry: Entry) {
+    fn sift_down(&mut self, nodes: &mut [HeapNode], mut position: usize, entry: HeapEntry) {
         loop {
             let mut child = 2 * position + 1;
             if child >= self.entries.len() {
@@ -95,24 +93,24 @@ impl Heap {
         self.put(nodes, position, entry);
     }
 
-    fn put(&mut self, nodes: &mut [HeapNode], position: usize, entry: Entry) {
+    fn put(&mut self, nodes: &mut [HeapNode], position: usize, entry: HeapEntry) {
         self.entries[position] = entry;
         nodes[entry.index as usize].link = u32::try_from(position).expect("at most u32::MAX timers");
     }
 }
 
-impl Scheme for Heap {
+impl TimerScheme for Heap {
     type Link = u32;
 
     fn link(&mut self, nodes: &mut [HeapNode], _now: Tick, index: u32) {
-        let entry = Entry { due: nodes[index as usize].due, index };
+        let entry = HeapEntry { due: nodes[index as usize].due, index };
         self.entries.push(entry);
         self.sift_up(nodes, self.entries.len() - 1, entry);
     }
 
     fn unlink(&mut self, nodes: &mut [HeapNode], _now: Tick, index: u32) {
         let position = nodes[index as usize].link as usize;
-        let last = self.entries.pop().expect("it holds the node");
+        let last = self.entries.pop().expect("the heap holds the node");
         if position == self.entries.len() {
             return;
         }
@@ -123,16 +121,22 @@ impl Scheme for Heap {
         }
     }
 
-    fn advance(&mut self, nodes: &mut [HeapNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [HeapNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         let Some(&first) = self.entries.first().filter(|first| first.due <= until) else {
-            return Step::UpToDate;
+            return AdvanceStep::UpToDate;
         };
         if !work.spend() {
-            return Step::OutOfWork;
+            return AdvanceStep::OutOfBudget;
         }
         *now = first.due;
         self.unlink(nodes, first.due, first.index);
-        Step::Due(first.index)
+        AdvanceStep::Due(first.index)
     }
 
     fn next_wakeup(&self, _nodes: &[HeapNode], _now: Tick) -> Option<Tick> {

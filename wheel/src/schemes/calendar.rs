@@ -1,4 +1,4 @@
-//! A hashed wheel that changes its size and the width of its slots.
+//! A hashed wheel that adapts its number of slots and their width.
 //!
 //! ```text
 //!   a day of 4 ticks, a year of 8 days; now = 33
@@ -8,59 +8,61 @@
 //!          |         |
 //!          v         v
 //!        [34]      [41]                               34: day 8, page 0
-//!          |         |                                98: day 24, page 0 too, two years later
+//!          |         |                                98: day 24, also page 0, two years later
 //!          v         v
 //!        [98]      [43]
 //!
-//!   more than 2 timers a day: twice the days       each time, a day becomes three times as long
-//!   fewer than 1 in 2 days:   half the days        as the next timers are apart
+//!   more than 2 timers a day: twice the days       each time, the day length becomes three times
+//!   fewer than 1 in 2 days:   half the days        the distance between the next timers
 //! ```
 //!
 //! | | |
 //! |---|---|
-//! | source | R. Brown, *Calendar Queues*, CACM 31(10), 1988; an extension of timing wheels, as Varghese & Lauck 1997 see it in section VIII |
+//! | source | R. Brown, *Calendar Queues*, CACM 31(10), 1988; called an extension of timing wheels by Varghese & Lauck 1997, section VIII |
 //! | start | O(n); O(1) on average |
 //! | stop | O(n); O(1) on average |
-//! | per tick | O(n); on average O(1), and O(1) for each timer due |
-//! | memory | 24 bytes a timer and an `Option<T>`; 2 to 8 bytes a timer for the days |
+//! | per tick | O(n); on average O(1), plus O(1) per due timer |
+//! | memory | 24 bytes and an `Option<T>` per timer; 2 to 8 bytes per timer for the days |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | when a timer is due; finding out takes up to a year of days |
-//! | bad when | no operation may take long, since one that changes the days moves all timers; or timers crowd in places |
+//! | wakes | when a timer is due; finding that tick takes up to a year of days |
+//! | bad when | latency is bounded, because resizing moves all timers; or deadlines are clustered |
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use super::arena::NIL;
-use super::list::{Link, List, ListNode};
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use super::turn::Turn;
-use crate::{Tick, Work};
+use super::list::{List, ListLink, ListNode};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use super::turn::Revolution;
+use crate::{Tick, WorkBudget};
 
-/// A calendar: the days of a year on one page each, all years on the same pages, each page in order. Like
-/// [`HashedSortedWheel`](super::HashedSortedWheel), but the number of days follows the number of timers, and the length of a
-/// day how closely they follow each other, so that about every day has a timer. [The module](self) has its picture, source,
-/// costs and limits. The means there are Brown's measurements, over many operations.
+/// A calendar: each day of the year has one page, which all years share and which is kept in order. Resembles
+/// [`HashedSortedWheel`](super::HashedSortedWheel), but the number of days adapts to the number of timers,
+/// and the length of a day to the distance between timers, so that about every day has a timer. See the
+/// [module documentation](self); the means given there are Brown's measurements, amortised over many
+/// operations.
 ///
-/// The days double when there are more than two timers a day, and halve when there are fewer than one in two. Their new
-/// length is three times the mean distance of the next timers, 25 at most, leaving out distances of more than twice the
-/// mean, as Brown has it, but rounded up to a power of two.
+/// The number of days doubles when there are more than two timers per day, and halves when there is fewer
+/// than one per two days. The new length is three times the mean distance between the next timers, of which
+/// at most 25 are sampled. As in Brown's paper, distances of more than twice the mean are ignored; unlike
+/// there, the length is rounded up to a power of two.
 ///
-/// When a whole year has nothing, the calendar goes to the earliest timer. Days are not halved when that would take more
-/// than the [`Work`] left, which pays for the moves.
-pub struct CalendarQueue<T>(pub(super) Timers<Calendar, T>);
+/// After a whole year without a due timer, the calendar jumps to the earliest timer. The number of days is
+/// not halved if that would exceed the remaining [`WorkBudget`], which pays for the moves.
+pub struct CalendarQueue<T>(pub(super) SchemeTimers<Calendar, T>);
 
 impl<T> CalendarQueue<T> {
-    /// An empty calendar that stands at `now`.
+    /// Creates an empty calendar at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        CalendarQueue(Timers::new(
+        CalendarQueue(SchemeTimers::new(
             now,
             Calendar {
-                days: vec![List::EMPTY; FEWEST_DAYS].into(),
+                days: vec![List::EMPTY; MIN_DAYS].into(),
                 length: 0,
                 len: 0,
-                turn: Turn::new(now.0),
+                revolution: Revolution::new(now.0),
             },
         ))
     }
@@ -68,35 +70,34 @@ impl<T> CalendarQueue<T> {
 
 timer_queue!(CalendarQueue);
 
-const FEWEST_DAYS: usize = 2;
+const MIN_DAYS: usize = 2;
 
-/// How many timers tell the length of a day.
-const SAMPLE: usize = 25;
+/// Maximum number of timers sampled to determine the length of a day.
+const MAX_SAMPLE: usize = 25;
 
 pub(super) struct Calendar {
-    /// A power of two. Each is in order.
+    /// The pages, a power of two. Each list is in order.
     days: Box<[List]>,
-    /// A day is `2^length` ticks.
+    /// Binary logarithm of the length of a day in ticks.
     length: u32,
     len: usize,
-    /// Counts days since tick 0.
-    turn: Turn,
+    /// Positions are days since tick 0.
+    revolution: Revolution,
 }
 
 impl Calendar {
-    /// The number of a day since tick 0.
     fn day(&self, tick: Tick) -> u64 {
         tick.0 >> self.length
     }
 
     fn page(&self, day: u64) -> usize {
         let mask = self.days.len() as u64 - 1;
-        usize::try_from(day & mask).expect("less than the days")
+        usize::try_from(day & mask).expect("below the number of days")
     }
 
     fn insert(&mut self, nodes: &mut [ListNode], index: u32) {
         let day = self.day(nodes[index as usize].due);
-        self.turn.saw(day);
+        self.revolution.record(day);
         self.days[self.page(day)].insert_sorted(nodes, index);
         self.len += 1;
     }
@@ -107,7 +108,8 @@ impl Calendar {
         self.len -= 1;
     }
 
-    /// The earliest timer, from `now` on: the first of its day in the year that begins now, or else of all.
+    /// The earliest timer from `now` on: the first timer of its day within the year that begins now,
+    /// otherwise the first of all.
     fn earliest(&self, nodes: &[ListNode], now: Tick) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -123,23 +125,21 @@ impl Calendar {
         firsts.min_by_key(|&first| nodes[first as usize].due)
     }
 
-    /// How many there are, and how long.
     #[cfg(test)]
     pub(super) fn days(&self) -> (usize, u64) {
         (self.days.len(), 1 << self.length)
     }
 
     fn too_many_days(&self) -> bool {
-        self.days.len() > FEWEST_DAYS && self.len < self.days.len() / 2
+        self.days.len() > MIN_DAYS && self.len < self.days.len() / 2
     }
 
-    /// Makes a new calendar of all timers.
     fn resize(&mut self, nodes: &mut [ListNode], now: Tick, days: usize) {
-        let mut sample = [NIL; SAMPLE];
-        let count = if self.len <= 5 { self.len } else { (5 + self.len / 10).min(SAMPLE) };
+        let mut sample = [NIL; MAX_SAMPLE];
+        let count = if self.len <= 5 { self.len } else { (5 + self.len / 10).min(MAX_SAMPLE) };
         let mut from = now;
         for place in &mut sample[..count] {
-            *place = self.earliest(nodes, from).expect("there are that many");
+            *place = self.earliest(nodes, from).expect("enough timers");
             from = nodes[*place as usize].due;
             self.remove(nodes, *place);
         }
@@ -147,7 +147,7 @@ impl Calendar {
         self.length = day_length(sample.iter().map(|&index| nodes[index as usize].due));
         let old = core::mem::replace(&mut self.days, vec![List::EMPTY; days].into());
         self.len = 0;
-        self.turn = Turn::new(self.day(now));
+        self.revolution = Revolution::new(self.day(now));
         for &index in sample {
             self.insert(nodes, index);
         }
@@ -161,7 +161,7 @@ impl Calendar {
     }
 }
 
-/// How long a day should be, as a power of two, for timers that are due like these, which are in order.
+/// Binary logarithm of a suitable day length for timers due at these ticks, which must be in order.
 fn day_length(sample: impl Iterator<Item = Tick> + Clone) -> u32 {
     let distances = || sample.clone().zip(sample.clone().skip(1)).map(|(one, next)| next.0 - one.0);
     let mean = |limit: u64| {
@@ -173,8 +173,8 @@ fn day_length(sample: impl Iterator<Item = Tick> + Clone) -> u32 {
     length.min(u64::BITS - 1)
 }
 
-impl Scheme for Calendar {
-    type Link = Link;
+impl TimerScheme for Calendar {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], now: Tick, index: u32) {
         self.insert(nodes, index);
@@ -190,12 +190,18 @@ impl Scheme for Calendar {
         }
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         if self.len == 0 {
-            return Step::UpToDate;
+            return AdvanceStep::UpToDate;
         }
-        if self.too_many_days() && work.left() > self.len as u64 {
-            (0..self.len).for_each(|_| assert!(work.spend(), "it is left"));
+        if self.too_many_days() && work.remaining() > self.len as u64 {
+            (0..self.len).for_each(|_| assert!(work.spend(), "within the budget"));
             self.resize(nodes, *now, self.days.len() / 2);
         }
         loop {
@@ -205,22 +211,22 @@ impl Scheme for Calendar {
                 let due = nodes[first as usize].due;
                 let this_year = self.day(due) == today;
                 if if this_year { due > until } else { today == last } {
-                    return Step::UpToDate;
+                    return AdvanceStep::UpToDate;
                 }
                 if !work.spend() {
-                    return Step::OutOfWork;
+                    return AdvanceStep::OutOfBudget;
                 }
                 if this_year {
                     *now = due;
                     self.remove(nodes, first);
-                    return Step::Due(first);
+                    return AdvanceStep::Due(first);
                 }
-                self.turn.saw(self.day(due));
+                self.revolution.record(self.day(due));
             }
             if today == last {
-                return Step::UpToDate;
+                return AdvanceStep::UpToDate;
             }
-            let next = self.turn.skip(today, last, self.days.len() as u64).unwrap_or(today + 1);
+            let next = self.revolution.skip(today, last, self.days.len() as u64).unwrap_or(today + 1);
             *now = Tick(next << self.length);
         }
     }

@@ -1,7 +1,7 @@
-//! Scheme 5: a wheel whose slots hold the timers of every turn, in order.
+//! Scheme 5: a wheel whose slots hold the timers of all revolutions, in order.
 //!
 //! ```text
-//!   now = 42: a timer is in the slot of its tick mod 8, of whatever turn
+//!   now = 42: a timer of any revolution is in the slot of its tick mod 8
 //!
 //!      0    1    2    3    4    5    6    7
 //!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]
@@ -11,7 +11,7 @@
 //!                     |         |
 //!                     v         v
 //!                   [51]      [85]                    the first of a slot is its earliest:
-//!                     |                               no other is looked at
+//!                     |                               no other is examined
 //!                     v
 //!                   [99]
 //! ```
@@ -19,38 +19,39 @@
 //! | | |
 //! |---|---|
 //! | source | Varghese & Lauck 1997, section VI-A.1, *Scheme 5: Hash Table with Sorted Lists*, figure 6 |
-//! | start | O(n); O(1) on average if there are no more timers than slots, and they spread |
+//! | start | O(n); O(1) on average if there are no more timers than slots and they are spread evenly |
 //! | stop | O(1) |
-//! | per tick | O(1), and what is due |
-//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | per tick | O(1), plus the due timers |
+//! | memory | 24 bytes and an `Option<T>` per timer; 4 bytes and one bit per slot |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | at every slot that is not empty, due or not |
-//! | bad when | there are many more timers than slots, or many in one slot |
+//! | wakes | at every occupied slot, whether a timer is due or not |
+//! | bad when | there are many more timers than slots, or many timers in one slot |
 
-use super::list::{Link, ListNode};
+use super::list::{ListLink, ListNode};
 use super::slots::Slots;
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use super::turn::Turn;
-use crate::{Ring, Tick, Work};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use super::turn::Revolution;
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// Scheme 5: a wheel of one tick a slot, in which a timer of any later turn waits in the slot of its tick's low bits, each
-/// slot an [`OrderedList`](super::OrderedList). [The module](self) has its picture, source, costs and limits.
+/// Scheme 5: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its
+/// tick, whatever the revolution. Each slot is an [`OrderedList`](super::OrderedList). See the [module
+/// documentation](self).
 ///
-/// Empty slots are skipped by a bitmap. Driven further than a turn at once, the wheel goes around once, and where that
-/// finds nothing due, straight to the earliest timer.
-pub struct HashedSortedWheel<T>(pub(super) Timers<HashedSorted, T>);
+/// A bitmap skips empty slots. Driven over more than one revolution at once, the wheel makes a single
+/// revolution, and if nothing is due in it, goes straight to the earliest timer.
+pub struct HashedSortedWheel<T>(pub(super) SchemeTimers<HashedSorted, T>);
 
 impl<T> HashedSortedWheel<T> {
-    /// An empty wheel that stands at `now`, of `slots` slots, rounded up to a power of two of at least 2.
+    /// Creates an empty wheel at tick `now` with `slots` slots, rounded up to a power of two of at least 2.
     ///
     /// # Panics
     ///
-    /// If there are to be more than 2^31 slots.
+    /// Panics if the result is more than 2^31 slots.
     #[must_use]
     pub fn new(now: Tick, slots: usize) -> Self {
         let slots = Slots::new(slots.next_power_of_two().max(2));
-        HashedSortedWheel(Timers::new(now, HashedSorted { slots, turn: Turn::new(now.0) }))
+        HashedSortedWheel(SchemeTimers::new(now, HashedSorted { slots, revolution: Revolution::new(now.0) }))
     }
 }
 
@@ -58,29 +59,27 @@ timer_queue!(HashedSortedWheel);
 
 pub(super) struct HashedSorted {
     slots: Slots,
-    turn: Turn,
+    revolution: Revolution,
 }
 
 impl HashedSorted {
-    /// The first timer of the slot of `tick`, if it is due by then.
     fn due_at(&self, nodes: &[ListNode], tick: Tick) -> Option<u32> {
         let list = self.slots.lists[self.slots.hash(tick)];
         list.first_due(nodes).filter(|&due| due <= tick).map(|_| list.first)
     }
 
-    /// When the next slot comes that has timers in it.
     fn next_slot(&self, now: Tick) -> Option<Tick> {
         let ahead = self.slots.ahead_to_occupied(self.slots.hash(now))?;
         now.0.checked_add(ahead as u64).map(Tick)
     }
 }
 
-impl Scheme for HashedSorted {
-    type Link = Link;
+impl TimerScheme for HashedSorted {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
         let due = nodes[index as usize].due;
-        self.turn.saw(due.0);
+        self.revolution.record(due.0);
         self.slots.insert_sorted(nodes, self.slots.hash(due), index);
     }
 
@@ -88,28 +87,34 @@ impl Scheme for HashedSorted {
         self.slots.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         loop {
             if let Some(index) = self.due_at(nodes, *now) {
                 if !work.spend() {
-                    return Step::OutOfWork;
+                    return AdvanceStep::OutOfBudget;
                 }
                 self.slots.unlink(nodes, index);
-                return Step::Due(index);
+                return AdvanceStep::Due(index);
             }
             if let Some(due) = self.slots.lists[self.slots.hash(*now)].first_due(nodes) {
-                self.turn.saw(due.0);
+                self.revolution.record(due.0);
             }
-            if let Some(next) = self.turn.skip(now.0, until.0, self.slots.lists.len() as u64) {
+            if let Some(next) = self.revolution.skip(now.0, until.0, self.slots.lists.len() as u64) {
                 *now = Tick(next - 1);
             }
             let Some(tick) = self.next_slot(*now).filter(|&tick| tick <= until) else {
-                return Step::UpToDate;
+                return AdvanceStep::UpToDate;
             };
-            // Whoever comes out pays when it does. A slot that was looked at for nothing is paid for here.
+            // An expiring timer pays when it is returned. A slot examined in vain is paid for here.
             let in_vain = self.due_at(nodes, tick).is_none();
-            if work.left() == 0 || (in_vain && !work.spend()) {
-                return Step::OutOfWork;
+            if work.remaining() == 0 || (in_vain && !work.spend()) {
+                return AdvanceStep::OutOfBudget;
             }
             *now = tick;
         }
@@ -119,8 +124,8 @@ impl Scheme for HashedSorted {
         if self.due_at(nodes, now).is_some() { Some(now) } else { self.next_slot(now) }
     }
 
-    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.slots.ring(ring, self.slots.hash(now), 1, held)
+    fn ring(&self, now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.slots.ring(ring, self.slots.hash(now), 1, counts)
     }
 
     #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Scheme 6: a wheel whose slots hold the timers of every turn.
+//! Scheme 6: a wheel whose slots hold the timers of all revolutions, unordered.
 //!
 //! ```text
-//!   now = 42: a timer is in the slot of its tick mod 8, of whatever turn
+//!   now = 42: a timer of any revolution is in the slot of its tick mod 8
 //!
 //!      0    1    2    3    4    5    6    7
 //!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]
 //!                ^    |         |
 //!               now   v         v
-//!                   [99]      [85]                    all of a slot are looked at, once a turn:
-//!                     |         |                     at 43 these three, of which one is due
+//!                   [99]      [85]                    a slot is scanned once per revolution:
+//!                     |         |                     at 43 these three, one of which is due
 //!                     v         v
 //!                   [43]      [45]
 //!                     |
@@ -21,39 +21,43 @@
 //! | source | Varghese & Lauck 1997, section VI-A.2, *Scheme 6: Hash Table with Unsorted Lists*, figure 6; A. Costello and G. Varghese for BSD, 1995; Netty |
 //! | start | O(1) |
 //! | stop | O(1) |
-//! | per tick | n / slots on average, however they spread; O(n) if all are in one slot |
-//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | per tick | n / slots on average for any distribution; O(n) if all timers are in one slot |
+//! | memory | 24 bytes and an `Option<T>` per timer; 4 bytes and one bit per slot |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | at every slot that is not empty, due or not |
-//! | bad when | timers run for many turns: one of `T` ticks is looked at `T / slots` times |
+//! | wakes | at every occupied slot, whether a timer is due or not |
+//! | bad when | timers last many revolutions: a timer of `T` ticks is examined `T / slots` times |
 
 use super::arena::NIL;
-use super::list::{Link, ListNode, pass};
+use super::list::{ListLink, ListNode, pass};
 use super::slots::Slots;
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use super::turn::Turn;
-use crate::{Ring, Tick, Work};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use super::turn::Revolution;
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// Scheme 6: a wheel of one tick a slot, in which a timer of any later turn waits in the slot of its tick's low bits, and is
-/// looked at once a turn. So are the callouts of BSD since A. Costello's redesign, and Netty's `HashedWheelTimer`.
-/// [The module](self) has its picture, source, costs and limits.
+/// Scheme 6: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its
+/// tick, whatever the revolution, and every timer in a slot is examined once per revolution. Used for the BSD
+/// callouts since A. Costello's redesign and in Netty's `HashedWheelTimer`. See the [module
+/// documentation](self).
 ///
-/// Timers are compared with the clock, not counted down. Empty slots are skipped by a bitmap. Driven further than a turn
-/// at once, the wheel goes around once, and where that finds nothing due, straight to the earliest timer: nothing else
-/// would end a drive from tick 0 to `u64::MAX`.
-pub struct HashedUnsortedWheel<T>(pub(super) Timers<HashedUnsorted, T>);
+/// Timers are compared with the clock rather than counted down. A bitmap skips empty slots. Driven over more
+/// than one revolution at once, the wheel makes a single revolution, and if nothing is due in it, goes
+/// straight to the earliest timer. Otherwise a drive from tick 0 to `u64::MAX` would not terminate.
+pub struct HashedUnsortedWheel<T>(pub(super) SchemeTimers<HashedUnsorted, T>);
 
 impl<T> HashedUnsortedWheel<T> {
-    /// An empty wheel that stands at `now`, of `slots` slots, rounded up to a power of two of at least 2.
+    /// Creates an empty wheel at tick `now` with `slots` slots, rounded up to a power of two of at least 2.
     ///
     /// # Panics
     ///
-    /// If there are to be more than 2^31 slots.
+    /// Panics if the result is more than 2^31 slots.
     #[must_use]
     pub fn new(now: Tick, slots: usize) -> Self {
         let slots = Slots::new(slots.next_power_of_two().max(2));
-        HashedUnsortedWheel(Timers::new(now, HashedUnsorted { slots, cursor: NIL, turn: Turn::new(now.0) }))
+        HashedUnsortedWheel(SchemeTimers::new(
+            now,
+            HashedUnsorted { slots, cursor: NIL, revolution: Revolution::new(now.0) },
+        ))
     }
 }
 
@@ -61,26 +65,25 @@ timer_queue!(HashedUnsortedWheel);
 
 pub(super) struct HashedUnsorted {
     slots: Slots,
-    /// The node to look at next in the slot of the present tick. What is scheduled meanwhile goes to the front, out of its
-    /// way.
+    /// Next node to be examined in the current slot. A timer scheduled during the scan is added at the front,
+    /// which the scan has left behind.
     cursor: u32,
-    turn: Turn,
+    revolution: Revolution,
 }
 
 impl HashedUnsorted {
-    /// When the next slot comes that has timers in it.
     fn next_slot(&self, now: Tick) -> Option<Tick> {
         let ahead = self.slots.ahead_to_occupied(self.slots.hash(now))?;
         now.0.checked_add(ahead as u64).map(Tick)
     }
 }
 
-impl Scheme for HashedUnsorted {
-    type Link = Link;
+impl TimerScheme for HashedUnsorted {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
         let due = nodes[index as usize].due;
-        self.turn.saw(due.0);
+        self.revolution.record(due.0);
         self.slots.push_front(nodes, self.slots.hash(due), index);
     }
 
@@ -91,21 +94,27 @@ impl Scheme for HashedUnsorted {
         self.slots.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         loop {
-            let saw = |due: Tick| self.turn.saw(due.0);
-            if let Some(step) = pass(nodes, &mut self.cursor, *now, work, saw) {
-                if let Step::Due(index) = step {
+            let record = |due: Tick| self.revolution.record(due.0);
+            if let Some(step) = pass(nodes, &mut self.cursor, *now, work, record) {
+                if let AdvanceStep::Due(index) = step {
                     self.slots.unlink(nodes, index);
                 }
                 return step;
             }
-            if let Some(next) = self.turn.skip(now.0, until.0, self.slots.lists.len() as u64) {
+            if let Some(next) = self.revolution.skip(now.0, until.0, self.slots.lists.len() as u64) {
                 *now = Tick(next - 1);
             }
             match self.next_slot(*now) {
                 Some(tick) if tick <= until => *now = tick,
-                _ => return Step::UpToDate,
+                _ => return AdvanceStep::UpToDate,
             }
             self.cursor = self.slots.lists[self.slots.hash(*now)].first;
         }
@@ -115,8 +124,8 @@ impl Scheme for HashedUnsorted {
         if self.cursor != NIL { Some(now) } else { self.next_slot(now) }
     }
 
-    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.slots.ring(ring, self.slots.hash(now), 1, held)
+    fn ring(&self, now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.slots.ring(ring, self.slots.hash(now), 1, counts)
     }
 
     #[cfg(test)]
@@ -127,7 +136,7 @@ impl Scheme for HashedUnsorted {
             for (position, &index) in held.iter().enumerate() {
                 let due = nodes[index as usize].due;
                 assert_eq!(self.slots.hash(due), slot, "slot of {due}");
-                assert!(due > now || due == now && position >= seen, "{due} was passed over at {now}");
+                assert!(due > now || due == now && position >= seen, "{due} was skipped at {now}");
             }
             all.extend(held);
         }

@@ -1,4 +1,4 @@
-//! Scheme 7: wheels above wheels.
+//! Scheme 7: a hierarchy of wheels.
 //!
 //! ```text
 //!   now = 1000         the timer for 1010     for 1300              for 70,000
@@ -22,56 +22,56 @@
 //! | source | Varghese & Lauck 1997, section VI-B, *Extension 2: Exploiting Hierarchy*, figures 7 and 8 (Scheme 7) |
 //! | start | O(1) |
 //! | stop | O(1) |
-//! | per tick | O(1) on average, a timer moves 7 times at most; O(n) if a slot with all of them begins |
-//! | memory | 24 bytes a timer and an `Option<T>`; 8.3 KiB |
+//! | per tick | O(1) on average, because a timer moves at most 7 times; O(n) when a slot with all timers begins |
+//! | memory | 24 bytes and an `Option<T>` per timer; 8.3 KiB |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | at every slot that is not empty, of any level |
-//! | bad when | the host should sleep while timers run for long: it is woken to move them |
+//! | wakes | at every occupied slot of any level |
+//! | bad when | the host should sleep while long timers run: it is woken to move them |
 
 use super::hierarchy::Hierarchy;
-use super::list::{Link, ListNode};
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Ring, Tick, Work};
+use super::list::{ListLink, ListNode};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// Scheme 7: 8 wheels of 256 slots, a slot of each as long as a turn of the one below. When the wheels come to the beginning of
-/// a slot, the timers in it that are not due move down. [The module](self) has its picture, source, costs and limits.
+/// Scheme 7: 8 wheels of 256 slots, in which a slot of each wheel is as long as one revolution of the wheel
+/// below. When a slot begins, the timers in it that are not due move down. See the [module
+/// documentation](self).
 ///
-/// The slots are doubly linked lists, as everybody has them; [`TimingWheel`](crate::TimingWheel) is the same scheme made for
-/// the caches of today.
+/// The slots are doubly linked lists, as in most implementations. [`TimingWheel`](crate::TimingWheel) is the
+/// same scheme with a data layout for current caches.
 ///
-/// The level is found from the number of ticks ahead, in constant time. Empty slots are skipped by bitmaps.
-pub struct HierarchicalWheel<T>(pub(super) Timers<Hierarchical, T>);
+/// The level is computed from the number of ticks ahead, in constant time. Bitmaps skip empty slots.
+pub struct HierarchicalWheel<T>(pub(super) SchemeTimers<Hierarchical, T>);
 
 impl<T> HierarchicalWheel<T> {
-    /// An empty wheel that stands at `now`.
+    /// Creates an empty wheel at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        HierarchicalWheel(Timers::new(now, Hierarchical { wheels: Wheels::new() }))
+        HierarchicalWheel(SchemeTimers::new(now, Hierarchical { wheels: Wheels::new() }))
     }
 }
 
 timer_queue!(HierarchicalWheel);
 
-/// A level for each byte of a tick.
 pub(super) type Wheels = Hierarchy<8, 8, 8>;
 
 pub(super) struct Hierarchical {
     wheels: Wheels,
 }
 
-/// The slot of `due` on the lowest level on which it is less than a turn ahead: the level, and its number there.
+/// Level and number of the slot of `due` on the lowest level on which it is less than one revolution ahead.
 pub(super) fn place(now: Tick, due: Tick) -> (u32, u64) {
     let level = (due.0 - now.0).ilog2() / 8;
-    // Fewer than 256^(level+1) ticks can still reach over 256 slot boundaries, when they start in the middle of a slot.
-    // That would be the slot in which `now` lies, one turn too early.
+    // A span of fewer than 256^(level+1) ticks can still cross 256 slot boundaries if it begins in the middle
+    // of a slot. It would then end in the slot of `now`, one revolution too early.
     let slots = Wheels::number(level, due) - Wheels::number(level, now);
     let level = level + u32::from(slots >= Wheels::SLOTS);
     (level, Wheels::number(level, due))
 }
 
-impl Scheme for Hierarchical {
-    type Link = Link;
+impl TimerScheme for Hierarchical {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], now: Tick, index: u32) {
         let (level, number) = place(now, nodes[index as usize].due);
@@ -82,7 +82,13 @@ impl Scheme for Hierarchical {
         self.wheels.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         self.wheels.advance(nodes, now, until, work, place)
     }
 
@@ -98,8 +104,8 @@ impl Scheme for Hierarchical {
         Some(self.wheels.lens[level])
     }
 
-    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.wheels.ring(now, ring, held)
+    fn ring(&self, now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.wheels.ring(now, ring, counts)
     }
 
     #[cfg(test)]

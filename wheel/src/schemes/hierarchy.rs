@@ -1,4 +1,4 @@
-//! Wheels of growing slots, one above the other.
+//! A hierarchy of wheels with growing slots.
 //!
 //! ```text
 //!                slot     0      1      2    ...  2^SLOT_BITS - 1
@@ -6,37 +6,35 @@
 //!    level 1           [     ][     ][     ] ... [     ]       a slot: 2^GRAIN_BITS ticks
 //!    level 0           [     ][     ][     ] ... [     ]       a slot: 1 tick
 //!                                ^
-//!                        number mod 2^SLOT_BITS, where slots are numbered from tick 0 on
+//!                        number mod 2^SLOT_BITS, slots numbered from tick 0
 //! ```
 //!
 //! | | |
 //! |---|---|
 //! | source | Varghese & Lauck 1997, section VI-B, figure 7; their levels have arrays of different sizes, for days to seconds |
-//! | costs | O(1) to put a node into a slot and to take it out; the next slot with timers is looked for on each level that has any |
-//! | memory | 4 bytes and a bit a slot; 8 bytes a level |
-//! | limits | a level holds what begins less than a turn ahead; which level, and what moves where, is the scheme's choice |
+//! | costs | O(1) to add a node to a slot and to remove it; the next occupied slot is searched for on each non-empty level |
+//! | memory | 4 bytes and one bit per slot; 8 bytes per level |
+//! | limits | a level holds slots that begin less than a revolution ahead; the scheme chooses levels and moves |
 
 use super::list::{List, ListNode};
 use super::slots::{Slots, next_bit};
-use super::timers::Step;
-use crate::{Ring, Tick, Work};
+use super::timers::AdvanceStep;
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// `LEVELS` wheels of `2^SLOT_BITS` slots, those of each level `2^GRAIN_BITS` times as long as those of the level below.
+/// `LEVELS` wheels of `2^SLOT_BITS` slots. A slot of each level is `2^GRAIN_BITS` times as long as one of the
+/// level below.
 ///
-/// The slots of a level are numbered from tick 0 on. It holds those that begin now or less than a turn ahead.
+/// The slots of a level are numbered from tick 0. A level holds the slots that begin now or less than one
+/// revolution ahead.
 #[derive(Debug)]
 pub(super) struct Hierarchy<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize> {
     slots: Slots,
-    /// How many timers each level holds.
     pub(super) lens: [usize; LEVELS],
 }
 
-/// A slot that is not empty.
 #[derive(Clone, Copy)]
-pub(super) struct Event {
-    /// When it begins.
+pub(super) struct OccupiedSlot {
     pub(super) tick: Tick,
-    /// The first timer in it.
     pub(super) first: u32,
 }
 
@@ -51,24 +49,24 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         Hierarchy { slots: Slots::new(LEVELS << SLOT_BITS), lens: [0; LEVELS] }
     }
 
-    /// The number of the slot of `level` in which `tick` lies.
+    /// Number of the slot of `level` that contains `tick`.
     pub(super) fn number(level: u32, tick: Tick) -> u64 {
         tick.0 >> (level * GRAIN_BITS)
     }
 
-    /// The number of the first slot of `level` that begins at `tick`, which is not 0, or later.
+    /// Number of the first slot of `level` that begins at or after `tick`, which must not be 0.
     pub(super) fn number_from(level: u32, tick: Tick) -> u64 {
         ((tick.0 - 1) >> (level * GRAIN_BITS)) + 1
     }
 
-    /// When a slot begins; at the last tick, if that would be after it.
+    /// First tick of a slot, or the last tick if the slot begins after it.
     fn begin(level: u32, number: u64) -> Tick {
         let shift = level * GRAIN_BITS;
         Tick(if number <= u64::MAX >> shift { number << shift } else { u64::MAX })
     }
 
     pub(super) fn link(&mut self, nodes: &mut [ListNode], index: u32, level: u32, number: u64) {
-        let slot = (level as usize) << SLOT_BITS | in_turn::<SLOT_BITS>(number);
+        let slot = (level as usize) << SLOT_BITS | position_of::<SLOT_BITS>(number);
         self.slots.push_front(nodes, slot, index);
         self.lens[level as usize] += 1;
     }
@@ -79,9 +77,10 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         self.lens[level] -= 1;
     }
 
-    /// The first slot with timers that the hierarchy comes to. It is one that begins now until those are empty.
-    pub(super) fn next_event(&self, now: Tick) -> Option<Event> {
-        let mut earliest: Option<Event> = None;
+    /// The first occupied slot that the hierarchy reaches. A slot that begins now is returned until it is
+    /// empty.
+    pub(super) fn next_event(&self, now: Tick) -> Option<OccupiedSlot> {
+        let mut earliest: Option<OccupiedSlot> = None;
         for (level, &len) in (0..).zip(&self.lens) {
             if len == 0 {
                 continue;
@@ -89,12 +88,12 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
             let current = Self::number(level, now);
             let words = level as usize * Self::WORDS;
             let words = &self.slots.occupied[words..words + Self::WORDS];
-            let slot = next_bit(words, in_turn::<SLOT_BITS>(current)).expect("the level is not empty");
+            let slot = next_bit(words, position_of::<SLOT_BITS>(current)).expect("the level is not empty");
             let ahead = (slot as u64).wrapping_sub(current) & (Self::SLOTS - 1);
             let tick = Self::begin(level, current.saturating_add(ahead));
             if earliest.is_none_or(|earliest| tick < earliest.tick) {
                 let List { first } = self.slots.lists[(level as usize) << SLOT_BITS | slot];
-                earliest = Some(Event { tick, first });
+                earliest = Some(OccupiedSlot { tick, first });
             }
             if tick == now {
                 break;
@@ -103,42 +102,48 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         earliest
     }
 
-    /// Drives towards `until`: a timer that is due comes out, any other in a slot that begins moves to the level and slot that
-    /// `place` says, at a time, for its due tick.
+    /// Drives towards `until`. Returns a timer that is due; any other timer in a slot that begins moves to
+    /// the level and slot that `place` returns for the current tick and the timer's due tick.
     pub(super) fn advance(
         &mut self,
         nodes: &mut [ListNode],
         now: &mut Tick,
         until: Tick,
-        work: &mut Work,
+        work: &mut WorkBudget,
         place: impl Fn(Tick, Tick) -> (u32, u64),
-    ) -> Step {
-        while let Some(Event { tick, first }) = self.next_event(*now).filter(|event| event.tick <= until) {
+    ) -> AdvanceStep {
+        while let Some(OccupiedSlot { tick, first }) =
+            self.next_event(*now).filter(|event| event.tick <= until)
+        {
             if !work.spend() {
-                return Step::OutOfWork;
+                return AdvanceStep::OutOfBudget;
             }
             *now = tick;
             self.unlink(nodes, first);
             let due = nodes[first as usize].due;
             if due <= tick {
-                return Step::Due(first);
+                return AdvanceStep::Due(first);
             }
             let (level, number) = place(tick, due);
             self.link(nodes, first, level, number);
         }
-        Step::UpToDate
+        AdvanceStep::UpToDate
     }
 
-    /// A level as a ring.
-    pub(super) fn ring(&self, now: Tick, level: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+    pub(super) fn ring(
+        &self,
+        now: Tick,
+        level: usize,
+        counts: &mut [u32; SlotRing::MAX_SLOTS],
+    ) -> Option<SlotRing> {
         let number = u32::try_from(level).ok().filter(|_| level < LEVELS)?;
         let words = &self.slots.occupied[level * Self::WORDS..][..Self::WORDS];
-        let hand = in_turn::<SLOT_BITS>(Self::number(number, now));
-        Some(Ring::of_bits(words, 1 << SLOT_BITS, 1 << (number * GRAIN_BITS), hand, held))
+        let hand = position_of::<SLOT_BITS>(Self::number(number, now));
+        Some(SlotRing::from_bitmap(words, 1 << SLOT_BITS, 1 << (number * GRAIN_BITS), hand, counts))
     }
 
-    /// Panics unless every timer is in a slot that begins now or ahead of it, less than a turn, at `begins` for its due
-    /// tick. Returns the nodes.
+    /// Panics unless the slot of every timer begins now or less than one revolution ahead, and `begins`
+    /// accepts the timer's due tick and the beginning of its slot. Returns the nodes.
     #[cfg(test)]
     pub(super) fn check(
         &self,
@@ -147,12 +152,12 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         begins: impl Fn(Tick, Tick) -> bool,
     ) -> alloc::vec::Vec<u32> {
         let mut lens = [0; LEVELS];
-        let mut lit = [[0; Ring::MOST_SLOTS]; LEVELS];
+        let mut occupied_slots = [[0; SlotRing::MAX_SLOTS]; LEVELS];
         let mut all = alloc::vec::Vec::new();
         for (slot, held) in self.slots.check(nodes) {
             let level = u32::try_from(slot >> SLOT_BITS).expect("a level");
             lens[level as usize] += held.len();
-            lit[level as usize][slot % (1 << SLOT_BITS)] = 1;
+            occupied_slots[level as usize][slot % (1 << SLOT_BITS)] = 1;
             let current = Self::number(level, now);
             let ahead = (slot as u64).wrapping_sub(current) & (Self::SLOTS - 1);
             let begin = Self::begin(level, current.saturating_add(ahead));
@@ -164,23 +169,21 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
             all.extend(held);
         }
         assert_eq!(lens, self.lens);
-        self.check_rings(now, &lit);
+        self.check_rings(now, &occupied_slots);
         all
     }
 
-    /// The slots that hold anything are seen, and no other is; the hand stands at that of the present tick.
     #[cfg(test)]
-    fn check_rings(&self, now: Tick, lit: &[[u32; Ring::MOST_SLOTS]; LEVELS]) {
-        for (level, lit) in lit.iter().enumerate() {
-            let mut held = [u32::MAX; Ring::MOST_SLOTS];
-            let ring = self.ring(now, level, &mut held).expect("every level is a ring");
-            assert_eq!((&held, ring.slots), (lit, 1 << SLOT_BITS), "ring {level}");
+    fn check_rings(&self, now: Tick, occupied_slots: &[[u32; SlotRing::MAX_SLOTS]; LEVELS]) {
+        for (level, occupied_slots) in occupied_slots.iter().enumerate() {
+            let mut held = [u32::MAX; SlotRing::MAX_SLOTS];
+            let ring = self.ring(now, level, &mut held).expect("every level has a ring");
+            assert_eq!((&held, ring.slots), (occupied_slots, 1 << SLOT_BITS), "ring {level}");
             assert_eq!(ring.hand as u64, now.0 / ring.slot_ticks % Self::SLOTS, "at {now}");
         }
     }
 }
 
-/// Where slot `number` is in its turn.
-fn in_turn<const SLOT_BITS: u32>(number: u64) -> usize {
-    usize::try_from(number & ((1 << SLOT_BITS) - 1)).expect("less than the slots")
+fn position_of<const SLOT_BITS: u32>(number: u64) -> usize {
+    usize::try_from(number & ((1 << SLOT_BITS) - 1)).expect("below the number of slots")
 }

@@ -1,58 +1,59 @@
-//! Timer Lawn: a queue for every length of time.
+//! Timer Lawn: one queue per duration (TTL).
 //!
 //! ```text
 //!   now = 300
 //!
-//!   TTL 100 --> [ 310 ] <--> [ 344 ] <--> [ 398 ]     a queue is in the order of starting,
-//!   TTL 300 --> [ 330 ] <--> [ 590 ]                  which is that of deadlines: nothing is sorted
+//!   TTL 100 --> [ 310 ] <--> [ 344 ] <--> [ 398 ]     the order of starting is the order
+//!   TTL 300 --> [ 330 ] <--> [ 590 ]                  of deadlines: nothing is sorted
 //!   TTL 999 --> [ 702 ]
 //!                  ^
 //!                  |
-//!   whenever a timer is due: the first of every queue is looked at
+//!   whenever a timer is due, the first of every queue is examined
 //! ```
 //!
 //! | | |
 //! |---|---|
 //! | source | A. Lev-Libfeld, *Timer Lawn: Unbound Low Latency Timer Data Structure for Large Scale, High Throughput Systems*, 2019, section III |
-//! | start | O(log t) with t different TTLs; O(1) for few |
-//! | stop | O(1); O(log t) for the last of its TTL |
-//! | per tick | O(1) if nothing is due, else O(t), and what is due |
-//! | memory | 24 bytes a timer and an `Option<T>`; some 50 bytes a TTL |
+//! | start | O(log t) with t different TTLs; O(1) if t is small |
+//! | stop | O(1); O(log t) for the last timer of its TTL |
+//! | per tick | O(1) if nothing is due, otherwise O(t), plus the due timers |
+//! | memory | 24 bytes and an `Option<T>` per timer; about 50 bytes per TTL |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | when a timer is due, or was before it was cancelled |
-//! | bad when | there are many TTLs: with as many as timers, as for deadlines at random, it is worse than Scheme 1 |
+//! | wakes | when a timer is due, and where a cancelled timer was due |
+//! | bad when | there are many TTLs: with one per timer, as for random deadlines, it is worse than Scheme 1 |
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::list::{Link, List, ListNode};
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use super::list::{List, ListLink, ListNode};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{Tick, WorkBudget};
 
-/// Timer Lawn: a queue for every TTL, the number of ticks from scheduling to deadline. Timers of one TTL fall due in the order in
-/// which they were scheduled, so nothing is ever sorted. [The module](self) has its picture, source, costs and limits.
+/// Timer Lawn: one queue per TTL, the number of ticks from scheduling to deadline. Timers of one TTL become
+/// due in the order in which they were scheduled, so nothing is ever sorted. See the [module
+/// documentation](self).
 ///
-/// **Many TTLs are its weakness**: whenever a timer is due, the first of every queue is looked at. With as many TTLs as
-/// timers, as for deadlines at random, it is worse than [`UnorderedList`](super::UnorderedList).
+/// **Many TTLs are its weakness**: whenever a timer is due, the first of every queue is examined. With one
+/// TTL per timer, as for random deadlines, it is worse than [`UnorderedList`](super::UnorderedList).
 ///
-/// The author finds the queue of a TTL in a hash table; this one in a B-tree, which is a single small node for as few TTLs
-/// as the scheme is made for.
-pub struct Lawn<T>(pub(super) Timers<Blades, T>);
+/// The paper finds the queue of a TTL in a hash table. This implementation uses a B-tree, which is a single
+/// small node for the few TTLs that the scheme is designed for.
+pub struct Lawn<T>(pub(super) SchemeTimers<TtlQueues, T>);
 
 impl<T> Lawn<T> {
-    /// An empty lawn that stands at `now`.
+    /// Creates an empty lawn at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        Lawn(Timers::new(
+        Lawn(SchemeTimers::new(
             now,
-            Blades {
+            TtlQueues {
                 by_ttl: BTreeMap::new(),
-                blades: Vec::new(),
+                queues_by_index: Vec::new(),
                 unused: Vec::new(),
-                standing: Vec::new(),
-                uncut: 0,
-                closest: Tick::MAX,
+                active: Vec::new(),
+                unexamined: 0,
+                earliest: Tick::MAX,
             },
         ))
     }
@@ -60,132 +61,141 @@ impl<T> Lawn<T> {
 
 timer_queue!(Lawn);
 
-/// The queue of one TTL.
-struct Blade {
+struct TtlQueue {
     ttl: u64,
     timers: List,
-    /// Where it is in `standing`.
     position: usize,
 }
 
-pub(super) struct Blades {
-    /// Which of the blades has a TTL.
+pub(super) struct TtlQueues {
     by_ttl: BTreeMap<u64, u32>,
-    /// Found by the `list` of their nodes.
-    blades: Vec<Blade>,
-    /// Which of the blades are empty.
+    /// All queues, indexed by the `list` of their nodes.
+    queues_by_index: Vec<TtlQueue>,
+    /// Indices of the empty queues.
     unused: Vec<u32>,
-    /// Which of them are not.
-    standing: Vec<u32>,
-    /// How many of those that stand are still to be looked at on the present tick: the first ones.
-    uncut: usize,
-    /// Nothing that was looked at or scheduled since the last mowing began is due before.
-    closest: Tick,
+    /// Indices of the non-empty queues.
+    active: Vec<u32>,
+    /// Number of active queues still to be examined on the current tick: the first ones.
+    unexamined: usize,
+    /// Lower bound on the deadlines of the timers examined or scheduled since the last scan began.
+    earliest: Tick,
 }
 
-impl Blades {
-    /// The blade of a TTL, new if there is none.
-    fn grow(&mut self, ttl: u64) -> u32 {
-        let Blades { blades, unused, standing, .. } = self;
+impl TtlQueues {
+    fn get_or_create(&mut self, ttl: u64) -> u32 {
+        let TtlQueues { queues_by_index, unused, active, .. } = self;
         *self.by_ttl.entry(ttl).or_insert_with(|| {
-            let blade = Blade { ttl, timers: List::EMPTY, position: standing.len() };
-            let number = unused.pop().unwrap_or(u32::try_from(blades.len()).expect("no more than timers"));
-            match blades.get_mut(number as usize) {
-                Some(old) => *old = blade,
-                None => blades.push(blade),
+            let queue = TtlQueue { ttl, timers: List::EMPTY, position: active.len() };
+            let number =
+                unused.pop().unwrap_or(u32::try_from(queues_by_index.len()).expect("no more than timers"));
+            match queues_by_index.get_mut(number as usize) {
+                Some(old) => *old = queue,
+                None => queues_by_index.push(queue),
             }
-            // Behind those that are looked at: what is scheduled now is not due now.
-            standing.push(number);
+            // Appended behind the queues still to be examined: a timer scheduled now is not due now.
+            active.push(number);
             number
         })
     }
 
-    /// How many TTLs there are.
     #[cfg(test)]
     pub(super) fn queues(&self) -> usize {
-        self.standing.len()
+        self.active.len()
     }
 
-    /// Removes a blade that is empty.
-    fn wither(&mut self, number: u32) {
-        let Blade { ttl, position, .. } = self.blades[number as usize];
+    fn remove_queue(&mut self, number: u32) {
+        let TtlQueue { ttl, position, .. } = self.queues_by_index[number as usize];
         self.by_ttl.remove(&ttl);
         self.unused.push(number);
-        // The last one takes its place. If that one is done for this tick, it may be looked at again, to no harm.
-        self.standing.swap_remove(position);
-        if let Some(&moved) = self.standing.get(position) {
-            self.blades[moved as usize].position = position;
+        // The last queue takes its position. If that queue has already been examined on this tick, it may be
+        // examined again, which is harmless.
+        self.active.swap_remove(position);
+        if let Some(&moved) = self.active.get(position) {
+            self.queues_by_index[moved as usize].position = position;
         }
-        self.uncut = self.uncut.min(self.standing.len());
-        if self.standing.is_empty() {
-            self.closest = Tick::MAX;
+        self.unexamined = self.unexamined.min(self.active.len());
+        if self.active.is_empty() {
+            self.earliest = Tick::MAX;
         }
     }
 }
 
-impl Scheme for Blades {
-    type Link = Link;
+impl TimerScheme for TtlQueues {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], now: Tick, index: u32) {
         let due = nodes[index as usize].due;
-        let number = self.grow(due.0 - now.0);
+        let number = self.get_or_create(due.0 - now.0);
         nodes[index as usize].link.list = number;
-        self.blades[number as usize].timers.push_back(nodes, index);
-        self.closest = self.closest.min(due);
+        self.queues_by_index[number as usize].timers.push_back(nodes, index);
+        self.earliest = self.earliest.min(due);
     }
 
     fn unlink(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
         let number = nodes[index as usize].link.list;
-        let timers = &mut self.blades[number as usize].timers;
+        let timers = &mut self.queues_by_index[number as usize].timers;
         timers.unlink(nodes, index);
         if timers.is_empty() {
-            self.wither(number);
+            self.remove_queue(number);
         }
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         loop {
-            while self.uncut > 0 {
+            while self.unexamined > 0 {
                 if !work.spend() {
-                    return Step::OutOfWork;
+                    return AdvanceStep::OutOfBudget;
                 }
-                let List { first } = self.blades[self.standing[self.uncut - 1] as usize].timers;
+                let List { first } = self.queues_by_index[self.active[self.unexamined - 1] as usize].timers;
                 let due = nodes[first as usize].due;
                 if due <= *now {
                     self.unlink(nodes, *now, first);
-                    return Step::Due(first);
+                    return AdvanceStep::Due(first);
                 }
-                self.closest = self.closest.min(due);
-                self.uncut -= 1;
+                self.earliest = self.earliest.min(due);
+                self.unexamined -= 1;
             }
-            if self.standing.is_empty() || self.closest > until {
-                return Step::UpToDate;
+            if self.active.is_empty() || self.earliest > until {
+                return AdvanceStep::UpToDate;
             }
-            *now = self.closest;
-            self.uncut = self.standing.len();
-            self.closest = Tick::MAX;
+            *now = self.earliest;
+            self.unexamined = self.active.len();
+            self.earliest = Tick::MAX;
         }
     }
 
     fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {
-        if self.uncut > 0 {
+        if self.unexamined > 0 {
             return Some(now);
         }
-        (!self.standing.is_empty()).then_some(self.closest)
+        (!self.active.is_empty()).then_some(self.earliest)
     }
 
     #[cfg(test)]
     fn check(&self, nodes: &[ListNode], now: Tick) -> Vec<u32> {
         let mut all = Vec::new();
-        assert_eq!(self.standing.len(), self.by_ttl.len());
-        assert_eq!(self.standing.len() + self.unused.len(), self.blades.len());
-        for (position, &number) in self.standing.iter().enumerate() {
-            let blade = &self.blades[number as usize];
-            assert_eq!((blade.position, self.by_ttl[&blade.ttl]), (position, number));
-            let held = blade.timers.check_sorted(nodes);
-            let first = nodes[*held.first().expect("it stands") as usize].due;
-            assert!(first > now || first == now && position < self.uncut, "{first} was passed over at {now}");
-            assert!(position < self.uncut || self.closest <= first, "{first} is before {}", self.closest);
+        assert_eq!(self.active.len(), self.by_ttl.len());
+        assert_eq!(self.active.len() + self.unused.len(), self.queues_by_index.len());
+        for (position, &number) in self.active.iter().enumerate() {
+            let queue = &self.queues_by_index[number as usize];
+            assert_eq!((queue.position, self.by_ttl[&queue.ttl]), (position, number));
+            let held = queue.timers.check_sorted(nodes);
+            let first = nodes[*held.first().expect("an active queue is not empty") as usize].due;
+            assert!(
+                first > now || first == now && position < self.unexamined,
+                "{first} was skipped at {now}"
+            );
+            assert!(
+                position < self.unexamined || self.earliest <= first,
+                "{first} is before {}",
+                self.earliest
+            );
             assert!(held.iter().all(|&index| nodes[index as usize].link.list == number));
             all.extend(held);
         }

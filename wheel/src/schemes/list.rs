@@ -1,4 +1,4 @@
-//! Doubly linked lists through the nodes.
+//! Doubly linked lists of nodes.
 //!
 //! ```text
 //!               +----------------- previous -----------------+
@@ -7,42 +7,41 @@
 //!    first --> [ 12 ] --- next ---> [ 31 ] --- next ---> [ 70 ] --> NIL
 //!                     <- previous --       <- previous --
 //!
-//!    so the last is found without being stored, and a list is 4 bytes
+//!    the last node is found without storing it, so a list takes 4 bytes
 //! ```
 //!
 //! | | |
 //! |---|---|
-//! | source | Varghese & Lauck 1997, section III-B: doubly linked, so that STOP_TIMER need not search |
-//! | costs | O(1) at both ends and to take a node out; O(n) to put one in order, searched from the rear |
-//! | memory | 4 bytes a list, 12 in each node |
-//! | limits | none of its own; emptying one waits for one node after the other |
+//! | source | Varghese & Lauck 1997, section III-B: doubly linked, so that STOP_TIMER needs no search |
+//! | costs | O(1) to add at either end and to remove; O(n) to insert in order, searching from the rear |
+//! | memory | 4 bytes per list, 12 per node |
+//! | limits | none; emptying a list incurs one dependent memory access per node |
 
 use super::arena::{NIL, Node};
-use super::timers::Step;
-use crate::{Tick, Work};
+use super::timers::AdvanceStep;
+use crate::{Tick, WorkBudget};
 
-/// A node's neighbours.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct ListLink {
     /// [`NIL`] in the last node.
     pub(super) next: u32,
-    /// In the first node, the last one: so a list has an end without storing it.
+    /// In the first node, the index of the last, which makes the end of the list accessible without storing
+    /// it.
     pub(super) previous: u32,
-    /// Which list the node is in, where a scheme has several.
+    /// List that contains the node, where a scheme has several.
     pub(super) list: u32,
 }
 
-impl Default for Link {
+impl Default for ListLink {
     fn default() -> Self {
-        Link { next: NIL, previous: NIL, list: 0 }
+        ListLink { next: NIL, previous: NIL, list: 0 }
     }
 }
 
-const _: () = assert!(size_of::<Node<Link>>() == 24);
+const _: () = assert!(size_of::<Node<ListLink>>() == 24);
 
-pub(super) type ListNode = Node<Link>;
+pub(super) type ListNode = Node<ListLink>;
 
-/// Where a list begins. The rest of it is in the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct List {
     /// [`NIL`] if the list is empty.
@@ -56,7 +55,6 @@ impl List {
         self.first == NIL
     }
 
-    /// When the first of the list is due.
     pub(super) fn first_due(self, nodes: &[ListNode]) -> Option<crate::Tick> {
         (self.first != NIL).then(|| nodes[self.first as usize].due)
     }
@@ -83,7 +81,7 @@ impl List {
         (link.next, link.previous) = (NIL, last);
     }
 
-    /// Puts a node behind the last that is not due later, searching from the rear.
+    /// Inserts a node after the last node that is not due later, searching from the rear.
     pub(super) fn insert_sorted(&mut self, nodes: &mut [ListNode], index: u32) {
         let due = nodes[index as usize].due;
         if self.first == NIL || nodes[self.first as usize].due > due {
@@ -103,9 +101,8 @@ impl List {
         (link.next, link.previous) = (after, before);
     }
 
-    /// Takes out a node of this list.
     pub(super) fn unlink(&mut self, nodes: &mut [ListNode], index: u32) {
-        let Link { next, previous, .. } = nodes[index as usize].link;
+        let ListLink { next, previous, .. } = nodes[index as usize].link;
         if self.first == index {
             self.first = next;
         } else {
@@ -119,24 +116,24 @@ impl List {
     }
 }
 
-/// Goes on with a pass over a list, up to a timer that is due at `now`: the caller takes it out. The due ticks of all others are
-/// told. `None` at the end of the list.
+/// Continues a pass over a list up to a timer that is due at `now`, which the caller unlinks. Calls `not_due`
+/// with the due tick of each timer that is not. Returns `None` at the end of the list.
 pub(super) fn pass(
     nodes: &[ListNode],
     cursor: &mut u32,
     now: Tick,
-    work: &mut Work,
+    work: &mut WorkBudget,
     mut not_due: impl FnMut(Tick),
-) -> Option<Step> {
+) -> Option<AdvanceStep> {
     while *cursor != NIL {
         if !work.spend() {
-            return Some(Step::OutOfWork);
+            return Some(AdvanceStep::OutOfBudget);
         }
         let index = *cursor;
         let node = &nodes[index as usize];
         *cursor = node.link.next;
         if node.due <= now {
-            return Some(Step::Due(index));
+            return Some(AdvanceStep::Due(index));
         }
         not_due(node.due);
     }

@@ -1,13 +1,13 @@
-//! The wheel of logic simulators: the present cycle in slots, the rest in a list.
+//! The wheel of logic simulators: the current cycle in slots, later cycles in a list.
 //!
 //! ```text
 //!   cycle 3, of 8 slots; now = 26
 //!
-//!     24   25   26   27   28   29   30   31         overflow list: all later cycles, in no order
+//!     24   25   26   27   28   29   30   31         overflow list: all later cycles, unordered
 //!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]        first --> [ 40 ] <--> [ 33 ] <--> [ 97 ]
 //!                ^    |              |
-//!               now   v              v              searched at 32: 33 is in the cycle that begins
-//!                   [27]           [30]             then, and moves to its slot
+//!               now   v              v              searched at 32: 33 is in the cycle that
+//!                   [27]           [30]             begins, and moves to its slot
 //! ```
 //!
 //! | | |
@@ -15,41 +15,40 @@
 //! | source | E. Ulrich 1965; S. Szygenda, C. Hemming and J. Hemphill 1971 (TEGAS-2); Varghese & Lauck 1997, section IV-B, figure 4 |
 //! | start | O(1) |
 //! | stop | O(1) |
-//! | per tick | O(1) and a `slots`-th of the overflow list; O(n) where a cycle begins |
-//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | per tick | O(1), plus 1/`slots` of the overflow list on average; O(n) where a cycle begins |
+//! | memory | 24 bytes and an `Option<T>` per timer; 4 bytes and one bit per slot |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | at the next slot that is not empty, or else for the next cycle, while there is an overflow list |
-//! | bad when | timers run for longer than a cycle; the later in the cycle, the more of them end up in the list, however near |
+//! | wakes | at the next occupied slot, otherwise for the next cycle while the overflow list is not empty |
+//! | bad when | timers are longer than a cycle; late in a cycle, even near timers end up in the list |
 
 use super::arena::NIL;
-use super::list::{Link, List, ListNode};
+use super::list::{List, ListLink, ListNode};
 use super::slots::Slots;
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Ring, Tick, Work};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// The timing wheel of logic simulation, from which the others grew: time goes in cycles; timers of the present cycle are in
-/// slots of one tick, all others in one overflow list, which is searched at the beginning of each cycle for those that it
-/// brings. [The module](self) has its picture, source, costs and limits.
+/// The timing wheel of logic simulation, the ancestor of the others. Time is divided into cycles. Timers of
+/// the current cycle are in slots of one tick; all others are in one overflow list, which is searched at the
+/// beginning of each cycle. See the [module documentation](self).
 ///
-/// This is TEGAS's wheel, which turns once a cycle; DECSIM's turns every half. That what is near may yet end up in the overflow
-/// list is the weakness that led to Scheme 4.
+/// This is the wheel of TEGAS, which rotates once per cycle; that of DECSIM rotates every half cycle. That
+/// near timers may still end up in the overflow list is the weakness that led to Scheme 4.
 ///
-/// Empty slots are skipped by a bitmap. Driven over several cycles at once, the wheel leaves out those that nothing was
-/// scheduled for.
-pub struct LogicSimulationWheel<T>(pub(super) Timers<LogicSimulation, T>);
+/// A bitmap skips empty slots. Driven over several cycles at once, the wheel skips cycles without timers.
+pub struct LogicSimulationWheel<T>(pub(super) SchemeTimers<LogicSimulation, T>);
 
 impl<T> LogicSimulationWheel<T> {
-    /// An empty wheel that stands at `now`, with cycles of `slots` ticks, rounded up to a power of two.
+    /// Creates an empty wheel at tick `now` with cycles of `slots` ticks, rounded up to a power of two.
     ///
     /// # Panics
     ///
-    /// If there are to be more than 2^31 slots.
+    /// Panics if the result is more than 2^31 slots.
     #[must_use]
     pub fn new(now: Tick, slots: usize) -> Self {
         let slots = Slots::new(slots.next_power_of_two());
         let shift = slots.lists.len().ilog2();
-        LogicSimulationWheel(Timers::new(
+        LogicSimulationWheel(SchemeTimers::new(
             now,
             LogicSimulation {
                 slots,
@@ -66,21 +65,21 @@ impl<T> LogicSimulationWheel<T> {
 
 timer_queue!(LogicSimulationWheel);
 
-/// In the `list` of a node: it is in the overflow list.
+/// Value of a node's `list` while it is in the overflow list.
 const OVERFLOW: u32 = u32::MAX;
 
 pub(super) struct LogicSimulation {
-    /// The present cycle.
     slots: Slots,
-    /// A cycle is `2^shift` ticks.
+    /// Binary logarithm of the length of a cycle in ticks.
     shift: u32,
     overflow: List,
     overflow_len: usize,
     len: usize,
-    /// At the beginning of a cycle, the node of the overflow list to look at next. What is scheduled meanwhile goes to the
-    /// front, out of its way.
+    /// At the beginning of a cycle, the next node of the overflow list to be examined. A timer scheduled
+    /// during the search is added at the front, which the search has left behind.
     cursor: u32,
-    /// Nothing in the overflow list that was looked at or scheduled since the cycle began is due before.
+    /// Lower bound on the deadlines of the timers in the overflow list that were examined or added since the
+    /// cycle began.
     earliest: Tick,
 }
 
@@ -97,15 +96,15 @@ impl LogicSimulation {
         self.overflow_len -= 1;
     }
 
-    /// The first tick of the cycle that has timers, from now on. The slots before are empty.
+    /// Tick of the first occupied slot of the cycle from `now` on. The slots before are empty.
     fn next_in_cycle(&self, now: Tick) -> Option<Tick> {
         let slot = self.slots.next_occupied(self.slots.hash(now))?;
         Some(Tick((self.cycle(now) << self.shift) + slot as u64))
     }
 }
 
-impl Scheme for LogicSimulation {
-    type Link = Link;
+impl TimerScheme for LogicSimulation {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], now: Tick, index: u32) {
         let due = nodes[index as usize].due;
@@ -129,11 +128,17 @@ impl Scheme for LogicSimulation {
         }
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         loop {
             while self.cursor != NIL {
                 if !work.spend() {
-                    return Step::OutOfWork;
+                    return AdvanceStep::OutOfBudget;
                 }
                 let index = self.cursor;
                 let node = &nodes[index as usize];
@@ -148,21 +153,21 @@ impl Scheme for LogicSimulation {
             }
             if let Some(tick) = self.next_in_cycle(*now) {
                 if tick > until {
-                    return Step::UpToDate;
+                    return AdvanceStep::UpToDate;
                 }
                 if !work.spend() {
-                    return Step::OutOfWork;
+                    return AdvanceStep::OutOfBudget;
                 }
                 *now = tick;
                 let index = self.slots.lists[self.slots.hash(tick)].first;
                 self.unlink(nodes, tick, index);
-                return Step::Due(index);
+                return AdvanceStep::Due(index);
             }
             let (cycle, last) = (self.cycle(*now), self.cycle(until));
             if cycle == last || self.overflow.is_empty() {
-                return Step::UpToDate;
+                return AdvanceStep::UpToDate;
             }
-            // One cycle after the other, if that is how it is driven.
+            // Advances one cycle at a time if the caller drives one cycle at a time.
             let next = self.cycle(self.earliest).clamp(cycle + 1, last);
             *now = Tick(next << self.shift);
             self.cursor = self.overflow.first;
@@ -187,20 +192,19 @@ impl Scheme for LogicSimulation {
         Some([self.len - self.overflow_len, self.overflow_len][level])
     }
 
-    /// The present cycle.
-    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.slots.ring(ring, self.slots.hash(now), 1, held)
+    fn ring(&self, now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.slots.ring(ring, self.slots.hash(now), 1, counts)
     }
 
     #[cfg(test)]
     fn check(&self, nodes: &[ListNode], now: Tick) -> alloc::vec::Vec<u32> {
         let mut all = self.overflow.check(nodes);
         assert_eq!(all.len(), self.overflow_len);
-        assert!(self.cursor == NIL || all.contains(&self.cursor), "the search goes on within the list");
+        assert!(self.cursor == NIL || all.contains(&self.cursor), "the cursor is not in the list");
         let seen = all.iter().take_while(|&&index| index != self.cursor).count();
         for (position, &index) in all.iter().enumerate() {
             let (due, list) = (nodes[index as usize].due, nodes[index as usize].link.list);
-            assert_eq!(list, OVERFLOW, "node {index} knows where it is");
+            assert_eq!(list, OVERFLOW, "node {index} is not marked as in the overflow list");
             assert!(self.cycle(due) > self.cycle(now) || due >= now && position >= seen, "{due} at {now}");
             assert!(position >= seen || self.earliest <= due, "{due} is before {}", self.earliest);
         }

@@ -1,47 +1,47 @@
-//! The other schemes of the literature, behind the trait of [`TimingWheel`](crate::TimingWheel): to compare with, to learn
-//! from, and for those whose load fits one of them better.
+//! The other timer schemes of the literature, behind the same trait as [`TimingWheel`](crate::TimingWheel): for
+//! comparison, for study, and for workloads that suit one of them better.
 //!
 //! G. Varghese and A. Lauck, *Hashed and Hierarchical Timing Wheels* (SOSP 1987; IEEE/ACM Transactions on Networking 5(6),
-//! 1997) number them from 1 to 7. All are here, with what they grew from and what grew from them. Each has a module, which begins
-//! with a picture, the source, costs, memory and limits, in the same form for all.
+//! 1997) number them from 1 to 7. All of them are implemented here, with their predecessors and successors. The
+//! documentation of each module shows a picture, the source, costs, memory and limits, in a uniform format.
 //!
-//! | scheme | type | source | START | STOP | PER_TICK | bytes a timer | reach | late by |
+//! | scheme | type | source | START | STOP | PER_TICK | bytes per timer | horizon | late by |
 //! |---|---|---|---|---|---|---|---|---|
-//! | [1, unordered list](unordered_list) | [`UnorderedList`] | V&L III-A | 1 | 1 | n | 24 | all | 0 |
-//! | [2, ordered list](ordered_list) | [`OrderedList`] | V&L III-B | n | 1 | 1 | 24 | all | 0 |
-//! | [3, heap](binary_heap) | [`BinaryHeap`] | V&L IV-A | log n / 1 | log n | 1 | 32 | all | 0 |
-//! | [3, balanced tree](balanced_tree) | [`BalancedTree`] | V&L IV-A | log n | log n | log n | 34 - 56 | all | 0 |
-//! | [logic simulation](logic_simulation) | [`LogicSimulationWheel`] | V&L IV-B, Ulrich 1965 | 1 | 1 | n / (1 + far / slots) | 24 | all | 0 |
-//! | [4, wheel](simple) | [`SimpleWheel`] | V&L V | 1 | 1 | 1 | 24 | a turn | width - 1 |
-//! | [5, hashed, sorted](hashed_sorted) | [`HashedSortedWheel`] | V&L VI-A.1 | n / 1 | 1 | 1 | 24 | all | 0 |
-//! | [6, hashed, unsorted](hashed_unsorted) | [`HashedUnsortedWheel`] | V&L VI-A.2 | 1 | 1 | n / (1 + n / slots) | 24 | all | 0 |
-//! | [7, hierarchical](hierarchical) | [`HierarchicalWheel`] | V&L VI-B | 1 | 1 | n / 1 | 24 | all | 0 |
-//! | [7, no migration](non_cascading) | [`NonCascadingWheel`] | V&L VI-B, Nichols; Linux 4.8 | 1 | 1 | 1 | 24 | all | 1/7 |
-//! | [7, one migration](one_migration) | [`OneMigrationWheel`] | V&L VI-B | 1 | 1 | n / 1 | 24 | all | 1/255 |
-//! | [calendar queue](calendar) | [`CalendarQueue`] | Brown 1988 | n / 1 | n / 1 | n / 1 | 26 - 32 | all | 0 |
-//! | [lawn, of t TTLs](lawn) | [`Lawn`] | Lev-Libfeld 2019 | log t / 1 | log t / 1 | t / 1 | 24 | all | 0 |
+//! | [1, unordered list](unordered_list) | [`UnorderedList`] | V&L III-A | 1 | 1 | n | 24 | none | 0 |
+//! | [2, ordered list](ordered_list) | [`OrderedList`] | V&L III-B | n | 1 | 1 | 24 | none | 0 |
+//! | [3, heap](binary_heap) | [`BinaryHeap`] | V&L IV-A | log n / 1 | log n | 1 | 32 | none | 0 |
+//! | [3, balanced tree](balanced_tree) | [`BalancedTree`] | V&L IV-A | log n | log n | log n | 34 - 56 | none | 0 |
+//! | [logic simulation](logic_simulation) | [`LogicSimulationWheel`] | V&L IV-B, Ulrich 1965 | 1 | 1 | n / (1 + far / slots) | 24 | none | 0 |
+//! | [4, wheel](simple) | [`SimpleWheel`] | V&L V | 1 | 1 | 1 | 24 | revolution | width - 1 |
+//! | [5, hashed, sorted](hashed_sorted) | [`HashedSortedWheel`] | V&L VI-A.1 | n / 1 | 1 | 1 | 24 | none | 0 |
+//! | [6, hashed, unsorted](hashed_unsorted) | [`HashedUnsortedWheel`] | V&L VI-A.2 | 1 | 1 | n / (1 + n / slots) | 24 | none | 0 |
+//! | [7, hierarchical](hierarchical) | [`HierarchicalWheel`] | V&L VI-B | 1 | 1 | n / 1 | 24 | none | 0 |
+//! | [7, no migration](non_cascading) | [`NonCascadingWheel`] | V&L VI-B, Nichols; Linux 4.8 | 1 | 1 | 1 | 24 | none | 1/7 |
+//! | [7, one migration](one_migration) | [`OneMigrationWheel`] | V&L VI-B | 1 | 1 | n / 1 | 24 | none | 1/255 |
+//! | [calendar queue](calendar) | [`CalendarQueue`] | Brown 1988 | n / 1 | n / 1 | n / 1 | 26 - 32 | none | 0 |
+//! | [lawn, with t TTLs](lawn) | [`Lawn`] | Lev-Libfeld 2019 | log t / 1 | log t / 1 | t / 1 | 24 | none | 0 |
 //!
-//! START is [`schedule`](crate::TimerQueue::schedule), STOP [`cancel`](crate::TimerQueue::cancel), PER_TICK one tick of
-//! [`expire_next`](crate::TimerQueue::expire_next) beside what it gives out: orders of growth, worst / mean where they
-//! differ; `slots` of a wheel, and `far` is how many timers are beyond the present cycle. Bytes are those without the value, which takes
-//! an `Option<T>`, and without slots, which take the same however many timers there are. How much comes late is in ticks, or of the ticks
-//! a timer was scheduled ahead.
+//! START is [`schedule`](crate::TimerQueue::schedule), STOP is [`cancel`](crate::TimerQueue::cancel), and PER_TICK is one
+//! tick of [`expire_next`](crate::TimerQueue::expire_next) without the expired timers. Costs are orders of growth, as
+//! worst case / mean where they differ; `slots` is the number of slots of a wheel, and `far` the number of timers beyond
+//! the current cycle. Bytes exclude the value, which is stored in an `Option<T>`, and the slots, whose size does not depend
+//! on the number of timers. Lateness is in ticks, or a fraction of the ticks that a timer was scheduled ahead.
 //!
-//! # What they share
+//! # Common properties
 //!
-//! A timer is a node in an array. Its key is its index there and its generation: stale keys find nothing, in any scheme,
-//! and memory that has run out of generations (2^31) is not used again. Lists go through the nodes, doubly linked, so that
-//! no STOP needs a search. A scheme keeps the memory that its largest number of timers needed, and panics when asked for
-//! more than `u32::MAX`. Its arrays double when they are full, and then have room for twice as many timers. For a million timers
-//! with values of 8 bytes, these 8 aside, lists and wheels ask 34 bytes a timer of the allocator, the heap 42, the tree 55
+//! A timer is a node in an array. Its key consists of its index and its generation. Stale keys find no timer in any
+//! scheme, and a node that has run out of generations (2^31) is not reused. Lists are doubly linked through the nodes, so
+//! that STOP needs no search. A scheme keeps the memory of its largest number of timers, and panics if there are more than
+//! `u32::MAX`. Its arrays double when they are full. For a million timers with values of 8 bytes, not counting these 8,
+//! lists and wheels request 34 bytes per timer from the allocator, the heap 42, and the tree 55
 //! (`cargo bench -p encke-wheel --bench memory`).
 //!
-//! What is scheduled for a tick that is not ahead is due at the next one. Those timers alone need a place for the deadline
-//! that they were given: an entry in a tree. At [`Tick::MAX`](crate::Tick::MAX) there is no next tick: what is scheduled
-//! then stays until it is cancelled.
+//! A timer scheduled for the current tick or earlier is due at the next tick. Only such late timers need to store the
+//! requested deadline separately, in a tree entry. At [`Tick::MAX`](crate::Tick::MAX) there is no next tick: a timer
+//! scheduled then stays until it is cancelled.
 //!
-//! [`Work`](crate::Work) pays for every timer that comes out, moves, or is looked at without being due. All schemes can
-//! stop anywhere, in the midst of a slot or of a pass, and be changed there.
+//! [`WorkBudget`](crate::WorkBudget) pays for every timer that expires, moves, or is examined without being due. All schemes
+//! can stop at any point, even in the middle of a slot or a pass, and can be changed while they are stopped.
 
 mod arena;
 pub mod balanced_tree;
@@ -80,5 +80,5 @@ pub use non_cascading::NonCascadingWheel;
 pub use one_migration::OneMigrationWheel;
 pub use ordered_list::OrderedList;
 pub use simple::SimpleWheel;
-pub use standing::Standing;
+pub use standing::Reusable;
 pub use unordered_list::UnorderedList;

@@ -1,4 +1,4 @@
-//! Scheme 7 without migrations: what is far ahead comes out late.
+//! Scheme 7 without migrations: distant timers expire late.
 //!
 //! ```text
 //!   now = 1000         the timer for 1010     for 1100              for 2000
@@ -22,36 +22,37 @@
 //! | source | Varghese & Lauck 1997, end of section VI-B, after W. Nichols; T. Gleixner, *timers: Switch to a non-cascading wheel*, 2016 (Linux 4.8) |
 //! | start | O(1) |
 //! | stop | O(1) |
-//! | per tick | O(1), and what comes out |
-//! | memory | 24 bytes a timer and an `Option<T>`; 5.6 KiB |
+//! | per tick | O(1), plus the expired timers |
+//! | memory | 24 bytes and an `Option<T>` per timer; 5.6 KiB |
 //! | horizon | none |
 //! | precision | exact up to 63 ticks ahead, then late by less than 1/7 of the ticks ahead |
-//! | wakes | when a timer comes out |
-//! | bad when | what is far ahead must be exact |
+//! | wakes | when a timer expires |
+//! | bad when | distant timers must be exact |
 
 use core::ops::RangeInclusive;
 
 use super::hierarchy::Hierarchy;
-use super::list::{Link, ListNode};
-use super::timers::{Scheme, Step, Timers, latest_or_first, timer_queue};
-use crate::{Ring, Tick, Work};
+use super::list::{ListLink, ListNode};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, latest_or_first, timer_queue};
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// Scheme 7 without migrations, as in Linux since 4.8: wheels of growing slots, in which a timer stays where it is put, and
-/// comes out when that slot begins. [The module](self) has its picture, source, costs and limits.
+/// Scheme 7 without migrations, as in Linux since 4.8: a hierarchy of wheels in which a timer stays in its
+/// slot and expires when that slot begins. See the [module documentation](self).
 ///
-/// The wheels are those of Linux: 64 slots a level, a slot of each level 8 times as long as one of the level below; but 21
-/// levels for all of `u64`, where Linux has 8 or 9 and cuts off what lies beyond them. A timer goes to the first slot that
-/// begins at its deadline or later, so it never is early. The paper rounds to the nearest slot, and loses up to half with slots
-/// that grow 60-fold.
+/// The wheels are those of Linux: 64 slots per level, and a slot of each level 8 times as long as one of the
+/// level below. There are 21 levels for all of `u64`, whereas Linux has 8 or 9 and truncates longer timeouts.
+/// A timer goes to the first slot that begins at or after its deadline, so it never expires early. The paper
+/// rounds to the nearest slot, and loses up to half with slots that grow 60-fold.
 ///
-/// A range is met wherever it has the beginning of a slot that is as long as the timers so far ahead need.
-pub struct NonCascadingWheel<T>(pub(super) Timers<NonCascading, T>);
+/// A timer with a range expires within that range if the range contains the beginning of a slot of the length
+/// used at that distance.
+pub struct NonCascadingWheel<T>(pub(super) SchemeTimers<NonCascading, T>);
 
 impl<T> NonCascadingWheel<T> {
-    /// An empty wheel that stands at `now`.
+    /// Creates an empty wheel at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        NonCascadingWheel(Timers::new(now, NonCascading { wheels: Wheels::new() }))
+        NonCascadingWheel(SchemeTimers::new(now, NonCascading { wheels: Wheels::new() }))
     }
 }
 
@@ -67,28 +68,27 @@ pub(super) struct NonCascading {
     wheels: Wheels,
 }
 
-/// The lowest level that may reach `ahead` ticks ahead: not always, since it counts whole slots.
+/// The lowest level that may reach `ahead` ticks ahead. It may fall short, because a level counts whole slots.
 fn level_for(ahead: u64) -> u32 {
     ahead.ilog2().saturating_sub(GRAIN_BITS) / GRAIN_BITS
 }
 
-/// The level and the slot in which a timer waits.
 fn place(now: Tick, due: Tick) -> (u32, u64) {
     let level = level_for((due.0 - now.0).max(1));
     let number = Wheels::number_from(level, due);
-    // A whole turn ahead is the slot where the wheel stands.
+    // A slot a whole revolution ahead has the same index as the current slot.
     if number - Wheels::number(level, now) < Wheels::SLOTS {
         return (level, number);
     }
     (level + 1, Wheels::number_from(level + 1, due))
 }
 
-impl Scheme for NonCascading {
-    type Link = Link;
+impl TimerScheme for NonCascading {
+    type Link = ListLink;
 
     fn precision(&self, ahead: u64) -> u64 {
         let level = level_for(ahead.max(1));
-        // With the slots in which it begins and ends, it may be a turn.
+        // Together with the partial slots at both ends, this may be a whole revolution.
         let next = level > 0 && Wheels::number(level, Tick(ahead)) + 2 >= Wheels::SLOTS;
         (1 << ((level + u32::from(next)) * GRAIN_BITS)) - 1
     }
@@ -109,16 +109,22 @@ impl Scheme for NonCascading {
         self.wheels.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         let Some(event) = self.wheels.next_event(*now).filter(|event| event.tick <= until) else {
-            return Step::UpToDate;
+            return AdvanceStep::UpToDate;
         };
         if !work.spend() {
-            return Step::OutOfWork;
+            return AdvanceStep::OutOfBudget;
         }
         *now = event.tick;
         self.wheels.unlink(nodes, event.first);
-        Step::Due(event.first)
+        AdvanceStep::Due(event.first)
     }
 
     fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {
@@ -133,8 +139,8 @@ impl Scheme for NonCascading {
         Some(self.wheels.lens[level])
     }
 
-    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.wheels.ring(now, ring, held)
+    fn ring(&self, now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.wheels.ring(now, ring, counts)
     }
 
     #[cfg(test)]

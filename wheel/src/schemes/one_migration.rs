@@ -1,4 +1,4 @@
-//! Scheme 7 with one migration: between exact and non-cascading.
+//! Scheme 7 with one migration: a compromise between cascading and non-cascading wheels.
 //!
 //! ```text
 //!   now = 1000         the timer for 1010     for 1300              for 70,000
@@ -22,58 +22,59 @@
 //! | source | Varghese & Lauck 1997, end of section VI-B, which allows "just one migration between adjacent lists" |
 //! | start | O(1) |
 //! | stop | O(1) |
-//! | per tick | O(1) on average, a timer moves once at most; O(n) if a slot with all of them begins |
-//! | memory | 24 bytes a timer and an `Option<T>`; 8.3 KiB |
+//! | per tick | O(1) on average, because a timer moves at most once; O(n) when a slot with all timers begins |
+//! | memory | 24 bytes and an `Option<T>` per timer; 8.3 KiB |
 //! | horizon | none |
 //! | precision | exact up to 65,279 ticks ahead, then late by less than 1/255 of the ticks ahead |
-//! | wakes | at every slot that is not empty, of any level |
-//! | bad when | what is far ahead must be exact |
+//! | wakes | at every occupied slot of any level |
+//! | bad when | distant timers must be exact |
 
 use super::hierarchical::{Wheels, place};
-use super::list::{Link, ListNode};
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Ring, Tick, Work};
+use super::list::{ListLink, ListNode};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// Scheme 7 with a single migration: the wheels of [`HierarchicalWheel`](super::HierarchicalWheel), in which a timer moves down
-/// once, and then comes out when the slot that it moved to begins. [The module](self) has its picture, source, costs and
-/// limits.
+/// Scheme 7 with a single migration: the wheels of [`HierarchicalWheel`](super::HierarchicalWheel), in which
+/// a timer moves down only once and expires when the slot that it moved to begins. See the [module
+/// documentation](self).
 ///
-/// When the slot of a timer begins, it moves to the first slot that begins at its deadline or later, on the lowest level
-/// that reaches so far: at least one level down. So it never is early.
-pub struct OneMigrationWheel<T>(pub(super) Timers<OneMigration, T>);
+/// When the slot of a timer begins, the timer moves to the first slot that begins at or after its deadline,
+/// on the lowest level that reaches that far, which is at least one level down. It therefore never expires
+/// early.
+pub struct OneMigrationWheel<T>(pub(super) SchemeTimers<OneMigration, T>);
 
 impl<T> OneMigrationWheel<T> {
-    /// An empty wheel that stands at `now`.
+    /// Creates an empty wheel at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        OneMigrationWheel(Timers::new(now, OneMigration { wheels: Wheels::new() }))
+        OneMigrationWheel(SchemeTimers::new(now, OneMigration { wheels: Wheels::new() }))
     }
 }
 
 timer_queue!(OneMigrationWheel);
 
-/// A slot holds both those timers that move on when it begins, because they are due later, and those that come out then.
+/// A slot holds timers that move when it begins, because they are due later, and timers that expire then.
 pub(super) struct OneMigration {
     wheels: Wheels,
 }
 
-/// The level and the slot from which a timer that has moved comes out.
+/// Level and slot from which a timer that has moved expires.
 fn last_place(now: Tick, due: Tick) -> (u32, u64) {
     let level = (due.0 - now.0).ilog2() / 8;
     let number = Wheels::number_from(level, due);
-    // A whole turn ahead is the slot where the wheel stands.
+    // A slot a whole revolution ahead has the same index as the current slot.
     if number - Wheels::number(level, now) < Wheels::SLOTS {
         return (level, number);
     }
     (level + 1, Wheels::number_from(level + 1, due))
 }
 
-impl Scheme for OneMigration {
-    type Link = Link;
+impl TimerScheme for OneMigration {
+    type Link = ListLink;
 
     fn precision(&self, ahead: u64) -> u64 {
         let level = ahead.max(1).ilog2() / 8;
-        // Starting in the middle of a slot, it may reach over a turn of them.
+        // From the middle of a slot, the timer may reach over a whole revolution.
         let next = Wheels::number(level, Tick(ahead)) + 1 >= Wheels::SLOTS;
         match (level + u32::from(next)).min(7) {
             0 => 0,
@@ -90,7 +91,13 @@ impl Scheme for OneMigration {
         self.wheels.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         self.wheels.advance(nodes, now, until, work, last_place)
     }
 
@@ -106,8 +113,8 @@ impl Scheme for OneMigration {
         Some(self.wheels.lens[level])
     }
 
-    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.wheels.ring(now, ring, held)
+    fn ring(&self, now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.wheels.ring(now, ring, counts)
     }
 
     #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Scheme 4: a wheel that reaches one turn ahead.
+//! Scheme 4: a wheel with a horizon of one revolution.
 //!
 //! ```text
-//!   now = 42, at slot 2 of 8: what is due in i ticks goes to slot (2 + i) mod 8, for i up to 8
+//!   now = 42, at slot 2 of 8: a timer due in i ticks goes to slot (2 + i) mod 8, for i up to 8
 //!
 //!      0    1    2    3    4    5    6    7
 //!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]          the timer for 51 is refused
@@ -18,51 +18,52 @@
 //! | source | Varghese & Lauck 1997, section V, *Scheme 4: Basic Scheme*, figure 5; D. Choi, *More Efficient Timer Implementation using TimerWheel*, NHN 2013 |
 //! | start | O(1) |
 //! | stop | O(1) |
-//! | per tick | O(1), and what is due |
-//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
-//! | horizon | a turn: `slots * width` ticks; what lies further ahead is refused |
-//! | precision | `width - 1` ticks late at most; exact with slots of one tick |
-//! | wakes | when a timer comes out |
-//! | bad when | timers run for long: 1 h 23 min 15 s by the second take 4,995 slots |
+//! | per tick | O(1), plus the due timers |
+//! | memory | 24 bytes and an `Option<T>` per timer; 4 bytes and one bit per slot |
+//! | horizon | one revolution: `slots * width` ticks; timers further ahead are refused |
+//! | precision | at most `width - 1` ticks late; exact with slots of one tick |
+//! | wakes | when a timer expires |
+//! | bad when | timers are long: 1 h 23 min 15 s at a resolution of one second takes 4,995 slots |
 
 use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
 
-use super::list::{Link, ListNode};
+use super::list::{ListLink, ListNode};
 use super::slots::Slots;
-use super::timers::{Scheme, Step, Timers, latest_or_first, timer_queue};
-use crate::{Ring, Tick, Work};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, latest_or_first, timer_queue};
+use crate::{SlotRing, Tick, WorkBudget};
 
-/// Scheme 4, the timing wheel itself: a slot for every tick up to MaxInterval, around and around. [The module](self) has its
-/// picture, source, costs and limits.
+/// Scheme 4, the basic timing wheel: one slot for every tick up to MaxInterval, used cyclically. See the
+/// [module documentation](self).
 ///
-/// Slots may be wider than one tick, as in NHN's Comet server: 7 slots of 50 ms take 350 ms and refuse 351. There a
-/// timer goes to slot `(current + interval / width) % slots`, and may come out early by what was rounded off. Here it goes
-/// to the first slot that begins at its deadline or later, so it may be `width - 1` ticks late, never early. Between two
-/// slots the reach is less by the ticks passed since the last one.
-pub struct SimpleWheel<T>(pub(super) Timers<Simple, T>);
+/// Slots may be wider than one tick, as in NHN's Comet server: 7 slots of 50 ms accept 350 ms and refuse 351.
+/// In that server a timer goes to slot `(current + interval / width) % slots`, and may expire early because
+/// of the rounding. Here it goes to the first slot that begins at or after its deadline, so it may be up to
+/// `width - 1` ticks late, but never early. Within a slot, the horizon is shorter by the ticks that have
+/// passed since the slot began.
+pub struct SimpleWheel<T>(pub(super) SchemeTimers<Simple, T>);
 
 impl<T> SimpleWheel<T> {
-    /// An empty wheel that stands at `now` and takes timers up to `slots` ticks ahead.
+    /// Creates an empty wheel at tick `now` that accepts timers up to `slots` ticks ahead.
     ///
     /// # Panics
     ///
-    /// If there are no slots, or more than 2^31.
+    /// Panics if `slots` is 0 or more than 2^31.
     #[must_use]
     pub fn new(now: Tick, slots: usize) -> Self {
         Self::with_width(now, slots, NonZeroU64::MIN)
     }
 
-    /// An empty wheel of slots of `width` ticks, which begin at the multiples of `width`.
+    /// Creates an empty wheel whose slots take `width` ticks and begin at multiples of `width`.
     ///
     /// # Panics
     ///
-    /// If there are no slots, or more than 2^31.
+    /// Panics if `slots` is 0 or more than 2^31.
     #[must_use]
     pub fn with_width(now: Tick, slots: usize, width: NonZeroU64) -> Self {
         let slots = Slots::new(slots);
-        let turn = now.0 / width;
-        SimpleWheel(Timers::new(now, Simple { slots, width: width.get(), turn, current: 0 }))
+        let slot_number = now.0 / width;
+        SimpleWheel(SchemeTimers::new(now, Simple { slots, width: width.get(), slot_number, current: 0 }))
     }
 }
 
@@ -71,19 +72,20 @@ timer_queue!(SimpleWheel);
 pub(super) struct Simple {
     slots: Slots,
     width: u64,
-    /// How many slots begin up to now, since tick 0: where the wheel has turned to.
-    turn: u64,
-    /// The slot at which it stands. What is due is first in its list; behind that is what is a whole turn ahead.
+    /// Number of the current slot, counted from tick 0.
+    slot_number: u64,
+    /// Index of the current slot. Due timers are at the front of its list, timers a whole revolution ahead
+    /// behind them.
     current: usize,
 }
 
 impl Simple {
-    /// The number of the first slot that begins at `tick` or later.
+    /// Number of the first slot that begins at or after `tick`.
     fn slot_from(&self, tick: Tick) -> u64 {
         if self.width == 1 { tick.0 } else { tick.0.div_ceil(self.width) }
     }
 
-    /// The number of the last slot that begins at `tick` or before.
+    /// Number of the last slot that begins at or before `tick`.
     fn slot_until(&self, tick: Tick) -> u64 {
         match tick {
             Tick::MAX => self.slot_from(Tick::MAX),
@@ -92,7 +94,8 @@ impl Simple {
         }
     }
 
-    /// When a slot begins. The last one does at the last tick, though that may be no multiple of the width.
+    /// Tick at which a slot begins. The last slot begins at the last tick, even if that is not a multiple of
+    /// the width.
     fn begin(&self, slot: u64) -> Tick {
         Tick(slot.saturating_mul(self.width))
     }
@@ -101,44 +104,41 @@ impl Simple {
         self.slots.lists.len() as u64
     }
 
-    /// The slot `ahead` slots ahead, up to a whole turn.
     fn ahead(&self, ahead: usize) -> usize {
         let (slot, len) = (self.current + ahead, self.slots.lists.len());
         if slot >= len { slot - len } else { slot }
     }
 
-    fn turn_to(&mut self, turn: u64) {
-        let ahead = turn - self.turn;
+    fn move_to(&mut self, slot_number: u64) {
+        let ahead = slot_number - self.slot_number;
         let ahead = if ahead < self.len() { ahead } else { ahead % self.len() };
-        self.current = self.ahead(usize::try_from(ahead).expect("less than the slots"));
-        self.turn = turn;
+        self.current = self.ahead(usize::try_from(ahead).expect("below the number of slots"));
+        self.slot_number = slot_number;
     }
 
-    /// When the first slot with timers begins, after the one at which the wheel stands, and its number.
     fn next_slot(&self) -> Option<(Tick, u64)> {
-        let turn = self.turn.checked_add(self.slots.ahead_to_occupied(self.current)? as u64)?;
-        Some((self.begin(turn), turn))
+        let slot_number = self.slot_number.checked_add(self.slots.ahead_to_occupied(self.current)? as u64)?;
+        Some((self.begin(slot_number), slot_number))
     }
 
-    /// The first timer of the slot at which the wheel stands, if it is due.
     fn due_now(&self, nodes: &[ListNode]) -> Option<u32> {
         let list = self.slots.lists[self.current];
-        list.first_due(nodes).filter(|&due| due <= self.begin(self.turn)).map(|_| list.first)
+        list.first_due(nodes).filter(|&due| due <= self.begin(self.slot_number)).map(|_| list.first)
     }
 }
 
-impl Scheme for Simple {
-    type Link = Link;
+impl TimerScheme for Simple {
+    type Link = ListLink;
 
     fn horizon(&self, now: Tick) -> Option<u64> {
-        Some(self.begin(self.turn.saturating_add(self.len())).saturating_since(now))
+        Some(self.begin(self.slot_number.saturating_add(self.len())).saturating_since(now))
     }
 
     fn precision(&self, _ahead: u64) -> u64 {
         self.width - 1
     }
 
-    /// The latest tick at which a slot begins.
+    /// The latest beginning of a slot.
     fn choose(&self, now: Tick, range: &RangeInclusive<Tick>) -> Tick {
         if self.width == 1 {
             return crate::range::choose(now, range);
@@ -147,7 +147,7 @@ impl Scheme for Simple {
     }
 
     fn link(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
-        let ahead = self.slot_from(nodes[index as usize].due) - self.turn;
+        let ahead = self.slot_from(nodes[index as usize].due) - self.slot_number;
         let slot = self.ahead(usize::try_from(ahead).expect("within the horizon"));
         if ahead == self.len() {
             self.slots.push_back(nodes, slot, index);
@@ -160,23 +160,29 @@ impl Scheme for Simple {
         self.slots.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         loop {
             if let Some(index) = self.due_now(nodes) {
                 if !work.spend() {
-                    return Step::OutOfWork;
+                    return AdvanceStep::OutOfBudget;
                 }
                 self.slots.unlink(nodes, index);
-                return Step::Due(index);
+                return AdvanceStep::Due(index);
             }
-            let Some((tick, turn)) = self.next_slot().filter(|&(tick, _)| tick <= until) else {
-                self.turn_to(self.slot_until(until));
-                return Step::UpToDate;
+            let Some((tick, slot_number)) = self.next_slot().filter(|&(tick, _)| tick <= until) else {
+                self.move_to(self.slot_until(until));
+                return AdvanceStep::UpToDate;
             };
-            if work.left() == 0 {
-                return Step::OutOfWork;
+            if work.remaining() == 0 {
+                return AdvanceStep::OutOfBudget;
             }
-            self.turn_to(turn);
+            self.move_to(slot_number);
             *now = tick;
         }
     }
@@ -188,8 +194,8 @@ impl Scheme for Simple {
         self.next_slot().map(|(tick, _)| tick)
     }
 
-    fn ring(&self, _now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.slots.ring(ring, self.current, self.width, held)
+    fn ring(&self, _now: Tick, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.slots.ring(ring, self.current, self.width, counts)
     }
 
     #[cfg(test)]
@@ -200,11 +206,11 @@ impl Scheme for Simple {
             let ahead = (slot + self.slots.lists.len() - self.current) % self.slots.lists.len();
             for &due in &dues {
                 let number = self.slot_from(due);
-                assert!(number >= self.turn, "{due} was passed over at {now}");
-                assert_eq!((number - self.turn) % self.len(), ahead as u64, "{due} at {now}");
+                assert!(number >= self.slot_number, "{due} was skipped at {now}");
+                assert_eq!((number - self.slot_number) % self.len(), ahead as u64, "{due} at {now}");
             }
             let number = |due: &Tick| self.slot_from(*due);
-            assert!(dues.is_sorted_by_key(number), "what is due comes first");
+            assert!(dues.is_sorted_by_key(number), "due timers are not at the front");
         }
         slots.into_iter().flat_map(|(_, held)| held).collect()
     }

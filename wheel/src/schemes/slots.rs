@@ -1,7 +1,7 @@
-//! Many lists and a bitmap of those that are not empty: the array of a wheel.
+//! The array of a wheel: one list per slot, and a bitmap of the occupied slots.
 //!
 //! ```text
-//!    occupied      0      1      0      0      1      0      0      1       64 slots a word
+//!    occupied      0      1      0      0      1      0      0      1       64 slots per word
 //!    lists      [ NIL] [ 17 ] [ NIL] [ NIL] [  3 ] [ NIL] [ NIL] [ 80 ]
 //!                         |                    |                    |
 //!                         v                    v                    v
@@ -10,29 +10,29 @@
 //!
 //! | | |
 //! |---|---|
-//! | source | Varghese & Lauck 1997, figures 5 and 6; the bits are what the chip of their appendix A keeps |
-//! | costs | O(1) to put a node into a slot and to take it out; finding the next slot that is not empty reads 64 at a time |
-//! | memory | 4 bytes and a bit a slot, whether it is empty or not |
+//! | source | Varghese & Lauck 1997, figures 5 and 6; the bitmap is that of the chip in their appendix A |
+//! | costs | O(1) to add a node to a slot and to remove it; the search for the next occupied slot reads 64 at a time |
+//! | memory | 4 bytes and one bit per slot, empty or not |
 //! | limits | 1 to 2^31 slots |
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use super::list::{List, ListNode};
-use crate::{Ring, Tick};
+use crate::{SlotRing, Tick};
 
 #[derive(Debug)]
 pub(super) struct Slots {
     pub(super) lists: Box<[List]>,
-    /// One bit a slot, set if the slot's list is not empty: what the chip of V&L's appendix A keeps, so that whoever
-    /// drives the wheel need not look at empty slots.
+    /// One bit per slot, set if the slot's list is not empty, as in the chip of V&L's appendix A: the host
+    /// need not visit empty slots.
     pub(super) occupied: Box<[u64]>,
 }
 
 impl Slots {
     /// # Panics
     ///
-    /// If there are no slots, or more than 2^31.
+    /// Panics if `slots` is 0 or more than 2^31.
     pub(super) fn new(slots: usize) -> Self {
         assert!((1..=1 << 31).contains(&slots), "a wheel has at least one slot, and at most 2^31");
         Slots {
@@ -61,7 +61,6 @@ impl Slots {
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// Takes a node out of the slot it is in.
     pub(super) fn unlink(&mut self, nodes: &mut [ListNode], index: u32) {
         let slot = nodes[index as usize].link.list as usize;
         self.lists[slot].unlink(nodes, index);
@@ -70,29 +69,29 @@ impl Slots {
         }
     }
 
-    /// The slot of a tick, if their number is a power of two: the tick's low bits.
+    /// Slot of a tick: its low bits. Requires a power of two of slots.
     pub(super) fn hash(&self, tick: Tick) -> usize {
         let mask = self.lists.len() as u64 - 1;
-        usize::try_from(tick.0 & mask).expect("less than the slots")
+        usize::try_from(tick.0 & mask).expect("below the number of slots")
     }
 
-    /// All slots, of `width` ticks each, as the only ring that a scheme has.
+    /// Describes all slots, each of `width` ticks, as the only ring of a scheme.
     pub(super) fn ring(
         &self,
         ring: usize,
         hand: usize,
         width: u64,
-        held: &mut [u32; Ring::MOST_SLOTS],
-    ) -> Option<Ring> {
-        (ring == 0).then(|| Ring::of_bits(&self.occupied, self.lists.len(), width, hand, held))
+        counts: &mut [u32; SlotRing::MAX_SLOTS],
+    ) -> Option<SlotRing> {
+        (ring == 0).then(|| SlotRing::from_bitmap(&self.occupied, self.lists.len(), width, hand, counts))
     }
 
-    /// The first slot with timers in it, going once around from `slot`, which counts as the nearest.
+    /// The first occupied slot, searching one revolution from `slot`, which is the nearest.
     pub(super) fn next_occupied(&self, slot: usize) -> Option<usize> {
         next_bit(&self.occupied, slot)
     }
 
-    /// How many slots ahead of `slot` the first with timers is, from 1 to a whole turn.
+    /// Distance from `slot` to the next occupied slot, from 1 to a whole revolution.
     pub(super) fn ahead_to_occupied(&self, slot: usize) -> Option<usize> {
         let len = self.lists.len();
         let from = if slot + 1 == len { 0 } else { slot + 1 };
@@ -101,10 +100,10 @@ impl Slots {
     }
 }
 
-/// The first bit that is set, going once around from bit `from`.
+/// The first bit that is set, searching from bit `from` and wrapping around.
 pub(super) fn next_bit(words: &[u64], from: usize) -> Option<usize> {
     let (start, offset) = (from / 64, from % 64);
-    // The word we begin with comes up again at the end, for the bits before `from`.
+    // The starting word is visited again at the end, for the bits before `from`.
     (start..words.len()).chain(0..=start).enumerate().find_map(|(step, word)| {
         let mask = if step == 0 { u64::MAX << offset } else { u64::MAX };
         let bits = words[word] & mask;

@@ -1,44 +1,47 @@
 use core::ops::RangeInclusive;
 
 use super::arena::Arena;
-use crate::{BeyondHorizon, Expire, Expired, Ring, StandingTimers, Tick, TimerKey, TimerQueue, Work};
+use crate::{
+    BeyondHorizon, Expired, Expiry, ReusableTimers, SlotRing, Tick, TimerKey, TimerQueue, WorkBudget,
+};
 
-/// [Timers that stay](StandingTimers), by any scheme: whenever one is armed, it is scheduled anew.
+/// [Reusable timers](ReusableTimers) on top of any scheme. Arming a timer schedules it in the underlying
+/// queue.
 ///
 /// ```
-/// use encke_wheel::schemes::{Lawn, Standing};
-/// use encke_wheel::{Expire, StandingTimers, Tick, Work};
+/// use encke_wheel::schemes::{Lawn, Reusable};
+/// use encke_wheel::{Expiry, ReusableTimers, Tick, WorkBudget};
 ///
-/// let mut timers = Standing::new(Lawn::new(Tick(0)));
+/// let mut timers = Reusable::new(Lawn::new(Tick(0)));
 /// let ping = timers.register("ping");
 /// timers.arm(ping, Tick(25))?;
 /// timers.arm(ping, Tick(50))?;
-/// let Expire::Due(expired) = timers.expire_next(Tick(50), &mut Work::unlimited()) else { panic!("it is due") };
+/// let Expiry::Due(expired) = timers.expire_next(Tick(50), &mut WorkBudget::unlimited()) else { panic!("not due") };
 /// assert_eq!((expired.key, *expired.value), (ping, "ping"));
 /// assert_eq!(timers.unregister(ping), Some("ping"));
 /// # Ok::<(), encke_wheel::BeyondHorizon<()>>(())
 /// ```
 #[derive(Debug)]
-pub struct Standing<T, Q> {
-    /// Of those that are armed: their indices.
+pub struct Reusable<T, Q> {
+    /// Armed timers, by index.
     queue: Q,
-    /// All of them. What links to the queue is the key there, while one is armed.
+    /// All timers. The link is the timer's key in the queue while it is armed.
     timers: Arena<Option<TimerKey>, T>,
 }
 
-impl<T, Q: TimerQueue<u32>> Standing<T, Q> {
-    /// Timers that are armed in `queue`.
+impl<T, Q: TimerQueue<u32>> Reusable<T, Q> {
+    /// Creates reusable timers that are scheduled in `queue`.
     ///
     /// # Panics
     ///
-    /// If the queue has timers already.
+    /// Panics if the queue is not empty.
     #[must_use]
     pub fn new(queue: Q) -> Self {
-        assert!(queue.is_empty(), "the queue has timers that are not registered here");
-        Standing { queue, timers: Arena::new() }
+        assert!(queue.is_empty(), "the queue is not empty");
+        Reusable { queue, timers: Arena::new() }
     }
 
-    /// The queue below: its values are of no use to others.
+    /// Returns the underlying queue. Its values are internal indices.
     #[must_use]
     pub fn queue(&self) -> &Q {
         &self.queue
@@ -53,7 +56,7 @@ fn without_value(BeyondHorizon { last, .. }: BeyondHorizon<u32>) -> BeyondHorizo
     BeyondHorizon { value: (), last }
 }
 
-impl<T, Q: TimerQueue<u32>> StandingTimers<T> for Standing<T, Q> {
+impl<T, Q: TimerQueue<u32>> ReusableTimers<T> for Reusable<T, Q> {
     #[inline]
     fn now(&self) -> Tick {
         self.queue.now()
@@ -129,16 +132,16 @@ impl<T, Q: TimerQueue<u32>> StandingTimers<T> for Standing<T, Q> {
     }
 
     #[inline]
-    fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<&mut T> {
+    fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<&mut T> {
         match self.queue.expire_next(now, work) {
-            Expire::Due(Expired { deadline, value: index, .. }) => {
+            Expiry::Due(Expired { deadline, value: index, .. }) => {
                 let key = self.timers.key(index);
                 self.timers.nodes[index as usize].link = None;
-                let value = self.timers.values[index as usize].as_mut().expect("what is armed is registered");
-                Expire::Due(Expired { key, deadline, value })
+                let value = self.timers.values[index as usize].as_mut().expect("armed timers are registered");
+                Expiry::Due(Expired { key, deadline, value })
             }
-            Expire::OutOfWork => Expire::OutOfWork,
-            Expire::UpToDate => Expire::UpToDate,
+            Expiry::OutOfBudget => Expiry::OutOfBudget,
+            Expiry::UpToDate => Expiry::UpToDate,
         }
     }
 
@@ -158,7 +161,7 @@ impl<T, Q: TimerQueue<u32>> StandingTimers<T> for Standing<T, Q> {
     }
 
     #[inline]
-    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.queue.ring(ring, held)
+    fn ring(&self, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.queue.ring(ring, counts)
     }
 }

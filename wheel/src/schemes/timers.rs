@@ -1,4 +1,4 @@
-//! What all schemes have in common: the memory of the timers, their keys, and what is late or comes after the end of time.
+//! The parts common to all schemes: the memory of the timers, their keys, late timers, and the end of time.
 //!
 //! ```text
 //!    schedule, cancel, ...                              expire_next
@@ -7,14 +7,14 @@
 //!    [ arena: nodes and values ] <--------------------> [ scheme: lists, slots, a heap or a tree of nodes ]
 //!         |
 //!         v
-//!    [ late: index -> the deadline that was asked for, where it was not ahead ]
+//!    [ late: index -> requested deadline, if it was not in the future ]
 //! ```
 //!
 //! | | |
 //! |---|---|
 //! | source | Varghese & Lauck 1997, section II: the four routines of a timer module |
-//! | costs | those of the scheme; O(log l) for one of l timers that were late when they were scheduled |
-//! | memory | that of the arena and of the scheme; an entry in a tree for each that was late |
+//! | costs | those of the scheme; O(log l) for a late timer, with l timers that were late when scheduled |
+//! | memory | that of the arena and of the scheme; a tree entry per late timer |
 //! | limits | those of the arena and of the scheme |
 
 use alloc::collections::BTreeMap;
@@ -22,109 +22,100 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use super::arena::{Arena, Node};
-use crate::{BeyondHorizon, Expire, Expired, Ring, Tick, TimerKey, Work, range};
+use crate::{BeyondHorizon, Expired, Expiry, SlotRing, Tick, TimerKey, WorkBudget, range};
 
-/// One way to find the timers that are due. It sees the nodes of timers, never their values or keys.
+/// A way to find the timers that are due. It sees the nodes of timers, never their values or keys.
 ///
-/// A node's `due` is ahead of `now` when it is linked, and by then no later than [`Tick::MAX`].
-pub(super) trait Scheme {
-    /// What it keeps in each node.
+/// When a node is linked, its `due` tick is later than `now` and at most [`Tick::MAX`].
+pub(super) trait TimerScheme {
     type Link: Default;
 
-    /// How many ticks ahead of `now` it reaches.
     fn horizon(&self, _now: Tick) -> Option<u64> {
         None
     }
 
-    /// See [`TimerQueue::precision`](crate::TimerQueue::precision).
     fn precision(&self, _ahead: u64) -> u64 {
         0
     }
 
-    /// The tick in `range` that costs the least.
     fn choose(&self, now: Tick, range: &RangeInclusive<Tick>) -> Tick {
         range::choose(now, range)
     }
 
-    /// START_TIMER: takes a node in.
+    /// START_TIMER: adds a node.
     fn link(&mut self, nodes: &mut [Node<Self::Link>], now: Tick, index: u32);
 
-    /// STOP_TIMER: lets go of a node.
+    /// STOP_TIMER: removes a node.
     fn unlink(&mut self, nodes: &mut [Node<Self::Link>], now: Tick, index: u32);
 
-    /// PER_TICK_BOOKKEEPING, for every tick up to `until`, or up to the first timer that comes out. It moves `now` along,
-    /// except over what is left when it is [`Step::UpToDate`].
+    /// PER_TICK_BOOKKEEPING for every tick up to `until`, or up to the first timer that expires. Advances
+    /// `now`, except over the remainder when the result is [`AdvanceStep::UpToDate`].
     fn advance(
         &mut self,
         nodes: &mut [Node<Self::Link>],
         now: &mut Tick,
         until: Tick,
-        work: &mut Work,
-    ) -> Step;
+        work: &mut WorkBudget,
+    ) -> AdvanceStep;
 
-    /// See [`TimerQueue::next_wakeup`](crate::TimerQueue::next_wakeup).
     fn next_wakeup(&self, nodes: &[Node<Self::Link>], now: Tick) -> Option<Tick>;
 
-    /// See [`TimerQueue::levels`](crate::TimerQueue::levels).
     fn levels(&self) -> usize {
         1
     }
 
-    /// How many timers a part holds, if there is more than one.
+    /// Number of timers in a part of the structure, if it has more than one.
     fn occupancy(&self, _level: usize) -> Option<usize> {
         None
     }
 
-    /// See [`TimerQueue::ring`](crate::TimerQueue::ring).
-    fn ring(&self, _now: Tick, _ring: usize, _held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+    fn ring(&self, _now: Tick, _ring: usize, _counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
         None
     }
 
-    /// Panics unless everything that must hold between two calls does. Returns every node it holds.
+    /// Panics unless all invariants hold. Returns all linked nodes.
     #[cfg(test)]
     fn check(&self, nodes: &[Node<Self::Link>], now: Tick) -> alloc::vec::Vec<u32>;
 }
 
-/// The tick in `range` to choose where timers come out at the beginnings of slots: `latest`, the last of those up to its
-/// end, or the first tick that is ahead.
+/// Chooses a tick in `range` for a scheme whose timers expire at the beginnings of slots: `latest`, the last
+/// beginning in the range, or the first tick in the future.
 pub(super) fn latest_or_first(now: Tick, range: &RangeInclusive<Tick>, latest: Tick) -> Tick {
     let first = now.saturating_add(1).max(*range.start());
-    // Of a range that is over, or empty, the choice is the same in all schemes.
+    // For a range that is past or empty, the choice is the same in all schemes.
     if *range.end() < first { range::choose(now, range) } else { latest.max(first) }
 }
 
-/// What an advance came to.
-pub(super) enum Step {
-    /// This node was let go of, and comes out now.
+pub(super) enum AdvanceStep {
+    /// This node has been unlinked and expires now.
     Due(u32),
-    OutOfWork,
+    OutOfBudget,
     UpToDate,
 }
 
-/// A scheme, with the timers that it keeps.
-pub(super) struct Timers<S: Scheme, T> {
+pub(super) struct SchemeTimers<S: TimerScheme, T> {
     pub(super) now: Tick,
     pub(super) scheme: S,
     pub(super) arena: Arena<S::Link, T>,
-    /// By node: what was scheduled for a tick that was not ahead.
-    pub(super) late: BTreeMap<u32, Late>,
+    /// By node: timers whose requested deadline was not in the future.
+    pub(super) late: BTreeMap<u32, LateTimer>,
 }
 
-/// A timer that is due later than it was scheduled for.
+/// A timer that is due later than requested.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(super) struct LateTimer {
     pub(super) deadline: Tick,
-    /// It was scheduled at the last tick. There is none at which it could come out, and the scheme does not know it.
-    pub(super) never: bool,
+    /// Scheduled at the last tick. The timer can never expire, and is not linked into the scheme.
+    pub(super) never_due: bool,
 }
 
-impl<S: Scheme, T> Timers<S, T> {
+impl<S: TimerScheme, T> SchemeTimers<S, T> {
     pub(super) fn new(now: Tick, scheme: S) -> Self {
-        Timers { now, scheme, arena: Arena::new(), late: BTreeMap::new() }
+        SchemeTimers { now, scheme, arena: Arena::new(), late: BTreeMap::new() }
     }
 
     pub(super) fn schedule(&mut self, deadline: Tick, value: T) -> Result<TimerKey, BeyondHorizon<T>> {
-        if let Some(last) = self.too_far(deadline) {
+        if let Some(last) = self.horizon_if_beyond(deadline) {
             return Err(BeyondHorizon { value, last });
         }
         let key = self.arena.insert(value);
@@ -134,7 +125,7 @@ impl<S: Scheme, T> Timers<S, T> {
 
     pub(super) fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> Result<bool, BeyondHorizon<()>> {
         let Some(index) = self.arena.find(key) else { return Ok(false) };
-        if let Some(last) = self.too_far(deadline) {
+        if let Some(last) = self.horizon_if_beyond(deadline) {
             return Err(BeyondHorizon { value: (), last });
         }
         self.stop(index);
@@ -158,19 +149,19 @@ impl<S: Scheme, T> Timers<S, T> {
         self.arena.values[self.arena.find(key)? as usize].as_ref()
     }
 
-    pub(super) fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
+    pub(super) fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<T> {
         let until = now.max(self.now);
         match self.scheme.advance(&mut self.arena.nodes, &mut self.now, until, work) {
-            Step::Due(index) => {
+            AdvanceStep::Due(index) => {
                 let late = if self.late.is_empty() { None } else { self.late.remove(&index) };
                 let deadline = late.map_or(self.arena.nodes[index as usize].due, |late| late.deadline);
                 let key = self.arena.key(index);
-                Expire::Due(Expired { key, deadline, value: self.arena.remove(index) })
+                Expiry::Due(Expired { key, deadline, value: self.arena.remove(index) })
             }
-            Step::OutOfWork => Expire::OutOfWork,
-            Step::UpToDate => {
+            AdvanceStep::OutOfBudget => Expiry::OutOfBudget,
+            AdvanceStep::UpToDate => {
                 self.now = until;
-                Expire::UpToDate
+                Expiry::UpToDate
             }
         }
     }
@@ -180,8 +171,7 @@ impl<S: Scheme, T> Timers<S, T> {
         self.scheme.next_wakeup(&self.arena.nodes, self.now).filter(|&tick| tick <= at_most)
     }
 
-    /// The last tick that can be had, if `deadline` is after it.
-    fn too_far(&self, deadline: Tick) -> Option<Tick> {
+    fn horizon_if_beyond(&self, deadline: Tick) -> Option<Tick> {
         let last = self.now.saturating_add(self.scheme.horizon(self.now)?);
         (deadline > last).then_some(last)
     }
@@ -189,9 +179,9 @@ impl<S: Scheme, T> Timers<S, T> {
     fn start(&mut self, index: u32, deadline: Tick) {
         let due = deadline.max(self.now.saturating_add(1));
         if deadline <= self.now {
-            let never = self.now == Tick::MAX;
-            self.late.insert(index, Late { deadline, never });
-            if never {
+            let never_due = self.now == Tick::MAX;
+            self.late.insert(index, LateTimer { deadline, never_due });
+            if never_due {
                 return;
             }
         }
@@ -201,19 +191,21 @@ impl<S: Scheme, T> Timers<S, T> {
 
     fn stop(&mut self, index: u32) {
         let late = if self.late.is_empty() { None } else { self.late.remove(&index) };
-        if !late.is_some_and(|late| late.never) {
+        if !late.is_some_and(|late| late.never_due) {
             self.scheme.unlink(&mut self.arena.nodes, self.now, index);
         }
     }
 }
 
-impl<S: Scheme, T> fmt::Debug for Timers<S, T> {
+impl<S: TimerScheme, T> fmt::Debug for SchemeTimers<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timers").field("now", &self.now).field("len", &self.arena.len).finish_non_exhaustive()
+        f.debug_struct("SchemeTimers")
+            .field("now", &self.now)
+            .field("len", &self.arena.len)
+            .finish_non_exhaustive()
     }
 }
 
-/// Makes a [`TimerQueue`](crate::TimerQueue) of a type that is a [`Timers`].
 macro_rules! timer_queue {
     ($name:ident) => {
         impl<T> crate::TimerQueue<T> for $name<T> {
@@ -246,7 +238,7 @@ macro_rules! timer_queue {
                 range: core::ops::RangeInclusive<crate::Tick>,
                 value: T,
             ) -> Result<crate::TimerKey, crate::BeyondHorizon<T>> {
-                let deadline = self.0.scheme.choose(self.0.now, &self.within_reach(range));
+                let deadline = self.0.scheme.choose(self.0.now, &self.clamp_to_horizon(range));
                 self.0.schedule(deadline, value)
             }
 
@@ -257,7 +249,9 @@ macro_rules! timer_queue {
             ) -> Result<bool, crate::BeyondHorizon<()>> {
                 match self.0.deadline(key) {
                     Some(deadline) if range.contains(&deadline) => Ok(true),
-                    _ => self.0.reschedule(key, self.0.scheme.choose(self.0.now, &self.within_reach(range))),
+                    _ => self
+                        .0
+                        .reschedule(key, self.0.scheme.choose(self.0.now, &self.clamp_to_horizon(range))),
                 }
             }
 
@@ -281,7 +275,7 @@ macro_rules! timer_queue {
                 self.0.get(key)
             }
 
-            fn expire_next(&mut self, now: crate::Tick, work: &mut crate::Work) -> crate::Expire<T> {
+            fn expire_next(&mut self, now: crate::Tick, work: &mut crate::WorkBudget) -> crate::Expiry<T> {
                 self.0.expire_next(now, work)
             }
 
@@ -297,14 +291,17 @@ macro_rules! timer_queue {
                 self.0.scheme.occupancy(level).unwrap_or(self.0.arena.len)
             }
 
-            fn ring(&self, ring: usize, held: &mut [u32; crate::Ring::MOST_SLOTS]) -> Option<crate::Ring> {
-                self.0.scheme.ring(self.0.now, ring, held)
+            fn ring(
+                &self,
+                ring: usize,
+                counts: &mut [u32; crate::SlotRing::MAX_SLOTS],
+            ) -> Option<crate::SlotRing> {
+                self.0.scheme.ring(self.0.now, ring, counts)
             }
         }
 
         #[cfg(test)]
         impl<T> $name<T> {
-            /// Panics unless everything that must hold between two calls does.
             pub(crate) fn check_invariants(&self) {
                 self.0.check();
             }

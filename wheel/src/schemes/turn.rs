@@ -1,50 +1,49 @@
-//! Leaving out turns of a wheel in which nothing is due.
+//! Skipping revolutions of a wheel in which no timer is due.
 //!
 //! ```text
 //!    start       start + slots                        earliest, or until
-//!      |----- a turn -----|..... turns left out .............|
-//!         all are seen:
-//!         the earliest of them is the earliest of all
+//!      |--- revolution ---|..... skipped revolutions ........|
+//!         every timer is seen:
+//!         the earliest seen is the earliest of all
 //! ```
 //!
 //! | | |
 //! |---|---|
-//! | source | of this crate: the paper's wheels are driven tick by tick, and go around whatever there is |
-//! | costs | O(1) a timer that is looked at or scheduled; a turn in which nothing is due before any is left out |
-//! | memory | 16 bytes a wheel |
+//! | source | this crate; the wheels of the paper are driven tick by tick and never skip a revolution |
+//! | costs | O(1) per timer examined or scheduled; one revolution without a due timer before any is skipped |
+//! | memory | 16 bytes per wheel |
 //! | limits | none |
 
-/// What a hashed wheel has seen since it began to count a turn.
+/// The earliest timer that a hashed wheel has seen since a starting position.
 ///
-/// Such a wheel keeps timers of every later turn in its slots, so it has to go around even where nothing is due. When it
-/// has gone around once, each of its timers was either looked at in this turn or scheduled during it, and the earliest of
-/// those is the earliest of all: from there on it can go straight to it.
+/// A hashed wheel keeps the timers of all later revolutions in its slots, so it has to go around even if
+/// nothing is due. After one revolution, each of its timers has been examined or scheduled since the start,
+/// so the earliest timer seen is the earliest of all, and the wheel can go straight to it.
 ///
-/// Positions are whatever the wheel counts its slots in.
+/// Positions are in whatever unit the wheel numbers its slots.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Revolution {
     start: u64,
     earliest: u64,
 }
 
-impl Turn {
+impl Revolution {
     pub(super) const fn new(start: u64) -> Self {
-        Turn { start, earliest: u64::MAX }
+        Revolution { start, earliest: u64::MAX }
     }
 
-    /// A timer at `position` was looked at or scheduled.
-    pub(super) fn saw(&mut self, position: u64) {
+    pub(super) fn record(&mut self, position: u64) {
         self.earliest = self.earliest.min(position);
     }
 
-    /// Called at `position`, when all up to it is done: where to go on if there is a turn or more to leave out on the way
-    /// to `until`.
+    /// Called when everything up to `position` is done. Returns the position to continue from if at least one
+    /// revolution can be skipped on the way to `until`.
     pub(super) fn skip(&mut self, position: u64, until: u64, slots: u64) -> Option<u64> {
         if position - self.start < slots {
             return None;
         }
         let to = self.earliest.min(until);
-        *self = Turn::new(position);
+        *self = Revolution::new(position);
         (to > position.saturating_add(slots)).then(|| {
             self.start = to - 1;
             to

@@ -1,4 +1,4 @@
-//! Scheme 1: one list in no order, all of it looked at on every tick.
+//! Scheme 1: one unordered list, scanned on every tick.
 //!
 //! ```text
 //!    a new timer
@@ -17,31 +17,35 @@
 //! | start | O(1) |
 //! | stop | O(1) |
 //! | per tick | O(n) |
-//! | memory | 24 bytes a timer and an `Option<T>` |
+//! | memory | 24 bytes and an `Option<T>` per timer |
 //! | horizon | none |
 //! | precision | exact |
 //! | wakes | at every tick |
-//! | bad when | timers wait for long: each costs something at every tick that it waits |
+//! | bad when | timers are long: each costs work on every tick until it expires |
 
 use super::arena::NIL;
-use super::list::{Link, List, ListNode, pass};
-use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use super::list::{List, ListLink, ListNode, pass};
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
+use crate::{Tick, WorkBudget};
 
-/// Scheme 1: every timer is looked at on every tick. [The module](self) has its picture, source, costs and limits.
+/// Scheme 1: every timer is examined on every tick. See the [module documentation](self).
 ///
-/// Of its 24 bytes a timer 16 would do for the scheme, the rest makes keys that can be trusted and a STOP that need not search.
-/// Timers are compared with the clock, not counted down.
+/// The scheme itself needs 16 of the 24 bytes per timer. The others make keys reliable and STOP free of
+/// searches. Timers are compared with the clock rather than counted down.
 ///
-/// Driven tick by tick, this is the scheme to the letter. Driven over many ticks at once, it makes one pass over the list
-/// at each tick that something was scheduled for, and one at the last: a pass finds the earliest of what remains.
-pub struct UnorderedList<T>(pub(super) Timers<Unordered, T>);
+/// Driven tick by tick, this is exactly the scheme of the paper. Driven over many ticks at once, it makes one
+/// pass over the list at each tick for which a timer was scheduled, and one at the last: each pass finds the
+/// earliest remaining timer.
+pub struct UnorderedList<T>(pub(super) SchemeTimers<Unordered, T>);
 
 impl<T> UnorderedList<T> {
-    /// An empty list that stands at `now`.
+    /// Creates an empty list at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        UnorderedList(Timers::new(now, Unordered { list: List::EMPTY, cursor: NIL, earliest: Tick::MAX }))
+        UnorderedList(SchemeTimers::new(
+            now,
+            Unordered { list: List::EMPTY, cursor: NIL, earliest: Tick::MAX },
+        ))
     }
 }
 
@@ -49,14 +53,15 @@ timer_queue!(UnorderedList);
 
 pub(super) struct Unordered {
     list: List,
-    /// The node that the pass under way looks at next. What is scheduled meanwhile goes to the front, out of its way.
+    /// Next node to be examined by the current pass. A timer scheduled during the pass is added at the front,
+    /// which the pass has left behind.
     cursor: u32,
-    /// Nothing that was looked at or scheduled since the last pass began is due before.
+    /// Lower bound on the deadlines of the timers examined or scheduled since the last pass began.
     earliest: Tick,
 }
 
-impl Scheme for Unordered {
-    type Link = Link;
+impl TimerScheme for Unordered {
+    type Link = ListLink;
 
     fn link(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
         self.earliest = self.earliest.min(nodes[index as usize].due);
@@ -70,17 +75,23 @@ impl Scheme for Unordered {
         self.list.unlink(nodes, index);
     }
 
-    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+    fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut WorkBudget,
+    ) -> AdvanceStep {
         loop {
-            let saw = |due| self.earliest = self.earliest.min(due);
-            if let Some(step) = pass(nodes, &mut self.cursor, *now, work, saw) {
-                if let Step::Due(index) = step {
+            let record = |due| self.earliest = self.earliest.min(due);
+            if let Some(step) = pass(nodes, &mut self.cursor, *now, work, record) {
+                if let AdvanceStep::Due(index) = step {
                     self.list.unlink(nodes, index);
                 }
                 return step;
             }
             if *now == until || self.list.is_empty() {
-                return Step::UpToDate;
+                return AdvanceStep::UpToDate;
             }
             *now = self.earliest.max(now.saturating_add(1)).min(until);
             self.cursor = self.list.first;
@@ -98,11 +109,11 @@ impl Scheme for Unordered {
     #[cfg(test)]
     fn check(&self, nodes: &[ListNode], now: Tick) -> alloc::vec::Vec<u32> {
         let held = self.list.check(nodes);
-        assert!(self.cursor == NIL || held.contains(&self.cursor), "the pass goes on within the list");
+        assert!(self.cursor == NIL || held.contains(&self.cursor), "the cursor is not in the list");
         let seen = held.iter().take_while(|&&index| index != self.cursor);
         for &index in seen {
             let due = nodes[index as usize].due;
-            assert!(now < due && self.earliest <= due, "{due} was passed over at {now}");
+            assert!(now < due && self.earliest <= due, "{due} was skipped at {now}");
         }
         held
     }

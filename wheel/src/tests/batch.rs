@@ -1,5 +1,3 @@
-//! Many timers at a time.
-
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,12 +5,11 @@ use std::rc::Rc;
 
 use super::seed::{Random, with_seeds};
 use super::{drain, size};
-use crate::{Expired, Tick, TimerKey, TimingWheel, Work};
+use crate::{Expired, Tick, TimerKey, TimingWheel, WorkBudget};
 
-/// All that is due, by batches of any size.
 fn take_all<T>(wheel: &mut TimingWheel<T>, now: u64) -> Vec<Expired<T>> {
     let mut taken = Vec::new();
-    while !wheel.expire_batch(Tick(now), &mut Work::unlimited(), &mut taken) {
+    while !wheel.expire_batch(Tick(now), &mut WorkBudget::unlimited(), &mut taken) {
         wheel.check_invariants();
     }
     wheel.check_invariants();
@@ -24,8 +21,8 @@ fn deadlines<T>(taken: &[Expired<T>]) -> Vec<u64> {
     taken.iter().map(|expired| expired.deadline.0).collect()
 }
 
-/// A wheel, and when each of its timers is due: by that, and by the number that is its value.
-struct Model {
+/// A wheel, and the expected timers by the tick at which each is due and by number, which is its value.
+struct BatchModel {
     wheel: TimingWheel<u64>,
     due: BTreeSet<(u64, u64)>,
     keys: Vec<(TimerKey, u64, u64)>,
@@ -33,7 +30,7 @@ struct Model {
     numbers: u64,
 }
 
-impl Model {
+impl BatchModel {
     fn deadline(&self, random: &mut Random) -> (Tick, u64) {
         let now = self.wheel.now();
         let deadline = match random.below(16) {
@@ -71,29 +68,28 @@ impl Model {
         }
     }
 
-    /// Takes batches, with changes in between.
     fn drive(&mut self, random: &mut Random) {
         let to = self.wheel.now().saturating_add(random.ticks(self.magnitude));
         loop {
             let budget = if random.one_in(2) { random.below(100) } else { u64::MAX };
-            let mut work = Work::new(budget);
+            let mut work = WorkBudget::new(budget);
             let mut batch = Vec::new();
             let before = self.wheel.now().0;
-            let is_all = self.wheel.expire_batch(to, &mut work, &mut batch);
-            assert!(batch.len() as u64 <= budget - work.left(), "each was paid for");
+            let is_complete = self.wheel.expire_batch(to, &mut work, &mut batch);
+            assert!(batch.len() as u64 <= budget - work.remaining(), "more timers than units spent");
             let mut tick = before;
             for expired in batch {
-                let at = self.keys.iter().position(|(key, ..)| *key == expired.key).expect("it was there");
+                let at = self.keys.iter().position(|(key, ..)| *key == expired.key).expect("still present");
                 let (_, due, number) = self.keys.swap_remove(at);
-                assert!(self.due.remove(&(due, number)), "it was not out");
+                assert!(self.due.remove(&(due, number)), "not expired yet");
                 assert_eq!(expired.value, number);
-                assert!(tick <= due && due <= self.wheel.now().0, "{due} comes after {tick}");
+                assert!(tick <= due && due <= self.wheel.now().0, "{due} is out of order after {tick}");
                 tick = due;
                 assert_eq!((self.wheel.get(expired.key), self.wheel.deadline(expired.key)), (None, None));
             }
             let first = self.due.first().map(|(due, _)| *due);
             assert_eq!(self.wheel.len(), self.due.len());
-            assert!(first.is_none_or(|first| first >= self.wheel.now().0), "{first:?} is left behind");
+            assert!(first.is_none_or(|first| first >= self.wheel.now().0), "{first:?} was skipped");
             if !cfg!(miri) {
                 self.wheel.check_invariants();
             }
@@ -101,8 +97,11 @@ impl Model {
             if self.wheel.now() < Tick::MAX {
                 assert!(first.is_none_or(|first| wakeup.is_some_and(|wakeup| wakeup.0 <= first)));
             }
-            if is_all {
-                assert!(first.is_none_or(|first| first > to.0 || to == Tick::MAX), "{first:?} is left");
+            if is_complete {
+                assert!(
+                    first.is_none_or(|first| first > to.0 || to == Tick::MAX),
+                    "{first:?} has not expired"
+                );
                 assert_eq!(self.wheel.now(), to);
                 return;
             }
@@ -118,7 +117,8 @@ fn batches_are_complete_and_in_order() {
     for (begins, magnitude) in [(0, 12), (1 << 40, 20), (250, 10), (u64::MAX - 100_000, 18)] {
         with_seeds(|random| {
             let wheel = TimingWheel::new(Tick(begins));
-            let mut model = Model { wheel, due: BTreeSet::new(), keys: Vec::new(), magnitude, numbers: 0 };
+            let mut model =
+                BatchModel { wheel, due: BTreeSet::new(), keys: Vec::new(), magnitude, numbers: 0 };
             for _ in 0..size(60, 4) {
                 (0..random.below(size(200, 40) as u64)).for_each(|_| model.change(random));
                 model.drive(random);
@@ -128,13 +128,13 @@ fn batches_are_complete_and_in_order() {
 }
 
 #[test]
-fn a_whole_turn_comes_in_order() {
+fn a_whole_revolution_expires_in_order() {
     let mut wheel = TimingWheel::new(Tick(0));
     for number in (0..size(2000, 100) as u64).rev() {
         wheel.schedule(Tick(512 + number * 37 % 256), number);
     }
     assert_eq!(drain(&mut wheel, 510), []);
-    // Some that are in slots of the first level by then, and one that is put off beyond the turn.
+    // Some timers that go directly into slots of level 0, and one that is postponed beyond the revolution.
     for deadline in [600, 512, 767, 511] {
         wheel.schedule(Tick(deadline), 0);
     }
@@ -146,20 +146,20 @@ fn a_whole_turn_comes_in_order() {
     assert_eq!(deadlines(&take_all(&mut wheel, 768)), [768]);
 }
 
-/// Where a turn of the second level begins, so does a slot of the third, which has to be emptied before.
+/// A slot of level 2 begins where a revolution of level 1 begins, and has to be emptied first.
 #[test]
-fn a_turn_that_begins_with_a_slot_of_the_third_level_comes_in_order() {
+fn a_revolution_that_begins_with_a_slot_of_level_2_expires_in_order() {
     let mut wheel = TimingWheel::new(Tick(0));
-    wheel.schedule(Tick(65_546), "third level");
+    wheel.schedule(Tick(65_546), "level 2");
     assert_eq!(drain(&mut wheel, 65_000), []);
-    wheel.schedule(Tick(65_540), "second level");
-    wheel.schedule(Tick(65_550), "second level");
+    wheel.schedule(Tick(65_540), "level 1");
+    wheel.schedule(Tick(65_550), "level 1");
     assert_eq!(deadlines(&take_all(&mut wheel, 70_000)), [65_540, 65_546, 65_550]);
 }
 
-/// Here they are later than what comes, and stay first.
+/// The existing timers have later deadlines than the new ones, and stay in front.
 #[test]
-fn a_batch_leaves_alone_what_is_there() {
+fn existing_elements_of_a_batch_are_kept() {
     for count in [10, 100] {
         let mut wheel = TimingWheel::new(Tick(0));
         for number in 0..count {
@@ -171,22 +171,21 @@ fn a_batch_leaves_alone_what_is_there() {
         }
         let before = batch.len();
         batch.iter_mut().for_each(|expired| expired.deadline = Tick::MAX);
-        assert!(wheel.expire_batch(Tick(2100), &mut Work::unlimited(), &mut batch));
+        assert!(wheel.expire_batch(Tick(2100), &mut WorkBudget::unlimited(), &mut batch));
         let deadlines = deadlines(&batch);
         let (old, new) = deadlines.split_at(before);
         assert!(old.iter().all(|deadline| *deadline == u64::MAX) && new.is_sorted());
     }
 }
 
-/// What is late comes at the next tick, whatever it says.
 #[test]
-fn late_timers_take_their_turn() {
+fn late_timers_expire_at_the_next_tick() {
     let mut wheel = TimingWheel::new(Tick(256));
     wheel.schedule(Tick(400), ());
     wheel.schedule(Tick(600), ());
     wheel.schedule(Tick(3), ());
     assert_eq!(deadlines(&take_all(&mut wheel, 1000)), [3, 400, 600]);
-    // They wait in the slot with which the next turn begins.
+    // The timers are in the slot that begins the next revolution.
     let mut wheel = TimingWheel::new(Tick(511));
     wheel.schedule(Tick(768), ());
     wheel.schedule(Tick(600), ());
@@ -197,31 +196,32 @@ fn late_timers_take_their_turn() {
 }
 
 #[test]
-fn a_batch_keeps_to_its_budget() {
+fn a_batch_respects_its_budget() {
     let mut wheel = TimingWheel::new(Tick(0));
     for number in 0..100 {
         wheel.schedule(Tick(1000 + number), number);
     }
     let mut batch = Vec::new();
-    assert!(!wheel.expire_batch(Tick(2000), &mut Work::new(0), &mut batch));
-    // The turn up to 1023 at once; what is left is not enough for the next, and moves some of it.
-    let mut work = Work::new(80);
+    assert!(!wheel.expire_batch(Tick(2000), &mut WorkBudget::new(0), &mut batch));
+    // The revolution up to 1023 is taken at once. The remaining budget does not cover the next revolution, so
+    // it only moves some timers.
+    let mut work = WorkBudget::new(80);
     assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
-    assert_eq!((batch.len(), work.left()), (24, 0));
+    assert_eq!((batch.len(), work.remaining()), (24, 0));
     assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1024)));
-    // 20 are to be moved, of which one is due then and there, and 75 are in their slots.
-    let mut work = Work::new(94);
+    // 20 timers remain to be moved, one of which is due immediately, and 75 are in their slots.
+    let mut work = WorkBudget::new(94);
     assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
-    assert_eq!((batch.len(), work.left()), (99, 0));
-    let mut work = Work::new(2);
+    assert_eq!((batch.len(), work.remaining()), (99, 0));
+    let mut work = WorkBudget::new(2);
     assert!(wheel.expire_batch(Tick(2000), &mut work, &mut batch));
-    assert_eq!(work.left(), 1);
+    assert_eq!(work.remaining(), 1);
     assert!(batch.iter().map(|expired| expired.value).eq(0..100));
 }
 
-/// All that a turn takes is counted: lines that slots of either level have spilled.
+/// The budget check counts all timers of a revolution, including those in spilled lines of either level.
 #[test]
-fn a_turn_comes_at_once_only_if_there_is_work_for_all_of_it() {
+fn a_revolution_is_taken_at_once_only_if_the_budget_covers_it() {
     for (in_first, in_second) in [(100, 1), (1, 100), (100, size(8000, 200) as u64)] {
         let mut wheel = TimingWheel::new(Tick(0));
         for number in 0..in_second {
@@ -233,16 +233,17 @@ fn a_turn_comes_at_once_only_if_there_is_work_for_all_of_it() {
         }
         let all = in_first + in_second;
         let mut batch = Vec::new();
-        assert!(!wheel.expire_batch(Tick(767), &mut Work::new(all - 1), &mut batch));
-        assert!((batch.len() as u64) < all, "there was not enough for all");
-        while !wheel.expire_batch(Tick(767), &mut Work::unlimited(), &mut batch) {}
+        assert!(!wheel.expire_batch(Tick(767), &mut WorkBudget::new(all - 1), &mut batch));
+        assert!((batch.len() as u64) < all, "the budget did not cover all");
+        while !wheel.expire_batch(Tick(767), &mut WorkBudget::unlimited(), &mut batch) {}
         assert_eq!(batch.len() as u64, all);
     }
 }
 
-/// A slot that is being swept has lines in two places. Those that were put back lie before the others, and hide that there are more.
+/// While a slot is being swept, its lines are in two places. The lines already put back come first and hide
+/// the others.
 #[test]
-fn a_batch_keeps_to_its_budget_while_holes_are_looked_for() {
+fn a_batch_respects_its_budget_during_a_sweep() {
     let timers = size(200, 100) as u64;
     for holes in (timers / 2..timers / 2 + 25).step_by(size(1, 25)) {
         let mut wheel = TimingWheel::new(Tick(0));
@@ -253,17 +254,20 @@ fn a_batch_keeps_to_its_budget_while_holes_are_looked_for() {
         for earlier in 0..=holes {
             assert!(wheel.reschedule(other, Tick((250 - earlier) << 32)));
         }
-        let mut work = Work::new(timers - 1);
+        let mut work = WorkBudget::new(timers - 1);
         let mut batch = Vec::new();
         assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
-        assert_eq!((batch.len(), work.left(), wheel.now()), (0, 0, Tick(768)), "it is not enough for a turn");
+        assert_eq!(
+            (batch.len(), work.remaining(), wheel.now()),
+            (0, 0, Tick(768)),
+            "the budget does not cover a revolution"
+        );
         wheel.check_invariants();
     }
 }
 
-/// So memory does not grow without end, nor out of the cache.
 #[test]
-fn a_batch_ends_when_there_is_enough() {
+fn the_size_of_a_batch_is_bounded() {
     let count = size(100_000, 1500);
     let mut wheel = TimingWheel::new(Tick(0));
     for number in 0..count {
@@ -272,18 +276,18 @@ fn a_batch_ends_when_there_is_enough() {
     let mut batch = Vec::new();
     let mut taken = 0;
     loop {
-        let is_all = wheel.expire_batch(Tick(1000), &mut Work::unlimited(), &mut batch);
+        let is_complete = wheel.expire_batch(Tick(1000), &mut WorkBudget::unlimited(), &mut batch);
         assert!(batch.len() <= 1024 + 14);
         taken += batch.len();
         batch.clear();
-        if is_all {
+        if is_complete {
             break;
         }
     }
     assert_eq!(taken, count);
 }
 
-/// Counts those that are dropped, and panics for one of them.
+/// Counts drops, and panics when one particular value is dropped.
 #[derive(Debug)]
 struct Fragile {
     number: u64,
@@ -297,7 +301,7 @@ impl Drop for Fragile {
 }
 
 #[test]
-fn a_value_that_panics_is_the_callers() {
+fn a_panicking_value_is_dropped_by_the_caller() {
     let witness = Rc::new(());
     let mut wheel = TimingWheel::new(Tick(0));
     for number in 0..40 {
@@ -308,7 +312,7 @@ fn a_value_that_panics_is_the_callers() {
     let taken = take_all(&mut wheel, 1000);
     assert_eq!((taken.len(), wheel.len(), Rc::strong_count(&witness)), (40, 1, 42));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(taken))).is_err());
-    assert_eq!(Rc::strong_count(&witness), 2, "each once");
+    assert_eq!(Rc::strong_count(&witness), 2, "exactly once");
     wheel.check_invariants();
     assert_eq!(take_all(&mut wheel, 5000).len(), 1);
     assert_eq!(Rc::strong_count(&witness), 1);

@@ -1,44 +1,42 @@
-//! Stopping halfway and going on.
-
 use alloc::vec::Vec;
 
 use super::size;
-use crate::{Expire, Tick, TimingWheel, Work};
+use crate::{Expiry, Tick, TimingWheel, WorkBudget};
 
 #[test]
 fn a_budget_counts_expiries_and_moves() {
     let mut wheel = TimingWheel::new(Tick(0));
     wheel.schedule(Tick(10), "near");
     wheel.schedule(Tick(300), "far");
-    let mut work = Work::new(3);
-    assert!(matches!(wheel.expire_next(Tick(300), &mut work), Expire::Due(_)));
-    assert_eq!((wheel.now(), work.left()), (Tick(10), 2));
-    // The far one lies in the slot that begins at 256, and moves before it expires.
-    assert!(matches!(wheel.expire_next(Tick(300), &mut work), Expire::Due(_)));
-    assert_eq!((wheel.now(), work.left()), (Tick(300), 0));
-    assert_eq!(wheel.expire_next(Tick(300), &mut work), Expire::UpToDate, "needs no work to tell");
+    let mut work = WorkBudget::new(3);
+    assert!(matches!(wheel.expire_next(Tick(300), &mut work), Expiry::Due(_)));
+    assert_eq!((wheel.now(), work.remaining()), (Tick(10), 2));
+    // The distant timer is in the slot that begins at 256, and moves before it expires.
+    assert!(matches!(wheel.expire_next(Tick(300), &mut work), Expiry::Due(_)));
+    assert_eq!((wheel.now(), work.remaining()), (Tick(300), 0));
+    assert_eq!(wheel.expire_next(Tick(300), &mut work), Expiry::UpToDate, "needs no budget");
 }
 
 #[test]
-fn without_work_nothing_happens() {
+fn nothing_happens_without_budget() {
     let mut wheel = TimingWheel::new(Tick(0));
     wheel.schedule(Tick(10), ());
-    let mut work = Work::new(0);
-    assert_eq!(wheel.expire_next(Tick(9), &mut work), Expire::UpToDate);
-    assert_eq!(wheel.expire_next(Tick(20), &mut work), Expire::OutOfWork);
-    assert_eq!(wheel.expire_next(Tick(20), &mut work), Expire::OutOfWork);
+    let mut work = WorkBudget::new(0);
+    assert_eq!(wheel.expire_next(Tick(9), &mut work), Expiry::UpToDate);
+    assert_eq!(wheel.expire_next(Tick(20), &mut work), Expiry::OutOfBudget);
+    assert_eq!(wheel.expire_next(Tick(20), &mut work), Expiry::OutOfBudget);
     assert_eq!((wheel.now(), wheel.len()), (Tick(9), 1));
 }
 
 #[test]
-fn a_wheel_that_is_behind_wants_to_be_woken_at_once() {
+fn a_wheel_with_remaining_work_wakes_immediately() {
     let mut wheel = TimingWheel::new(Tick(0));
     for value in 0..3 {
         wheel.schedule(Tick(10), value);
     }
-    assert!(matches!(wheel.expire_next(Tick(50), &mut Work::new(1)), Expire::Due(_)));
+    assert!(matches!(wheel.expire_next(Tick(50), &mut WorkBudget::new(1)), Expiry::Due(_)));
     assert_eq!(wheel.next_wakeup(Tick(50)), Some(Tick(10)));
-    assert_eq!(wheel.next_wakeup(Tick(0)), Some(Tick(10)), "even if asked for less");
+    assert_eq!(wheel.next_wakeup(Tick(0)), Some(Tick(10)), "even beyond the limit");
 }
 
 #[test]
@@ -53,13 +51,13 @@ fn one_unit_at_a_time_yields_the_same_as_all_at_once() {
     let expected = super::drain(&mut at_once, 200_000);
     let mut due = Vec::new();
     loop {
-        let mut work = Work::new(1);
+        let mut work = WorkBudget::new(1);
         match by_unit.expire_next(Tick(200_000), &mut work) {
-            Expire::Due(expired) => due.push((by_unit.now().0, expired.value)),
-            Expire::OutOfWork => {}
-            Expire::UpToDate => break,
+            Expiry::Due(expired) => due.push((by_unit.now().0, expired.value)),
+            Expiry::OutOfBudget => {}
+            Expiry::UpToDate => break,
         }
-        assert_eq!(work.left(), 0);
+        assert_eq!(work.remaining(), 0);
     }
     due.sort_unstable();
     assert_eq!(due, expected);
@@ -70,12 +68,12 @@ fn the_wheel_may_change_halfway_through_a_cascade() {
     let mut wheel = TimingWheel::new(Tick(0));
     let keys: Vec<_> = (0..10).map(|i| wheel.schedule(Tick(256 + i), i)).collect();
     for spent in 1..=4 {
-        let stopped = wheel.expire_next(Tick(256), &mut Work::new(1));
-        assert!(!matches!(stopped, Expire::UpToDate), "after {spent}");
+        let stopped = wheel.expire_next(Tick(256), &mut WorkBudget::new(1));
+        assert!(!matches!(stopped, Expiry::UpToDate), "after {spent}");
         wheel.check_invariants();
     }
     assert_eq!(wheel.now(), Tick(256));
-    // A turn ahead of the slot that is being emptied, at its beginning and at its end.
+    // One revolution ahead of the slot that is being emptied, at its beginning and at its end.
     wheel.schedule(Tick(256 + 65_536), 100);
     wheel.schedule(Tick(511 + 65_280), 101);
     wheel.schedule(Tick(256), 102);

@@ -1,11 +1,11 @@
-//! The ends of levels, of turns and of time.
+//! Tests at the boundaries of levels and revolutions and at both ends of time.
 
 use alloc::vec::Vec;
 
 use super::{drain, size};
-use crate::{Expire, LEVELS, Tick, TimingWheel, Work};
+use crate::{Expiry, LEVELS, Tick, TimingWheel, WorkBudget};
 
-/// Ticks on and around the boundaries of every level, and the ends of time.
+/// Ticks on and around the boundaries of every level, and both ends of time.
 fn boundaries() -> Vec<u64> {
     let mut ticks = Vec::from([0, 1, 2, 1000, u64::MAX - 1, u64::MAX]);
     for bits in (8..u64::BITS).step_by(8) {
@@ -18,7 +18,7 @@ fn boundaries() -> Vec<u64> {
 }
 
 #[test]
-fn one_timer_comes_on_its_tick_for_every_pair_of_boundaries() {
+fn one_timer_expires_on_its_tick_for_every_pair_of_boundaries() {
     for start in boundaries() {
         for delta in boundaries() {
             let Some(deadline) = start.checked_add(delta.max(1)) else { continue };
@@ -35,7 +35,7 @@ fn one_timer_comes_on_its_tick_for_every_pair_of_boundaries() {
 }
 
 #[test]
-fn all_boundaries_at_once_come_in_order() {
+fn timers_on_all_boundaries_expire_in_order() {
     let starts = boundaries().into_iter().step_by(size(1, 31));
     for start in starts {
         let mut wheel = TimingWheel::new(Tick(start));
@@ -60,7 +60,7 @@ fn stepping_over_every_wrap_tick_by_tick() {
         }
         for now in start + 1..start + steps {
             assert_eq!(drain(&mut wheel, now), [(now, now)]);
-            // A full turn ahead of where the wheel is: the same slot, were it not for the level.
+            // One full revolution ahead: this would be the same slot if it were on the same level.
             let key = wheel.schedule(Tick(now + wrap), 0);
             assert_eq!(wheel.cancel(key), Some(0));
         }
@@ -68,7 +68,7 @@ fn stepping_over_every_wrap_tick_by_tick() {
 }
 
 #[test]
-fn each_level_holds_what_lies_less_than_its_turn_ahead() {
+fn each_level_holds_timers_less_than_its_revolution_ahead() {
     let mut wheel = TimingWheel::new(Tick(0));
     for bits in (0..u64::BITS).step_by(8) {
         wheel.schedule(Tick(1 << bits), ());
@@ -77,8 +77,7 @@ fn each_level_holds_what_lies_less_than_its_turn_ahead() {
     }
     assert_eq!(wheel.occupancy(), [2; LEVELS]);
 
-    // From the last tick of a slot, 65_535 ticks reach over 256 boundaries: one too many for the second
-    // level.
+    // From the last tick of a slot, 65_535 ticks cross 256 boundaries, one too many for level 1.
     let mut wheel = TimingWheel::new(Tick(255));
     wheel.schedule(Tick(255 + 65_535), ());
     assert_eq!(wheel.occupancy(), [0, 0, 1, 0, 0, 0, 0, 0]);
@@ -88,12 +87,12 @@ fn each_level_holds_what_lies_less_than_its_turn_ahead() {
 }
 
 #[test]
-fn the_last_tick_comes_like_any_other() {
+fn timers_expire_on_the_last_tick() {
     let mut wheel = TimingWheel::new(Tick(0));
     wheel.schedule(Tick::MAX, "last");
-    wheel.schedule(Tick(u64::MAX - 1), "last but one");
+    wheel.schedule(Tick(u64::MAX - 1), "second to last");
     assert_eq!(drain(&mut wheel, u64::MAX - 2), []);
-    assert_eq!(drain(&mut wheel, u64::MAX - 1), [(u64::MAX - 1, "last but one")]);
+    assert_eq!(drain(&mut wheel, u64::MAX - 1), [(u64::MAX - 1, "second to last")]);
     assert_eq!(drain(&mut wheel, u64::MAX), [(u64::MAX, "last")]);
 }
 
@@ -114,11 +113,11 @@ fn after_the_last_tick_nothing_expires_but_all_can_be_cancelled() {
 }
 
 #[test]
-fn a_drain_of_the_last_tick_ends() {
+fn draining_the_last_tick_terminates() {
     let mut wheel = TimingWheel::new(Tick(u64::MAX - 1));
     wheel.schedule(Tick::MAX, 0);
     let mut expiries = 0;
-    while let Expire::Due(_) = wheel.expire_next(Tick::MAX, &mut Work::unlimited()) {
+    while let Expiry::Due(_) = wheel.expire_next(Tick::MAX, &mut WorkBudget::unlimited()) {
         expiries += 1;
         wheel.schedule(Tick::MAX, expiries);
         wheel.check_invariants();
@@ -149,14 +148,14 @@ fn a_long_gap_costs_no_more_than_a_short_one() {
     for deadline in far {
         wheel.schedule(Tick(deadline), deadline);
     }
-    // Each timer expires once and moves down seven times at most. Were ticks or turns stepped through, this
-    // would not end.
-    let mut work = Work::new((far.len() * LEVELS) as u64);
+    // Each timer expires once and moves down at most seven times. A wheel that stepped through every tick or
+    // revolution would never finish this test.
+    let mut work = WorkBudget::new((far.len() * LEVELS) as u64);
     for deadline in far {
-        let Expire::Due(expired) = wheel.expire_next(Tick::MAX, &mut work) else {
-            panic!("{deadline} is due")
+        let Expiry::Due(expired) = wheel.expire_next(Tick::MAX, &mut work) else {
+            panic!("{deadline} is not due")
         };
         assert_eq!(expired.value, deadline);
     }
-    assert_eq!(wheel.expire_next(Tick::MAX, &mut work), Expire::UpToDate);
+    assert_eq!(wheel.expire_next(Tick::MAX, &mut work), Expiry::UpToDate);
 }

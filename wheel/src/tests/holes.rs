@@ -1,32 +1,32 @@
-//! What was cancelled or moved does not add up, and is never taken for what is there.
+//! Holes left by cancelled and moved timers do not accumulate, and are never mistaken for valid entries.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{drain, size};
-use crate::wheel::check::PAGE;
-use crate::{Expire, Tick, TimerKey, TimingWheel, Work};
+use crate::wheel::check::OWNERS_PER_PAGE;
+use crate::{Expiry, Tick, TimerKey, TimingWheel, WorkBudget};
 
-/// So far away that the wheel does not come across what is left there.
+/// A tick so distant that the wheel never reaches the entries left there.
 const FAR: u64 = 1 << 40;
 
-/// Half as many again as there is room for, and what may come before one call of sweeping fills a hole.
+/// Allows holes for half of the room, plus those that may be added before a sweep takes effect.
 #[track_caller]
-fn check_few<T>(wheel: &TimingWheel<T>) {
-    let room = wheel.pages() * usize::try_from(PAGE).expect("a page is small");
+fn check_few_holes<T>(wheel: &TimingWheel<T>) {
+    let room = wheel.pages() * usize::try_from(OWNERS_PER_PAGE).expect("a page is small");
     let (timers, holes) = (wheel.len(), wheel.holes());
     assert!(timers + holes <= room + room / 2 + 64, "{timers} timers, {holes} holes, room for {room}");
 }
 
 #[test]
-fn cancelling_leaves_few() {
+fn cancelling_leaves_few_holes() {
     for kept in [1, 10, 30, 100] {
         let mut wheel = TimingWheel::new(Tick(0));
         let kept: Vec<_> = (0..kept).map(|number| wheel.schedule(Tick(FAR + number % 3), number)).collect();
         for number in 0..size(20_000, 60) as u64 {
             let key = wheel.schedule(Tick(FAR + number % 5), number);
             assert_eq!(wheel.cancel(key), Some(number));
-            check_few(&wheel);
+            check_few_holes(&wheel);
         }
         wheel.check_invariants();
         for key in kept {
@@ -36,20 +36,20 @@ fn cancelling_leaves_few() {
 }
 
 #[test]
-fn moving_leaves_few() {
+fn moving_leaves_few_holes() {
     let mut wheel = TimingWheel::new(Tick(0));
     let keys: Vec<_> = (0..100).map(|number| wheel.schedule(Tick(2 * FAR), number)).collect();
     for round in 1..size(500, 3) as u64 {
         for key in &keys {
             assert!(wheel.reschedule(*key, Tick(2 * FAR - round)));
-            check_few(&wheel);
+            check_few_holes(&wheel);
         }
     }
     wheel.check_invariants();
 }
 
 #[test]
-fn scheduling_into_sparse_pages_leaves_few() {
+fn scheduling_into_sparse_pages_leaves_few_holes() {
     let timers = size(4096, 64);
     let mut wheel = TimingWheel::new(Tick(0));
     let mut keys: Vec<TimerKey> = (0..timers).map(|number| wheel.schedule(Tick(FAR), number)).collect();
@@ -60,21 +60,21 @@ fn scheduling_into_sparse_pages_leaves_few() {
         }
         keys.sort_by_key(|key| key.index);
         for (number, key) in keys.iter().enumerate() {
-            if !(number as u64).is_multiple_of(PAGE) {
+            if !(number as u64).is_multiple_of(OWNERS_PER_PAGE) {
                 assert!(wheel.cancel(*key).is_some());
             }
         }
-        keys = keys.into_iter().step_by(usize::try_from(PAGE).expect("a page is small")).collect();
+        keys = keys.into_iter().step_by(usize::try_from(OWNERS_PER_PAGE).expect("a page is small")).collect();
         while keys.len() < timers {
             keys.push(wheel.schedule(Tick(FAR), 0));
-            check_few(&wheel);
+            check_few_holes(&wheel);
         }
     }
     wheel.check_invariants();
 }
 
 #[test]
-fn expiring_leaves_few() {
+fn expiring_leaves_few_holes() {
     let timers = size(8192, 96) as u64;
     let mut wheel = TimingWheel::new(Tick(0));
     for number in 0..timers {
@@ -87,17 +87,17 @@ fn expiring_leaves_few() {
     }
     assert!(anchors.iter().all(|key| wheel.cancel(*key).is_some()));
     drain(&mut wheel, 1000);
-    // Pages go all at once in the end. Ticks without timers fill what is left.
+    // At the end, all pages are freed at once. Ticks without timers sweep the remaining holes.
     for tick in 1000..1100 {
-        assert_eq!(wheel.expire_next(Tick(tick), &mut Work::unlimited()), Expire::UpToDate);
+        assert_eq!(wheel.expire_next(Tick(tick), &mut WorkBudget::unlimited()), Expiry::UpToDate);
     }
-    check_few(&wheel);
+    check_few_holes(&wheel);
     wheel.check_invariants();
 }
 
-/// The sweep goes on beyond the memory that the peak has left.
+/// The sweep continues in the memory left from the peak.
 #[test]
-fn after_a_peak_there_are_few() {
+fn few_holes_remain_after_a_peak() {
     let peak = size(50_000, 100) as u64;
     let mut wheel = TimingWheel::new(Tick(0));
     let mut keys: Vec<_> = (0..peak).map(|number| wheel.schedule(Tick(1_000_000 + number), number)).collect();
@@ -112,12 +112,12 @@ fn after_a_peak_there_are_few() {
         wheel.cancel(key);
         wheel.cancel(other);
     }
-    check_few(&wheel);
+    check_few_holes(&wheel);
     wheel.check_invariants();
 }
 
 #[test]
-fn a_hole_whose_page_is_gone_is_passed_over() {
+fn holes_of_freed_pages_are_skipped() {
     let mut wheel = TimingWheel::new(Tick(0));
     let kept = size(17_000, 100) as u64;
     for number in 0..kept {
@@ -132,7 +132,7 @@ fn a_hole_whose_page_is_gone_is_passed_over() {
 }
 
 #[test]
-fn a_key_of_another_wheel_ends_nothing() {
+fn a_key_of_another_wheel_cancels_nothing() {
     let mut large = TimingWheel::new(Tick(0));
     large.schedule(Tick(1), String::new());
     let key = large.schedule(Tick(1), String::new());
@@ -144,16 +144,16 @@ fn a_key_of_another_wheel_ends_nothing() {
     assert_eq!(small.cancel(own), Some(String::from("own")));
 }
 
-/// Who is told that there is more to do is also told when.
+/// When the budget runs out because of holes, `next_wakeup` returns the tick at which work remains.
 #[test]
-fn holes_are_work() {
+fn holes_consume_the_budget() {
     let mut wheel = TimingWheel::new(Tick(0));
     let keys: Vec<_> = (0..10).map(|number| wheel.schedule(Tick(50), number)).collect();
     for key in keys {
         wheel.cancel(key);
     }
-    assert_eq!(wheel.expire_next(Tick(50), &mut Work::new(3)), Expire::OutOfWork);
+    assert_eq!(wheel.expire_next(Tick(50), &mut WorkBudget::new(3)), Expiry::OutOfBudget);
     assert_eq!(wheel.next_wakeup(Tick(50)), Some(Tick(50)));
-    assert_eq!(wheel.expire_next(Tick(50), &mut Work::new(7)), Expire::UpToDate);
+    assert_eq!(wheel.expire_next(Tick(50), &mut WorkBudget::new(7)), Expiry::UpToDate);
     assert_eq!(wheel.next_wakeup(Tick::MAX), None);
 }

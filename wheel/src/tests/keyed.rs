@@ -1,5 +1,3 @@
-//! Timers under names of the caller's own.
-
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use std::rc::Rc;
@@ -7,17 +5,17 @@ use std::rc::Rc;
 use super::seed::with_seeds;
 use super::size;
 use crate::schemes::{HashedUnsortedWheel, Lawn, SimpleWheel};
-use crate::{BeyondHorizon, Expire, Keyed, Tick, TimerQueue, TimingWheel, Work};
+use crate::{BeyondHorizon, Expiry, Keyed, Tick, TimerQueue, TimingWheel, WorkBudget};
 
 #[test]
-fn an_id_names_one_timer_at_a_time() {
+fn an_id_identifies_one_timer_at_a_time() {
     let mut timers = Keyed::new(TimingWheel::new(Tick(0)));
     assert_eq!(timers.start(7, Tick(10), "first"), Ok(None));
     assert_eq!(timers.start(7, Tick(20), "second"), Ok(Some("first")));
     assert_eq!((timers.len(), timers.queue().len()), (1, 1));
     assert_eq!((timers.deadline(&7), timers.get(&7)), (Some(Tick(20)), Some(&"second")));
-    assert_eq!(timers.next_wakeup(Tick(9)), None, "what was stopped may be named, but not before");
-    assert_eq!(timers.expire_next(Tick(19), &mut Work::unlimited()), Expire::UpToDate);
+    assert_eq!(timers.next_wakeup(Tick(9)), None, "may be the deadline of a stopped timer, but no earlier");
+    assert_eq!(timers.expire_next(Tick(19), &mut WorkBudget::unlimited()), Expiry::UpToDate);
     assert_eq!(timers.stop(&7), Some("second"));
     assert_eq!(timers.stop(&7), None);
     assert_eq!(timers.restart(&7, Tick(30)), Ok(false));
@@ -25,7 +23,7 @@ fn an_id_names_one_timer_at_a_time() {
 }
 
 #[test]
-fn an_id_can_be_looked_up_by_what_it_borrows() {
+fn an_id_can_be_looked_up_by_its_borrowed_form() {
     let mut timers = Keyed::new(Lawn::new(Tick(0)));
     assert_eq!(timers.start(String::from("ping"), Tick(10), 1), Ok(None));
     assert_eq!(timers.restart("ping", Tick(11)), Ok(true));
@@ -45,16 +43,18 @@ fn a_timer_that_is_refused_leaves_the_running_one_alone() {
 }
 
 #[test]
-fn what_expires_can_be_started_anew_at_once() {
+fn an_expired_id_can_be_reused_immediately() {
     let mut timers = Keyed::new(TimingWheel::new(Tick(0)));
     assert_eq!(timers.start("tick", Tick(1), 0), Ok(None));
-    let mut work = Work::unlimited();
+    let mut work = WorkBudget::unlimited();
     for now in 1..=5 {
-        let Expire::Due(expired) = timers.expire_next(Tick(5), &mut work) else { panic!("{now} is due") };
+        let Expiry::Due(expired) = timers.expire_next(Tick(5), &mut work) else {
+            panic!("nothing is due at {now}")
+        };
         assert_eq!((expired.deadline, expired.value), (Tick(now), ("tick", now - 1)));
         assert_eq!(timers.start("tick", Tick(now + 1), now), Ok(None));
     }
-    assert_eq!(timers.expire_next(Tick(5), &mut work), Expire::UpToDate);
+    assert_eq!(timers.expire_next(Tick(5), &mut work), Expiry::UpToDate);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn nothing_leaks() {
                 4 => assert_eq!(timers.stop(&id).is_some(), model.remove(&id).is_some()),
                 _ => {
                     let now = now.saturating_add(random.below(20));
-                    while let Expire::Due(expired) = timers.expire_next(now, &mut Work::unlimited()) {
+                    while let Expiry::Due(expired) = timers.expire_next(now, &mut WorkBudget::unlimited()) {
                         assert_eq!(model.remove(&expired.value.0), Some(expired.deadline));
                     }
                 }

@@ -1,11 +1,11 @@
-//! A key names one timer and never another.
+//! A key identifies one timer and never another.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 
 use super::{drain, size};
-use crate::wheel::check::PAGE;
+use crate::wheel::check::OWNERS_PER_PAGE;
 use crate::{Tick, TimerKey, TimingWheel};
 
 #[test]
@@ -15,21 +15,21 @@ fn a_key_is_eight_bytes() {
 }
 
 #[test]
-fn a_key_comes_back_from_its_number() {
+fn keys_convert_to_bits_and_back() {
     for (index, generation) in [(0, 1), (0, 3), (1, 1), ((1 << 30) - 1, u32::MAX), (u32::MAX - 1, u32::MAX)] {
         let key = TimerKey { index, generation: NonZeroU32::new(generation).expect("not 0") };
-        assert!(key.number().get() < 1 << 63);
-        assert_eq!(TimerKey::of_number(key.number()), key);
+        assert!(key.to_bits().get() < 1 << 63);
+        assert_eq!(TimerKey::from_bits(key.to_bits()), key);
     }
     let wheel: TimingWheel<()> = TimingWheel::new(Tick(0));
     for number in [1, 2, 1 << 32, 1 << 63, u64::MAX] {
         let number = NonZeroU64::new(number).expect("not 0");
-        assert_eq!(wheel.get(TimerKey::of_number(number)), None);
+        assert_eq!(wheel.get(TimerKey::from_bits(number)), None);
     }
 }
 
 #[test]
-fn a_stale_key_finds_nothing_though_its_memory_is_in_use_again() {
+fn a_stale_key_finds_nothing_even_if_its_memory_is_reused() {
     let mut wheel = TimingWheel::new(Tick(0));
     let cancelled = wheel.schedule(Tick(10), "cancelled");
     assert_eq!(wheel.cancel(cancelled), Some("cancelled"));
@@ -88,21 +88,20 @@ fn memory_whose_generations_have_run_out_is_retired() {
     wheel.check_invariants();
 }
 
-/// With ten more, they fill twenty pages.
-const MANY: u64 = 20 * PAGE - 10;
+/// Together with ten more timers, these fill twenty pages.
+const MANY: u64 = 20 * OWNERS_PER_PAGE - 10;
 
 #[test]
-fn memory_is_given_back() {
+fn empty_pages_are_freed() {
     let mut wheel = TimingWheel::new(Tick(0));
     let first: Vec<_> = (0..10).map(|number| wheel.schedule(Tick(50_000), number)).collect();
     let many: Vec<_> = (0..MANY).map(|number| wheel.schedule(Tick(1 + number), number)).collect();
     assert_eq!(wheel.pages(), 20);
     drain(&mut wheel, MANY);
-    assert_eq!(wheel.pages(), 9, "one that is in use, and some to spare");
+    assert_eq!(wheel.pages(), 9, "one in use, and the spares");
     for stale in &many {
         assert_eq!(wheel.get(*stale), None);
     }
-    // The same memory, but other keys.
     let again: Vec<_> = (0..MANY).map(|number| wheel.schedule(Tick(60_000), number)).collect();
     let indices = |keys: &[TimerKey]| keys.iter().map(|key| key.index).collect::<BTreeSet<_>>();
     assert_eq!(indices(&many), indices(&again));

@@ -1,9 +1,9 @@
-//! Tests of the wheel, from the outside, with [`check_invariants`](crate::TimingWheel::check_invariants)
-//! looking inside.
+//! Tests of the wheel through its public interface, with
+//! [`check_invariants`](crate::TimingWheel::check_invariants) checking its internals.
 
 use alloc::vec::Vec;
 
-use crate::{Expire, Tick, TimingWheel, Work};
+use crate::{Expiry, Tick, TimingWheel, WorkBudget};
 
 mod batch;
 mod budget;
@@ -20,24 +20,24 @@ mod standing;
 mod timetable;
 mod wakeup;
 
-/// How much of something to do: Miri is a few hundred times slower.
+/// Size of a test: `miri` under Miri, which is a few hundred times slower.
 const fn size(usual: usize, miri: usize) -> usize {
     if cfg!(miri) { miri } else { usual }
 }
 
-/// Drives the wheel to `now` and returns what comes out, sorted within each tick, with the tick at which it
-/// came.
+/// Drives the wheel to `now` and returns the expired values with the ticks at which they expired, sorted
+/// within each tick.
 fn drain<T: Ord>(wheel: &mut TimingWheel<T>, now: u64) -> Vec<(u64, T)> {
     let mut due = Vec::new();
     loop {
-        match wheel.expire_next(Tick(now), &mut Work::unlimited()) {
-            Expire::Due(expired) => due.push((wheel.now().0, expired.value)),
-            Expire::UpToDate => break,
-            Expire::OutOfWork => unreachable!("the budget is unlimited"),
+        match wheel.expire_next(Tick(now), &mut WorkBudget::unlimited()) {
+            Expiry::Due(expired) => due.push((wheel.now().0, expired.value)),
+            Expiry::UpToDate => break,
+            Expiry::OutOfBudget => unreachable!("the budget is unlimited"),
         }
     }
     wheel.check_invariants();
-    assert!(due.is_sorted_by_key(|&(tick, _)| tick), "one tick after the other");
+    assert!(due.is_sorted_by_key(|&(tick, _)| tick), "out of order");
     due.sort();
     due
 }

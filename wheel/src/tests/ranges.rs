@@ -1,15 +1,13 @@
-//! Timers that need not be exact.
-
 use super::{drain, size};
 use crate::range::choose;
-use crate::{Expire, Tick, TimingWheel, Work};
+use crate::{Expiry, Tick, TimingWheel, WorkBudget};
 
 fn chosen(now: u64, start: u64, end: u64) -> u64 {
     choose(Tick(now), &(Tick(start)..=Tick(end))).0
 }
 
 #[test]
-fn the_latest_boundary_of_the_highest_level_is_taken() {
+fn the_latest_boundary_of_the_highest_level_is_chosen() {
     assert_eq!(chosen(0, 6000, 7000), 6912, "27 * 256");
     assert_eq!(chosen(0, 6912, 6913), 6912);
     assert_eq!(chosen(0, 60_000, 70_000), 65_536);
@@ -19,14 +17,14 @@ fn the_latest_boundary_of_the_highest_level_is_taken() {
 }
 
 #[test]
-fn slots_are_absolute() {
+fn the_choice_does_not_depend_on_now() {
     for now in [0, 1, 100, 255, 256, 999] {
         assert_eq!(chosen(now, 1000, 1100), 1024, "at {now}");
     }
 }
 
 #[test]
-fn within_a_slot_the_roundest_tick_is_taken() {
+fn within_a_slot_the_roundest_tick_is_chosen() {
     assert_eq!(chosen(0, 1030, 1039), 1032);
     assert_eq!(chosen(0, 1032, 1042), 1040);
     assert_eq!(chosen(0, 1033, 1035), 1034);
@@ -36,10 +34,10 @@ fn within_a_slot_the_roundest_tick_is_taken() {
 }
 
 #[test]
-fn only_what_is_ahead_counts() {
+fn past_ticks_are_not_chosen() {
     assert_eq!(chosen(1024, 1000, 1030), 1028);
     assert_eq!(chosen(1029, 1000, 1030), 1030);
-    assert_eq!(chosen(1030, 1000, 1030), 1030, "over: the end is the deadline");
+    assert_eq!(chosen(1030, 1000, 1030), 1030, "past: the end is the deadline");
     assert_eq!(chosen(5000, 1000, 1030), 1030);
     assert_eq!(chosen(0, 0, 0), 0);
     assert_eq!(chosen(u64::MAX, 0, u64::MAX), u64::MAX);
@@ -55,7 +53,7 @@ fn an_empty_range_means_its_start() {
 }
 
 #[test]
-fn rescheduling_within_a_range_leaves_alone_what_fits() {
+fn rescheduling_keeps_a_deadline_within_the_range() {
     let mut wheel = TimingWheel::new(Tick(0));
     let idle = wheel.schedule_within(Tick(6000)..=Tick(6300), "idle");
     assert_eq!(wheel.deadline(idle), Some(Tick(6144)));
@@ -71,7 +69,7 @@ fn rescheduling_within_a_range_leaves_alone_what_fits() {
 }
 
 #[test]
-fn timers_with_slack_come_out_together() {
+fn timers_with_slack_expire_together() {
     let mut wheel = TimingWheel::new(Tick(0));
     let count = size(1000, 30);
     for due in (1000..).take(count) {
@@ -92,6 +90,6 @@ fn a_timer_on_a_boundary_expires_without_moving() {
     wheel.schedule_within(Tick(60_000)..=Tick(70_000), ());
     assert_eq!(wheel.occupancy()[2], 1);
     assert_eq!(wheel.next_wakeup(Tick::MAX), Some(Tick(65_536)));
-    let mut work = Work::new(1);
-    assert!(matches!(wheel.expire_next(Tick(65_536), &mut work), Expire::Due(_)));
+    let mut work = WorkBudget::new(1);
+    assert!(matches!(wheel.expire_next(Tick(65_536), &mut work), Expiry::Due(_)));
 }

@@ -1,16 +1,15 @@
-//! Random numbers that can be had again.
+//! Reproducible random numbers.
 
 use core::hash::{BuildHasher, Hasher};
 use std::hash::RandomState;
 use std::{env, eprintln};
 
-/// Runs `test` with a few seeds that stay the same and one that is new, or with `ENCKE_SEED` alone if that is
-/// set.
+/// Runs `test` with several fixed seeds and a random one, or only with `ENCKE_SEED` if that is set.
 ///
-/// Each is printed before its run, so the last one printed is the one that failed.
+/// Prints each seed before its run, so the last one printed is the one that failed.
 pub(super) fn with_seeds(test: impl Fn(&mut Random)) {
     let run = |seed: u64| {
-        eprintln!("run again with ENCKE_SEED={seed}");
+        eprintln!("reproduce with ENCKE_SEED={seed}");
         test(&mut Random(seed));
     };
     if let Ok(seed) = env::var("ENCKE_SEED") {
@@ -35,17 +34,15 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True once in `n` times.
     pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number of ticks: often around the reach of a level, else of any magnitude below `2^bits`.
+    /// Returns a number of ticks: often near the reach of a level, otherwise of any magnitude below `2^bits`.
     pub(super) fn ticks(&mut self, bits: u32) -> u64 {
         match self.below(4) {
             0 => self.below(4),

@@ -1,12 +1,10 @@
-//! What comes out when.
-
 use alloc::vec::Vec;
 
 use super::drain;
-use crate::{Expire, Tick, TimingWheel, Work};
+use crate::{Expiry, Tick, TimingWheel, WorkBudget};
 
 #[test]
-fn nothing_comes_before_its_tick_and_everything_at_it() {
+fn timers_expire_on_time() {
     let mut wheel = TimingWheel::new(Tick(0));
     wheel.schedule(Tick(100), "ping");
     wheel.schedule(Tick(110), "pong");
@@ -22,7 +20,7 @@ fn nothing_comes_before_its_tick_and_everything_at_it() {
 }
 
 #[test]
-fn a_deadline_that_is_not_ahead_is_due_at_the_next_tick() {
+fn past_deadlines_are_due_at_the_next_tick() {
     let mut wheel = TimingWheel::new(Tick(1000));
     wheel.schedule(Tick(0), "long ago");
     wheel.schedule(Tick(999), "just missed");
@@ -34,12 +32,12 @@ fn a_deadline_that_is_not_ahead_is_due_at_the_next_tick() {
 }
 
 #[test]
-fn the_deadline_of_a_late_timer_is_told_as_it_was_set() {
+fn a_late_timer_keeps_its_requested_deadline() {
     let mut wheel = TimingWheel::new(Tick(1000));
     let key = wheel.schedule(Tick(7), ());
     assert_eq!(wheel.deadline(key), Some(Tick(7)));
-    let Expire::Due(expired) = wheel.expire_next(Tick(2000), &mut Work::unlimited()) else {
-        panic!("it is due at 1001")
+    let Expiry::Due(expired) = wheel.expire_next(Tick(2000), &mut WorkBudget::unlimited()) else {
+        panic!("not due at 1001")
     };
     assert_eq!((expired.key, expired.deadline), (key, Tick(7)));
     assert_eq!(wheel.now(), Tick(1001));
@@ -58,12 +56,12 @@ fn order_holds_after_a_long_gap() {
 }
 
 #[test]
-fn what_is_scheduled_while_draining_takes_its_turn() {
+fn timers_scheduled_while_draining_expire_in_order() {
     let mut wheel = TimingWheel::new(Tick(0));
     wheel.schedule(Tick(10), 10);
     wheel.schedule(Tick(20), 20);
     let mut seen = Vec::new();
-    while let Expire::Due(expired) = wheel.expire_next(Tick(30), &mut Work::unlimited()) {
+    while let Expiry::Due(expired) = wheel.expire_next(Tick(30), &mut WorkBudget::unlimited()) {
         seen.push((wheel.now().0, expired.value));
         if expired.value == 10 {
             wheel.schedule(Tick(10), 11);
@@ -77,12 +75,12 @@ fn what_is_scheduled_while_draining_takes_its_turn() {
 }
 
 #[test]
-fn a_drain_ends_though_every_expiry_schedules_another() {
+fn a_drain_terminates_even_if_every_expiry_schedules_another() {
     let mut wheel = TimingWheel::new(Tick(99));
     wheel.schedule(Tick(0), ());
     for now in 100..200 {
         let mut expiries = 0;
-        while let Expire::Due(_) = wheel.expire_next(Tick(now), &mut Work::unlimited()) {
+        while let Expiry::Due(_) = wheel.expire_next(Tick(now), &mut WorkBudget::unlimited()) {
             expiries += 1;
             wheel.schedule(Tick(now), ());
         }
@@ -98,9 +96,9 @@ fn time_does_not_go_backwards() {
     wheel.schedule(Tick(520), "c");
     assert_eq!(drain(&mut wheel, 100), []);
     assert_eq!(wheel.now(), Tick(500));
-    let mut work = Work::new(1);
-    assert!(matches!(wheel.expire_next(Tick(510), &mut work), Expire::Due(_)));
-    // The rest of tick 510 remains due, whatever the clock says now.
+    let mut work = WorkBudget::new(1);
+    assert!(matches!(wheel.expire_next(Tick(510), &mut work), Expiry::Due(_)));
+    // The other timer of tick 510 remains due even if the clock goes backwards.
     assert_eq!(drain(&mut wheel, 0).len(), 1);
     assert_eq!(drain(&mut wheel, 519), []);
     assert_eq!(drain(&mut wheel, 520), [(520, "c")]);
@@ -119,15 +117,15 @@ fn rescheduling_moves_a_timer_both_ways() {
 }
 
 #[test]
-fn a_timer_can_be_put_off_or_cancelled_while_its_tick_is_draining() {
+fn a_timer_can_be_postponed_or_cancelled_while_its_tick_is_draining() {
     let mut wheel = TimingWheel::new(Tick(0));
     let keys: Vec<_> = (0..4).map(|value| wheel.schedule(Tick(50), value)).collect();
-    let Expire::Due(first) = wheel.expire_next(Tick(50), &mut Work::unlimited()) else {
-        panic!("four are due")
+    let Expiry::Due(first) = wheel.expire_next(Tick(50), &mut WorkBudget::unlimited()) else {
+        panic!("none of four timers is due")
     };
     let rest: Vec<_> = keys.into_iter().filter(|&key| key != first.key).collect();
-    let put_off = *wheel.get(rest[0]).expect("it has not come out");
-    let cancelled = *wheel.get(rest[1]).expect("it has not come out");
+    let put_off = *wheel.get(rest[0]).expect("still pending");
+    let cancelled = *wheel.get(rest[1]).expect("still pending");
     assert!(wheel.reschedule(rest[0], Tick(50)));
     assert_eq!(wheel.cancel(rest[1]), Some(cancelled));
     assert_eq!(drain(&mut wheel, 50).len(), 1);

@@ -1,19 +1,17 @@
-//! Sleeping until there is something to do.
-
 use alloc::vec::Vec;
 
 use super::seed::with_seeds;
 use super::{drain, size};
-use crate::{Expire, Tick, TimingWheel, Work};
+use crate::{Expiry, Tick, TimingWheel, WorkBudget};
 
 #[test]
-fn an_empty_wheel_needs_no_waking() {
+fn an_empty_wheel_has_no_wakeup() {
     let wheel = TimingWheel::<()>::new(Tick(7));
     assert_eq!(wheel.next_wakeup(Tick::MAX), None);
 }
 
 #[test]
-fn a_near_timer_is_known_exactly() {
+fn the_wakeup_for_a_near_timer_is_exact() {
     let mut wheel = TimingWheel::new(Tick(1000));
     wheel.schedule(Tick(1100), ());
     assert_eq!(wheel.next_wakeup(Tick(1099)), None);
@@ -22,7 +20,7 @@ fn a_near_timer_is_known_exactly() {
 }
 
 #[test]
-fn a_far_timer_wants_to_be_moved_on_the_way() {
+fn a_distant_timer_wakes_the_wheel_to_cascade() {
     let mut wheel = TimingWheel::new(Tick(0));
     wheel.schedule(Tick(70_000), ());
     let mut wakeups = Vec::new();
@@ -41,9 +39,8 @@ fn a_late_timer_is_due_at_the_next_tick() {
     assert_eq!(wheel.next_wakeup(Tick(1001)), Some(Tick(1001)));
 }
 
-/// Woken only when the wheel wants to be, one still finds every timer on its tick.
 #[test]
-fn wakeups_alone_find_every_timer_on_its_tick() {
+fn driving_only_at_wakeups_expires_every_timer_on_its_tick() {
     with_seeds(|random| {
         let magnitude = 8 + u32::try_from(random.below(56)).expect("below 56");
         let start = random.ticks(64);
@@ -55,10 +52,10 @@ fn wakeups_alone_find_every_timer_on_its_tick() {
         while let Some(wakeup) = wheel.next_wakeup(Tick::MAX) {
             assert!(wakeup > wheel.now());
             loop {
-                match wheel.expire_next(wakeup, &mut Work::unlimited()) {
-                    Expire::Due(expired) => assert_eq!(expired.deadline, wakeup),
-                    Expire::UpToDate => break,
-                    Expire::OutOfWork => unreachable!("the budget is unlimited"),
+                match wheel.expire_next(wakeup, &mut WorkBudget::unlimited()) {
+                    Expiry::Due(expired) => assert_eq!(expired.deadline, wakeup),
+                    Expiry::UpToDate => break,
+                    Expiry::OutOfBudget => unreachable!("the budget is unlimited"),
                 }
                 if random.one_in(4) {
                     wheel.schedule(wakeup.saturating_add(1 + random.ticks(8)), ());

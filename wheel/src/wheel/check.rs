@@ -1,65 +1,64 @@
-//! The slow code that checks the fast code: every invariant of the wheel, by looking at all of it.
+//! Checks of all invariants of the wheel by exhaustive inspection, for tests.
 
 use alloc::vec::Vec;
 
-use super::engine::Wheel;
-use super::memory::Layout;
-use super::place::Place;
+use super::engine::WheelCore;
+use super::memory::ValueLayout;
+use super::place::SlotId;
 use super::{Owners, TimingWheel};
 use crate::{Tick, TimerKey};
 
-/// How many owners a page of memory has.
-pub(crate) const PAGE: u64 = super::memory::PAGE as u64;
+pub(crate) const OWNERS_PER_PAGE: u64 = super::memory::OWNERS_PER_PAGE as u64;
 
 impl<T, const K: usize> Owners<T, K> {
-    /// Panics unless everything that must hold between two calls does.
     pub(crate) fn check_invariants(&self) {
         self.wheel.check_invariants();
     }
 }
 
-impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
+impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
     fn check_invariants(&self) {
         let found = self.slots.check();
         self.memory.check();
-        let counting = found.iter().filter(|(entry, place)| self.memory.state(*entry).is_in(*place));
+        let counting = found.iter().filter(|(entry, slot)| self.memory.state(*entry).has_entry_in(*slot));
         let mut timers: Vec<_> = counting.copied().collect();
-        timers.sort_unstable_by_key(|(entry, place)| (*entry, place.number()));
+        timers.sort_unstable_by_key(|(entry, slot)| (*entry, slot.index()));
         timers.dedup();
-        assert_eq!(timers.len(), self.memory.standing(), "every timer is in the slot that it says");
-        assert_eq!(found.len(), timers.len() + self.slots.holes, "and the others are holes");
-        for (entry, place) in timers {
-            self.check_place(entry, place);
+        assert_eq!(timers.len(), self.memory.timers_with_entry(), "every timer has one valid entry");
+        assert_eq!(found.len(), timers.len() + self.slots.holes, "the other entries are holes");
+        for (entry, slot) in timers {
+            self.check_place(entry, slot);
         }
         let now = self.now();
         let event = self.slots.next_event().map_or(Tick::MAX, |(tick, _)| tick);
-        let occupied = found.iter().filter_map(|(_, place)| place.start(now)).min().unwrap_or(Tick::MAX);
-        assert!(event == occupied || event == now, "next is {event}, but there is something at {occupied}");
+        let occupied = found.iter().filter_map(|(_, slot)| slot.start(now)).min().unwrap_or(Tick::MAX);
+        assert!(
+            event == occupied || event == now,
+            "the next event is {event}, but a slot is occupied at {occupied}"
+        );
         let quiet_until = self.slots.quiet_until;
         assert!(now <= quiet_until);
         assert!(now == quiet_until || quiet_until == event, "quiet until {quiet_until}, not {event}");
     }
 
-    /// The wheel comes to a timer's slot before it is due.
-    fn check_place(&self, entry: u32, place: Place) {
-        let ahead = place.slot().wrapping_sub(Place::current(self.now(), place.level()).slot());
-        let Some(start) = place.start(self.now()) else {
-            assert_eq!((self.now(), place), (Tick::MAX, Place::new(0, 0)), "only after the end");
+    fn check_place(&self, entry: u32, slot: SlotId) {
+        let ahead = slot.position().wrapping_sub(SlotId::current(self.now(), slot.level()).position());
+        let Some(start) = slot.start(self.now()) else {
+            assert_eq!((self.now(), slot), (Tick::MAX, SlotId::new(0, 0)), "only at the end of time");
             return;
         };
         if ahead == 0 {
-            assert_eq!(start, self.now(), "{place:?} holds something, but the wheel went past at {start}");
+            assert_eq!(start, self.now(), "{slot:?} is occupied, but the wheel passed it at {start}");
         }
         let Some(deadline) = self.memory.deadline_of(entry) else { return };
         if deadline < start {
-            // It was late already when it was armed, and is due at the tick after that.
-            assert!(place.level() == 0 && ahead <= 1, "{deadline} is late, but waits until {start}");
+            // The deadline was already past when the timer was armed; the timer is due one tick later.
+            assert!(slot.level() == 0 && ahead <= 1, "{deadline} is late, but waits until {start}");
         }
     }
 }
 
 impl<T> TimingWheel<T> {
-    /// Panics unless everything that must hold between two calls does.
     pub(crate) fn check_invariants(&self) {
         self.timers.check_invariants();
         assert_eq!(self.len(), self.timers.memory.armed(), "every timer is armed");
@@ -73,7 +72,6 @@ impl<T> TimingWheel<T> {
         self.timers.memory.pages()
     }
 
-    /// How many entries do not count since their timers were cancelled or moved.
     pub(crate) fn holes(&self) -> usize {
         self.timers.slots.holes
     }

@@ -1,185 +1,181 @@
-//! Driving the wheel: what comes next, emptying slots, and fetching memory before it is needed.
+//! Driving the wheel: finding the next occupied slot, emptying slots, and prefetching.
 
 mod batch;
 
-use super::engine::Wheel;
-use super::memory::{Layout, Owners};
-use super::place::Place;
-use super::state::State;
-use crate::{Tick, Work};
+use super::engine::WheelCore;
+use super::memory::{OwnerMemory, ValueLayout};
+use super::place::SlotId;
+use super::state::TimerState;
+use crate::{Tick, WorkBudget};
 
-/// Owners of fewer bytes are in the processor's cache, and asking for them beforehand only costs.
-const PREFETCH_FROM_BYTES: usize = 1 << 20;
+/// Total size of the owners from which on prefetching pays. Smaller wheels fit into the processor's cache.
+const PREFETCH_MIN_BYTES: usize = 1 << 20;
 
-/// What driving the wheel a little further has come to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    /// The timer of this entry is due. Its state still says where it stood.
+pub(super) enum DriveStep {
+    /// The timer of this entry is due. Its state still names the slot.
     Due(u32),
-    GoOn,
-    OutOfWork,
+    Continue,
+    OutOfBudget,
     UpToDate,
 }
 
-/// What a caller gets who drives a wheel. Not closures, of which one would be a call with its result in memory.
-pub(super) trait Outcome<'a, W> {
-    /// The timer of this entry is due. Its state still says where it stood.
+/// The caller's result type. A trait rather than closures, because one of the closures would become a call
+/// with its result in memory.
+pub(super) trait DriveResult<'a, W> {
     fn due(wheel: &'a mut W, entry: u32) -> Self;
-    fn out_of_work() -> Self;
+    fn out_of_budget() -> Self;
     fn up_to_date() -> Self;
 }
 
-impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
-    const PREFETCH_FROM: usize = PREFETCH_FROM_BYTES / Owners::<T, K, L>::BYTES_EACH;
+impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
+    const PREFETCH_MIN_OWNERS: usize = PREFETCH_MIN_BYTES / OwnerMemory::<T, K, L>::BYTES_EACH;
 
-    /// Drives the wheel towards `to`, until a timer is due, or [`Work`] runs out.
     #[inline(always)]
-    pub(super) fn drive<'a, R: Outcome<'a, Self>>(&'a mut self, to: Tick, work: &mut Work) -> R {
+    pub(super) fn drive<'a, R: DriveResult<'a, Self>>(&'a mut self, to: Tick, work: &mut WorkBudget) -> R {
         loop {
-            let here = Place::current(self.slots.now, 0);
+            let here = SlotId::current(self.slots.now, 0);
             let line = self.slots.line_mut(here);
             if !line.has_entries() {
-                match self.move_on(here, to, work) {
-                    Step::Due(entry) => return R::due(self, entry),
-                    Step::GoOn => continue,
-                    Step::OutOfWork => return R::out_of_work(),
-                    Step::UpToDate => return R::up_to_date(),
+                match self.advance(here, to, work) {
+                    DriveStep::Due(entry) => return R::due(self, entry),
+                    DriveStep::Continue => continue,
+                    DriveStep::OutOfBudget => return R::out_of_budget(),
+                    DriveStep::UpToDate => return R::up_to_date(),
                 }
             }
             if !work.spend() {
-                return R::out_of_work();
+                return R::out_of_budget();
             }
             let entry = line.pop();
-            if self.memory.state(entry) == State::standing_in(here) {
+            if self.memory.state(entry) == TimerState::in_slot(here) {
                 return R::due(self, entry);
             }
-            if self.is_due(entry, here) {
+            if self.resolve_unusual_entry(entry, here) {
                 return R::due(self, entry);
             }
         }
     }
 
-    /// An entry that may be a hole, disarmed, or put off.
     #[cold]
     #[inline(never)]
-    fn is_due(&mut self, entry: u32, from: Place) -> bool {
-        self.take(entry, from)
+    fn resolve_unusual_entry(&mut self, entry: u32, from: SlotId) -> bool {
+        self.resolve_entry(entry, from)
     }
 
-    /// Whether the timer of an entry that was taken out of this slot is due. If it is not, it has gone where it belongs, if it counts.
+    /// Returns whether the timer of an entry taken from slot `from` is due. If not, moves a valid entry to
+    /// the slot of its deadline.
     #[inline(always)]
-    fn take(&mut self, entry: u32, from: Place) -> bool {
+    fn resolve_entry(&mut self, entry: u32, from: SlotId) -> bool {
         let now = self.slots.now;
         let (deadline, state) = self.memory.timer(entry);
-        if !state.is_in(from) {
+        if !state.has_entry_in(from) {
             self.slots.holes -= 1;
             return false;
         }
         if !state.is_armed() {
-            *state = State::NOWHERE;
+            *state = TimerState::NO_ENTRY;
             return false;
         }
         if *deadline <= now {
             return true;
         }
-        let place = Place::of(now, *deadline);
-        *state = State::standing_in(place);
-        self.slots.put(place, entry);
+        let slot = SlotId::of(now, *deadline);
+        *state = TimerState::in_slot(slot);
+        self.slots.put(slot, entry);
         false
     }
 
-    /// The line of the slot where the wheel stands has run empty.
+    /// Continues after the line of the current slot has been emptied.
     #[inline(always)]
-    fn move_on(&mut self, here: Place, to: Tick, work: &mut Work) -> Step {
+    fn advance(&mut self, here: SlotId, to: Tick, work: &mut WorkBudget) -> DriveStep {
         if self.slots.line(here).is_empty() {
             if self.slots.now < self.slots.quiet_until {
                 if to < self.slots.quiet_until {
-                    return self.stop(to);
+                    return self.finish_at(to);
                 }
-                // What is in a slot that does not begin a turn is expired there, and nothing else begins then.
-                if Place::current(self.slots.quiet_until, 0).slot() != 0 && work.left() > 0 {
+                // A slot that does not begin a revolution holds timers that expire there, and no slot of a
+                // higher level begins at the same tick.
+                if SlotId::current(self.slots.quiet_until, 0).position() != 0 && work.remaining() > 0 {
                     self.slots.now = self.slots.quiet_until;
-                    if self.len() >= Self::PREFETCH_FROM {
-                        self.prefetch_first(Place::current(self.slots.now, 0));
+                    if self.len() >= Self::PREFETCH_MIN_OWNERS {
+                        self.prefetch_first(SlotId::current(self.slots.now, 0));
                     }
-                    return Step::GoOn;
+                    return DriveStep::Continue;
                 }
-            } else if here.slot() != 0 && self.slots.look_near(here) {
-                return if to < self.slots.quiet_until { self.stop(to) } else { Step::GoOn };
+            } else if here.position() != 0 && self.slots.find_next_nearby(here) {
+                return if to < self.slots.quiet_until { self.finish_at(to) } else { DriveStep::Continue };
             }
         }
-        let (step, left) = self.move_far(here, to, work.left());
-        *work = Work::new(left);
+        let (step, left) = self.advance_far(here, to, work.remaining());
+        *work = WorkBudget::new(left);
         step
     }
 
-    /// Nothing more happens up to and including `to`.
+    /// Ends a drive to `to` with nothing left to do.
     #[inline(always)]
-    fn stop(&mut self, to: Tick) -> Step {
+    fn finish_at(&mut self, to: Tick) -> DriveStep {
         self.slots.now = self.slots.now.max(to);
-        Step::UpToDate
+        DriveStep::UpToDate
     }
 
-    /// Like [`move_on`](Self::move_on), for what happens less often. Returns what is left of the budget as well: a caller who only lends it
-    /// could not keep it in a register.
+    /// The less frequent part of [`advance`](Self::advance). Takes and returns the remaining budget by value:
+    /// behind a reference, the caller could not keep it in a register.
     #[inline(never)]
-    fn move_far(&mut self, here: Place, to: Tick, left: u64) -> (Step, u64) {
-        let mut work = Work::new(left);
-        let step = self.move_to_next(here, to, &mut work);
-        (step, work.left())
+    fn advance_far(&mut self, here: SlotId, to: Tick, left: u64) -> (DriveStep, u64) {
+        let mut work = WorkBudget::new(left);
+        let step = self.advance_to_next(here, to, &mut work);
+        (step, work.remaining())
     }
 
-    fn move_to_next(&mut self, here: Place, to: Tick, work: &mut Work) -> Step {
+    fn advance_to_next(&mut self, here: SlotId, to: Tick, work: &mut WorkBudget) -> DriveStep {
         if self.slots.refill(here) {
             self.prefetch_next(here);
-            self.keep_holes_few();
-            return Step::GoOn;
+            self.limit_holes();
+            return DriveStep::Continue;
         }
-        self.keep_holes_few();
-        let next = self.slots.look_ahead();
+        self.limit_holes();
+        let next = self.slots.find_next();
         let Some(next) = next.filter(|_| self.slots.quiet_until <= to.max(self.slots.now)) else {
-            return self.stop(to);
+            return self.finish_at(to);
         };
-        if work.left() == 0 {
-            return Step::OutOfWork;
+        if work.remaining() == 0 {
+            return DriveStep::OutOfBudget;
         }
         self.slots.now = self.slots.quiet_until;
         self.prefetch_first(next);
-        if next.level() > 0 { self.cascade(next, work) } else { Step::GoOn }
+        if next.level() > 0 { self.cascade(next, work) } else { DriveStep::Continue }
     }
 
-    /// Empties a slot of a level above into the levels below, until a timer in it is due, or [`Work`] runs out.
-    fn cascade(&mut self, from: Place, work: &mut Work) -> Step {
+    fn cascade(&mut self, from: SlotId, work: &mut WorkBudget) -> DriveStep {
         loop {
             if !self.slots.line(from).has_entries() {
                 if !self.slots.refill(from) {
-                    return Step::GoOn;
+                    return DriveStep::Continue;
                 }
                 self.prefetch_next(from);
                 continue;
             }
             if !work.spend() {
-                return Step::OutOfWork;
+                return DriveStep::OutOfBudget;
             }
             let entry = self.slots.line_mut(from).pop();
-            if self.take(entry, from) {
-                return Step::Due(entry);
+            if self.resolve_entry(entry, from) {
+                return DriveStep::Due(entry);
             }
         }
     }
 
-    /// Fetches what a slot begins with, before it is emptied.
     #[inline(never)]
-    fn prefetch_first(&self, place: Place) {
-        if self.len() >= Self::PREFETCH_FROM {
-            self.slots.first_few(place).for_each(|entry| self.memory.prefetch(entry));
+    fn prefetch_first(&self, slot: SlotId) {
+        if self.len() >= Self::PREFETCH_MIN_OWNERS {
+            self.slots.first_two_lines(slot).for_each(|entry| self.memory.prefetch(entry));
         }
     }
 
-    /// Fetches what a slot's second line has.
-    fn prefetch_next(&self, place: Place) {
-        if self.len() >= Self::PREFETCH_FROM {
-            self.slots.next_few(place).for_each(|entry| self.memory.prefetch(entry));
+    fn prefetch_next(&self, slot: SlotId) {
+        if self.len() >= Self::PREFETCH_MIN_OWNERS {
+            self.slots.second_line_entries(slot).for_each(|entry| self.memory.prefetch(entry));
         }
     }
 }

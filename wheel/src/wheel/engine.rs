@@ -1,22 +1,20 @@
-//! What every wheel here is made of.
-
-use super::drive::Outcome;
-use super::memory::{Layout, Owners};
-use super::owner::{Due, Lent, OwnerMut};
+use super::drive::DriveResult;
+use super::memory::{OwnerMemory, ValueLayout};
+use super::owner::{DueTimer, OwnerExpiry, OwnerMut};
 use super::slots::Slots;
-use super::state::State;
-use crate::{Expire, Expired, Tick, TimerKey};
+use super::state::TimerState;
+use crate::{Expired, Expiry, Tick, TimerKey};
 
-/// Owners with `K` timers each, and the slots in which these stand. What the calls promise is said where they are public:
-/// [`Owners`](crate::Owners), and [`TimingWheel`](crate::TimingWheel), of which each has the memory that suits it.
-pub(super) struct Wheel<T, const K: usize, L: Layout> {
+/// Owners with `K` timers each, and the slots that hold the timers' entries. The public types document the
+/// methods; each uses the memory layout that suits it.
+pub(super) struct WheelCore<T, const K: usize, L: ValueLayout> {
     pub(super) slots: Slots,
-    pub(super) memory: Owners<T, K, L>,
+    pub(super) memory: OwnerMemory<T, K, L>,
 }
 
-impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
+impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
     pub(super) fn new(now: Tick) -> Self {
-        Wheel { slots: Slots::new(now), memory: Owners::new() }
+        WheelCore { slots: Slots::new(now), memory: OwnerMemory::new() }
     }
 
     #[inline(always)]
@@ -31,7 +29,7 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
 
     #[inline(always)]
     pub(super) fn insert(&mut self, value: T) -> OwnerMut<'_, T, K> {
-        self.keep_holes_few();
+        self.limit_holes();
         let (index, record, value) = self.memory.insert(value);
         OwnerMut { slots: &mut self.slots, record, index, value }
     }
@@ -40,7 +38,7 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
     pub(super) fn remove(&mut self, key: TimerKey) -> Option<T> {
         let (value, left_behind) = self.memory.remove(key)?;
         self.slots.holes += left_behind;
-        self.keep_holes_few();
+        self.limit_holes();
         Some(value)
     }
 
@@ -51,15 +49,15 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
 
     #[inline(always)]
     pub(super) fn get_mut(&mut self, key: TimerKey) -> Option<OwnerMut<'_, T, K>> {
-        self.keep_holes_few();
+        self.limit_holes();
         let (record, value) = self.memory.find_mut(key)?;
         Some(OwnerMut { slots: &mut self.slots, record, index: key.index, value })
     }
 
     #[inline(always)]
-    pub(super) fn deadline(&self, key: TimerKey, which: usize) -> Option<Tick> {
+    pub(super) fn deadline(&self, key: TimerKey, timer: usize) -> Option<Tick> {
         let (record, _) = self.memory.find(key)?;
-        record.states[which].is_armed().then_some(record.deadlines[which])
+        record.states[timer].is_armed().then_some(record.deadlines[timer])
     }
 
     #[inline(always)]
@@ -72,92 +70,93 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
             return Some(quiet_until);
         }
         let mut next = self.slots.next_event();
-        if next.is_some_and(|(_, place)| self.slots.line(place).is_empty()) {
-            next = self.slots.next_event_of_something();
+        if next.is_some_and(|(_, slot)| self.slots.line(slot).is_empty()) {
+            next = self.slots.next_nonempty_event();
         }
         next.map(|(tick, _)| tick).filter(|tick| *tick <= at_most.max(self.now()))
     }
 
-    /// Every hole is one more word in a line. They may be half as many as there is room for timers; beyond that, whatever adds
-    /// to them or takes a page away looks for some. What is lent can leave some as well: they are looked for whenever the wheel comes to
-    /// another line of a slot, or to slots further ahead. Lines need not shrink before the owners' own memory can.
+    /// Sweeps if there are too many holes. A hole is a wasted word in a line. Holes may number half of the
+    /// timers that the allocated pages have room for. Beyond that, every operation that adds holes or frees a
+    /// page sweeps some. Arming a lent owner adds holes as well; these are swept whenever the wheel refills a
+    /// line or moves to a later slot. Lines need not shrink before the memory of the owners does.
     #[inline(always)]
-    pub(super) fn keep_holes_few(&mut self) {
-        if self.slots.holes > self.memory.most_holes() {
-            self.look_for_holes();
+    pub(super) fn limit_holes(&mut self) {
+        if self.slots.holes > self.memory.max_holes() {
+            self.sweep_holes();
         }
     }
 
-    /// A line for each of an owner's timers, or for each hole that arming has left since the last time. Those from when there were few
-    /// do not count: nobody pays for all of them at once.
+    /// Sweeps one line for each of an owner's timers, or for each hole that arming has added since the last
+    /// call. Holes added while there were few are not counted, so that no single call has to pay for all of
+    /// them.
     #[cold]
     #[inline(never)]
-    fn look_for_holes(&mut self) {
-        let too_many = self.slots.holes - self.memory.most_holes();
+    fn sweep_holes(&mut self) {
+        let too_many = self.slots.holes - self.memory.max_holes();
         let lines = core::mem::take(&mut self.slots.new_holes).min(too_many).max(K);
         for _ in 0..lines {
-            self.slots.sweep(|entry, place, marks| {
+            self.slots.sweep(|entry, slot, marks| {
                 let (_, state) = self.memory.timer(entry);
-                let counts = state.is_in(place) && !(marks && state.is_marked());
+                let counts = state.has_entry_in(slot) && !(marks && state.is_marked());
                 if counts {
                     *state = state.marked(marks);
                 }
                 counts
             });
-            if self.slots.holes <= self.memory.most_holes() {
+            if self.slots.holes <= self.memory.max_holes() {
                 break;
             }
         }
     }
 }
 
-impl<T, L: Layout> Wheel<T, 1, L> {
-    /// Takes out the owner of a timer that is due.
+impl<T, L: ValueLayout> WheelCore<T, 1, L> {
     #[inline(always)]
     pub(super) fn expire(&mut self, entry: u32) -> Expired<T> {
         let (key, deadline, value, left_behind) = self.memory.expire(entry);
         self.slots.holes += left_behind;
-        self.keep_holes_few();
+        self.limit_holes();
         Expired { key, deadline, value }
     }
 }
 
-/// The owner is lent.
-impl<'a, T, const K: usize, L: Layout> Outcome<'a, Wheel<T, K, L>> for Lent<'a, T, K> {
+/// Lends the owner.
+impl<'a, T, const K: usize, L: ValueLayout> DriveResult<'a, WheelCore<T, K, L>> for OwnerExpiry<'a, T, K> {
     #[inline(always)]
-    fn due(wheel: &'a mut Wheel<T, K, L>, entry: u32) -> Self {
-        let (index, which, record, value) = wheel.memory.owner(entry);
-        record.states[which] = State::NOWHERE;
-        let deadline = record.deadlines[which];
+    fn due(wheel: &'a mut WheelCore<T, K, L>, entry: u32) -> Self {
+        let (index, timer, record, value) = wheel.memory.owner(entry);
+        record.states[timer] = TimerState::NO_ENTRY;
+        let deadline = record.deadlines[timer];
         let owner = OwnerMut { slots: &mut wheel.slots, record, index, value };
-        Lent::Due(Due { which, deadline, owner })
+        OwnerExpiry::Due(DueTimer { timer, deadline, owner })
     }
 
     #[inline(always)]
-    fn out_of_work() -> Self {
-        Lent::OutOfWork
+    fn out_of_budget() -> Self {
+        OwnerExpiry::OutOfBudget
     }
 
     #[inline(always)]
     fn up_to_date() -> Self {
-        Lent::UpToDate
+        OwnerExpiry::UpToDate
     }
 }
 
-/// The owner is taken out.
-impl<T, L: Layout> Outcome<'_, Wheel<T, 1, L>> for Expire<T> {
+/// Removes the owner.
+impl<T, L: ValueLayout> DriveResult<'_, WheelCore<T, 1, L>> for Expiry<T> {
     #[inline(always)]
-    fn due(wheel: &mut Wheel<T, 1, L>, entry: u32) -> Self {
-        Expire::Due(wheel.expire(entry))
+    fn due(wheel: &mut WheelCore<T, 1, L>, entry: u32) -> Self {
+        Expiry::Due(wheel.expire(entry))
     }
 
     #[inline(always)]
-    fn out_of_work() -> Self {
-        Expire::OutOfWork
+    fn out_of_budget() -> Self {
+        Expiry::OutOfBudget
     }
 
     #[inline(always)]
     fn up_to_date() -> Self {
-        Expire::UpToDate
+        Expiry::UpToDate
     }
 }

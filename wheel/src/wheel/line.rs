@@ -2,51 +2,47 @@
 
 use alloc::boxed::Box;
 
-use super::memory::Page;
+use super::memory::PoolPage;
 
-/// How many entries a line holds.
-pub(super) const FULL: u32 = 14;
+pub(super) const LINE_CAPACITY: u32 = 14;
 
-/// How many lines a page has.
-const PAGE: usize = if cfg!(any(test, miri)) { 4 } else { 256 };
+const LINES_PER_PAGE: usize = if cfg!(any(test, miri)) { 4 } else { 256 };
 
-/// How many lines may be spilled: links count from 1, and one is special.
-pub(super) const LIMIT: u32 = 1 << 30;
+/// Maximum number of spilled lines. Links count from 1, and one value is special.
+pub(super) const MAX_SPILLED_LINES: u32 = 1 << 30;
 
 const WORDS: usize = 16;
 const LEN: usize = 14;
 const NEXT: usize = 15;
 
-const _: () = assert!(FULL as usize == LEN && size_of::<Line>() == 64);
+const _: () = assert!(LINE_CAPACITY as usize == LEN && size_of::<EntryLine>() == 64);
 
-/// Entries, how many there are, and where there are more.
+/// Up to 14 entries, their number, and a link to the next line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(super) struct Line([u32; WORDS]);
+pub(super) struct EntryLine([u32; WORDS]);
 
-/// Leads from a line to the next of its slot.
+/// Link from a line to the next line of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link(u32);
+pub(super) struct LineLink(u32);
 
-impl Link {
-    /// There is none.
-    pub(super) const END: Link = Link(0);
+impl LineLink {
+    pub(super) const END: LineLink = LineLink(0);
 
-    /// There is one if a [sweep](super::slots::Sweep) has not come to it yet.
-    pub(super) const SWEPT: Link = Link(u32::MAX);
+    /// The next line, if any, is still to be visited by a [sweep](super::slots::Sweep).
+    pub(super) const SWEPT: LineLink = LineLink(u32::MAX);
 
-    pub(super) fn to(number: u32) -> Link {
-        Link(number + 1)
+    pub(super) fn to(number: u32) -> LineLink {
+        LineLink(number + 1)
     }
 
-    /// The line's number; nothing for both special ones.
     pub(super) fn number(self) -> Option<u32> {
-        (self != Link::SWEPT).then(|| self.0.checked_sub(1))?
+        (self != LineLink::SWEPT).then(|| self.0.checked_sub(1))?
     }
 }
 
-impl Line {
-    pub(super) const EMPTY: Line = Line([0; WORDS]);
+impl EntryLine {
+    pub(super) const EMPTY: EntryLine = EntryLine([0; WORDS]);
 
     #[inline(always)]
     pub(super) fn len(&self) -> u32 {
@@ -54,11 +50,11 @@ impl Line {
     }
 
     #[inline(always)]
-    pub(super) fn next(&self) -> Link {
-        Link(self.0[NEXT])
+    pub(super) fn next(&self) -> LineLink {
+        LineLink(self.0[NEXT])
     }
 
-    pub(super) fn set_next(&mut self, next: Link) {
+    pub(super) fn set_next(&mut self, next: LineLink) {
         self.0[NEXT] = next.0;
     }
 
@@ -67,13 +63,12 @@ impl Line {
         self.0[LEN] > 0
     }
 
-    /// Neither an entry nor more elsewhere.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.0[LEN] == 0 && self.0[NEXT] == 0
     }
 
-    /// Adds an entry to a line that is not full.
+    /// Adds an entry. The line must not be full.
     #[inline(always)]
     pub(super) fn push(&mut self, entry: u32) {
         let len = self.0[LEN];
@@ -81,7 +76,6 @@ impl Line {
         self.0[LEN] = len + 1;
     }
 
-    /// The last entry of a line that has one.
     #[inline(always)]
     pub(super) fn last(&self) -> u32 {
         self.0[(self.0[LEN] as usize).wrapping_sub(1) % WORDS]
@@ -99,66 +93,63 @@ impl Line {
     }
 
     pub(super) fn entries(&self) -> &[u32] {
-        &self.0[..self.0[LEN].min(FULL) as usize]
+        &self.0[..self.0[LEN].min(LINE_CAPACITY) as usize]
     }
 
-    /// Takes out what does not fit.
     pub(super) fn retain(&mut self, mut fits: impl FnMut(u32) -> bool) {
         let mut kept = 0;
-        for at in 0..self.0[LEN].min(FULL) as usize {
+        for at in 0..self.0[LEN].min(LINE_CAPACITY) as usize {
             let entry = self.0[at];
             if fits(entry) {
                 self.0[kept] = entry;
                 kept += 1;
             }
         }
-        #[expect(clippy::cast_possible_truncation, reason = "no more than there were")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most the previous length")]
         let len = kept as u32;
         self.0[LEN] = len;
     }
 }
 
-/// Lines that are not the first of their slots.
 #[derive(Debug)]
-pub(super) struct Lines([Line; PAGE]);
+pub(super) struct LinePage([EntryLine; LINES_PER_PAGE]);
 
-impl Lines {
+impl LinePage {
     #[inline]
-    pub(super) fn get(&self, place: usize) -> &Line {
-        &self.0[place]
+    pub(super) fn get(&self, offset: usize) -> &EntryLine {
+        &self.0[offset]
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, place: usize) -> &mut Line {
-        &mut self.0[place]
+    pub(super) fn get_mut(&mut self, offset: usize) -> &mut EntryLine {
+        &mut self.0[offset]
     }
 }
 
-impl Page for Lines {
-    const LEN: usize = PAGE;
+impl PoolPage for LinePage {
+    const LEN: usize = LINES_PER_PAGE;
 
-    fn bring(_: u32) -> Box<Self> {
-        let mut lines = Box::new(Lines([Line::EMPTY; PAGE]));
+    fn new_free(_: u32) -> Box<Self> {
+        let mut lines = Box::new(LinePage([EntryLine::EMPTY; LINES_PER_PAGE]));
         for (line, next) in lines.0.iter_mut().zip(1..) {
             line.0[NEXT] = next;
         }
         lines
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
-    fn next_free(&self, place: usize) -> u16 {
-        self.0[place].0[NEXT] as u16
+    #[expect(clippy::cast_possible_truncation, reason = "stored as a u16")]
+    fn next_free(&self, offset: usize) -> u16 {
+        self.0[offset].0[NEXT] as u16
     }
 
-    fn set_next_free(&mut self, place: usize, next: u16) {
-        self.0[place].0[NEXT] = next.into();
+    fn set_next_free(&mut self, offset: usize, next: u16) {
+        self.0[offset].0[NEXT] = next.into();
     }
 
     fn is_retired(&self, _: usize) -> bool {
         false
     }
 
-    /// Lines have none.
     fn generation(&self) -> u32 {
         0
     }

@@ -1,5 +1,3 @@
-//! The wheel itself.
-
 #[cfg(test)]
 pub(crate) mod check;
 mod drive;
@@ -18,151 +16,159 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Expired, Ring, Tick, TimerKey, Work};
-use engine::Wheel;
-use memory::Apart;
-pub use owner::{Due, Lent, OwnerMut};
+use crate::{Expired, Expiry, SlotRing, Tick, TimerKey, WorkBudget};
+use engine::WheelCore;
+use memory::Separate;
+pub use owner::{DueTimer, OwnerExpiry, OwnerMut};
 pub use owners::Owners;
 pub use place::LEVELS;
-use standing::IT;
+use standing::ONLY_TIMER;
 
-/// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
+/// One-shot timers that each carry a `T`, ordered by deadline. See the [crate documentation](crate) for an
+/// example.
 ///
-/// Each is for once: it comes out with its value, and its key is stale then. [`Owners`] has timers that stay, which this is made of.
+/// When a timer expires, its value is returned and its key becomes stale. For timers that are reused, see
+/// [`Owners`], on which this type is built.
 ///
-/// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 to 23 bytes a timer and the value,
-/// in pages of 256 timers, of which the lowest is filled first, and 136 KiB; empty pages are given back.
+/// The wheel holds at most 2^30 timers at a time. A timer takes 21 to 23 bytes and its value, in pages of 256
+/// timers; the slots take 136 KiB. The lowest page with room is filled first, and empty pages are freed.
 pub struct TimingWheel<T> {
-    timers: Wheel<T, 1, Apart>,
+    timers: WheelCore<T, 1, Separate>,
 }
 
 impl<T> TimingWheel<T> {
-    /// An empty wheel that stands at `now`.
+    /// Creates an empty wheel at tick `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        TimingWheel { timers: Wheel::new(now) }
+        TimingWheel { timers: WheelCore::new(now) }
     }
 
-    /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
-    /// the one at which it stopped.
+    /// Returns the current tick of the wheel: the latest tick it was driven to, or the tick at which it
+    /// stopped because the [`WorkBudget`] ran out.
     #[must_use]
     #[inline(always)]
     pub fn now(&self) -> Tick {
         self.timers.now()
     }
 
-    /// How many timers are scheduled.
+    /// Returns the number of scheduled timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.timers.len()
     }
 
-    /// Whether no timer is scheduled.
+    /// Returns `true` if no timer is scheduled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many timers each level holds, the nearest level first. Some that were cancelled or moved are counted still. Looks at all slots
-    /// that hold something.
+    /// Returns the number of timers on each level, starting with the lowest. Includes entries of cancelled
+    /// and moved timers that have not been removed yet. Visits all occupied slots.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
         core::array::from_fn(|level| self.timers.slots.len(level))
     }
 
-    /// What a level looks like as a ring of slots, and what each of them holds: see [`TimerQueue::ring`](crate::TimerQueue::ring).
-    pub fn ring(&self, level: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.timers.slots.ring(level, held)
+    /// Describes a level as a ring of slots with the contents of each slot: see
+    /// [`TimerQueue::ring`](crate::TimerQueue::ring).
+    pub fn ring(&self, level: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.timers.slots.ring(level, counts)
     }
 
     /// Schedules a timer that is due at `deadline`, in constant time.
     ///
-    /// A deadline that is not ahead of [`now`](Self::now) is due at the next tick. At [`Tick::MAX`] there is
-    /// no next tick: what is scheduled then never expires, and stays until it is cancelled.
+    /// If the deadline is not later than [`now`](Self::now), the timer is due at the next tick. At
+    /// [`Tick::MAX`] there is no next tick: a timer scheduled then never expires, and stays until it is
+    /// cancelled.
     ///
     /// # Panics
     ///
-    /// If the wheel holds 2^30 timers already.
+    /// Panics if the wheel already holds 2^30 timers.
     pub fn schedule(&mut self, deadline: Tick, value: T) -> TimerKey {
         let mut timer = self.timers.insert(value);
-        timer.arm(IT, deadline);
+        timer.arm(ONLY_TIMER, deadline);
         timer.key()
     }
 
-    /// Schedules a timer that may come out at any tick in `range`, so that the wheel can choose the cheapest: see
+    /// Schedules a timer that may expire at any tick in `range`. The wheel chooses the cheapest tick: see
     /// [`OwnerMut::arm_within`].
     ///
     /// # Panics
     ///
-    /// If the wheel holds 2^30 timers already.
+    /// Panics if the wheel already holds 2^30 timers.
     pub fn schedule_within(&mut self, range: RangeInclusive<Tick>, value: T) -> TimerKey {
         self.schedule(crate::range::choose(self.now(), &range), value)
     }
 
-    /// Gives a timer another deadline, in constant time. Returns `false` if the key is stale.
+    /// Changes the deadline of a timer, in constant time. Returns `false` if the key is stale.
     ///
-    /// A timer that is due but has not come out yet is postponed like any other.
+    /// A timer that is due but has not been returned yet can still be postponed.
     ///
-    /// One that is put off stays where it is until the wheel comes to it, and moves then. So putting off costs next to nothing,
-    /// however often; and [`next_wakeup`](Self::next_wakeup) may name, once, the deadline that it had before.
+    /// A postponed timer stays in its slot until the wheel reaches that slot, and moves then. Postponing is
+    /// therefore almost free, and [`next_wakeup`](Self::next_wakeup) may once return the previous deadline.
     pub fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> bool {
         let timer = self.timers.get_mut(key);
-        timer.map(|mut timer| timer.arm(IT, deadline)).is_some()
+        timer.map(|mut timer| timer.arm(ONLY_TIMER, deadline)).is_some()
     }
 
     /// Like [`reschedule`](Self::reschedule) with a deadline chosen as in
-    /// [`schedule_within`](Self::schedule_within), but does nothing if the present deadline lies in `range`.
-    /// Returns `false` if the key is stale.
+    /// [`schedule_within`](Self::schedule_within), but does nothing if the timer's deadline already lies in
+    /// `range`. Returns `false` if the key is stale.
     pub fn reschedule_within(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> bool {
         let timer = self.timers.get_mut(key);
-        timer.map(|mut timer| timer.arm_within(IT, range)).is_some()
+        timer.map(|mut timer| timer.arm_within(ONLY_TIMER, range)).is_some()
     }
 
-    /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
+    /// Removes a timer before it expires, in constant time, and returns its value, or `None` if the key is
+    /// stale.
     ///
-    /// [`next_wakeup`](Self::next_wakeup) may name, once, the deadline that it had.
+    /// [`next_wakeup`](Self::next_wakeup) may once return the deadline of the cancelled timer.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         self.timers.remove(key)
     }
 
-    /// The deadline that a timer was scheduled for, even if it lies in the past.
+    /// Returns the requested deadline of a timer, even if it was already past when it was requested.
     #[must_use]
     pub fn deadline(&self, key: TimerKey) -> Option<Tick> {
-        self.timers.deadline(key, IT)
+        self.timers.deadline(key, ONLY_TIMER)
     }
 
-    /// The value of a timer.
+    /// Returns a reference to the value of a timer.
     #[must_use]
     pub fn get(&self, key: TimerKey) -> Option<&T> {
         self.timers.get(key)
     }
 
-    /// Drives the wheel towards `now` and returns the first timer that comes out on the way, or why none
-    /// does.
+    /// Drives the wheel towards `now` and returns the first timer that expires on the way, or the reason why none does.
     ///
-    /// Called until it says [`Expire::UpToDate`], it returns every timer with a deadline up to `now`, all of
-    /// one tick before any of the next; within a tick the order is arbitrary. Between the calls the wheel may
-    /// be changed at will. A `now` before that of an earlier call counts as [`now()`](Self::now): time does
-    /// not go backwards.
+    /// Called until it returns [`Expiry::UpToDate`], it returns every timer with a deadline up to `now`, and
+    /// all timers of one tick before any of the next. Within a tick the order is unspecified. The wheel may
+    /// be changed freely between calls. Time does not go backwards: a `now` before the current tick is
+    /// treated as [`now()`](Self::now).
     ///
-    /// Stretches without timers are skipped, not stepped through, however long.
-    pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
+    /// Stretches without timers are skipped, whatever their length.
+    pub fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<T> {
         self.timers.drive(now, work)
     }
 
-    /// Like [`expire_next`](Self::expire_next), for many timers at a time, where nothing has to be changed between one and the next: they
-    /// are appended to `into`, in order. Returns whether they are all that come out up to `now`. If they are not, there may be more: call
-    /// it again, with more work if none is left.
+    /// Like [`expire_next`](Self::expire_next), but takes many timers at a time, for callers that do not
+    /// change the wheel between one timer and the next. Appends the timers to `into`, in order. Returns
+    /// `true` if no further timer expires up to `now`. If it returns `false`, call it again, with more work
+    /// if the budget is spent.
     ///
-    /// It takes as many as there is work for, but no more once it has 1,024, so that they are still in the processor's cache when the
-    /// caller comes to them. Driven over a whole *turn*, which is 256 ticks from a multiple of 256 on, it takes all that are due in it
-    /// at once, if there is work for all of it: most timers then come out without having been moved, for half of what it takes
-    /// one by one. So this is the place for [`Work::unlimited`], unless timers may be too many to be taken in one go.
+    /// A call stops when the budget is spent, or once it has taken 1,024 timers, so that they are still in
+    /// the processor's cache when the caller handles them. When the wheel is driven over a whole *revolution*
+    /// of the lowest level, which is 256 ticks starting at a multiple of 256, it takes all timers of the
+    /// revolution at once, provided that the budget covers them all. Most of these timers then expire without
+    /// having cascaded, at half the cost of `expire_next`. Use [`WorkBudget::unlimited`] here, unless there
+    /// may be too many timers to be taken without a break.
     ///
-    /// A timer that was scheduled too late comes with those of the tick after that, as ever: its deadline is before theirs.
+    /// A timer whose deadline was already past is returned with the timers of the tick at which it became
+    /// due, so its deadline is earlier than theirs.
     ///
     /// ```
-    /// use encke_wheel::{Tick, TimingWheel, Work};
+    /// use encke_wheel::{Tick, TimingWheel, WorkBudget};
     ///
     /// let mut wheel = TimingWheel::new(Tick(0));
     /// for number in 1..=3000 {
@@ -172,20 +178,21 @@ impl<T> TimingWheel<T> {
     /// let mut batch = Vec::new();
     /// let mut sum = 0;
     /// loop {
-    ///     let is_all = wheel.expire_batch(Tick(2000), &mut Work::unlimited(), &mut batch);
+    ///     let is_complete = wheel.expire_batch(Tick(2000), &mut WorkBudget::unlimited(), &mut batch);
     ///     sum += batch.drain(..).map(|expired| expired.value).sum::<u64>();
-    ///     if is_all {
+    ///     if is_complete {
     ///         break;
     ///     }
     /// }
     /// assert_eq!((sum, wheel.len()), (2000 * 2001 / 2, 1000));
     /// ```
-    pub fn expire_batch(&mut self, now: Tick, work: &mut Work, into: &mut Vec<Expired<T>>) -> bool {
+    pub fn expire_batch(&mut self, now: Tick, work: &mut WorkBudget, into: &mut Vec<Expired<T>>) -> bool {
         self.timers.expire_batch(now, work, into)
     }
 
-    /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`: see
-    /// [`Owners::next_wakeup`]. What was cancelled may be named even when no timer is left.
+    /// Returns the next tick at which [`expire_next`](Self::expire_next) has work to do, if that is no later
+    /// than `at_most`: see [`Owners::next_wakeup`]. May return the deadline of a cancelled timer even if the
+    /// wheel is empty.
     #[must_use]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         self.timers.next_wakeup(at_most)

@@ -1,38 +1,37 @@
-//! One owner of the wheel.
-
 use core::fmt;
 use core::ops::RangeInclusive;
 
 use super::memory::{self, Record};
-use super::place::Place;
+use super::place::SlotId;
 use super::slots::Slots;
-use super::state::State;
+use super::state::TimerState;
 use crate::{Tick, TimerKey, range};
 
-/// What [`Owners::expire_next`](crate::Owners::expire_next) came to.
+/// Result of [`Owners::expire_next`](crate::Owners::expire_next).
 #[derive(Debug)]
 #[must_use]
-pub enum Lent<'a, T, const K: usize> {
-    /// A timer of this owner is due. There may be more.
-    Due(Due<'a, T, K>),
-    /// The budget is spent, and there is more to do. Nothing is lost: the next call goes on from here.
-    OutOfWork,
-    /// Every timer that was due has fired.
+pub enum OwnerExpiry<'a, T, const K: usize> {
+    /// A timer of this owner is due. More may follow.
+    Due(DueTimer<'a, T, K>),
+    /// The budget is exhausted and work remains. The next call continues where this one stopped.
+    OutOfBudget,
+    /// Every timer that was due has expired.
     UpToDate,
 }
 
-/// An owner of which a timer has fired.
+/// An expired timer and its owner.
 #[derive(Debug)]
-pub struct Due<'a, T, const K: usize> {
-    /// Which of its timers.
-    pub which: usize,
-    /// When it was due, as it was armed. The wheel stands at this tick, or later if it was armed late.
+pub struct DueTimer<'a, T, const K: usize> {
+    /// Index of the timer.
+    pub timer: usize,
+    /// Deadline with which the timer was armed. The wheel is at this tick, or at a later one if the deadline
+    /// was not in the future.
     pub deadline: Tick,
-    /// The owner, to arm its timers.
+    /// The owner, for arming its timers.
     pub owner: OwnerMut<'a, T, K>,
 }
 
-/// An owner, its value, and its timers, found once for all that is to be done with it.
+/// Exclusive access to one owner, its value and its timers, after a single look-up.
 pub struct OwnerMut<'a, T, const K: usize> {
     pub(super) slots: &'a mut Slots,
     pub(super) record: &'a mut Record<K>,
@@ -41,142 +40,144 @@ pub struct OwnerMut<'a, T, const K: usize> {
 }
 
 impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
-    /// The owner's value, for as long as the owner was lent.
+    /// Converts the access into a reference to the owner's value with the lifetime of the loan.
     #[must_use]
     #[inline(always)]
     pub fn into_value(self) -> &'a mut T {
         self.value
     }
 
-    /// The tick the wheel stands at.
+    /// Returns the current tick of the wheel.
     #[must_use]
     #[inline(always)]
     pub fn now(&self) -> Tick {
         self.slots.now
     }
 
-    /// The owner's key.
+    /// Returns the owner's key.
     #[must_use]
     #[inline(always)]
     pub fn key(&self) -> TimerKey {
         TimerKey { index: self.index, generation: self.record.generation() }
     }
 
-    /// The owner's value.
+    /// Returns a reference to the owner's value.
     #[must_use]
     #[inline(always)]
     pub fn value(&self) -> &T {
         self.value
     }
 
-    /// The owner's value.
+    /// Returns a mutable reference to the owner's value.
     #[must_use]
     #[inline(always)]
     pub fn value_mut(&mut self) -> &mut T {
         self.value
     }
 
-    /// The deadline that a timer was armed with, even if it lies in the past. `None` if it is not armed.
+    /// Returns the deadline with which a timer was armed, even if it was already past at that time, or `None`
+    /// if the timer is not armed.
     ///
     /// # Panics
     ///
-    /// If `which` is not below `K`, as for all timers here.
+    /// Like all methods that take a timer, panics if `timer` is not below `K`.
     #[must_use]
     #[inline(always)]
-    pub fn deadline(&self, which: usize) -> Option<Tick> {
-        self.record.states[which].is_armed().then_some(self.record.deadlines[which])
+    pub fn deadline(&self, timer: usize) -> Option<Tick> {
+        self.record.states[timer].is_armed().then_some(self.record.deadlines[timer])
     }
 
-    /// Arms a timer, or gives it another deadline.
+    /// Arms a timer, or changes its deadline.
     ///
-    /// A deadline that is not ahead of [`now`](Self::now) is due at the next tick. At [`Tick::MAX`] there is no next tick: what is
-    /// armed then never fires.
+    /// If the deadline is not later than [`now`](Self::now), the timer is due at the next tick. At
+    /// [`Tick::MAX`] there is no next tick: a timer armed then never expires.
     ///
-    /// A timer that is put off stays where it is until the wheel comes to it, and moves then. So putting off costs next to nothing,
-    /// however often, and so does disarming and arming again; and [`next_wakeup`](crate::Owners::next_wakeup) may name, once, the
-    /// deadline that it had before.
+    /// A postponed timer stays in its slot until the wheel reaches that slot, and moves then. Postponing is
+    /// therefore almost free, and so is disarming and arming again.
+    /// [`next_wakeup`](crate::Owners::next_wakeup) may once return the previous deadline.
     #[inline(always)]
-    pub fn arm(&mut self, which: usize, deadline: Tick) {
-        let entry = memory::entry::<K>(self.index, which);
-        if self.record.states[which] == State::NOWHERE
-            && let Some(place) = Place::near(self.slots.now, deadline)
+    pub fn arm(&mut self, timer: usize, deadline: Tick) {
+        let entry = memory::entry::<K>(self.index, timer);
+        if self.record.states[timer] == TimerState::NO_ENTRY
+            && let Some(slot) = SlotId::near(self.slots.now, deadline)
         {
-            self.record.deadlines[which] = deadline;
-            self.record.states[which] = State::standing_in(place);
-            self.slots.push_near(place, entry, deadline);
+            self.record.deadlines[timer] = deadline;
+            self.record.states[timer] = TimerState::in_slot(slot);
+            self.slots.push_near(slot, entry, deadline);
         } else {
-            arm(self.slots, self.record, which, deadline, entry);
+            arm(self.slots, self.record, timer, deadline, entry);
         }
     }
 
-    /// Like [`arm`](Self::arm) with a deadline anywhere in `range`, so that the wheel can choose the cheapest. Does nothing if the
-    /// timer is armed with one of these.
+    /// Like [`arm`](Self::arm) with a deadline anywhere in `range`, so that the wheel can choose the cheapest
+    /// tick. Does nothing if the timer is already armed with a deadline in `range`.
     ///
-    /// The cheapest is the first tick of a slot, of the highest level that has one in the range; of several the
-    /// latest. If the range lies between two multiples of 256, it is the tick divisible by the highest power
-    /// of two. Either way timers with overlapping ranges tend to fire together.
+    /// The cheapest tick is the first tick of a slot, on the highest level that has one in the range, and the
+    /// latest of several candidates. If the range lies between two multiples of 256, it is the tick divisible
+    /// by the highest power of two. In both cases timers with overlapping ranges tend to expire together.
     ///
-    /// Of a range that is over, the end is the deadline. Of an empty range it is the start.
+    /// If the whole range has passed, the deadline is its end. If the range is empty, the deadline is its
+    /// start.
     #[inline(always)]
-    pub fn arm_within(&mut self, which: usize, range: RangeInclusive<Tick>) {
-        let is_armed = self.record.states[which].is_armed();
-        if !(is_armed && range::includes(&range, self.record.deadlines[which])) {
-            let entry = memory::entry::<K>(self.index, which);
+    pub fn arm_within(&mut self, timer: usize, range: RangeInclusive<Tick>) {
+        let is_armed = self.record.states[timer].is_armed();
+        if !(is_armed && range::includes(&range, self.record.deadlines[timer])) {
+            let entry = memory::entry::<K>(self.index, timer);
             let (start, end) = range.into_inner();
-            arm_somewhere(self.slots, self.record, which, start, end, entry);
+            arm_in_range(self.slots, self.record, timer, start, end, entry);
         }
     }
 
     /// Disarms a timer. Returns whether it was armed.
     #[inline(always)]
-    pub fn disarm(&mut self, which: usize) -> bool {
-        let state = &mut self.record.states[which];
+    pub fn disarm(&mut self, timer: usize) -> bool {
+        let state = &mut self.record.states[timer];
         let was_armed = state.is_armed();
         *state = state.disarmed();
         was_armed
     }
 }
 
-/// If there is an entry somewhere that counts, it will do unless the wheel comes to it too late.
+/// Keeps a valid entry in its slot unless the wheel reaches the slot too late for the new deadline.
 #[inline(never)]
-fn arm<const K: usize>(slots: &mut Slots, record: &mut Record<K>, which: usize, deadline: Tick, entry: u32) {
-    let (state, old) = (&mut record.states[which], &mut record.deadlines[which]);
-    let stays =
-        deadline > slots.now && (state.is_armed() && deadline >= *old || comes_by(slots, *state, deadline));
+fn arm<const K: usize>(slots: &mut Slots, record: &mut Record<K>, timer: usize, deadline: Tick, entry: u32) {
+    let (state, old) = (&mut record.states[timer], &mut record.deadlines[timer]);
+    let stays = deadline > slots.now
+        && (state.is_armed() && deadline >= *old || is_reached_by(slots, *state, deadline));
     *old = deadline;
     if stays {
-        *state = state.put_off();
+        *state = state.postponed();
         return;
     }
-    let place = Place::of(slots.now, deadline);
-    // What is late again and again stands where it belongs already: at the next tick.
-    if !state.is_in(place) {
-        let left_behind = usize::from(state.place().is_some());
+    let slot = SlotId::of(slots.now, deadline);
+    // A timer armed repeatedly with past deadlines is already in the right slot, that of the next tick.
+    if !state.has_entry_in(slot) {
+        let left_behind = usize::from(state.slot().is_some());
         slots.holes += left_behind;
         slots.new_holes += left_behind;
-        slots.push(place, entry);
+        slots.push(slot, entry);
     }
-    *state = State::standing_in(place);
+    *state = TimerState::in_slot(slot);
 }
 
-/// Whether the wheel comes to a timer's entry by then.
-fn comes_by(slots: &Slots, state: State, deadline: Tick) -> bool {
-    let start = state.place().and_then(|place| place.start(slots.now));
+/// Returns whether the wheel reaches the timer's entry no later than `deadline`.
+fn is_reached_by(slots: &Slots, state: TimerState, deadline: Tick) -> bool {
+    let start = state.slot().and_then(|slot| slot.start(slots.now));
     start.is_some_and(|start| start <= deadline)
 }
 
 #[cold]
 #[inline(never)]
-fn arm_somewhere<const K: usize>(
+fn arm_in_range<const K: usize>(
     slots: &mut Slots,
     record: &mut Record<K>,
-    which: usize,
+    timer: usize,
     start: Tick,
     end: Tick,
     entry: u32,
 ) {
     let deadline = range::choose(slots.now, &(start..=end));
-    arm(slots, record, which, deadline, entry);
+    arm(slots, record, timer, deadline, entry);
 }
 
 impl<T: fmt::Debug, const K: usize> fmt::Debug for OwnerMut<'_, T, K> {

@@ -1,62 +1,60 @@
-//! Which slot of which level a deadline belongs to.
+//! Mapping from deadlines to slots.
 //!
-//! Written in base 256, a tick has eight digits, and each level of the wheel looks at one of them: a slot of
-//! level `l` is the set of ticks that agree in all digits from `l` upwards. A timer belongs to the lowest
-//! level on which its slot is less than one turn ahead. Every `u64` fits into eight levels, so nothing ever
-//! lies beyond the wheel.
+//! Written in base 256, a tick has eight digits, one for each level of the wheel. A slot of level `l` is the
+//! set of ticks that agree in all digits from `l` upwards. A timer belongs to the lowest level on which its
+//! slot is less than one revolution ahead. Eight levels cover all of `u64`, so there is no overflow.
 
 use core::fmt;
 
 use crate::Tick;
 
-/// How many levels a wheel has: one for each byte of a tick.
+/// Number of levels of a wheel: one for each byte of a tick.
 pub const LEVELS: usize = 8;
 
-/// How many slots a level has, so that a slot's number is a `u8`.
-pub(super) const SLOTS: usize = 256;
+/// Number of slots of a level. The position of a slot within its level fits into a `u8`.
+pub(super) const SLOTS_PER_LEVEL: usize = 256;
 
-const _: () = assert!(LEVELS == size_of::<Tick>() && SLOTS == 1 << u8::BITS);
+const _: () = assert!(LEVELS == size_of::<Tick>() && SLOTS_PER_LEVEL == 1 << u8::BITS);
 
-/// How many slots there are on all levels.
-pub(super) const PLACES: usize = LEVELS * SLOTS;
+pub(super) const SLOT_COUNT: usize = LEVELS * SLOTS_PER_LEVEL;
 
-/// One slot of one level: its number, counting through all levels, which fits into 11 bits.
+/// One slot of one level, identified by its index among the slots of all levels. Takes 11 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct SlotId(u32);
 
-impl Place {
+impl SlotId {
     #[inline]
-    pub(super) fn new(level: u8, slot: u8) -> Place {
-        Place(u32::from(level) << u8::BITS | u32::from(slot))
+    pub(super) fn new(level: u8, slot: u8) -> SlotId {
+        SlotId(u32::from(level) << u8::BITS | u32::from(slot))
     }
 
-    /// Where a timer for `deadline` belongs while the wheel stands at `now`.
+    /// Slot for a timer with this `deadline` while the wheel is at `now`.
     ///
-    /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
-    /// then the one that would come next, and the wheel never gets there.
+    /// A deadline that is not in the future is treated as the next tick. At the end of time there is no next
+    /// tick; the result is then the slot that would follow, which the wheel never reaches.
     #[inline(always)]
-    pub(super) fn of(now: Tick, deadline: Tick) -> Place {
+    pub(super) fn of(now: Tick, deadline: Tick) -> SlotId {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
         let level = delta.ilog2() / u8::BITS;
-        // Fewer than 256^(level+1) ticks can still reach over 256 slot boundaries, when they start in the
-        // middle of a slot. That would be the slot in which `now` lies, one turn too early.
+        // A span of fewer than 256^(level+1) ticks can still cross 256 slot boundaries if it begins in the
+        // middle of a slot. It would then end in the slot of `now`, one revolution too early.
         let shift = level * u8::BITS;
-        let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS as u64;
+        let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS_PER_LEVEL as u64;
         let level = u8::try_from(level).expect("a tick has eight digits") + u8::from(wraps);
-        Place::new(level, digit(due, level))
+        SlotId::new(level, digit(due, level))
     }
 
-    /// The same for a deadline that is less than a turn of the first level ahead; else nothing.
+    /// The same if the deadline is in the future and less than one revolution of level 0 ahead, otherwise
+    /// `None`.
     #[inline(always)]
-    pub(super) fn near(now: Tick, deadline: Tick) -> Option<Place> {
+    pub(super) fn near(now: Tick, deadline: Tick) -> Option<SlotId> {
         let ahead = deadline.0.checked_sub(now.0)?;
-        (ahead.wrapping_sub(1) < SLOTS as u64 - 1).then(|| Place::new(0, digit(deadline.0, 0)))
+        (ahead.wrapping_sub(1) < SLOTS_PER_LEVEL as u64 - 1).then(|| SlotId::new(0, digit(deadline.0, 0)))
     }
 
-    /// The slot of a [number](Self::number).
-    pub(super) fn numbered(number: usize) -> Place {
-        Place(u32::try_from(number).expect("below 2048"))
+    pub(super) fn from_index(number: usize) -> SlotId {
+        SlotId(u32::try_from(number).expect("below 2048"))
     }
 
     #[inline]
@@ -66,15 +64,15 @@ impl Place {
     }
 
     #[inline]
-    pub(super) fn slot(self) -> u8 {
+    pub(super) fn position(self) -> u8 {
         let [slot, ..] = self.0.to_le_bytes();
         slot
     }
 
-    /// Below [`PLACES`].
+    /// Index of the slot, below [`SLOT_COUNT`].
     #[inline]
-    pub(super) fn number(self) -> usize {
-        self.0 as usize % PLACES
+    pub(super) fn index(self) -> usize {
+        self.0 as usize % SLOT_COUNT
     }
 
     #[inline]
@@ -82,40 +80,39 @@ impl Place {
         self.0
     }
 
-    /// What [`to_bits`](Self::to_bits) has made.
     #[inline]
-    pub(super) fn from_bits(bits: u32) -> Place {
-        Place(bits)
+    pub(super) fn from_bits(bits: u32) -> SlotId {
+        SlotId(bits)
     }
 
-    /// The slot of `level` in which `now` lies.
     #[inline]
-    pub(super) fn current(now: Tick, level: u8) -> Place {
-        Place::new(level, digit(now.0, level))
+    pub(super) fn current(now: Tick, level: u8) -> SlotId {
+        SlotId::new(level, digit(now.0, level))
     }
 
-    /// The first tick of this slot, the next time the wheel comes to it from `now`; `None` if that is after
+    /// First tick of this slot the next time the wheel reaches it after `now`, or `None` if that is beyond
     /// the end of time.
     ///
-    /// For the slot in which `now` lies, that is the tick at which the wheel came to it, not one turn later.
+    /// For the slot that contains `now`, this is the tick at which the wheel reached it, not one revolution
+    /// later.
     #[inline]
     pub(super) fn start(self, now: Tick) -> Option<Tick> {
         let shift = u32::from(self.level()) * u8::BITS;
-        let ahead = self.slot().wrapping_sub(digit(now.0, self.level()));
+        let ahead = self.position().wrapping_sub(digit(now.0, self.level()));
         let slots = (now.0 >> shift).checked_add(u64::from(ahead))?;
         Some(Tick(slots << shift))
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SlotId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "slot {} of level {}", self.slot(), self.level())
+        write!(f, "slot {} of level {}", self.position(), self.level())
     }
 }
 
 /// Digit number `level` of `tick` in base 256.
 fn digit(tick: u64, level: u8) -> u8 {
-    #[expect(clippy::cast_possible_truncation, reason = "the digit is what is left")]
+    #[expect(clippy::cast_possible_truncation, reason = "only the digit remains")]
     let digit = (tick >> (u32::from(level) * u8::BITS)) as u8;
     digit
 }

@@ -1,7 +1,7 @@
 use super::{LEVELS, TimingWheel};
-use crate::{BeyondHorizon, Expire, Ring, Tick, TimerKey, TimerQueue, Work};
+use crate::{BeyondHorizon, Expiry, SlotRing, Tick, TimerKey, TimerQueue, WorkBudget};
 
-/// A wheel without a horizon refuses nothing.
+/// Never returns an error, because the wheel has no horizon.
 impl<T> TimerQueue<T> for TimingWheel<T> {
     #[inline]
     fn now(&self) -> Tick {
@@ -39,7 +39,7 @@ impl<T> TimerQueue<T> for TimingWheel<T> {
     }
 
     #[inline]
-    fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
+    fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<T> {
         self.expire_next(now, work)
     }
 
@@ -59,7 +59,7 @@ impl<T> TimerQueue<T> for TimingWheel<T> {
     }
 
     #[inline]
-    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.ring(ring, held)
+    fn ring(&self, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.ring(ring, counts)
     }
 }

@@ -1,13 +1,13 @@
 use core::ops::RangeInclusive;
 
-use super::{LEVELS, Lent, Owners};
-use crate::{BeyondHorizon, Expire, Expired, Ring, StandingTimers, Tick, TimerKey, Work};
+use super::{LEVELS, OwnerExpiry, Owners};
+use crate::{BeyondHorizon, Expired, Expiry, ReusableTimers, SlotRing, Tick, TimerKey, WorkBudget};
 
-/// The only timer of its owner.
-pub(super) const IT: usize = 0;
+/// Index of the only timer of an owner.
+pub(super) const ONLY_TIMER: usize = 0;
 
-/// Owners with one timer each. A wheel without a horizon refuses nothing.
-impl<T> StandingTimers<T> for Owners<T> {
+/// Owners with one timer each. Never returns an error, because the wheel has no horizon.
+impl<T> ReusableTimers<T> for Owners<T> {
     #[inline]
     fn now(&self) -> Tick {
         self.now()
@@ -35,33 +35,33 @@ impl<T> StandingTimers<T> for Owners<T> {
 
     #[inline(always)]
     fn arm(&mut self, key: TimerKey, deadline: Tick) -> Result<bool, BeyondHorizon<()>> {
-        Ok(self.get_mut(key).map(|mut timer| timer.arm(IT, deadline)).is_some())
+        Ok(self.get_mut(key).map(|mut timer| timer.arm(ONLY_TIMER, deadline)).is_some())
     }
 
     #[inline(always)]
     fn arm_within(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> Result<bool, BeyondHorizon<()>> {
-        Ok(self.get_mut(key).map(|mut timer| timer.arm_within(IT, range)).is_some())
+        Ok(self.get_mut(key).map(|mut timer| timer.arm_within(ONLY_TIMER, range)).is_some())
     }
 
     #[inline]
     fn disarm(&mut self, key: TimerKey) -> bool {
-        self.get_mut(key).is_some_and(|mut timer| timer.disarm(IT))
+        self.get_mut(key).is_some_and(|mut timer| timer.disarm(ONLY_TIMER))
     }
 
     #[inline]
     fn deadline(&self, key: TimerKey) -> Option<Tick> {
-        self.deadline(key, IT)
+        self.deadline(key, ONLY_TIMER)
     }
 
     #[inline(always)]
-    fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<&mut T> {
+    fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<&mut T> {
         match self.expire_next(now, work) {
-            Lent::Due(due) => {
+            OwnerExpiry::Due(due) => {
                 let key = due.owner.key();
-                Expire::Due(Expired { key, deadline: due.deadline, value: due.owner.into_value() })
+                Expiry::Due(Expired { key, deadline: due.deadline, value: due.owner.into_value() })
             }
-            Lent::OutOfWork => Expire::OutOfWork,
-            Lent::UpToDate => Expire::UpToDate,
+            OwnerExpiry::OutOfBudget => Expiry::OutOfBudget,
+            OwnerExpiry::UpToDate => Expiry::UpToDate,
         }
     }
 
@@ -81,7 +81,7 @@ impl<T> StandingTimers<T> for Owners<T> {
     }
 
     #[inline]
-    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.ring(ring, held)
+    fn ring(&self, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.ring(ring, counts)
     }
 }

@@ -1,40 +1,40 @@
-//! What the wheel knows of one timer besides its deadline.
-
 use core::fmt;
 
-use super::place::Place;
+use super::place::SlotId;
 
-/// Where the entry of a timer stands that counts, and whether the timer is armed, in one word.
+/// Slot that holds the valid entry of a timer, and whether the timer is armed, in one word.
 ///
-/// A slot holds *entries*, of which each names a timer. An entry counts if its timer's state names that slot; what does not is a
-/// *hole*. So a timer that moves, or goes, need not be taken out of the slot where it stood.
+/// A slot holds *entries*, each of which names a timer. An entry is valid if the state of its timer names
+/// that slot; otherwise it is a *hole*. A timer can therefore be moved or removed without touching the slot
+/// it leaves.
 ///
 /// ```text
-///  31        30    29      28 .. 12   11 .. 0
-///  disarmed  late  marked             slot, or that there is none
+///  31        30         29      28 .. 12   11 .. 0
+///  disarmed  postponed  marked             slot, or all ones for no slot
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct State(u32);
+pub(super) struct TimerState(u32);
 
-/// Its entry stays where it is, and is of use should the timer be armed again.
+/// The timer is not armed. Its entry stays in the slot and is reused if the timer is armed again.
 const DISARMED: u32 = 1 << 31;
 
-/// It may be due later than its slot comes up: it was put off, or armed again where its entry was.
-const LATE: u32 = 1 << 30;
+/// The timer may be due later than its slot: it was postponed, or armed again while its entry was still
+/// there.
+const POSTPONED: u32 = 1 << 30;
 
 /// See [`Sweep`](super::slots::Sweep).
 const MARKED: u32 = 1 << 29;
 
-const PLACE: u32 = 0xfff;
+const SLOT_MASK: u32 = 0xfff;
 
-impl State {
-    /// Nothing that names the timer counts.
-    pub(super) const NOWHERE: State = State(DISARMED | PLACE);
+impl TimerState {
+    /// No entry of the timer is valid.
+    pub(super) const NO_ENTRY: TimerState = TimerState(DISARMED | SLOT_MASK);
 
-    /// Armed, in this slot.
+    /// Armed, with the entry in this slot.
     #[inline(always)]
-    pub(super) fn standing_in(place: Place) -> State {
-        State(place.to_bits())
+    pub(super) fn in_slot(slot: SlotId) -> TimerState {
+        TimerState(slot.to_bits())
     }
 
     #[inline(always)]
@@ -42,42 +42,40 @@ impl State {
         self.0 < DISARMED
     }
 
-    /// Whether an entry in this slot counts.
     #[inline(always)]
-    pub(super) fn is_in(self, place: Place) -> bool {
-        self.0 & PLACE == place.to_bits()
+    pub(super) fn has_entry_in(self, slot: SlotId) -> bool {
+        self.0 & SLOT_MASK == slot.to_bits()
     }
 
-    /// The slot in which its entry stands.
     #[inline(always)]
-    pub(super) fn place(self) -> Option<Place> {
-        (self.0 & PLACE != PLACE).then(|| Place::from_bits(self.0 & PLACE))
+    pub(super) fn slot(self) -> Option<SlotId> {
+        (self.0 & SLOT_MASK != SLOT_MASK).then(|| SlotId::from_bits(self.0 & SLOT_MASK))
     }
 
-    /// Armed, and maybe due later than its slot, in which it stays until that comes up.
+    /// Armed, and possibly due later than its slot, in which the entry stays until the wheel reaches it.
     #[inline(always)]
-    pub(super) fn put_off(self) -> State {
-        State(self.0 & !DISARMED | LATE)
+    pub(super) fn postponed(self) -> TimerState {
+        TimerState(self.0 & !DISARMED | POSTPONED)
     }
 
-    /// Not armed. Its entry stays where it is.
+    /// Not armed. The entry stays in its slot.
     #[inline(always)]
-    pub(super) fn disarmed(self) -> State {
-        State(self.0 | DISARMED)
+    pub(super) fn disarmed(self) -> TimerState {
+        TimerState(self.0 | DISARMED)
     }
 
     pub(super) fn is_marked(self) -> bool {
         self.0 & MARKED != 0
     }
 
-    pub(super) fn marked(self, marked: bool) -> State {
-        State(if marked { self.0 | MARKED } else { self.0 & !MARKED })
+    pub(super) fn marked(self, marked: bool) -> TimerState {
+        TimerState(if marked { self.0 | MARKED } else { self.0 & !MARKED })
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for TimerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (late, disarmed) = (self.0 & LATE != 0, !self.is_armed());
-        write!(f, "{:?}, late: {late}, disarmed: {disarmed}", self.place())
+        let (late, disarmed) = (self.0 & POSTPONED != 0, !self.is_armed());
+        write!(f, "{:?}, late: {late}, disarmed: {disarmed}", self.slot())
     }
 }

@@ -1,6 +1,6 @@
-//! The plan of a `mix`: phases, each with scenarios that run at once.
+//! Plan of a `mix`: phases, each with scenarios that run at the same time.
 //!
-//! A run's keys are the flags of its scenario, so they have the same checks and the same defaults.
+//! The keys of a run are the options of its scenario, so they have the same checks and defaults.
 
 mod run;
 #[cfg(test)]
@@ -15,16 +15,16 @@ use toml::Table;
 
 use self::run::PlannedRun;
 
-/// What is done, one phase after the other.
+/// Phases, which run one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) phases: Vec<Phase>,
+    pub(crate) phases: Vec<PlannedPhase>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Phase {
+pub(crate) struct PlannedPhase {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PhaseKind,
     pub(crate) duration: Duration,
     pub(crate) runs: Vec<PlannedRun>,
 }
@@ -32,14 +32,14 @@ pub(crate) struct Phase {
 #[derive(Clone, Copy, Debug, Deserialize, Display, IntoStaticStr, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Kind {
-    /// Connections come evenly over the phase, and stay to the end of the plan.
+pub(crate) enum PhaseKind {
+    /// Connections are opened evenly over the phase, and stay open to the end of the plan.
     Ramp,
-    /// Runs are made once.
+    /// Each run starts once.
     Hold,
-    /// Runs are made once, all their connections at once.
+    /// Each run starts once, with all its connections at once.
     Spike,
-    /// Runs are made again and again.
+    /// Each run is repeated until the phase ends.
     Soak,
 }
 
@@ -53,14 +53,14 @@ struct RawPlan {
 #[serde(deny_unknown_fields)]
 struct RawPhase {
     name: Option<String>,
-    kind: Kind,
+    kind: PhaseKind,
     duration: String,
     #[serde(default)]
     run: Vec<Table>,
 }
 
 impl Plan {
-    /// For clap: reads a plan from a file.
+    /// Reads a plan from a file. A clap value parser.
     pub(super) fn from_file(path: &str) -> Result<Self, String> {
         fs::read_to_string(path).map_err(|error| error.to_string())?.parse()
     }
@@ -72,11 +72,11 @@ impl std::str::FromStr for Plan {
     fn from_str(text: &str) -> Result<Self, String> {
         let raw: RawPlan = toml::from_str(text).map_err(|error| error.to_string())?;
         if raw.phase.is_empty() {
-            return Err("it has no phase".to_owned());
+            return Err("the plan has no phase".to_owned());
         }
-        let mut phases: Vec<Phase> = Vec::new();
+        let mut phases: Vec<PlannedPhase> = Vec::new();
         for raw in raw.phase {
-            let phase = Phase::resolve(raw)?;
+            let phase = PlannedPhase::resolve(raw)?;
             if phases.iter().any(|before| before.name == phase.name) {
                 return Err(format!("two phases are named {:?}", phase.name));
             }
@@ -86,7 +86,7 @@ impl std::str::FromStr for Plan {
     }
 }
 
-impl Phase {
+impl PlannedPhase {
     fn resolve(raw: RawPhase) -> Result<Self, String> {
         let RawPhase { name, kind, duration, run } = raw;
         let name = name.unwrap_or_else(|| kind.to_string());

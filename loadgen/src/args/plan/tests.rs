@@ -1,4 +1,4 @@
-//! What plans say, and what is wrong with those that are wrong.
+//! Tests of parsing plans, and of the errors for invalid ones.
 
 use super::*;
 
@@ -34,10 +34,13 @@ fn parse(text: &str) -> Result<Plan, String> {
 }
 
 #[test]
-fn a_plan_says_what_its_phases_do() {
-    let plan = parse(GOOD).expect("it is good");
+fn a_plan_is_parsed_with_defaults() {
+    let plan = parse(GOOD).expect("the plan is valid");
     let names: Vec<_> = plan.phases.iter().map(|phase| (phase.name.as_str(), phase.kind)).collect();
-    assert_eq!(names, [("ramp", Kind::Ramp), ("all at once", Kind::Soak), ("spike", Kind::Spike)]);
+    assert_eq!(
+        names,
+        [("ramp", PhaseKind::Ramp), ("all at once", PhaseKind::Soak), ("spike", PhaseKind::Spike)]
+    );
     let loads: Vec<_> = plan
         .phases
         .iter()
@@ -57,7 +60,7 @@ fn a_plan_says_what_its_phases_do() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_problem() {
     let storm = "scenario = 'storm', connections = 5, rate = 10, duration = '1s'";
     let run = |run: &str| format!("phase = [{{ kind = 'hold', duration = '1s', run = [{{ {run} }}] }}]");
     let with = |more: &str| run(&format!("{storm}, {more}"));
@@ -72,13 +75,13 @@ fn what_is_wrong_is_named() {
         ("phase = [{ kind = 'hold', duration = '1s' }, { kind = 'hold', duration = '1s' }]", "two phases"),
         (&run("connections = 5"), "without a scenario"),
         (&run("scenario = 'dance'"), "dance"),
-        (&run("scenario = 'mix'"), "no mix"),
+        (&run("scenario = 'mix'"), "cannot contain a mix"),
         (&run("scenario = 'abuse'"), "one attacker"),
         (&run("scenario = 'restart'"), "restart the server"),
         (&run("scenario = 'storm', connections = 5"), "--rate"),
         (&with("connectoins = 5"), "run \"storm\": unexpected key '--connectoins'"),
         (&with("json = 'x'"), "json belongs to the mix"),
-        (&with("share = true"), "share must be a text or a number"),
+        (&with("share = true"), "share must be a string or a number"),
         (&with("connect-timeout = '1s'"), "connect_timeout belongs"),
         (&with("pid = 1"), "pid belongs"),
         (&with("abort_on_fail = 1"), "abort_on_fail belongs"),

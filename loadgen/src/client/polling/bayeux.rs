@@ -7,75 +7,78 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::bayeux_answer::{Heard, hear};
-use super::{Dialect, LongPoll, Said, Saying};
-use crate::client::{Failure, Greeting, Ticket};
+use super::bayeux_answer::{BayeuxResponse, parse_response};
+use super::{Dialect, LongPoll, ReceivedItem, ReceivedItems};
+use crate::client::{ClientFailure, Greeting, Ticket};
 use crate::target::ServerUrl;
-use crate::transport::websocket::End;
-use crate::transport::{Answer, ConnectError, Line};
+use crate::transport::websocket::ConnectionEnd;
+use crate::transport::{CompleteResponse, ConnectError, HttpClient};
 
 const OK: u16 = 200;
-/// The server does not know the client, or no longer.
+/// Error number in a reply to a client that the server does not know, or no longer knows.
 const UNKNOWN_CLIENT: u16 = 402;
 
-/// What the requests of a session have in common.
+/// State of a session, shared by its requests.
 #[derive(Debug)]
 pub(in crate::client) struct BayeuxPolls {
     url: Rc<ServerUrl>,
     connection_type: &'static str,
-    /// Those of a token, if there is one.
+    /// Header lines for the token, if there is one.
     headers: Box<str>,
-    /// As JSON.
+    /// Client id, as JSON.
     client_id: Box<str>,
-    /// With the acknowledgement extension: the last that has arrived, as the server has it.
+    /// With the acknowledgement extension: number of the last batch received, as the server sent it.
     ack: Option<Box<str>>,
-    /// What the server has advised for the time between two connects.
+    /// Delay between two connects, as advised by the server.
     interval: Duration,
-    /// A client asks that its first connect is answered at once, for only then it may know all advice.
+    /// A client asks for an immediate answer to its first connect, because only the answer contains all
+    /// advice.
     has_connected: bool,
-    /// The last connect is to be held.
+    /// The server is expected to hold the last connect.
     is_held: bool,
 }
 
-/// Opens a session, or comes back to one by a connect that is answered at once.
+/// Opens a session, or resumes one with a connect that is answered at once.
 pub(in crate::client) async fn open(
     stream: TcpStream,
     url: &Rc<ServerUrl>,
     headers: String,
     resume: Option<&Ticket>,
     acknowledges: bool,
-) -> Result<(LongPoll<BayeuxPolls>, Greeting), Failure> {
-    let mut line = Line::new(stream);
+) -> Result<(LongPoll<BayeuxPolls>, Greeting), ClientFailure> {
+    let mut client = HttpClient::new(stream);
     let mut polls = BayeuxPolls::new(url, "long-polling", headers, resume, acknowledges);
     if let Some(ticket) = resume {
         let connect = polls.connect();
-        let heard = ask(&mut line, connect).await?;
-        if let Some(said) = come_back_with(&mut polls, heard)? {
+        let response = exchange(&mut client, connect).await?;
+        if let Some(received) = resume_with(&mut polls, response)? {
             let greeting = Greeting { ticket: ticket.clone(), recovered: true, ..Greeting::default() };
-            return Ok((LongPoll::new(line, polls).having_heard(said), greeting));
+            return Ok((LongPoll::new(client, polls).with_received(received), greeting));
         }
     }
-    let heard = ask(&mut line, polls.request(&handshake("long-polling", acknowledges))).await?;
-    let greeting = greeting_of(&mut polls, heard, acknowledges)?;
-    Ok((LongPoll::new(line, polls), greeting))
+    let response = exchange(&mut client, polls.request(&handshake("long-polling", acknowledges))).await?;
+    let greeting = greeting_of(&mut polls, response, acknowledges)?;
+    Ok((LongPoll::new(client, polls), greeting))
 }
 
-/// Takes in the reply to a handshake.
+/// Processes the reply to a handshake.
 pub(super) fn greeting_of(
     polls: &mut BayeuxPolls,
-    heard: Heard,
+    response: BayeuxResponse,
     acknowledges: bool,
-) -> Result<Greeting, Failure> {
-    let reply = heard.handshake.ok_or(Failure::NoHello)?;
+) -> Result<Greeting, ClientFailure> {
+    let reply = response.handshake.ok_or(ClientFailure::NoHello)?;
     if let Some(error) = reply.refusal {
-        return Err(Failure::Unwelcome(error));
+        return Err(ClientFailure::SessionRefused(error));
     }
     if acknowledges && !reply.acknowledges {
-        return Err(Failure::Unwelcome("the server has no acknowledgement extension".to_owned()));
+        return Err(ClientFailure::SessionRefused(
+            "the server does not support the acknowledgement extension".to_owned(),
+        ));
     }
-    let client_id = reply.client_id.ok_or(Failure::NoHello)?;
+    let client_id = reply.client_id.ok_or(ClientFailure::NoHello)?;
     polls.client_id = Value::from(&*client_id).to_string().into();
-    polls.ack = acknowledges.then(|| NOTHING_YET.into());
+    polls.ack = acknowledges.then(|| INITIAL_ACK.into());
     polls.interval = reply.advice.interval.unwrap_or_default();
     polls.has_connected = false;
     Ok(Greeting {
@@ -86,22 +89,28 @@ pub(super) fn greeting_of(
     })
 }
 
-/// Takes in the reply to the connect of a client that comes back: what the session has for it, if it is still there.
-pub(super) fn come_back_with(polls: &mut BayeuxPolls, heard: Heard) -> Result<Option<Said>, Failure> {
-    let connect = heard.connect.as_ref().ok_or(Failure::NoHello)?;
+/// Processes the reply to the connect of a client that resumes. Returns the messages that the session has for
+/// it, or `None` if the session no longer exists.
+pub(super) fn resume_with(
+    polls: &mut BayeuxPolls,
+    response: BayeuxResponse,
+) -> Result<Option<ReceivedItems>, ClientFailure> {
+    let connect = response.connect.as_ref().ok_or(ClientFailure::NoHello)?;
     match connect.refusal() {
-        Some(End::Status(UNKNOWN_CLIENT)) => Ok(None),
-        Some(end) => Err(Failure::ClosedBeforeHello(end)),
+        Some(ConnectionEnd::Status(UNKNOWN_CLIENT)) => Ok(None),
+        Some(end) => Err(ClientFailure::ClosedBeforeHello(end)),
         None => {
-            let mut said = Said::new();
-            polls.take(heard, Duration::ZERO, &mut said).map_err(Failure::ClosedBeforeHello)?;
-            Ok(Some(said))
+            let mut received = ReceivedItems::new();
+            polls
+                .process(response, Duration::ZERO, &mut received)
+                .map_err(ClientFailure::ClosedBeforeHello)?;
+            Ok(Some(received))
         }
     }
 }
 
-/// What CometD's clients acknowledge before they have received anything.
-const NOTHING_YET: &str = "-1";
+/// Acknowledgement that CometD clients send before they have received anything.
+const INITIAL_ACK: &str = "-1";
 
 pub(super) fn handshake(connection_type: &str, acknowledges: bool) -> String {
     let ext = if acknowledges { r#","ext":{"ack":true}"# } else { "" };
@@ -111,17 +120,17 @@ pub(super) fn handshake(connection_type: &str, acknowledges: bool) -> String {
 }
 
 /// Sends a request that is answered at once.
-async fn ask(line: &mut Line, request: Vec<u8>) -> Result<Heard, Failure> {
+async fn exchange(client: &mut HttpClient, request: Vec<u8>) -> Result<BayeuxResponse, ClientFailure> {
     let mut request = Some(request);
-    let sent = poll_fn(|context| line.poll_send(context, || request.take().unwrap_or_default()));
-    sent.await.map_err(Failure::ClosedBeforeHello)?;
-    let answer = poll_fn(|context| {
-        line.poll_answer(context, |answer| match answer.status {
-            OK => hear(answer.body).map_err(Failure::ClosedBeforeHello),
+    let sent = poll_fn(|context| client.poll_send(context, || request.take().unwrap_or_default()));
+    sent.await.map_err(ClientFailure::ClosedBeforeHello)?;
+    let http_response = poll_fn(|context| {
+        client.poll_response(context, |http_response| match http_response.status {
+            OK => parse_response(http_response.body).map_err(ClientFailure::ClosedBeforeHello),
             status => Err(ConnectError::Refused(status).into()),
         })
     });
-    answer.await.map_err(Failure::ClosedBeforeHello)?
+    http_response.await.map_err(ClientFailure::ClosedBeforeHello)?
 }
 
 impl BayeuxPolls {
@@ -138,7 +147,7 @@ impl BayeuxPolls {
             connection_type,
             headers: headers.into(),
             client_id: Value::from(&*known.token).to_string().into(),
-            ack: acknowledges.then(|| known.last_id.unwrap_or_else(|| NOTHING_YET.into())),
+            ack: acknowledges.then(|| known.last_id.unwrap_or_else(|| INITIAL_ACK.into())),
             interval: Duration::ZERO,
             has_connected: false,
             is_held: false,
@@ -170,11 +179,16 @@ impl BayeuxPolls {
         )
     }
 
-    /// Messages first, then what is to be remembered of them.
-    pub(super) fn take(&mut self, heard: Heard, after: Duration, said: &mut Said) -> Result<(), End> {
-        let Heard { texts, connect, .. } = heard;
+    /// Processes a response: first its messages, then the state of the session.
+    pub(super) fn process(
+        &mut self,
+        response: BayeuxResponse,
+        elapsed: Duration,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd> {
+        let BayeuxResponse { texts, connect, .. } = response;
         let is_empty = texts.is_empty();
-        said.extend(texts.into_iter().map(Saying::Text));
+        received.extend(texts.into_iter().map(ReceivedItem::Text));
         let Some(connect) = connect else { return Ok(()) };
         if let Some(end) = connect.refusal() {
             return Err(end);
@@ -186,10 +200,10 @@ impl BayeuxPolls {
             && let Some(ack) = connect.ack
         {
             self.ack = Some(ack.clone());
-            said.push_back(Saying::Id(ack));
+            received.push_back(ReceivedItem::Id(ack));
         }
         if is_empty && self.is_held && !connect.advice.multiple_clients {
-            said.push_back(Saying::Nothing(after));
+            received.push_back(ReceivedItem::Empty(elapsed));
         }
         Ok(())
     }
@@ -216,27 +230,36 @@ impl Dialect for BayeuxPolls {
         format!(r#"{{"channel":{channel},"id":"{id}","clientId":{client_id},"data":{data}}}"#)
     }
 
-    fn goodbye(&self) -> String {
+    fn close_command(&self) -> String {
         format!(r#"{{"channel":"/meta/disconnect","id":"d","clientId":{}}}"#, self.client_id)
     }
 
-    fn answered(&mut self, answer: Answer<'_>, after: Duration, said: &mut Said) -> Result<(), End> {
-        if answer.status != OK {
-            return Err(End::Status(answer.status));
+    fn on_poll_response(
+        &mut self,
+        http_response: CompleteResponse<'_>,
+        elapsed: Duration,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd> {
+        if http_response.status != OK {
+            return Err(ConnectionEnd::Status(http_response.status));
         }
-        self.take(hear(answer.body)?, after, said)
+        self.process(parse_response(http_response.body)?, elapsed, received)
     }
 
-    fn replied(&mut self, answer: Answer<'_>, said: &mut Said) -> Result<(), End> {
-        if answer.status != OK {
-            return Err(End::Status(answer.status));
+    fn on_command_response(
+        &mut self,
+        http_response: CompleteResponse<'_>,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd> {
+        if http_response.status != OK {
+            return Err(ConnectionEnd::Status(http_response.status));
         }
-        // Some servers have messages share the answers to commands.
-        said.extend(hear(answer.body)?.texts.into_iter().map(Saying::Text));
+        // Some servers deliver messages in the responses to commands.
+        received.extend(parse_response(http_response.body)?.texts.into_iter().map(ReceivedItem::Text));
         Ok(())
     }
 
-    fn pause(&self) -> Duration {
+    fn poll_delay(&self) -> Duration {
         self.interval
     }
 }

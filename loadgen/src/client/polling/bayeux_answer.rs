@@ -1,4 +1,4 @@
-//! Answers of Bayeux: arrays of messages, and of replies to those of the client, in any order.
+//! Responses of Bayeux: arrays of messages, and of replies to the client's messages, in any order.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 
 use super::reading::objects;
 use crate::client::bayeux_reader::code_of;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-/// What an answer has.
+/// Contents of a response.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct BayeuxResponse {
     /// Messages, and replies to commands.
     pub(super) texts: Vec<Box<str>>,
     pub(super) connect: Option<ConnectReply>,
@@ -24,7 +24,7 @@ pub(super) struct ConnectReply {
     is_successful: bool,
     error: String,
     pub(super) advice: Advice,
-    /// The number up to which the client has everything now, as JSON.
+    /// Number of the last batch that the client has received completely, as JSON.
     pub(super) ack: Option<Box<str>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct HandshakeReply {
     pub(super) advice: Advice,
 }
 
-/// What the server asks the client to do.
+/// Advice of the server to the client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Advice {
     pub(super) timeout: Option<Duration>,
@@ -47,7 +47,7 @@ pub(super) struct Advice {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Reply<'a> {
+struct MetaReply<'a> {
     #[serde(borrow)]
     channel: Cow<'a, str>,
     #[serde(default)]
@@ -75,7 +75,7 @@ struct AdviceFields {
 struct Extensions<'a> {
     #[serde(borrow)]
     ack: Option<&'a RawValue>,
-    /// Of Encke alone.
+    /// Only Encke sends it.
     #[serde(borrow)]
     encke: Option<EnckeExtension<'a>>,
 }
@@ -86,29 +86,29 @@ struct EnckeExtension<'a> {
     gaps: Vec<&'a RawValue>,
 }
 
-/// Reads an answer.
-pub(super) fn hear(body: &[u8]) -> Result<Heard, End> {
-    let mut heard = Heard::default();
+/// Parses a response.
+pub(super) fn parse_response(body: &[u8]) -> Result<BayeuxResponse, ConnectionEnd> {
+    let mut response = BayeuxResponse::default();
     for text in objects(body)? {
-        // Most have none of it.
-        let reply: Option<Reply<'_>> =
+        // Most objects are messages and do not contain it.
+        let reply: Option<MetaReply<'_>> =
             if text.contains(r#""/meta/"#) { serde_json::from_str(text).ok() } else { None };
         match reply {
             Some(reply) if reply.channel == "/meta/connect" => {
-                heard.texts.extend(reply.gaps());
-                heard.connect = Some(reply.into_connect());
+                response.texts.extend(reply.gaps());
+                response.connect = Some(reply.into_connect());
             }
             Some(reply) if reply.channel == "/meta/handshake" => {
-                heard.handshake = Some(reply.into_handshake())
+                response.handshake = Some(reply.into_handshake())
             }
-            _ => heard.texts.push(text.into()),
+            _ => response.texts.push(text.into()),
         }
     }
-    Ok(heard)
+    Ok(response)
 }
 
-impl Heard {
-    /// What came later.
+impl BayeuxResponse {
+    /// Adds the contents of a later response.
     pub(super) fn add(&mut self, later: Self) {
         self.texts.extend(later.texts);
         self.connect = later.connect.or(self.connect.take());
@@ -117,17 +117,17 @@ impl Heard {
 }
 
 impl ConnectReply {
-    /// How it ends the session, if it does: by the number of the error.
-    pub(super) fn refusal(&self) -> Option<End> {
+    /// How the connect reply ends the session, if it does: with the number of its error as status.
+    pub(super) fn refusal(&self) -> Option<ConnectionEnd> {
         if self.is_successful {
             return None;
         }
-        Some(code_of(&self.error).parse().map_or(End::Closed(None), End::Status))
+        Some(code_of(&self.error).parse().map_or(ConnectionEnd::Closed(None), ConnectionEnd::Status))
     }
 }
 
-impl Reply<'_> {
-    /// What the server no longer has, each as a text of its own.
+impl MetaReply<'_> {
+    /// Gaps in the messages, each as a text of its own.
     fn gaps(&self) -> Vec<Box<str>> {
         let encke = self.ext.as_ref().and_then(|ext| ext.encke.as_ref());
         let gaps = encke.map_or(&[][..], |encke| &encke.gaps);
@@ -150,7 +150,7 @@ impl Reply<'_> {
     }
 
     fn into_handshake(self) -> HandshakeReply {
-        // Some answer with an object: whatever it is, they have the extension.
+        // Some servers answer with an object: any value but these means that they support the extension.
         let acknowledges = self.ack().is_some_and(|ack| ack != "false" && ack != "null");
         HandshakeReply {
             refusal: (!self.successful).then(|| self.error.into_owned()),
@@ -175,7 +175,7 @@ impl From<AdviceFields> for Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::websocket::Fault;
+    use crate::transport::websocket::ProtocolFault;
 
     #[test]
     fn messages_and_replies_come_in_any_order() {
@@ -185,36 +185,42 @@ mod tests {
             "advice":{"interval":7,"multiple-clients":true,"new":1},
             "ext":{"ack":9,"encke":{"gaps":[{"channel":"/news","epoch":"e","from":1,"to":2}]}}}"#;
         for body in [format!("[{connect},{event},{reply}]"), format!("[{event},{reply},{connect}]")] {
-            let mut heard = hear(body.as_bytes()).expect("it is an answer");
-            heard.texts.sort();
+            let mut response = parse_response(body.as_bytes()).expect("the response is valid");
+            response.texts.sort();
             let gap = r#"{"gap":{"channel":"/news","epoch":"e","from":1,"to":2}}"#;
-            assert_eq!(heard.texts, [reply, event, gap].map(Box::from));
-            let connect = heard.connect.expect("it is there");
+            assert_eq!(response.texts, [reply, event, gap].map(Box::from));
+            let connect = response.connect.expect("it has a connect reply");
             assert_eq!((connect.refusal(), connect.ack.as_deref()), (None, Some("9")));
             assert_eq!(connect.advice.interval, Some(Duration::from_millis(7)));
             assert!(connect.advice.multiple_clients);
         }
-        assert_eq!(hear(b"{}").err(), Some(End::Fault(Fault::Answer)));
+        assert_eq!(parse_response(b"{}").err(), Some(ConnectionEnd::Fault(ProtocolFault::Answer)));
     }
 
     #[test]
-    fn refusals_have_numbers_or_none() {
+    fn refusals_may_have_a_number() {
         for (error, end) in [
-            (r#","error":"402:x:unknown""#, End::Status(402)),
-            (r#","error":"what?""#, End::Closed(None)),
-            ("", End::Closed(None)),
+            (r#","error":"402:x:unknown""#, ConnectionEnd::Status(402)),
+            (r#","error":"what?""#, ConnectionEnd::Closed(None)),
+            ("", ConnectionEnd::Closed(None)),
         ] {
             let body = format!(r#"[{{"channel":"/meta/connect","successful":false{error}}}]"#);
-            let connect = hear(body.as_bytes()).expect("it is an answer").connect.expect("it is there");
+            let connect = parse_response(body.as_bytes())
+                .expect("the response is valid")
+                .connect
+                .expect("it has a connect reply");
             assert_eq!(connect.refusal(), Some(end), "{error}");
         }
     }
 
     #[test]
-    fn handshakes_say_who_the_client_is() {
+    fn handshake_reply_is_parsed() {
         let body = r#"[{"channel":"/meta/handshake","successful":true,"clientId":"x","ext":{"ack":true},
             "advice":{"reconnect":"retry","interval":0,"timeout":30000,"maxInterval":120000}}]"#;
-        let reply = hear(body.as_bytes()).expect("it is an answer").handshake.expect("it is there");
+        let reply = parse_response(body.as_bytes())
+            .expect("the response is valid")
+            .handshake
+            .expect("it has a handshake reply");
         assert_eq!((reply.client_id.as_deref(), reply.acknowledges, reply.refusal), (Some("x"), true, None));
         assert_eq!(reply.advice.timeout, Some(Duration::from_secs(30)));
         assert_eq!(reply.advice.max_interval, Some(Duration::from_secs(120)));

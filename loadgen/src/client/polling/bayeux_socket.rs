@@ -1,4 +1,5 @@
-//! Bayeux 1.0 over WebSocket: the messages of long-polling in text frames, and a connect that is held beside all else.
+//! Bayeux 1.0 over WebSocket: the messages of long-polling in text frames. A connect is held while other
+//! messages are exchanged.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -8,73 +9,84 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::bayeux::{BayeuxPolls, come_back_with, greeting_of, handshake};
-use super::bayeux_answer::{Heard, hear};
-use super::{Dialect as _, Said, tell_all};
-use crate::client::{Event, Failure, Greeting, Ticket};
+use super::bayeux::{BayeuxPolls, greeting_of, handshake, resume_with};
+use super::bayeux_answer::{BayeuxResponse, parse_response};
+use super::{Dialect as _, ReceivedItems, deliver_all};
+use crate::client::{ClientEvent, ClientFailure, Greeting, Ticket};
 use crate::target::ServerUrl;
-use crate::transport::websocket::{End, Incoming, Opcode, Socket, write_frame};
+use crate::transport::websocket::{ConnectionEnd, Incoming, Opcode, WebSocket, write_frame};
 
 #[derive(Debug)]
 pub(in crate::client) struct BayeuxSocket {
-    socket: Socket,
+    socket: WebSocket,
     dialect: BayeuxPolls,
-    /// When the connect was sent that is not answered yet.
-    asked_at: Option<Instant>,
-    said: Said,
-    /// Until the next connect.
-    rest: Option<Pin<Box<Sleep>>>,
+    /// When the pending connect was sent.
+    connect_sent_at: Option<Instant>,
+    received: ReceivedItems,
+    /// Delay before the next connect.
+    delay: Option<Pin<Box<Sleep>>>,
 }
 
-/// Opens a session over a WebSocket, or comes back to one.
+/// Opens a session over a WebSocket, or resumes one.
 pub(in crate::client) async fn open(
-    mut socket: Socket,
+    mut socket: WebSocket,
     url: &Rc<ServerUrl>,
     resume: Option<&Ticket>,
     acknowledges: bool,
-) -> Result<(BayeuxSocket, Greeting), Failure> {
+) -> Result<(BayeuxSocket, Greeting), ClientFailure> {
     let mut dialect = BayeuxPolls::new(url, "websocket", String::new(), resume, acknowledges);
     if let Some(ticket) = resume {
         let connect = dialect.connect_message();
-        let heard = ask(&mut socket, &connect, |heard| heard.connect.is_some()).await?;
-        if let Some(said) = come_back_with(&mut dialect, heard)? {
+        let response = exchange(&mut socket, &connect, |response| response.connect.is_some()).await?;
+        if let Some(received) = resume_with(&mut dialect, response)? {
             let greeting = Greeting { ticket: ticket.clone(), recovered: true, ..Greeting::default() };
-            return Ok((BayeuxSocket { socket, dialect, asked_at: None, said, rest: None }, greeting));
+            return Ok((
+                BayeuxSocket { socket, dialect, connect_sent_at: None, received, delay: None },
+                greeting,
+            ));
         }
     }
-    let heard =
-        ask(&mut socket, &handshake("websocket", acknowledges), |heard| heard.handshake.is_some()).await?;
-    let greeting = greeting_of(&mut dialect, heard, acknowledges)?;
-    Ok((BayeuxSocket { socket, dialect, asked_at: None, said: Said::new(), rest: None }, greeting))
+    let response =
+        exchange(&mut socket, &handshake("websocket", acknowledges), |response| response.handshake.is_some())
+            .await?;
+    let greeting = greeting_of(&mut dialect, response, acknowledges)?;
+    Ok((
+        BayeuxSocket { socket, dialect, connect_sent_at: None, received: ReceivedItems::new(), delay: None },
+        greeting,
+    ))
 }
 
-/// Sends messages, and hears all that comes up to the reply.
-async fn ask(socket: &mut Socket, messages: &str, is_reply: fn(&Heard) -> bool) -> Result<Heard, Failure> {
-    // An error shows when the reply is awaited.
+/// Sends messages, and collects everything that arrives up to the reply.
+async fn exchange(
+    socket: &mut WebSocket,
+    messages: &str,
+    is_reply: fn(&BayeuxResponse) -> bool,
+) -> Result<BayeuxResponse, ClientFailure> {
+    // An error is reported while waiting for the reply.
     let _ = socket.send_text(messages).await;
-    let mut all = Heard::default();
-    let heard = poll_fn(|context| {
+    let mut all = BayeuxResponse::default();
+    let response = poll_fn(|context| {
         socket.poll_each(context, &mut |incoming| {
             let Incoming::Text(text) = incoming else { return ControlFlow::Continue(()) };
-            match hear(text.as_bytes()) {
+            match parse_response(text.as_bytes()) {
                 Err(end) => ControlFlow::Break(Err(end)),
-                Ok(heard) => {
-                    all.add(heard);
+                Ok(response) => {
+                    all.add(response);
                     if is_reply(&all) { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
                 }
             }
         })
     });
-    heard.await.and_then(|heard| heard).map_err(Failure::ClosedBeforeHello)?;
+    response.await.and_then(|response| response).map_err(ClientFailure::ClosedBeforeHello)?;
     Ok(all)
 }
 
 impl BayeuxSocket {
-    pub(in crate::client) fn socket(&mut self) -> &mut Socket {
+    pub(in crate::client) fn socket(&mut self) -> &mut WebSocket {
         &mut self.socket
     }
 
-    pub(in crate::client) fn into_socket(self) -> Socket {
+    pub(in crate::client) fn into_socket(self) -> WebSocket {
         self.socket
     }
 
@@ -83,53 +95,53 @@ impl BayeuxSocket {
     }
 
     pub(in crate::client) async fn send(&mut self, message: &str) {
-        // An error shows when the next event is asked for.
+        // An error is reported by the next read.
         let _ = self.socket.send_text(&format!("[{message}]")).await;
     }
 
     /// Ends the session.
     pub(in crate::client) async fn close(mut self, code: u16) {
-        let goodbye = self.dialect.goodbye();
-        self.send(&goodbye).await;
+        let command = self.dialect.close_command();
+        self.send(&command).await;
         let _ = self.socket.send_close(code).await;
     }
 
-    /// As [`super::LongPoll::poll_each`].
+    /// Works like [`super::LongPoll::poll_each`].
     pub(in crate::client) fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
-        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
-    ) -> Poll<Result<T, End>> {
+        on_event: &mut impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
+    ) -> Poll<Result<T, ConnectionEnd>> {
         loop {
-            if let ControlFlow::Break(value) = tell_all(&mut self.said, on_event) {
+            if let ControlFlow::Break(value) = deliver_all(&mut self.received, on_event) {
                 return Poll::Ready(Ok(value));
             }
-            // A client that waits keeps nothing.
-            self.said = Said::new();
-            self.ask(context);
-            let Self { socket, dialect, asked_at, said, rest } = self;
+            // A waiting client keeps no buffer.
+            self.received = ReceivedItems::new();
+            self.queue_connect(context);
+            let Self { socket, dialect, connect_sent_at, received, delay } = self;
             let polled = socket.poll_each(context, &mut |incoming| {
                 let Incoming::Text(text) = incoming else { return ControlFlow::Continue(()) };
-                let heard = match hear(text.as_bytes()) {
-                    Ok(heard) => heard,
+                let response = match parse_response(text.as_bytes()) {
+                    Ok(response) => response,
                     Err(end) => return ControlFlow::Break(Err(end)),
                 };
-                let mut after = std::time::Duration::ZERO;
-                if heard.connect.is_some() {
-                    after = asked_at.take().map_or(after, |at| at.elapsed());
+                let mut elapsed = std::time::Duration::ZERO;
+                if response.connect.is_some() {
+                    elapsed = connect_sent_at.take().map_or(elapsed, |at| at.elapsed());
                 }
-                let is_connect = heard.connect.is_some();
-                let taken = dialect.take(heard, after, said);
-                if is_connect && !dialect.pause().is_zero() {
-                    *rest = Some(Box::pin(sleep(dialect.pause())));
+                let is_connect = response.connect.is_some();
+                let taken = dialect.process(response, elapsed, received);
+                if is_connect && !dialect.poll_delay().is_zero() {
+                    *delay = Some(Box::pin(sleep(dialect.poll_delay())));
                 }
                 ControlFlow::Break(taken)
             });
             match polled {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(end) | Ok(Err(end))) => {
-                    // What came with the end is told first.
-                    if let ControlFlow::Break(value) = tell_all(&mut self.said, on_event) {
+                    // Messages that arrived with the end are delivered first.
+                    if let ControlFlow::Break(value) = deliver_all(&mut self.received, on_event) {
                         return Poll::Ready(Ok(value));
                     }
                     return Poll::Ready(Err(end));
@@ -139,18 +151,18 @@ impl BayeuxSocket {
         }
     }
 
-    /// Sends the next connect, if it is time for it. Reading sends it.
-    fn ask(&mut self, context: &mut Context<'_>) {
-        if self.asked_at.is_some() {
+    /// Queues the next connect if it is time for it. Reading sends it.
+    fn queue_connect(&mut self, context: &mut Context<'_>) {
+        if self.connect_sent_at.is_some() {
             return;
         }
-        if self.rest.as_mut().is_some_and(|rest| rest.as_mut().poll(context).is_pending()) {
+        if self.delay.as_mut().is_some_and(|delay| delay.as_mut().poll(context).is_pending()) {
             return;
         }
-        self.rest = None;
+        self.delay = None;
         let mut frame = Vec::new();
         write_frame(&mut frame, Opcode::Text, self.dialect.connect_message().as_bytes());
-        self.asked_at = Some(Instant::now());
+        self.connect_sent_at = Some(Instant::now());
         self.socket.queue(&frame);
     }
 }

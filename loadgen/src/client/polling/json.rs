@@ -1,4 +1,4 @@
-//! Encke's `json` dialect over long-polling: `GET` holds, `POST` takes commands.
+//! Encke's `json` dialect over long-polling: `GET` polls, `POST` sends commands.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -7,51 +7,52 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::reading::{GONE, farewell, objects, take};
-use super::{Dialect, LongPoll, Said, Saying};
-use crate::client::{Failure, Greeting, Ticket, encke};
+use super::reading::{GONE, goaway_end, objects, queue_objects};
+use super::{Dialect, LongPoll, ReceivedItem, ReceivedItems};
+use crate::client::{ClientFailure, Greeting, Ticket, encke};
 use crate::target::ServerUrl;
-use crate::transport::websocket::End;
-use crate::transport::{Answer, ConnectError, Line};
+use crate::transport::websocket::ConnectionEnd;
+use crate::transport::{CompleteResponse, ConnectError, HttpClient};
 
 const OK: u16 = 200;
 const SUPERSEDED: u16 = 409;
 
-/// What the server asks for then.
-const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
+/// Delay that the server asks for before polling again after 409.
+const SUPERSEDED_DELAY: Duration = Duration::from_secs(1);
 
-/// What the requests of a session have in common.
+/// State of a session, shared by its requests.
 #[derive(Debug)]
 pub(in crate::client) struct JsonPolls {
     url: Rc<ServerUrl>,
-    /// Those of a token, if there is one.
+    /// Header lines for the token, if there is one.
     headers: Box<str>,
-    /// The resume token.
+    /// Resume token.
     token: Box<str>,
-    /// What has arrived.
+    /// Number of the last message received.
     seq: u64,
-    /// It has come back. So what takes the place of its poll may be one that it sent before: a server may read that late.
-    has_come_back: bool,
-    /// Another poll has taken the place of this one: the next is to wait.
+    /// The session has been resumed. Its poll may be superseded by one that was sent before the disconnect,
+    /// because a server may read that one late.
+    is_resumed: bool,
+    /// Another poll has superseded this one: delay the next one.
     is_superseded: bool,
 }
 
-/// Opens a session, or comes back to one. A poll of a session that is still there is held: so an acknowledgement goes before it, whose
-/// answer says at once whether it is.
+/// Opens a session, or resumes one. A poll of a session that still exists would be held, so an
+/// acknowledgement goes before it, whose response shows at once whether the session exists.
 pub(in crate::client) async fn open(
     stream: TcpStream,
     url: &Rc<ServerUrl>,
     headers: String,
     resume: Option<&Ticket>,
-) -> Result<(LongPoll<JsonPolls>, Greeting), Failure> {
-    let mut line = Line::new(stream);
+) -> Result<(LongPoll<JsonPolls>, Greeting), ClientFailure> {
+    let mut client = HttpClient::new(stream);
     let known = resume.cloned().unwrap_or_default();
     let mut polls = JsonPolls {
         url: url.clone(),
         headers: headers.into(),
         token: known.token,
         seq: known.seq,
-        has_come_back: resume.is_some(),
+        is_resumed: resume.is_some(),
         is_superseded: false,
     };
     let mut request = polls.request("GET", &url.path_with(&encke::query(resume)), "");
@@ -61,38 +62,41 @@ pub(in crate::client) async fn open(
     }
     let now = Instant::now();
     let mut request = Some(request);
-    let sent = poll_fn(|context| line.poll_send(context, || request.take().unwrap_or_default()));
-    sent.await.map_err(Failure::ClosedBeforeHello)?;
-    if resume.is_some() && answer(&mut line, is_there).await? {
+    let sent = poll_fn(|context| client.poll_send(context, || request.take().unwrap_or_default()));
+    sent.await.map_err(ClientFailure::ClosedBeforeHello)?;
+    if resume.is_some() && read_first_response(&mut client, session_exists).await? {
         let ticket = Ticket { token: polls.token.clone(), seq: polls.seq, last_id: None };
         let greeting = Greeting { ticket, recovered: true, ..Greeting::default() };
-        return Ok((LongPoll::new(line, polls).has_polled(now), greeting));
+        return Ok((LongPoll::new(client, polls).with_poll_sent_at(now), greeting));
     }
-    let greeting = answer(&mut line, greeting).await?;
+    let greeting = read_first_response(&mut client, greeting).await?;
     polls.token = greeting.ticket.token.clone();
     polls.seq = greeting.ticket.seq;
-    Ok((LongPoll::new(line, polls), greeting))
+    Ok((LongPoll::new(client, polls), greeting))
 }
 
-async fn answer<T>(line: &mut Line, read: fn(Answer<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-    poll_fn(|context| line.poll_answer(context, read)).await.map_err(Failure::ClosedBeforeHello)?
+async fn read_first_response<T>(
+    client: &mut HttpClient,
+    read: fn(CompleteResponse<'_>) -> Result<T, ClientFailure>,
+) -> Result<T, ClientFailure> {
+    poll_fn(|context| client.poll_response(context, read)).await.map_err(ClientFailure::ClosedBeforeHello)?
 }
 
-fn is_there(answer: Answer<'_>) -> Result<bool, Failure> {
-    if answer.status == GONE {
+fn session_exists(response: CompleteResponse<'_>) -> Result<bool, ClientFailure> {
+    if response.status == GONE {
         return Ok(false);
     }
-    match first_of(answer)?.and_then(farewell) {
-        Some(end) => Err(Failure::ClosedBeforeHello(end)),
+    match first_object(response)?.and_then(goaway_end) {
+        Some(end) => Err(ClientFailure::ClosedBeforeHello(end)),
         None => Ok(true),
     }
 }
 
-fn greeting(answer: Answer<'_>) -> Result<Greeting, Failure> {
-    let text = first_of(answer)?.ok_or(Failure::NoHello)?;
-    match farewell(text) {
-        Some(end) => Err(Failure::ClosedBeforeHello(end)),
-        // Nothing is pinged here.
+fn greeting(response: CompleteResponse<'_>) -> Result<Greeting, ClientFailure> {
+    let text = first_object(response)?.ok_or(ClientFailure::NoHello)?;
+    match goaway_end(text) {
+        Some(end) => Err(ClientFailure::ClosedBeforeHello(end)),
+        // There are no pings over long-polling.
         None => encke::read_hello(text).map(|hello| Greeting {
             ping_interval: Duration::ZERO,
             pong_timeout: Duration::ZERO,
@@ -101,12 +105,12 @@ fn greeting(answer: Answer<'_>) -> Result<Greeting, Failure> {
     }
 }
 
-/// The first object, if there is one.
-fn first_of(answer: Answer<'_>) -> Result<Option<&str>, Failure> {
-    if answer.status != OK {
-        return Err(ConnectError::Refused(answer.status).into());
+/// Returns the first object, if there is one.
+fn first_object(response: CompleteResponse<'_>) -> Result<Option<&str>, ClientFailure> {
+    if response.status != OK {
+        return Err(ConnectError::Refused(response.status).into());
     }
-    let objects = objects(answer.body).map_err(Failure::ClosedBeforeHello)?;
+    let objects = objects(response.body).map_err(ClientFailure::ClosedBeforeHello)?;
     Ok(objects.first().copied())
 }
 
@@ -149,34 +153,43 @@ impl Dialect for JsonPolls {
         encke::publish(id, channel, data)
     }
 
-    fn goodbye(&self) -> String {
+    fn close_command(&self) -> String {
         r#"{"close":{}}"#.to_owned()
     }
 
-    fn answered(&mut self, answer: Answer<'_>, after: Duration, said: &mut Said) -> Result<(), End> {
-        self.is_superseded = answer.status == SUPERSEDED && std::mem::take(&mut self.has_come_back);
+    fn on_poll_response(
+        &mut self,
+        response: CompleteResponse<'_>,
+        elapsed: Duration,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd> {
+        self.is_superseded = response.status == SUPERSEDED && std::mem::take(&mut self.is_resumed);
         if self.is_superseded {
             return Ok(());
         }
-        if answer.status != OK {
-            return Err(End::Status(answer.status));
+        if response.status != OK {
+            return Err(ConnectionEnd::Status(response.status));
         }
-        let objects = objects(answer.body)?;
+        let objects = objects(response.body)?;
         if objects.is_empty() {
-            said.push_back(Saying::Nothing(after));
+            received.push_back(ReceivedItem::Empty(elapsed));
         }
-        take(objects, &mut self.seq, said)
+        queue_objects(objects, &mut self.seq, received)
     }
 
-    fn replied(&mut self, answer: Answer<'_>, said: &mut Said) -> Result<(), End> {
-        if answer.status != OK {
-            return Err(End::Status(answer.status));
+    fn on_command_response(
+        &mut self,
+        response: CompleteResponse<'_>,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd> {
+        if response.status != OK {
+            return Err(ConnectionEnd::Status(response.status));
         }
         // Replies have no seq.
-        take(objects(answer.body)?, &mut self.seq, said)
+        queue_objects(objects(response.body)?, &mut self.seq, received)
     }
 
-    fn pause(&self) -> Duration {
-        if self.is_superseded { SUPERSEDED_PAUSE } else { Duration::ZERO }
+    fn poll_delay(&self) -> Duration {
+        if self.is_superseded { SUPERSEDED_DELAY } else { Duration::ZERO }
     }
 }

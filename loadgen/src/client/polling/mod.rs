@@ -1,5 +1,5 @@
-//! A session over long-polling: on one connection a poll that is held, and a second connection, if it is needed, for what the client
-//! says meanwhile.
+//! A session over long-polling: one connection for the poll that is held, and a second connection, if needed,
+//! for commands sent meanwhile.
 
 mod bayeux;
 mod bayeux_answer;
@@ -20,61 +20,73 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 pub(super) use self::bayeux::{BayeuxPolls, open as open_bayeux};
 pub(super) use self::bayeux_socket::{BayeuxSocket, open as open_bayeux_socket};
 pub(super) use self::json::{JsonPolls, open as open_json};
-use super::Event;
-use crate::transport::websocket::End;
-use crate::transport::{Answer, Line};
+use super::ClientEvent;
+use crate::transport::websocket::ConnectionEnd;
+use crate::transport::{CompleteResponse, HttpClient};
 
-/// How long a server may take to answer a goodbye.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// How long to wait for the response to the message that ends a session.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What requests and answers of a protocol say.
+/// Requests and responses of a protocol.
 pub(super) trait Dialect {
-    /// How many commands one request may have.
+    /// Maximum number of commands in one request.
     const MAX_COMMANDS: usize;
 
-    /// The request that is to be held.
+    /// Request that the server holds.
     fn poll(&mut self) -> Vec<u8>;
-    /// The request with these commands, one at least.
+    /// Request with these commands, at least one.
     fn commands(&mut self, commands: &[String]) -> Vec<u8>;
     fn subscribe(&self, channel: &str) -> String;
-    /// `data` is JSON.
+    /// Command that publishes `data`, which is JSON.
     fn publish(&self, id: u64, channel: &str, data: &str) -> String;
-    /// What ends the session.
-    fn goodbye(&self) -> String;
-    /// The answer to a poll that was sent so long ago.
-    fn answered(&mut self, answer: Answer<'_>, after: Duration, said: &mut Said) -> Result<(), End>;
-    /// The answer to commands.
-    fn replied(&mut self, answer: Answer<'_>, said: &mut Said) -> Result<(), End>;
-    /// How long to wait before the next poll.
-    fn pause(&self) -> Duration;
+    /// Command that ends the session.
+    fn close_command(&self) -> String;
+    /// Processes the response to a poll that was sent this long ago.
+    fn on_poll_response(
+        &mut self,
+        response: CompleteResponse<'_>,
+        elapsed: Duration,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd>;
+    /// Processes the response to commands.
+    fn on_command_response(
+        &mut self,
+        response: CompleteResponse<'_>,
+        received: &mut ReceivedItems,
+    ) -> Result<(), ConnectionEnd>;
+    /// Delay before the next poll.
+    fn poll_delay(&self) -> Duration;
 }
 
-/// What the server has said, and nobody has heard yet.
-pub(super) type Said = VecDeque<Saying>;
+/// Received items that have not been delivered as events yet.
+pub(super) type ReceivedItems = VecDeque<ReceivedItem>;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Saying {
+pub(super) enum ReceivedItem {
     Text(Box<str>),
-    /// What to come back with.
+    /// Id from which to resume.
     Id(Box<str>),
-    /// Nothing, so long after it was asked.
-    Nothing(Duration),
+    /// The poll was answered empty after this time.
+    Empty(Duration),
 }
 
-impl Saying {
-    fn tell<T>(&self, on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>) -> ControlFlow<T> {
+impl ReceivedItem {
+    fn deliver<T>(&self, on_event: &mut impl FnMut(ClientEvent<'_>) -> ControlFlow<T>) -> ControlFlow<T> {
         match self {
-            Self::Text(text) => on_event(Event::Text(text)),
-            Self::Id(id) => on_event(Event::Id(id)),
-            Self::Nothing(after) => on_event(Event::Held(*after)),
+            Self::Text(text) => on_event(ClientEvent::Text(text)),
+            Self::Id(id) => on_event(ClientEvent::Id(id)),
+            Self::Empty(elapsed) => on_event(ClientEvent::EmptyPoll(*elapsed)),
         }
     }
 }
 
-/// Hands over what was said, until it breaks.
-fn tell_all<T>(said: &mut Said, on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>) -> ControlFlow<T> {
-    while let Some(saying) = said.pop_front() {
-        saying.tell(on_event)?;
+/// Delivers the received items, until `on_event` breaks.
+fn deliver_all<T>(
+    received: &mut ReceivedItems,
+    on_event: &mut impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
+) -> ControlFlow<T> {
+    while let Some(item) = received.pop_front() {
+        item.deliver(on_event)?;
     }
     ControlFlow::Continue(())
 }
@@ -82,193 +94,205 @@ fn tell_all<T>(said: &mut Said, on_event: &mut impl FnMut(Event<'_>) -> ControlF
 #[derive(Debug)]
 pub(super) struct LongPoll<D> {
     dialect: D,
-    polls: Line,
-    /// What was asked on that connection.
-    asked: Option<Asked>,
-    beside: Option<Box<Beside>>,
-    /// Commands, at most [`Dialect::MAX_COMMANDS`].
+    poll_client: HttpClient,
+    /// Kind of the request pending on that connection.
+    pending: Option<PendingRequest>,
+    command_connection: Option<Box<CommandConnection>>,
+    /// Unsent commands, at most [`Dialect::MAX_COMMANDS`].
     unsent: Vec<String>,
-    said: Said,
-    /// Until the next poll.
-    rest: Option<Pin<Box<Sleep>>>,
-    end: Option<End>,
+    received: ReceivedItems,
+    /// Delay before the next poll.
+    delay: Option<Pin<Box<Sleep>>>,
+    end: Option<ConnectionEnd>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Asked {
-    /// And when.
+enum PendingRequest {
+    /// A poll, sent at this instant.
     Poll(Instant),
     Commands,
 }
 
-/// The connection for commands while a poll is held.
+/// Second connection, for commands while a poll is held.
 #[derive(Debug)]
-struct Beside {
-    line: Line,
-    is_asked: bool,
+struct CommandConnection {
+    client: HttpClient,
+    is_pending: bool,
 }
 
 impl<D: Dialect> LongPoll<D> {
-    fn new(polls: Line, dialect: D) -> Self {
+    fn new(poll_client: HttpClient, dialect: D) -> Self {
         Self {
             dialect,
-            polls,
-            asked: None,
-            beside: None,
+            poll_client,
+            pending: None,
+            command_connection: None,
             unsent: Vec::new(),
-            said: Said::new(),
-            rest: None,
+            received: ReceivedItems::new(),
+            delay: None,
             end: None,
         }
     }
 
-    /// The first poll was sent at this instant, unless the connection has ended before its answer.
-    fn has_polled(mut self, at: Instant) -> Self {
-        self.asked = self.polls.is_open().then_some(Asked::Poll(at));
+    /// Notes that the first poll was sent at this instant, unless the connection has already ended.
+    fn with_poll_sent_at(mut self, at: Instant) -> Self {
+        self.pending = self.poll_client.is_open().then_some(PendingRequest::Poll(at));
         self
     }
 
-    /// The server has said this already.
-    fn having_heard(self, said: Said) -> Self {
-        Self { said, ..self }
+    /// Adds items that have already been received.
+    fn with_received(self, received: ReceivedItems) -> Self {
+        Self { received, ..self }
     }
 
     pub(super) fn dialect(&self) -> &D {
         &self.dialect
     }
 
-    /// Polls for as long as it is called. Hands everything that the server says to `on_event`, until it breaks or the session ends.
+    /// Polls for as long as it is called. Passes everything that the server sends to `on_event`, until it
+    /// breaks or the session ends.
     pub(super) fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
-        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
-    ) -> Poll<Result<T, End>> {
+        on_event: &mut impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
+    ) -> Poll<Result<T, ConnectionEnd>> {
         loop {
-            if let ControlFlow::Break(value) = tell_all(&mut self.said, on_event) {
+            if let ControlFlow::Break(value) = deliver_all(&mut self.received, on_event) {
                 return Poll::Ready(Ok(value));
             }
-            // A client that waits keeps nothing.
-            self.said = Said::new();
+            // A waiting client keeps no buffer.
+            self.received = ReceivedItems::new();
             if let Some(end) = self.end {
                 return Poll::Ready(Err(end));
             }
-            if !self.go_on(context) {
+            if !self.advance(context) {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Returns when the command is on its way, or soon will be: with others, when those before it have been answered.
+    /// Sends a command. Returns when it has been sent or is next in the queue: then it is sent together with
+    /// others, after the response to the commands before it.
     pub(super) async fn send(&mut self, command: &str) {
         self.unsent.push(command.to_owned());
         poll_fn(|context| {
-            while self.end.is_none() && self.go_on(context) {}
+            while self.end.is_none() && self.advance(context) {}
             let has_room = self.unsent.len() < D::MAX_COMMANDS || self.end.is_some();
             if has_room { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
 
-    /// Ends the session, and waits until the server knows.
+    /// Ends the session, and waits until the server has answered.
     pub(super) async fn close(mut self) {
-        let goodbye = self.dialect.goodbye();
-        self.send(&goodbye).await;
+        let command = self.dialect.close_command();
+        self.send(&command).await;
         let answered = poll_fn(|context| {
-            while self.end.is_none() && self.go_on(context) {}
+            while self.end.is_none() && self.advance(context) {}
             let is_answered = self.unsent.is_empty()
-                && self.beside.as_ref().is_none_or(|beside| !beside.is_asked)
-                && !matches!(self.asked, Some(Asked::Commands));
+                && self.command_connection.as_ref().is_none_or(|connection| !connection.is_pending)
+                && !matches!(self.pending, Some(PendingRequest::Commands));
             if is_answered || self.end.is_some() { Poll::Ready(()) } else { Poll::Pending }
         });
-        // A server that does not answer may keep the session.
-        let _ = timeout(GOODBYE, answered).await;
+        // If the server does not answer, it may keep the session.
+        let _ = timeout(CLOSE_TIMEOUT, answered).await;
     }
 
-    /// Ends its connections with resets.
+    /// From now on its connections close with resets when it is dropped.
     pub(super) fn reset_on_drop(&self) {
-        self.polls.reset_on_drop();
-        if let Some(beside) = &self.beside {
-            beside.line.reset_on_drop();
+        self.poll_client.reset_on_drop();
+        if let Some(command_connection) = &self.command_connection {
+            command_connection.client.reset_on_drop();
         }
     }
 
-    /// Whether anything has happened, of which there may be more. An end is kept.
-    fn go_on(&mut self, context: &mut Context<'_>) -> bool {
-        let on_polls = match self.asked {
-            None => self.ask(context),
-            Some(asked) => self.listen(context, asked),
+    /// Makes progress. Returns whether anything happened, in which case there may be more. An end is stored
+    /// in `end`.
+    fn advance(&mut self, context: &mut Context<'_>) -> bool {
+        let on_polls = match self.pending {
+            None => self.send_next(context),
+            Some(pending) => self.read_response(context, pending),
         };
-        let moved = on_polls.and_then(|moved| Ok(moved | self.go_on_beside(context)?));
-        moved.unwrap_or_else(|end| {
+        let progressed = on_polls.and_then(|progressed| Ok(progressed | self.advance_commands(context)?));
+        progressed.unwrap_or_else(|end| {
             self.end = Some(end);
             true
         })
     }
 
-    fn ask(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn send_next(&mut self, context: &mut Context<'_>) -> Result<bool, ConnectionEnd> {
         let has_commands = !self.unsent.is_empty();
-        if !has_commands && self.is_resting(context) {
+        if !has_commands && self.is_delayed(context) {
             return Ok(false);
         }
-        // Before it leaves: so no server can seem to hold it for less time than it did.
+        // Taken before the poll is sent, so that a hold never seems shorter than it was.
         let now = Instant::now();
-        let Self { polls, dialect, unsent, .. } = self;
-        let sent = polls.poll_send(context, || {
+        let Self { poll_client, dialect, unsent, .. } = self;
+        let sent = poll_client.poll_send(context, || {
             if has_commands { dialect.commands(&mem::take(unsent)) } else { dialect.poll() }
         });
         if sent?.is_pending() {
             return Ok(false);
         }
-        self.asked = Some(if has_commands { Asked::Commands } else { Asked::Poll(now) });
+        self.pending = Some(if has_commands { PendingRequest::Commands } else { PendingRequest::Poll(now) });
         Ok(true)
     }
 
-    fn is_resting(&mut self, context: &mut Context<'_>) -> bool {
-        let is_resting = self.rest.as_mut().is_some_and(|rest| rest.as_mut().poll(context).is_pending());
-        if !is_resting {
-            self.rest = None;
+    fn is_delayed(&mut self, context: &mut Context<'_>) -> bool {
+        let is_delayed = self.delay.as_mut().is_some_and(|delay| delay.as_mut().poll(context).is_pending());
+        if !is_delayed {
+            self.delay = None;
         }
-        is_resting
+        is_delayed
     }
 
-    fn listen(&mut self, context: &mut Context<'_>, asked: Asked) -> Result<bool, End> {
-        let Self { polls, dialect, said, .. } = self;
-        let polled = polls.poll_answer(context, |answer| match asked {
-            Asked::Poll(at) => dialect.answered(answer, at.elapsed(), said),
-            Asked::Commands => dialect.replied(answer, said),
+    fn read_response(
+        &mut self,
+        context: &mut Context<'_>,
+        pending: PendingRequest,
+    ) -> Result<bool, ConnectionEnd> {
+        let Self { poll_client, dialect, received, .. } = self;
+        let polled = poll_client.poll_response(context, |response| match pending {
+            PendingRequest::Poll(at) => dialect.on_poll_response(response, at.elapsed(), received),
+            PendingRequest::Commands => dialect.on_command_response(response, received),
         });
-        let Poll::Ready(heard) = polled? else { return Ok(false) };
-        self.asked = None;
-        heard?;
-        let pause = self.dialect.pause();
-        if matches!(asked, Asked::Poll(_)) && !pause.is_zero() {
-            self.rest = Some(Box::pin(sleep(pause)));
+        let Poll::Ready(result) = polled? else { return Ok(false) };
+        self.pending = None;
+        result?;
+        let delay = self.dialect.poll_delay();
+        if matches!(pending, PendingRequest::Poll(_)) && !delay.is_zero() {
+            self.delay = Some(Box::pin(sleep(delay)));
         }
         Ok(true)
     }
 
-    fn go_on_beside(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        let Self { polls, dialect, said, unsent, beside, asked, .. } = self;
-        let is_needed = !unsent.is_empty() && matches!(asked, Some(Asked::Poll(_)));
-        if is_needed && beside.is_none() {
-            *beside = polls.beside().map(|line| Box::new(Beside { line, is_asked: false }));
+    fn advance_commands(&mut self, context: &mut Context<'_>) -> Result<bool, ConnectionEnd> {
+        let Self { poll_client, dialect, received, unsent, command_connection, pending, .. } = self;
+        let is_needed = !unsent.is_empty() && matches!(pending, Some(PendingRequest::Poll(_)));
+        if is_needed && command_connection.is_none() {
+            *command_connection = poll_client
+                .open_second()
+                .map(|client| Box::new(CommandConnection { client, is_pending: false }));
         }
-        let Some(Beside { line, is_asked }) = beside.as_deref_mut() else { return Ok(false) };
-        if *is_asked {
-            let polled = line.poll_answer(context, |answer| dialect.replied(answer, said));
-            let Poll::Ready(heard) = polled? else { return Ok(false) };
-            *is_asked = false;
-            return heard.map(|()| true);
+        let Some(CommandConnection { client, is_pending }) = command_connection.as_deref_mut() else {
+            return Ok(false);
+        };
+        if *is_pending {
+            let polled =
+                client.poll_response(context, |response| dialect.on_command_response(response, received));
+            let Poll::Ready(result) = polled? else { return Ok(false) };
+            *is_pending = false;
+            return result.map(|()| true);
         }
         if is_needed {
-            let sent = line.poll_send(context, || dialect.commands(&mem::take(unsent)));
-            *is_asked = sent?.is_ready();
-            return Ok(*is_asked);
+            let sent = client.poll_send(context, || dialect.commands(&mem::take(unsent)));
+            *is_pending = sent?.is_ready();
+            return Ok(*is_pending);
         }
-        // Servers do not keep connections on which nothing is asked for long.
-        let is_over = line.poll_end(context).is_ready();
+        // Servers do not keep idle connections for long.
+        let is_over = client.poll_end(context).is_ready();
         if is_over {
-            *beside = None;
+            *command_connection = None;
         }
         Ok(is_over)
     }

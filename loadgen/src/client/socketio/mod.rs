@@ -1,4 +1,5 @@
-//! Socket.IO's protocol, revision 5, in the main namespace, over Engine.IO's, revision 4, over WebSocket from the start.
+//! Socket.IO protocol, revision 5, in the main namespace, over Engine.IO protocol, revision 4, over WebSocket
+//! from the start.
 
 mod packet;
 
@@ -10,15 +11,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::packet::{Packet, offset_of};
-use super::{Connection, Early, Event, Failure, Greeting, Ticket};
-use crate::transport::websocket::{End, Incoming, Socket};
+use super::{ClientConnection, ClientEvent, ClientFailure, EarlyText, Greeting, Ticket};
+use crate::transport::websocket::{ConnectionEnd, Incoming, WebSocket};
 
 pub(super) const QUERY: &str = "EIO=4&transport=websocket";
 /// Engine.IO's answer to a ping.
 pub(super) const PONG: &str = "3";
 
 #[derive(Deserialize)]
-struct Open {
+struct OpenPacket {
     #[serde(rename = "pingInterval")]
     ping_interval_ms: u64,
     #[serde(rename = "pingTimeout")]
@@ -26,37 +27,39 @@ struct Open {
 }
 
 #[derive(Deserialize)]
-struct Connected {
+struct ConnectedPacket {
     sid: String,
-    /// Given by servers that recover connections.
+    /// Private id, sent by servers that support connection state recovery.
     pid: Option<String>,
 }
 
-/// Connects to the main namespace, and comes back to an earlier connection if there is a ticket.
+/// Connects to the main namespace. With a ticket, asks for recovery of an earlier connection.
 pub(super) async fn greeting(
-    connection: &mut Connection,
+    connection: &mut ClientConnection,
     resume: Option<&Ticket>,
-) -> Result<Greeting, Failure> {
+) -> Result<Greeting, ClientFailure> {
     let open = connection.greeting(|text| match Packet::read(text) {
-        Packet::Open(json) => Early::Greeting(read(json)),
-        _ => Early::Greeting(Err(Failure::NoHello)),
+        Packet::Open(json) => EarlyText::Greeting(read(json)),
+        _ => EarlyText::Greeting(Err(ClientFailure::NoHello)),
     });
-    let Open { ping_interval_ms, ping_timeout_ms } = open.await??;
+    let OpenPacket { ping_interval_ms, ping_timeout_ms } = open.await??;
     connection.send(&format!("40{}", credentials(resume))).await;
     // The server sends missed messages before it confirms the recovery.
     let mut last_id = resume.and_then(|ticket| ticket.last_id.clone());
-    let Connected { sid, pid } = loop {
+    let ConnectedPacket { sid, pid } = loop {
         let connected = connection.greeting(|text| match Packet::read(text) {
-            Packet::Connected(json) => Early::Greeting(Some(read(json))),
-            Packet::Refused(json) => Early::Greeting(Some(Err(Failure::Unwelcome(reason(json))))),
+            Packet::Connected(json) => EarlyText::Greeting(Some(read(json))),
+            Packet::Refused(json) => {
+                EarlyText::Greeting(Some(Err(ClientFailure::SessionRefused(reason(json)))))
+            }
             Packet::Event(event) => {
                 last_id = offset_of(event).map(Into::into).or(last_id.take());
-                Early::Message
+                EarlyText::Message
             }
-            Packet::Question(_) => Early::Message,
-            Packet::Ping => Early::Greeting(None),
-            Packet::Open(_) | Packet::Close => Early::Greeting(Some(Err(Failure::NoHello))),
-            Packet::Other => Early::Other,
+            Packet::EventWithAck(_) => EarlyText::Message,
+            Packet::Ping => EarlyText::Greeting(None),
+            Packet::Open(_) | Packet::Close => EarlyText::Greeting(Some(Err(ClientFailure::NoHello))),
+            Packet::Other => EarlyText::Other,
         });
         match connected.await? {
             Some(connected) => break connected?,
@@ -71,11 +74,11 @@ pub(super) async fn greeting(
     Ok(Greeting { ticket, recovered, ping_interval, pong_timeout, ..Greeting::default() })
 }
 
-fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, Failure> {
-    serde_json::from_str(json).map_err(|_| Failure::NoHello)
+fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, ClientFailure> {
+    serde_json::from_str(json).map_err(|_| ClientFailure::NoHello)
 }
 
-/// What a CONNECT packet has in it. Without an offset there is nothing that can be recovered.
+/// Payload of a CONNECT packet. Nothing can be recovered without an offset.
 fn credentials(resume: Option<&Ticket>) -> String {
     let pid = resume.and_then(|ticket| ticket.token.split_once(' ')).map(|(pid, _)| pid);
     let pid = pid.filter(|pid| !pid.is_empty());
@@ -88,56 +91,56 @@ fn credentials(resume: Option<&Ticket>) -> String {
     }
 }
 
-/// What the server says of a CONNECT packet that it refuses.
+/// Server's reason for refusing a CONNECT packet.
 fn reason(json: &str) -> String {
     #[derive(Deserialize)]
-    struct Refused {
+    struct RefusedPacket {
         message: String,
     }
-    serde_json::from_str(json).map_or_else(|_| json.to_owned(), |Refused { message }| message)
+    serde_json::from_str(json).map_or_else(|_| json.to_owned(), |RefusedPacket { message }| message)
 }
 
-/// What one look at the packets came to.
-enum Step<T> {
-    /// A ping, and what is to be done after it is answered.
-    Asked(ControlFlow<T>),
-    Done(Result<T, End>),
+/// Result of reading packets.
+enum PacketOutcome<T> {
+    /// A ping, and how to continue after it is answered.
+    Ping(ControlFlow<T>),
+    Done(Result<T, ConnectionEnd>),
 }
 
-/// Like [`Socket::poll_each`], with Engine.IO's pings in place of those of WebSocket.
+/// Like [`WebSocket::poll_each`], with Engine.IO's pings in place of those of WebSocket.
 pub(super) fn poll_each<T>(
-    socket: &mut Socket,
+    socket: &mut WebSocket,
     context: &mut Context<'_>,
-    on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
-) -> Poll<Result<T, End>> {
+    on_event: &mut impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
+) -> Poll<Result<T, ConnectionEnd>> {
     loop {
         let polled = socket.poll_each(context, &mut |incoming| {
             let text = match incoming {
                 Incoming::Text(text) => text,
-                Incoming::Pong(payload) => return on_event(Event::Pong(&payload)).map_break(done),
+                Incoming::Pong(payload) => return on_event(ClientEvent::Pong(&payload)).map_break(done),
                 Incoming::Ping(_) | Incoming::Binary(_) | Incoming::Close(_) => {
                     return ControlFlow::Continue(());
                 }
             };
             match Packet::read(&text) {
-                Packet::Ping => ControlFlow::Break(Step::Asked(on_event(Event::Ping(&[])))),
-                Packet::Close => ControlFlow::Break(Step::Done(Err(End::Closed(None)))),
+                Packet::Ping => ControlFlow::Break(PacketOutcome::Ping(on_event(ClientEvent::Ping(&[])))),
+                Packet::Close => ControlFlow::Break(PacketOutcome::Done(Err(ConnectionEnd::Closed(None)))),
                 Packet::Event(event) => {
                     if let Some(offset) = offset_of(event) {
-                        on_event(Event::Id(&offset)).map_break(done)?;
+                        on_event(ClientEvent::Id(&offset)).map_break(done)?;
                     }
-                    on_event(Event::Text(event)).map_break(done)
+                    on_event(ClientEvent::Text(event)).map_break(done)
                 }
-                Packet::Question(event) => on_event(Event::Text(event)).map_break(done),
+                Packet::EventWithAck(event) => on_event(ClientEvent::Text(event)).map_break(done),
                 Packet::Open(_) | Packet::Connected(_) | Packet::Refused(_) | Packet::Other => {
                     ControlFlow::Continue(())
                 }
             }
         });
         let result = match ready!(polled)? {
-            Step::Done(result) => result,
-            Step::Asked(then) => {
-                socket.poll_answer(context, PONG);
+            PacketOutcome::Done(result) => result,
+            PacketOutcome::Ping(then) => {
+                socket.poll_send_text(context, PONG);
                 match then {
                     ControlFlow::Continue(()) => continue,
                     ControlFlow::Break(value) => Ok(value),
@@ -148,6 +151,6 @@ pub(super) fn poll_each<T>(
     }
 }
 
-fn done<T>(value: T) -> Step<T> {
-    Step::Done(Ok(value))
+fn done<T>(value: T) -> PacketOutcome<T> {
+    PacketOutcome::Done(Ok(value))
 }

@@ -1,23 +1,23 @@
-//! Packets of Engine.IO, revision 4, and of Socket.IO, revision 5, which travel in those of the former.
+//! Packets of Engine.IO, revision 4, and of Socket.IO, revision 5, which are carried by those of Engine.IO.
 
 use serde_json::value::RawValue;
 
-/// What a text frame has in it.
+/// Contents of a text frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packet<'a> {
     /// Engine.IO: the first packet, with this JSON.
     Open(&'a str),
-    /// Engine.IO or Socket.IO: the server ends it.
+    /// Engine.IO or Socket.IO: the server closes the connection.
     Close,
     Ping,
-    /// Socket.IO: we are connected, with this JSON.
+    /// Socket.IO: the connection is established, with this JSON.
     Connected(&'a str),
-    /// Or not, for the reason in this JSON.
+    /// Socket.IO: the connection is refused, for the reason in this JSON.
     Refused(&'a str),
-    /// An event, as a JSON array of its name and its data. Its attachments, if it has any, are frames of their own.
+    /// An event, as a JSON array of its name and its data. Attachments, if any, are frames of their own.
     Event(&'a str),
-    /// The same, of an event that the server wants acknowledged. It has no offset.
-    Question(&'a str),
+    /// An event that the server wants acknowledged. It has no offset.
+    EventWithAck(&'a str),
     Other,
 }
 
@@ -40,16 +40,16 @@ impl<'a> Packet<'a> {
             "1" => Self::Close,
             "2" => Self::read_event(rest),
             "4" => Self::Refused(rest),
-            // As many attachments.
+            // A binary event, with its number of attachments.
             "5" => after_digits(rest).strip_prefix('-').map_or(Self::Other, Self::read_event),
             _ => Self::Other,
         }
     }
 
-    /// An id stands before the array if the server wants the event acknowledged.
+    /// An id precedes the array if the server wants the event acknowledged.
     fn read_event(text: &'a str) -> Self {
         let event = after_digits(text);
-        if event.len() < text.len() { Self::Question(event) } else { Self::Event(event) }
+        if event.len() < text.len() { Self::EventWithAck(event) } else { Self::Event(event) }
     }
 }
 
@@ -57,7 +57,7 @@ fn after_digits(text: &str) -> &str {
     text.trim_start_matches(|char: char| char.is_ascii_digit())
 }
 
-/// The offset of an event for a connection that can be recovered: its last argument, a text.
+/// Offset of an event on a connection that can be recovered: its last argument, a string.
 pub(super) fn offset_of(event: &str) -> Option<String> {
     let arguments: Vec<&RawValue> = serde_json::from_str(event).ok()?;
     match arguments.as_slice() {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_those_of_the_protocols() {
+    fn packets_are_parsed_as_specified() {
         for (text, expected) in [
             (r#"0{"sid":"a","pingTimeout":20000}"#, Packet::Open(r#"{"sid":"a","pingTimeout":20000}"#)),
             ("1", Packet::Close),
@@ -80,9 +80,9 @@ mod tests {
             (r#"40{"sid":"b"}"#, Packet::Connected(r#"{"sid":"b"}"#)),
             ("41", Packet::Close),
             (r#"42["news",{"a":1}]"#, Packet::Event(r#"["news",{"a":1}]"#)),
-            (r#"4212["news"]"#, Packet::Question(r#"["news"]"#)),
+            (r#"4212["news"]"#, Packet::EventWithAck(r#"["news"]"#)),
             (r#"451-["news",{"_placeholder":true}]"#, Packet::Event(r#"["news",{"_placeholder":true}]"#)),
-            (r#"4510-12["news"]"#, Packet::Question(r#"["news"]"#)),
+            (r#"4510-12["news"]"#, Packet::EventWithAck(r#"["news"]"#)),
             ("451", Packet::Other),
             (r#"44{"message":"no"}"#, Packet::Refused(r#"{"message":"no"}"#)),
             ("43[]", Packet::Other),

@@ -1,4 +1,4 @@
-//! The attacker: a thread with connections of its own, from an address of its own.
+//! The attacker: a thread with its own connections, from a source address of its own.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,27 +16,29 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
 use super::attack;
-use super::bill::{Bill, Place};
+use super::bill::{AttackCosts, OpenGuard};
 use crate::args::{Attack, FrameKind};
 use crate::client::{
-    ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Ticket,
+    ChannelReader, ClientConnection, ClientEvent, ClientFailure, DialOptions, Dialer, Greeting, Received,
+    Ticket,
 };
 use crate::record::Traffic;
 use crate::target::{ServerUrl, Target};
-use crate::transport::websocket::{End, Opcode, write_frame};
+use crate::transport::websocket::{ConnectionEnd, Opcode, write_frame};
 use crate::transport::{ConnectError, ResponseHead, Sources};
 
-/// 127.0.0.1, where the server is on loopback. The healthy session has another address.
-const ATTACKER: u8 = 0;
-/// After a connection that could not be opened, so that a dead server is not called in a loop.
-const PAUSE: Duration = Duration::from_millis(10);
-const CPU_LOOK: Duration = Duration::from_millis(100);
-/// How long the answers to a batch of commands may take.
-const ANSWERS: Duration = Duration::from_secs(5);
+/// Index of the source address 127.0.0.1, if the server is on loopback. The healthy session uses another
+/// address.
+const ATTACKER_ADDRESS: u8 = 0;
+/// Delay after a failed connect, so that the attacker does not spin while the server is down.
+const FAILURE_DELAY: Duration = Duration::from_millis(10);
+const CPU_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time limit for the replies to a batch of commands.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an attack is told.
+/// Parameters of an attack.
 #[derive(Clone, Debug)]
-pub(super) struct Orders {
+pub(super) struct AttackParameters {
     pub(super) attack: Attack,
     pub(super) connections: u32,
     pub(super) kind: Option<FrameKind>,
@@ -45,31 +47,31 @@ pub(super) struct Orders {
     pub(super) duration: Duration,
 }
 
-/// What the connections of an attack share.
+/// State shared by the connections of an attack.
 #[derive(Debug)]
 pub(super) struct Attacker {
-    pub(super) orders: Orders,
+    pub(super) parameters: AttackParameters,
     dialer: Dialer,
-    bill: Arc<Bill>,
+    costs: Arc<AttackCosts>,
     reader: ChannelReader,
 }
 
-/// A connection that was let in. It ends with a reset, when it is dropped.
+/// A connection that the server has admitted. It closes with a reset when it is dropped.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) connection: Connection,
+pub(super) struct AttackSession {
+    pub(super) connection: ClientConnection,
     pub(super) greeting: Greeting,
-    _place: Place,
+    _place: OpenGuard,
 }
 
-/// Commands that go out in one piece.
+/// Commands that are sent in one piece.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct CommandBatch {
     pub(super) frames: Vec<u8>,
     pub(super) commands: u32,
 }
 
-impl Batch {
+impl CommandBatch {
     pub(super) fn of(commands: impl IntoIterator<Item = String>) -> Self {
         commands.into_iter().fold(Self::default(), |mut batch, command| {
             write_frame(&mut batch.frames, Opcode::Text, command.as_bytes());
@@ -79,32 +81,35 @@ impl Batch {
     }
 }
 
-/// Attacks until the time is over, or the returned future is dropped.
-pub(super) fn attack(orders: Orders, bill: Arc<Bill>) -> io::Result<impl Future<Output = ()>> {
+/// Attacks until the duration is over, or the returned future is dropped.
+pub(super) fn attack(
+    parameters: AttackParameters,
+    costs: Arc<AttackCosts>,
+) -> io::Result<impl Future<Output = ()>> {
     let (done, is_done) = oneshot::channel();
     let body = move || {
-        // Where this fails there is no attack, and its bill says so.
+        // If this fails there is no attack, and its bill shows none.
         if let Ok(runtime) = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-            runtime.block_on(strike(orders, bill, done));
+            runtime.block_on(run_attack(parameters, costs, done));
         }
     };
     thread::Builder::new().name("attacker".to_owned()).spawn(body)?;
     Ok(async move { drop(is_done.await) })
 }
 
-async fn strike(orders: Orders, bill: Arc<Bill>, mut done: oneshot::Sender<()>) {
-    let Orders { attack, connections, duration, .. } = orders;
-    let attacker = Rc::new(Attacker::new(orders, bill.clone()));
+async fn run_attack(parameters: AttackParameters, costs: Arc<AttackCosts>, mut done: oneshot::Sender<()>) {
+    let AttackParameters { attack, connections, duration, .. } = parameters;
+    let attacker = Rc::new(Attacker::new(parameters, costs.clone()));
     let worker = attack::worker(attack);
     let mut workers = JoinSet::new();
     for index in 0..connections {
         workers.spawn_local(worker(attacker.clone(), index));
     }
     let watch_cpu = async {
-        let mut look = interval(CPU_LOOK);
+        let mut sample = interval(CPU_SAMPLE_INTERVAL);
         loop {
-            look.tick().await;
-            bill.note_cpu();
+            sample.tick().await;
+            costs.note_cpu();
         }
     };
     tokio::select! {
@@ -113,150 +118,156 @@ async fn strike(orders: Orders, bill: Arc<Bill>, mut done: oneshot::Sender<()>) 
         () = watch_cpu => {}
     }
     drop(workers);
-    bill.note_cpu();
-    // Nobody may be there any more.
+    costs.note_cpu();
+    // The receiver may be gone already.
     let _ = done.send(());
 }
 
 impl Attacker {
-    fn new(orders: Orders, bill: Arc<Bill>) -> Self {
-        let sources = Sources::new(orders.server, ATTACKER..ATTACKER + 1);
-        let dialer = Dialer::new(orders.dial.clone(), sources, &Traffic::default());
-        Self { orders, dialer, bill, reader: ChannelReader::new("") }
+    fn new(parameters: AttackParameters, costs: Arc<AttackCosts>) -> Self {
+        let sources = Sources::new(parameters.server, ATTACKER_ADDRESS..ATTACKER_ADDRESS + 1);
+        let dialer = Dialer::new(parameters.dial.clone(), sources, &Traffic::default());
+        Self { parameters, dialer, costs, reader: ChannelReader::new("") }
     }
 
     pub(super) fn target(&self) -> Target {
-        self.orders.dial.target
+        self.parameters.dial.target
     }
 
     pub(super) fn url(&self) -> &ServerUrl {
-        &self.orders.dial.url
+        &self.parameters.dial.url
     }
 
-    /// Connects, and says nothing. `None` after a failure, which is counted.
-    pub(super) async fn stream(&self) -> Option<TcpStream> {
-        self.bill.connection();
+    /// Opens a TCP connection without sending anything. `None` after a failure, which is counted.
+    pub(super) async fn connect(&self) -> Option<TcpStream> {
+        self.costs.count_connection();
         match self.dialer.connect().await {
             Ok((stream, _)) => {
-                // As with sessions. If it fails, a port stays taken.
+                // Reset on close, as for sessions. If this fails, a port stays in use.
                 let _ = stream.set_zero_linger();
                 Some(stream)
             }
-            Err(failure) => self.failed(&failure).await,
+            Err(failure) => self.count_failure(&failure).await,
         }
     }
 
-    /// Opens a session, or comes back to one. `None` after a failure, which is counted.
-    pub(super) async fn open(&self, resume: Option<&Ticket>) -> Option<Session> {
+    /// Opens a session, or resumes one. `None` after a failure, which is counted.
+    pub(super) async fn open(&self, resume: Option<&Ticket>) -> Option<AttackSession> {
         self.open_with(resume, None).await
     }
 
-    /// The same, with this much that the kernel takes in before it is read.
-    pub(super) async fn open_with(&self, resume: Option<&Ticket>, buffer: Option<u32>) -> Option<Session> {
-        self.bill.connection();
-        self.bill.sent(self.dialer.opening_bytes(resume).await, 0);
+    /// Like [`Self::open`], with this size for the kernel's receive buffer.
+    pub(super) async fn open_with(
+        &self,
+        resume: Option<&Ticket>,
+        buffer: Option<u32>,
+    ) -> Option<AttackSession> {
+        self.costs.count_connection();
+        self.costs.count_sent(self.dialer.opening_bytes(resume).await, 0);
         match self.dialer.open_with(resume, buffer).await {
             Ok((mut connection, greeting)) => {
-                // What the server has not read yet would be there long after the attack, and a port taken for a minute.
+                // Without a reset, data that the server has not read would stay queued long after the attack,
+                // and the port would be in use for a minute.
                 connection.reset_on_drop();
-                Some(Session { connection, greeting, _place: self.bill.place() })
+                Some(AttackSession { connection, greeting, _place: self.costs.count_open() })
             }
-            Err(failure) => self.failed(&failure).await,
+            Err(failure) => self.count_failure(&failure).await,
         }
     }
 
-    async fn failed<T>(&self, failure: &Failure) -> Option<T> {
-        self.bill.answer(&failure.kind());
-        sleep(PAUSE).await;
+    async fn count_failure<T>(&self, failure: &ClientFailure) -> Option<T> {
+        self.costs.count_answer(&failure.kind());
+        sleep(FAILURE_DELAY).await;
         None
     }
 
-    pub(super) fn sent(&self, bytes: usize, requests: u64) {
-        self.bill.sent(bytes, requests);
+    pub(super) fn count_sent(&self, bytes: usize, requests: u64) {
+        self.costs.count_sent(bytes, requests);
     }
 
-    pub(super) fn answer(&self, kind: &str) {
-        self.bill.answer(kind);
+    pub(super) fn count_answer(&self, kind: &str) {
+        self.costs.count_answer(kind);
     }
 
-    /// Counts the answer to a request, or what came in its place.
-    pub(super) fn head(&self, answer: Result<ResponseHead, ConnectError>) {
+    /// Counts the response to a request, or the error in its place.
+    pub(super) fn count_response(&self, answer: Result<ResponseHead, ConnectError>) {
         match answer {
             Ok(ResponseHead { status, .. }) | Err(ConnectError::Refused(status)) => {
-                self.answer(&format!("http_{status}"));
+                self.count_answer(&format!("http_{status}"));
             }
-            Err(ConnectError::Io(_)) => self.answer("cut"),
+            Err(ConnectError::Io(_)) => self.count_answer("cut"),
             Err(ConnectError::NotHttp(_) | ConnectError::Upgrade(_) | ConnectError::NoEventStream) => {
-                self.answer("other");
+                self.count_answer("other");
             }
         }
     }
 
-    pub(super) fn ended(&self, end: End) {
-        self.bill.answer(&format!("close_{}", end.code()));
+    pub(super) fn count_end(&self, end: ConnectionEnd) {
+        self.costs.count_answer(&format!("close_{}", end.code()));
     }
 
-    /// Counts the reply to a command, if that is what it is.
-    fn note(&self, event: Event<'_>) -> bool {
-        let Event::Text(text) = event else { return false };
+    /// Counts the event if it is a reply to a command. Returns whether it is.
+    fn count_reply(&self, event: ClientEvent<'_>) -> bool {
+        let ClientEvent::Text(text) = event else { return false };
         match self.reader.read(text) {
-            Received::Reply(None) => self.bill.answer("ok"),
-            Received::Reply(Some(code)) => self.bill.answer(&format!("error_{code}")),
+            Received::Reply(None) => self.costs.count_answer("ok"),
+            Received::Reply(Some(code)) => self.costs.count_answer(&format!("error_{code}")),
             _ => return false,
         }
         true
     }
 
-    /// Sends commands in one piece, and reads until each is answered. False when the connection has ended, or answers no more.
-    pub(super) async fn ask(&self, session: &mut Session, batch: &Batch) -> bool {
-        self.sent(batch.frames.len(), batch.commands.into());
+    /// Sends commands in one piece, and reads until each has a reply. Returns false if the connection ended,
+    /// or the replies took too long.
+    pub(super) async fn send_batch(&self, session: &mut AttackSession, batch: &CommandBatch) -> bool {
+        self.count_sent(batch.frames.len(), batch.commands.into());
         session.connection.queue(&batch.frames);
         let mut unanswered = batch.commands;
         let answers = session.connection.each(|event| {
-            unanswered = unanswered.saturating_sub(self.note(event).into());
+            unanswered = unanswered.saturating_sub(self.count_reply(event).into());
             if unanswered == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        match timeout(ANSWERS, answers).await {
+        match timeout(BATCH_TIMEOUT, answers).await {
             Ok(Ok(())) => true,
             Ok(Err(end)) => {
-                self.ended(end);
+                self.count_end(end);
                 false
             }
             Err(_) => {
-                self.answer("no_answer");
+                self.count_answer("no_answer");
                 false
             }
         }
     }
 
-    /// Sends these frames again and again, as fast as the server takes them, until the connection ends.
-    pub(super) async fn flood(&self, session: &mut Session, frames: &[u8], requests: u64) {
+    /// Sends these frames repeatedly, as fast as the server accepts them, until the connection ends.
+    pub(super) async fn flood(&self, session: &mut AttackSession, frames: &[u8], requests: u64) {
         let next = |out: &mut Vec<u8>| {
-            self.sent(frames.len(), requests);
+            self.count_sent(frames.len(), requests);
             out.extend_from_slice(frames);
         };
         let end = session
             .connection
             .flood(next, |event| {
-                self.note(event);
+                self.count_reply(event);
             })
             .await;
-        self.ended(end);
+        self.count_end(end);
     }
 
     /// Reads until the connection ends.
-    pub(super) async fn listen(&self, session: &mut Session) {
-        let listened = session.connection.each(|event| {
-            self.note(event);
+    pub(super) async fn read_to_end(&self, session: &mut AttackSession) {
+        let result = session.connection.each(|event| {
+            self.count_reply(event);
             ControlFlow::<Infallible>::Continue(())
         });
-        let Err(end) = listened.await;
-        self.ended(end);
+        let Err(end) = result.await;
+        self.count_end(end);
     }
 }
 
-impl Session {
-    /// Ends the session: nothing is left of it.
+impl AttackSession {
+    /// Closes the session, so that the server keeps nothing of it.
     pub(super) async fn close(mut self) {
         self.connection.send(r#"{"close":{}}"#).await;
     }

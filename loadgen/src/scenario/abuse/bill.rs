@@ -1,4 +1,4 @@
-//! What an attacker pays, and what it is answered.
+//! Costs of an attack for the attacker, and the answers it received.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,15 +9,15 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::result::Group;
 
-/// More kinds of answers than these are counted as one.
+/// Limit on kinds of answers. Further kinds are counted together.
 const MAX_KINDS: usize = 64;
 const OTHER: &str = "other";
 
-/// Kept by the attacker's thread, and read by the one that measures.
+/// Counters updated by the attacker's thread, and read by the measuring one.
 #[derive(Debug, Default)]
-pub(super) struct Bill {
+pub(super) struct AttackCosts {
     connections: AtomicU64,
-    /// Frames, commands or HTTP requests, whichever the attack consists of.
+    /// Frames, commands or HTTP requests, depending on the attack.
     requests: AtomicU64,
     bytes_sent: AtomicU64,
     open: AtomicU64,
@@ -26,27 +26,27 @@ pub(super) struct Bill {
     answers: Mutex<BTreeMap<String, u64>>,
 }
 
-/// A connection of the attacker that the server has let in, for as long as it is kept.
+/// Counts a connection as open while it is kept.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Bill>);
+pub(super) struct OpenGuard(Arc<AttackCosts>);
 
-impl Bill {
-    pub(super) fn connection(&self) {
+impl AttackCosts {
+    pub(super) fn count_connection(&self) {
         self.connections.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn sent(&self, bytes: usize, requests: u64) {
+    pub(super) fn count_sent(&self, bytes: usize, requests: u64) {
         self.bytes_sent.fetch_add(bytes as u64, Relaxed);
         self.requests.fetch_add(requests, Relaxed);
     }
 
-    pub(super) fn place(self: &Arc<Self>) -> Place {
+    pub(super) fn count_open(self: &Arc<Self>) -> OpenGuard {
         let open = self.open.fetch_add(1, Relaxed) + 1;
         self.open_peak.fetch_max(open, Relaxed);
-        Place(self.clone())
+        OpenGuard(self.clone())
     }
 
-    pub(super) fn answer(&self, kind: &str) {
+    pub(super) fn count_answer(&self, kind: &str) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = answers.get_mut(kind) {
             *count += 1;
@@ -56,7 +56,7 @@ impl Bill {
         }
     }
 
-    /// Notes what this thread, which is the attacker's, has used so far.
+    /// Notes the CPU time used so far by the current thread, which is the attacker's.
     pub(super) fn note_cpu(&self) {
         if let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) {
             let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Bill {
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }
@@ -91,25 +91,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_is_what_was_open_at_once() {
-        let bill = Arc::<Bill>::default();
-        let first = bill.place();
-        let second = bill.place();
+    fn peak_counts_connections_open_at_once() {
+        let costs = Arc::<AttackCosts>::default();
+        let first = costs.count_open();
+        let second = costs.count_open();
         drop(first);
-        let third = bill.place();
-        assert_eq!(bill.outcome().number("open_peak"), Ok(2.0));
+        let third = costs.count_open();
+        assert_eq!(costs.outcome().number("open_peak"), Ok(2.0));
         drop((second, third));
-        assert_eq!(bill.open.load(Relaxed), 0);
+        assert_eq!(costs.open.load(Relaxed), 0);
     }
 
     #[test]
     fn kinds_of_answers_are_bounded() {
-        let bill = Bill::default();
+        let costs = AttackCosts::default();
         for code in 0..1000 {
-            bill.answer(&format!("close_{code}"));
+            costs.count_answer(&format!("close_{code}"));
         }
-        bill.answer("close_3");
-        let answers = bill.answers();
+        costs.count_answer("close_3");
+        let answers = costs.answers();
         assert_eq!(answers.iter().count(), MAX_KINDS + 1);
         assert_eq!(answers.number("close_3"), Ok(2.0));
         assert_eq!(answers.number(OTHER), Ok(936.0));

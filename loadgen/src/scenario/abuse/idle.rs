@@ -1,27 +1,27 @@
-//! Waits until a server has done with an attack.
+//! Waits until a server has finished processing an attack.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::process::Process;
+use crate::process::SampledProcess;
 
-const LOOK: Duration = Duration::from_secs(1);
-/// Of a look. The kernel counts in hundredths of a second.
-const IDLE: Duration = Duration::from_millis(50);
-/// A server that computes for longer is not waited for.
-const LONGEST: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum CPU time per interval of an idle server. The kernel counts in hundredths of a second.
+const MAX_IDLE_CPU: Duration = Duration::from_millis(50);
+/// Maximum time to wait for a server that stays busy.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Returns when the process has computed next to nothing for a second, or is gone.
+/// Returns when the process has used next to no CPU time for a second, or has ended.
 pub(super) async fn wait(pid: u32) {
-    let Ok(process) = Process::open(pid) else { return };
+    let Ok(process) = SampledProcess::open(pid) else { return };
     let start = Instant::now();
     let mut cpu = None;
-    while start.elapsed() < LONGEST {
+    while start.elapsed() < MAX_WAIT {
         let Ok(reading) = process.reading() else { return };
-        if cpu.replace(reading.cpu).is_some_and(|before| reading.cpu.saturating_sub(before) < IDLE) {
+        if cpu.replace(reading.cpu).is_some_and(|before| reading.cpu.saturating_sub(before) < MAX_IDLE_CPU) {
             return;
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }

@@ -1,8 +1,10 @@
-//! Attack a server, beside one session that does nothing wrong: what the attack costs whom, and whether that session is harmed.
+//! Attacks a server beside one well-behaved session: what does the attack cost attacker and server, and does
+//! it harm that session?
 //!
-//! The [`healthy`] session runs where all other scenarios do. The [`attacker`] has a thread of its own, so that what it does delays the
-//! server and not the measurement, unless both have to share a core. [`attack`] has one file for each attack, and [`bill`] what it
-//! paid. A [`trial`] is one attack, and the quiet before and after it. The next one begins when the server is [`idle`].
+//! The [`healthy`] session runs on the main thread, like all other scenarios. The [`attacker`] has a thread
+//! of its own, so its work delays the server and not the measurement, unless both have to share a core.
+//! [`attack`] has one file for each attack, and a [`bill`] counts what it paid. A [`trial`] is one attack
+//! with the quiet time before and after it. The next one begins when the server is [`idle`].
 
 mod attack;
 mod attacker;
@@ -17,7 +19,7 @@ use std::rc::Rc;
 use tokio::time::Duration;
 
 use self::trial::Trial;
-use super::{Figures, Outcome, Run, Scenario, Setup};
+use super::{Figures, Scenario, ScenarioOutcome, ScenarioRun, Setup};
 use crate::args;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder, Times};
@@ -25,16 +27,16 @@ use crate::result::Group;
 
 #[derive(Debug)]
 pub(crate) struct Abuse {
-    options: args::Abuse,
+    options: args::AbuseOptions,
     trials: Vec<Rc<Trial>>,
-    /// Attacks that have begun.
+    /// Number of attacks that have begun.
     begun: Counter,
-    totals: Totals,
+    totals: HealthyTotals,
 }
 
-/// Of the healthy sessions beside all attacks.
+/// Totals of the healthy sessions over all attacks.
 #[derive(Clone, Debug, Default)]
-struct Totals {
+struct HealthyTotals {
     connected: Counter,
     sent: Counter,
     received: Counter,
@@ -46,7 +48,7 @@ struct Totals {
 
 impl Scenario for Abuse {
     fn record(&self, recorder: &Recorder) {
-        let Totals { sent, received, lost, doubled, cuts, latency, .. } = &self.totals;
+        let HealthyTotals { sent, received, lost, doubled, cuts, latency, .. } = &self.totals;
         recorder.counters([
             ("sent", sent),
             ("received", received),
@@ -57,13 +59,13 @@ impl Scenario for Abuse {
         recorder.times("healthy_ms", latency);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.attack(setup).await })
     }
 
     fn figures(&self) -> Figures {
         let phases = self.trials.iter().flat_map(|trial| trial.phases()).collect();
-        Figures { phases, later: vec!["answers."], never: Vec::new() }
+        Figures { phases, conditional: vec!["answers."], unmeasured: Vec::new() }
     }
 
     fn connected(&self) -> u64 {
@@ -77,9 +79,9 @@ impl Scenario for Abuse {
         ]
     }
 
-    /// The sums, then each attack.
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        let Totals { connected, sent, received, lost, doubled, cuts, .. } = &self.totals;
+    /// Totals, followed by each attack.
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        let HealthyTotals { connected, sent, received, lost, doubled, cuts, .. } = &self.totals;
         let totals = Group::default()
             .with("connected", connected.get())
             .with("errors", setup.failures.total())
@@ -91,13 +93,15 @@ impl Scenario for Abuse {
         let each = |of: fn(&Trial) -> Group| {
             self.trials.iter().fold(Group::default(), |all, trial| all.with(trial.name(), of(trial)))
         };
-        Outcome::Single(totals.with("attacks", each(Trial::outcome)).with("answers", each(Trial::answers)))
+        ScenarioOutcome::Single(
+            totals.with("attacks", each(Trial::outcome)).with("answers", each(Trial::answers)),
+        )
     }
 }
 
 impl Abuse {
-    pub(crate) fn new(options: args::Abuse) -> Self {
-        let totals = Totals::default();
+    pub(crate) fn new(options: args::AbuseOptions) -> Self {
+        let totals = HealthyTotals::default();
         let trials = options.attacks().into_iter().map(|attack| {
             let connections = options.connections(attack);
             Rc::new(Trial::new(attack, connections, options.kind, &totals))
@@ -112,7 +116,7 @@ impl Abuse {
             setup.refuse_if(Some(why));
             return std::future::pending().await;
         }
-        let times = Lengths { quiet: self.options.quiet_for, attack: self.options.duration };
+        let times = TrialDurations { quiet: self.options.quiet_for, attack: self.options.duration };
         for trial in &self.trials {
             self.begun.increment();
             trial.run(&setup, times).await;
@@ -123,10 +127,10 @@ impl Abuse {
     }
 }
 
-/// How long the parts of a trial take.
+/// Durations of the parts of a trial.
 #[derive(Clone, Copy, Debug)]
-struct Lengths {
-    /// Before the attack, and after it.
+struct TrialDurations {
+    /// Quiet time before and after the attack.
     quiet: Duration,
     attack: Duration,
 }

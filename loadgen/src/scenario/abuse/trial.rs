@@ -1,4 +1,4 @@
-//! One attack: a quiet time, the attack, a quiet time; the healthy session all along.
+//! One attack: quiet time, attack, quiet time. The healthy session runs all along.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::attacker::{Orders, attack};
-use super::bill::Bill;
-use super::healthy::{Healthy, HealthyOutcome, Stage};
-use super::visitor::Visitor;
-use super::{Lengths, Totals};
+use super::attacker::{AttackParameters, attack};
+use super::bill::AttackCosts;
+use super::healthy::{Healthy, HealthyOutcome, TrialStage};
+use super::visitor::AttackVisitor;
+use super::{HealthyTotals, TrialDurations};
 use crate::args::{Attack, FrameKind};
 use crate::result::Group;
 use crate::scenario::Setup;
 
-/// When a visitor comes: after this share of the attack.
-const VISIT: f64 = 0.75;
+/// Fraction of the attack after which the visitor connects.
+const VISIT_AT: f64 = 0.75;
 
 #[derive(Debug)]
 pub(super) struct Trial {
     attack: Attack,
     connections: u32,
     kind: Option<FrameKind>,
-    bill: Arc<Bill>,
+    costs: Arc<AttackCosts>,
     healthy: Rc<Healthy>,
-    visitor: Visitor,
+    visitor: AttackVisitor,
 }
 
 #[derive(Serialize)]
@@ -37,16 +37,21 @@ struct TrialOutcome {
 }
 
 impl Trial {
-    pub(super) fn new(attack: Attack, connections: u32, kind: Option<FrameKind>, totals: &Totals) -> Self {
-        let (bill, visitor) = (Arc::default(), Visitor::default());
-        Self { attack, connections, kind, bill, healthy: Rc::new(Healthy::new(totals)), visitor }
+    pub(super) fn new(
+        attack: Attack,
+        connections: u32,
+        kind: Option<FrameKind>,
+        totals: &HealthyTotals,
+    ) -> Self {
+        let (costs, visitor) = (Arc::default(), AttackVisitor::default());
+        Self { attack, connections, kind, costs, healthy: Rc::new(Healthy::new(totals)), visitor }
     }
 
     pub(super) fn name(&self) -> &'static str {
         self.attack.name()
     }
 
-    /// The names of its phases, in their order.
+    /// Names of its phases, in order.
     pub(super) fn phases(&self) -> [String; 3] {
         let name = self.name();
         [format!("{name}_before"), name.to_owned(), format!("{name}_after")]
@@ -55,40 +60,40 @@ impl Trial {
     pub(super) fn outcome(&self) -> Group {
         Group::of(&TrialOutcome {
             connections: self.connections,
-            attacker: self.bill.outcome(),
+            attacker: self.costs.outcome(),
             healthy: self.healthy.outcome(),
             visitor: self.visitor.outcome(),
         })
     }
 
     pub(super) fn answers(&self) -> Group {
-        self.bill.answers()
+        self.costs.answers()
     }
 
-    pub(super) async fn run(&self, setup: &Rc<Setup>, lengths: Lengths) {
+    pub(super) async fn run(&self, setup: &Rc<Setup>, lengths: TrialDurations) {
         let [before, during, after] = self.phases();
         setup.recorder.phase(&before);
-        // Whoever cannot come in before the attack shows nothing of it.
+        // Without a healthy session before the attack, there is nothing to measure.
         let Some(session) = self.healthy.open(setup).await else { return };
         let stages = async {
             let start = Instant::now();
             sleep_until(start + lengths.quiet).await;
             setup.recorder.phase(&during);
-            self.healthy.enter(Stage::Attack);
-            self.strike(setup, lengths.attack).await;
+            self.healthy.enter(TrialStage::Attack);
+            self.run_attack(setup, lengths.attack).await;
             setup.recorder.phase(&after);
-            self.healthy.enter(Stage::After);
+            self.healthy.enter(TrialStage::After);
             let end = Instant::now() + lengths.quiet;
-            self.visitor.ask_for_history(setup, &self.healthy).await;
+            self.visitor.fetch_history(setup, &self.healthy).await;
             sleep_until(end).await;
             self.healthy.finish();
         };
-        tokio::join!(self.healthy.clone().live(setup, session), stages);
+        tokio::join!(self.healthy.clone().run(setup, session), stages);
     }
 
-    async fn strike(&self, setup: &Setup, duration: Duration) {
+    async fn run_attack(&self, setup: &Setup, duration: Duration) {
         let start = Instant::now();
-        let orders = Orders {
+        let parameters = AttackParameters {
             attack: self.attack,
             connections: self.connections,
             kind: self.kind,
@@ -97,15 +102,15 @@ impl Trial {
             duration,
         };
         let attacked = async {
-            match attack(orders, self.bill.clone()) {
+            match attack(parameters, self.costs.clone()) {
                 Ok(attack) => attack.await,
                 Err(error) => setup.failures.record(&error.into()),
             }
             sleep_until(start + duration).await;
         };
         let visit = async {
-            sleep_until(start + duration.mul_f64(VISIT)).await;
-            self.visitor.come(setup).await;
+            sleep_until(start + duration.mul_f64(VISIT_AT)).await;
+            self.visitor.connect(setup).await;
         };
         tokio::join!(attacked, visit);
     }

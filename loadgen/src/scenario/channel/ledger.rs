@@ -1,4 +1,4 @@
-//! The messages that one subscriber received.
+//! Record of the messages that one subscriber received.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scenario) enum Arrival {
     InOrder,
-    /// For the first time, but after a later one.
+    /// Arrived for the first time, but after a later one.
     Misordered,
     Duplicated,
 }
 
-/// Everything below `next` has arrived, save for what is missing: as a rule nothing.
+/// Everything below `next` has arrived, except the messages in `missing`, which is usually empty.
 #[derive(Debug, Default)]
 pub(in crate::scenario) struct Ledger {
     next: u32,
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_told_from_what_comes_again() {
+    fn late_messages_are_distinguished_from_duplicates() {
         assert_eq!(arrivals(&[0, 1, 2]), [InOrder; 3]);
         assert_eq!(arrivals(&[0, 0, 1, 0]), [InOrder, Duplicated, InOrder, Duplicated]);
         assert_eq!(arrivals(&[0, 2, 1, 3, 1]), [InOrder, InOrder, Misordered, InOrder, Duplicated]);
@@ -59,7 +59,7 @@ mod tests {
         );
     }
 
-    /// The ledger against a plain list of everything that has arrived.
+    /// Compares the ledger with a plain list of everything that has arrived.
     #[test]
     fn agrees_with_a_list_of_all_arrivals() {
         let mut random = 0x9E37_79B9_u32;

@@ -1,4 +1,4 @@
-//! What the scenarios about messages share: the subscribers of one channel and a publisher.
+//! Subscribers of a channel and a publisher, shared by the scenarios about messages.
 
 mod ledger;
 mod numbering;
@@ -10,7 +10,7 @@ mod subscribers;
 mod tally;
 
 pub(super) use self::ledger::{Arrival, Ledger};
-pub(super) use self::round::Round;
+pub(super) use self::round::PublishRound;
 pub(super) use self::schedule::Schedule;
 pub(super) use self::subscriber::Subscriber;
-pub(super) use self::subscribers::{Concurrent, ConnectionsOutcome, Subscribers, SubscribersOutcome};
+pub(super) use self::subscribers::{ConcurrentWork, ConnectionsOutcome, SubscriberGroup, SubscribersOutcome};

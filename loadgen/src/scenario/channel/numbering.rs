@@ -1,27 +1,29 @@
-//! Whether the seqs of a session follow one another.
+//! Checks that the seqs of a session are consecutive.
 
-/// How far a session has come by its seqs.
+/// Last seq of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     last: u64,
-    /// A gap may stand for more than one seq, those of other channels too: what follows it may lie further on.
+    /// A gap may stand for more than one seq, including seqs of other channels, so the next one may be higher
+    /// than expected.
     after_gap: bool,
 }
 
 impl Numbering {
-    /// The next seq is the one after this.
+    /// Expects the seq after this one next.
     pub(super) fn after(seq: u64) -> Self {
         Self { last: seq, after_gap: false }
     }
 
-    /// Whether a message may have this seq: the next one. It is the last from now on in either case.
+    /// Returns whether a message may have this seq, which must be the next one. Continues from this seq in
+    /// either case.
     pub(super) fn message(&mut self, seq: u64) -> bool {
         let follows = if self.after_gap { seq > self.last } else { seq.checked_sub(1) == Some(self.last) };
         *self = Self::after(seq);
         follows
     }
 
-    /// Whether a gap may have this seq: a higher one.
+    /// Returns whether a gap may have this seq, which must be higher than the last one.
     pub(super) fn gap(&mut self, seq: u64) -> bool {
         let follows = seq > self.last;
         *self = Self { last: seq, after_gap: true };
@@ -34,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_one_seq_after_the_other() {
+    fn messages_have_consecutive_seqs() {
         let mut numbering = Numbering::after(7);
         let follow = [8, 9, 9, 10, 12, 13, 5].map(|seq| numbering.message(seq));
         assert_eq!(follow, [true, true, false, true, false, true, false]);

@@ -8,22 +8,22 @@ use tokio::time::sleep_until;
 
 use super::schedule::Schedule;
 use crate::args::PublishBy;
-use crate::client::Admin;
+use crate::client::AdminClient;
 use crate::client::{ChannelReader, Received};
-use crate::client::{Connection, Event};
-use crate::client::{Failure, Failures};
+use crate::client::{ClientConnection, ClientEvent};
+use crate::client::{ClientFailure, Failures};
 use crate::record::Counter;
 use crate::scenario::Setup;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-/// How to publish.
-pub(super) enum Publisher {
-    Connection(Connection),
-    Admin(Admin),
+/// Connection used to publish.
+pub(super) enum ChannelPublisher {
+    Connection(ClientConnection),
+    Admin(AdminClient),
 }
 
-/// What to publish, and where the replies are counted.
-pub(super) struct Work<'a> {
+/// Messages to publish, and the counters for the replies.
+pub(super) struct PublishJob<'a> {
     pub(super) channel: String,
     pub(super) schedule: &'a Schedule,
     pub(super) reader: &'a ChannelReader,
@@ -32,11 +32,14 @@ pub(super) struct Work<'a> {
     pub(super) failures: &'a Failures,
 }
 
-impl Publisher {
-    pub(super) async fn open(options: &crate::args::ChannelLoad, setup: &Rc<Setup>) -> Result<Self, Failure> {
+impl ChannelPublisher {
+    pub(super) async fn open(
+        options: &crate::args::ChannelLoad,
+        setup: &Rc<Setup>,
+    ) -> Result<Self, ClientFailure> {
         match (options.publisher, &options.server.cost.admin) {
             (PublishBy::Admin, Some(url)) => {
-                Ok(Self::Admin(Admin::new(url.clone(), options.server.cost.api_key.as_deref())?))
+                Ok(Self::Admin(AdminClient::new(url.clone(), options.server.cost.api_key.as_deref())?))
             }
             (PublishBy::Admin | PublishBy::Ws, _) => {
                 setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection))
@@ -44,8 +47,8 @@ impl Publisher {
         }
     }
 
-    /// Returns when everything is published and answered, or nothing more can be.
-    pub(super) async fn run(self, work: Work<'_>) {
+    /// Returns when everything is published and answered, or no more can be published.
+    pub(super) async fn run(self, work: PublishJob<'_>) {
         match self {
             Self::Connection(connection) => work.over_websocket(connection).await,
             Self::Admin(admin) => work.over_admin_api(admin).await,
@@ -53,20 +56,20 @@ impl Publisher {
     }
 }
 
-impl Work<'_> {
+impl PublishJob<'_> {
     fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
         (0..).take(self.schedule.len())
     }
 
     /// Sends commands without waiting for their replies, which are read meanwhile.
-    async fn over_websocket(&self, mut connection: Connection) {
+    async fn over_websocket(&self, mut connection: ClientConnection) {
         let mut unanswered = 0_u64;
         for number in self.numbers() {
             let due = sleep_until(self.schedule.due(number));
-            // Not biased: a publisher that is late must read, too, or the server stops reading.
+            // Not biased: a publisher that is late must still read, or the server stops reading.
             tokio::select! {
                 () = due => {}
-                end = self.listen(&mut connection, &mut unanswered) => return self.gone(end),
+                end = self.listen(&mut connection, &mut unanswered) => return self.record_loss(end),
             }
             let data = self.schedule.data(number);
             let id = u64::from(number) + 1;
@@ -76,13 +79,13 @@ impl Work<'_> {
         }
         while unanswered > 0 {
             if let Err(end) = connection.each(|event| self.receive(event, &mut unanswered)).await {
-                return self.gone(end);
+                return self.record_loss(end);
             }
         }
     }
 
     /// Reads replies until the connection ends.
-    async fn listen(&self, connection: &mut Connection, unanswered: &mut u64) -> End {
+    async fn listen(&self, connection: &mut ClientConnection, unanswered: &mut u64) -> ConnectionEnd {
         loop {
             if let Err(end) = connection.each(|event| self.receive(event, unanswered)).await {
                 return end;
@@ -90,24 +93,24 @@ impl Work<'_> {
         }
     }
 
-    /// Breaks after each reply.
-    fn receive(&self, event: Event<'_>, unanswered: &mut u64) -> ControlFlow<()> {
-        let Event::Text(text) = event else { return ControlFlow::Continue(()) };
+    /// Counts a reply. Breaks after each one.
+    fn receive(&self, event: ClientEvent<'_>, unanswered: &mut u64) -> ControlFlow<()> {
+        let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
         let Received::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };
         *unanswered = unanswered.saturating_sub(1);
         match error {
             None => self.published.increment(),
-            Some(code) => self.failures.record(&Failure::Publish(code.into_owned())),
+            Some(code) => self.failures.record(&ClientFailure::Publish(code.into_owned())),
         }
         ControlFlow::Break(())
     }
 
-    fn gone(&self, end: End) {
-        self.failures.record(&Failure::PublisherGone(end.to_string()));
+    fn record_loss(&self, end: ConnectionEnd) {
+        self.failures.record(&ClientFailure::PublisherGone(end.to_string()));
     }
 
-    /// One call after the other: a late call delays the next one, which latencies show.
-    async fn over_admin_api(&self, mut admin: Admin) {
+    /// Makes one call after the other. A slow call delays the next one, which shows in the latencies.
+    async fn over_admin_api(&self, mut admin: AdminClient) {
         let channel = Value::from(self.channel.as_str());
         for number in self.numbers() {
             sleep_until(self.schedule.due(number)).await;

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::schedule::Schedule;
 
-/// What is published in it, and how far that has come.
+/// Schedule and progress of a round.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct PublishRound {
     /// Set when all clients have subscribed.
     pub(super) schedule: OnceCell<Schedule>,
     /// Connections that received a hello.
@@ -20,21 +20,22 @@ pub(crate) struct Round {
     pub(super) subscribed: Counter,
     /// Subscribers that should receive every message.
     pub(super) counted: Counter,
-    /// Counts each message once for each of these subscribers.
+    /// Deliveries: each message counts once per subscriber that should receive it.
     pub(super) received: Counter,
-    /// When each message reached the last subscriber so far.
+    /// Instant of the latest delivery of each message so far.
     pub(super) last_of: RefCell<Vec<Option<Instant>>>,
     pub(super) last: Cell<Option<Instant>>,
     pub(super) is_published: Cell<bool>,
 }
 
-impl Round {
-    /// One at the same time in another channel: connections and the answers to subscriptions are counted for both.
-    pub(crate) fn beside(&self) -> Self {
+impl PublishRound {
+    /// Creates a concurrent round in another channel. Connections and answered subscriptions are counted for
+    /// both.
+    pub(crate) fn in_another_channel(&self) -> Self {
         Self { connected: self.connected.clone(), settled: self.settled.clone(), ..Self::default() }
     }
 
-    /// From now on this is to be published.
+    /// Sets the schedule.
     pub(crate) fn plan(&self, schedule: Schedule) -> &Schedule {
         self.schedule.get_or_init(|| schedule)
     }
@@ -43,17 +44,17 @@ impl Round {
         self.schedule.get()
     }
 
-    /// Whether all subscribers have all.
+    /// Returns whether all subscribers have received all messages.
     pub(crate) fn is_complete(&self) -> bool {
         self.received.get() >= self.expected()
     }
 
-    /// The first message is due.
+    /// Instant at which the first message is due.
     pub(crate) fn start(&self) -> Option<Instant> {
         self.schedule.get().map(Schedule::start)
     }
 
-    /// The last message is due.
+    /// Instant at which the last message is due.
     pub(crate) fn last_due(&self) -> Option<Instant> {
         self.schedule.get().map(Schedule::last_due)
     }

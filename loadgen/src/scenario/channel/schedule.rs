@@ -1,4 +1,4 @@
-//! When each message is due, and its data, which contains that time.
+//! Schedule of the messages, and their data, which contains the time at which they are due.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use crate::client::take_number;
 
-/// The messages of a run. The n-th one's data is the JSON string `"n t xxx.."`, where t is when it was due, in
-/// microseconds of Unix time: with that no message of another run is taken for one of this.
+/// Messages of a run. The data of message n is the JSON string `"n t xxx.."`, where t is the time at which it
+/// is due, in microseconds since the Unix epoch. So a message of another run is never mistaken for one of
+/// this run.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     due: Vec<Instant>,
@@ -16,22 +17,23 @@ pub(crate) struct Schedule {
     starts: Vec<Cell<Option<Instant>>>,
     unix_micros: u64,
     size: usize,
-    /// The longest end of any message's data: one comparison is faster than a look at each byte.
+    /// Longest filler of any message. Comparing it as a whole is faster than checking each byte.
     filler: String,
 }
 
-/// Which message some data belongs to.
+/// Message to which some data belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recognized {
-    /// This run's, by its number, to the last byte.
+    /// Number of a message of this run, whose data is intact.
     Ours(u32),
-    /// A message of this run whose data is not what was published.
+    /// Message of this run whose data differs from what was published.
     Corrupted,
     Foreign,
 }
 
 impl Schedule {
-    /// `count` messages, `rate` a second, the first one at `start`; `size` is the length of their data.
+    /// Schedules `count` messages at `rate` per second, the first one at `start`. `size` is the length of
+    /// their data.
     pub(crate) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
         let lead = start.saturating_duration_since(Instant::now());
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
@@ -53,7 +55,7 @@ impl Schedule {
         self.due[number as usize]
     }
 
-    /// Publishing this message begins now.
+    /// Notes that publishing this message begins now.
     pub(crate) fn note_start(&self, number: u32) {
         self.starts[number as usize].set(Some(Instant::now()));
     }
@@ -67,7 +69,7 @@ impl Schedule {
         self.due[self.due.len() - 1]
     }
 
-    /// The JSON text of a message's data.
+    /// Data of a message as JSON text.
     pub(crate) fn data(&self, number: u32) -> String {
         let said = format!("{number} {} ", self.time_of(self.due(number)));
         let quotes = 2;
@@ -75,12 +77,12 @@ impl Schedule {
         format!("\"{said}{filler}\"")
     }
 
-    /// What no other message to its channel has for a key, not even one of another run.
+    /// Key that is unique among the messages to its channel, even those of other runs.
     pub(crate) fn key(&self, number: u32) -> String {
         format!("{number}-{}", self.time_of(self.due(number)))
     }
 
-    /// The message that has this data.
+    /// Finds the message to which this data belongs.
     pub(super) fn recognize(&self, data: &str) -> Recognized {
         match self.number_in(data) {
             Some((number, rest)) if data.len() == self.size && self.is_filler(rest) => {
@@ -91,7 +93,7 @@ impl Schedule {
         }
     }
 
-    /// The number, if it and the time are those of a message of this run, and what follows them.
+    /// Returns the number, if number and time match a message of this run, and the text that follows them.
     fn number_in<'a>(&self, data: &'a str) -> Option<(u32, &'a str)> {
         let (number, rest) = take_number(data.strip_prefix('"')?)?;
         let (time, rest) = take_number(rest.strip_prefix(' ')?)?;
@@ -100,7 +102,7 @@ impl Schedule {
         (time == self.time_of(*due)).then_some((number, rest))
     }
 
-    /// Whether this is what stands between the time and the end of the data.
+    /// Returns whether the text is a valid filler between the time and the end of the data.
     fn is_filler(&self, text: &str) -> bool {
         let filler = text.strip_prefix(' ').and_then(|text| text.strip_suffix('"'));
         filler.is_some_and(|filler| self.filler.get(..filler.len()) == Some(filler))
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_has_its_size_and_says_its_number() {
+    fn data_has_the_size_and_the_number() {
         for size in [32, 100, 100_000] {
             let schedule = Schedule::new(Instant::now(), 1000, 100.0, size);
             for number in [0, 9, 999] {
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_others_is_not_ours() {
+    fn data_of_other_runs_is_foreign() {
         let now = Instant::now();
         let (ours, theirs) = (Schedule::new(now, 10, 1.0, 100), Schedule::new(now, 10, 2.0, 100));
         assert_eq!(ours.recognize(&theirs.data(1)), Foreign, "due at another time");
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_was_changed_on_the_way_is_told_apart() {
+    fn corrupted_data_is_recognized() {
         let schedule = Schedule::new(Instant::now(), 10, 1.0, 40);
         let data = schedule.data(3);
         let (head, tail) = data.split_at(data.len() - 2);

@@ -9,12 +9,12 @@ use crate::client::Ticket;
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) ticket: Ticket,
-    /// Whether it should receive every message.
+    /// Whether the subscriber should receive every message.
     pub(super) counts: bool,
     pub(super) numbering: Numbering,
     pub(super) ledger: Ledger,
     pub(super) unacked: u32,
-    /// What the server said last of when to come back.
+    /// When to reconnect, as last advised by the server.
     pub(crate) retry: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ impl Subscriber {
     }
 
     /// Continues in a new session.
-    pub(crate) fn begin(&mut self, ticket: Ticket) {
+    pub(crate) fn begin_session(&mut self, ticket: Ticket) {
         self.numbering = Numbering::after(ticket.seq);
         self.ticket = ticket;
     }

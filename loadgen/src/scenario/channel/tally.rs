@@ -1,4 +1,4 @@
-//! What all subscribers together received, over all rounds.
+//! Counts of what all subscribers received, over all rounds.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,29 +8,30 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::ledger::Arrival;
-use super::round::Round;
+use super::round::PublishRound;
 use super::schedule::Schedule;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::Distribution;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Counts each message once for each subscriber.
+    /// Deliveries: each message counts once per subscriber.
     received: Counter,
     duplicated: Counter,
     misordered: Counter,
     /// Messages of the channel that belong to another run.
     foreign: Counter,
-    /// Messages of this run whose data is not what was published.
+    /// Messages of this run whose data differs from what was published.
     corrupted: Counter,
     /// Messages and gaps whose seq does not follow from the one before.
     misnumbered: Counter,
     gaps: Counter,
-    /// The messages that the gaps name.
+    /// Messages that the gaps name.
     gap_messages: Counter,
-    /// From when a message was due to each of its deliveries, and from when publishing it began.
+    /// Time from when a message was due, and from when publishing it began, to each of its deliveries.
     latency: Latency,
-    /// Of the rounds that are over: what was expected, and from when the first message was due to the last delivery.
+    /// For finished rounds: expected deliveries, and time from when the first message was due to the last
+    /// delivery.
     expected: Counter,
     to_last: Latency,
     took: Cell<Duration>,
@@ -51,7 +52,7 @@ impl Tally {
         recorder.latency("delivery_latency", &self.latency);
     }
 
-    /// Changes with everything that arrives.
+    /// A number that changes with everything that arrives.
     pub(super) fn arrivals(&self) -> u64 {
         self.received.get() + self.duplicated.get() + self.unknown() + self.gaps.get()
     }
@@ -64,8 +65,8 @@ impl Tally {
         self.received.get()
     }
 
-    /// In the rounds that are over, and in these.
-    pub(super) fn expected(&self, rounds: &[Rc<Round>]) -> u64 {
+    /// Expected deliveries in all finished rounds and in these.
+    pub(super) fn expected(&self, rounds: &[Rc<PublishRound>]) -> u64 {
         self.expected.get() + rounds.iter().map(|round| round.expected()).sum::<u64>()
     }
 
@@ -86,7 +87,7 @@ impl Tally {
         self.gap_messages.add(messages);
     }
 
-    pub(super) fn message(&self, round: &Round, schedule: &Schedule, number: u32, arrival: Arrival) {
+    pub(super) fn message(&self, round: &PublishRound, schedule: &Schedule, number: u32, arrival: Arrival) {
         match arrival {
             Arrival::Duplicated => return self.duplicated.increment(),
             Arrival::Misordered => self.misordered.increment(),
@@ -99,15 +100,15 @@ impl Tally {
         round.note_arrival(number, now);
     }
 
-    /// A round is over.
-    pub(super) fn add(&self, round: &Round) {
+    /// Adds a finished round.
+    pub(super) fn add(&self, round: &PublishRound) {
         self.expected.add(round.expected());
         record_last(round, &self.to_last);
         self.took.set(self.took.get() + took(round));
     }
 
-    /// The outcome of all finished rounds and of these.
-    pub(super) fn outcome(&self, rounds: &[Rc<Round>]) -> TallyOutcome {
+    /// Outcome of all finished rounds and of these.
+    pub(super) fn outcome(&self, rounds: &[Rc<PublishRound>]) -> TallyOutcome {
         let expected = self.expected(rounds);
         let to_last = self.to_last.snapshot();
         rounds.iter().for_each(|round| record_last(round, &to_last));
@@ -131,7 +132,7 @@ impl Tally {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
-    fn rate(&self, rounds: &[Rc<Round>]) -> Option<f64> {
+    fn rate(&self, rounds: &[Rc<PublishRound>]) -> Option<f64> {
         let longest = rounds.iter().map(|round| took(round)).max().unwrap_or_default();
         let took = self.took.get() + longest;
         (!took.is_zero()).then(|| self.received.get() as f64 / took.as_secs_f64())
@@ -157,8 +158,8 @@ pub(super) struct TallyOutcome {
     deliveries_per_second: Option<f64>,
 }
 
-/// One sample a message: from when it was due until it reached the last of those whom it has reached.
-fn record_last(round: &Round, latency: &Latency) {
+/// Records one sample per message: the time from when it was due to its last delivery.
+fn record_last(round: &PublishRound, latency: &Latency) {
     let Some(schedule) = round.schedule.get() else { return };
     for (number, last) in (0..).zip(round.last_of.borrow().iter()) {
         if let Some(last) = last {
@@ -167,8 +168,8 @@ fn record_last(round: &Round, latency: &Latency) {
     }
 }
 
-/// From when the first message was due to the last delivery.
-fn took(round: &Round) -> Duration {
+/// Time from when the first message was due to the last delivery.
+fn took(round: &PublishRound) -> Duration {
     let last = round.last.get().zip(round.start());
     last.map_or(Duration::ZERO, |(last, start)| last.saturating_duration_since(start))
 }

@@ -9,57 +9,58 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::totals::Totals;
-use super::{Figures, Outcome, Prepared, Run, Scenario, Setup, prepare};
-use crate::args::{self, Kind, Phase};
+use self::totals::MixTotals;
+use super::{Figures, Prepared, Scenario, ScenarioOutcome, ScenarioRun, Setup, prepare};
+use crate::args::{self, PhaseKind, PlannedPhase};
 use crate::client::Failures;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};
 
-/// How long connections of a ramp stay at most: the plan ends before.
-const TO_THE_END: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Duration for connections of a ramp. The plan always ends earlier.
+const RAMP_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(crate) struct Mix {
-    phases: Vec<Stage>,
-    /// Phases that have begun.
+    phases: Vec<MixPhase>,
+    /// Number of phases that have begun.
     begun: Counter,
 }
 
 /// A phase and its runs.
-struct Stage {
-    phase: Phase,
-    runs: Vec<Rc<StageRun>>,
+struct MixPhase {
+    phase: PlannedPhase,
+    runs: Vec<Rc<MixRun>>,
     took: Cell<Option<Duration>>,
 }
 
 /// A scenario within a phase.
-struct StageRun {
+struct MixRun {
     name: String,
     prepared: Prepared,
-    /// Set when the run begins first.
+    /// Set when the run first starts.
     setup: OnceCell<Rc<Setup>>,
     times: Counter,
 }
 
 impl Scenario for Mix {
-    /// All runs record under the same names: the curves show their sums.
+    /// All runs record under the same names, so the curves show their sums.
     fn record(&self, recorder: &Recorder) {
         for run in self.runs() {
             run.prepared.scenario.record(recorder);
         }
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move { self.execute(setup).await })
     }
 
     fn figures(&self) -> Figures {
-        let mut later: Vec<_> = self.runs().flat_map(|run| run.prepared.scenario.figures().later).collect();
+        let mut later: Vec<_> =
+            self.runs().flat_map(|run| run.prepared.scenario.figures().conditional).collect();
         later.sort_unstable();
         later.dedup();
         let phases = self.phases.iter().map(|stage| stage.phase.name.clone()).collect();
-        Figures { phases, later, never: Vec::new() }
+        Figures { phases, conditional: later, unmeasured: Vec::new() }
     }
 
     fn connected(&self) -> u64 {
@@ -73,30 +74,30 @@ impl Scenario for Mix {
         ]
     }
 
-    /// The sums of all runs, then each phase.
-    fn outcome(&self, setup: &Setup) -> Outcome {
+    /// Totals of all runs, followed by each phase.
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
         let outcomes: Vec<_> = self.runs().map(|run| run.outcome(setup)).collect();
-        let totals = Group::of(&Totals::of(&outcomes, setup.failures.total()));
+        let totals = Group::of(&MixTotals::of(&outcomes, setup.failures.total()));
         let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
             phases.with(&path_name(&stage.phase.name), stage.outcome(&mut outcomes))
         });
-        Outcome::Single(totals.with("plan", phases))
+        ScenarioOutcome::Single(totals.with("plan", phases))
     }
 }
 
 impl Mix {
-    pub(crate) fn new(options: &args::Mix) -> Self {
-        let phases = options.plan.phases.iter().map(|phase| Stage::new(phase.clone(), options));
+    pub(crate) fn new(options: &args::MixOptions) -> Self {
+        let phases = options.plan.phases.iter().map(|phase| MixPhase::new(phase.clone(), options));
         Self { phases: phases.collect(), begun: Counter::default() }
     }
 
     async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
-        if let Some(why) = self.objection_to(&setup).await {
+        if let Some(why) = self.first_objection(&setup).await {
             setup.refusal.refuse(why);
             return std::future::pending().await;
         }
-        // Dropping it drops the connections of ramps.
+        // Dropping this set drops the connections of ramps.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
             self.begun.increment();
@@ -105,8 +106,9 @@ impl Mix {
         }
     }
 
-    /// What any run would object to when it begins is told before the first one does. Asks the server for a hello if it has to.
-    async fn objection_to(&self, setup: &Setup) -> Option<String> {
+    /// Returns the first objection that any run would raise when it starts, so that it is reported before the
+    /// first one starts. Requests a hello from the server if necessary.
+    async fn first_objection(&self, setup: &Setup) -> Option<String> {
         let stages = self.phases.iter().flat_map(|stage| stage.runs.iter().map(move |run| (stage, run)));
         let objecting =
             stages.filter_map(|(stage, run)| Some((stage, run, run.prepared.scenario.objection()?)));
@@ -114,35 +116,36 @@ impl Mix {
         if objecting.is_empty() {
             return None;
         }
-        // If there is none, the runs tell so.
-        let hello = setup.dialer.ask_for_hello().await.ok()?;
+        // If there is no hello, the runs report the failure.
+        let hello = setup.dialer.fetch_greeting().await.ok()?;
         objecting.into_iter().find_map(|(stage, run, objection)| {
             let why = objection(&run.prepared.load, &hello)?;
             Some(format!("phase {:?}, run {:?}: {why}", stage.phase.name, run.name))
         })
     }
 
-    /// The runs of all phases, in order.
-    fn runs(&self) -> impl Iterator<Item = &StageRun> {
+    /// Runs of all phases, in order.
+    fn runs(&self) -> impl Iterator<Item = &MixRun> {
         self.phases.iter().flat_map(|stage| &stage.runs).map(Rc::as_ref)
     }
 }
 
-impl Stage {
-    fn new(phase: Phase, options: &args::Mix) -> Self {
+impl MixPhase {
+    fn new(phase: PlannedPhase, options: &args::MixOptions) -> Self {
         let runs = phase.runs.iter().map(|run| {
             let mut prepared = prepare(&run.scenario);
             prepared.load.server = options.server.clone();
-            if phase.kind == Kind::Ramp {
-                prepared.load.duration = TO_THE_END;
+            if phase.kind == PhaseKind::Ramp {
+                prepared.load.duration = RAMP_DURATION;
             }
             let (setup, times) = (OnceCell::new(), Counter::default());
-            Rc::new(StageRun { name: run.name.clone(), prepared, setup, times })
+            Rc::new(MixRun { name: run.name.clone(), prepared, setup, times })
         });
         Self { runs: runs.collect(), phase, took: Cell::new(None) }
     }
 
-    /// Runs for the phase's duration, and until its runs are over: cutting a run off would look like loss.
+    /// Runs for the phase's duration, and until its runs are over: cutting off a run would look like message
+    /// loss.
     async fn execute(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
         let start = Instant::now();
         let end = start + self.phase.duration;
@@ -151,9 +154,11 @@ impl Stage {
             let run = Rc::clone(run);
             run.setup.get_or_init(|| Rc::new(run.setup_within(setup)));
             match self.phase.kind {
-                Kind::Ramp => drop(staying.spawn_local(async move { run.execute().await })),
-                Kind::Hold | Kind::Spike => drop(running.spawn_local(async move { run.execute().await })),
-                Kind::Soak => drop(running.spawn_local(async move {
+                PhaseKind::Ramp => drop(staying.spawn_local(async move { run.execute().await })),
+                PhaseKind::Hold | PhaseKind::Spike => {
+                    drop(running.spawn_local(async move { run.execute().await }))
+                }
+                PhaseKind::Soak => drop(running.spawn_local(async move {
                     while Instant::now() < end {
                         run.execute().await;
                     }
@@ -182,8 +187,8 @@ impl Stage {
     }
 }
 
-impl StageRun {
-    /// The same server and log, with counters of its own.
+impl MixRun {
+    /// Creates a setup with the same server and log, and separate counters.
     fn setup_within(&self, mix: &Setup) -> Setup {
         Setup {
             load: self.prepared.load.clone(),
@@ -201,7 +206,7 @@ impl StageRun {
         }
     }
 
-    /// Of nothing before it has begun.
+    /// Outcome of the run; an empty one before it has started.
     fn outcome(&self, mix: &Setup) -> Group {
         let outcome = match self.setup.get() {
             Some(setup) => self.prepared.scenario.outcome(setup),
@@ -211,7 +216,7 @@ impl StageRun {
     }
 }
 
-/// A name that can be part of a path of the result.
+/// Replaces the characters that cannot be part of a path in the result.
 fn path_name(name: &str) -> String {
     name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
 }

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Distribution, Group, Sum, sum};
 
-/// Declares the counts that can be added up; an outcome that lacks one counts as zero.
+/// Declares the counts that can be added up. An outcome without a count adds zero.
 macro_rules! totals {
     ($($count:ident,)*) => {
         #[derive(Debug, Default, Serialize, Deserialize)]
         #[serde(default)]
-        pub(super) struct Totals {
-            /// The errors of all runs, counted by the mix itself.
+        pub(super) struct MixTotals {
+            /// Errors of all runs, counted by the mix itself.
             errors: u64,
             $($count: u64,)*
             #[serde(flatten)]
-            times: Times,
+            times: MixTimes,
         }
 
-        impl Sum for Totals {
+        impl Sum for MixTotals {
             fn add(&mut self, other: Self) {
                 $(self.$count += other.$count;)*
                 self.times.add(other.times);
@@ -55,10 +55,10 @@ totals! {
 }
 
 crate::result::summed! {
-    /// Times that mean the same in every scenario.
+    /// Times that have the same meaning in every scenario.
     #[derive(Default)]
     #[serde(default)]
-    struct Times {
+    struct MixTimes {
         connect_ms: Option<Distribution>,
         connect_from_start_ms: Option<Distribution>,
         resume_ms: Option<Distribution>,
@@ -68,7 +68,7 @@ crate::result::summed! {
     }
 }
 
-impl Totals {
+impl MixTotals {
     pub(super) fn of(outcomes: &[Group], errors: u64) -> Self {
         Self { errors, ..sum(outcomes.iter().filter_map(Group::read)).unwrap_or_default() }
     }

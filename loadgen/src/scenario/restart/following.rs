@@ -1,18 +1,23 @@
-//! The life of a subscriber.
+//! Runs a subscriber.
 
 use std::rc::Rc;
 
-use super::{Channel, Restart};
-use crate::client::Connection;
+use super::{Restart, RestartChannel};
+use crate::client::ClientConnection;
 use crate::scenario::channel::Subscriber;
-use crate::scenario::{Opened, Setup};
-use crate::transport::websocket::End;
+use crate::scenario::{OpenedConnection, Setup};
+use crate::transport::websocket::ConnectionEnd;
 
 impl Restart {
-    /// Follows the channel as long as it is awaited.
-    pub(super) async fn follow(self: Rc<Self>, setup: Rc<Setup>, channel: Rc<Channel>, opened: Opened) {
-        let Channel { subscribers, round, .. } = &*channel;
-        let Opened { mut connection, greeting, .. } = opened;
+    /// Subscribes to the channel, and reconnects whenever the connection ends, until the task is dropped.
+    pub(super) async fn run_subscriber(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        channel: Rc<RestartChannel>,
+        opened: OpenedConnection,
+    ) {
+        let RestartChannel { subscribers, round, .. } = &*channel;
+        let OpenedConnection { mut connection, greeting, .. } = opened;
         if !subscribers.join(&setup, round, &mut connection, true).await {
             return;
         }
@@ -20,29 +25,29 @@ impl Restart {
         loop {
             let end = subscribers.listen(round, &mut connection, &mut subscriber).await;
             drop(connection);
-            // Boxed, for a task is as large as what it may hold at once, for all its life.
-            let back = Box::pin(self.go_on(&setup, &channel, end, &mut subscriber)).await;
+            // Boxed because a task is as large as its largest state, for all its life.
+            let back = Box::pin(self.resume_or_subscribe(&setup, &channel, end, &mut subscriber)).await;
             let Some(back) = back else { return };
             connection = back;
         }
     }
 
-    /// Comes back to the session, or else subscribes in the new one.
-    async fn go_on(
+    /// Resumes the session, or subscribes in the new one if it was not recovered.
+    async fn resume_or_subscribe(
         &self,
         setup: &Rc<Setup>,
-        channel: &Channel,
-        end: End,
+        channel: &RestartChannel,
+        end: ConnectionEnd,
         subscriber: &mut Subscriber,
-    ) -> Option<Connection> {
+    ) -> Option<ClientConnection> {
         let retry = subscriber.retry.take();
-        let Opened { mut connection, greeting, .. } =
-            self.come_back(setup, end, &subscriber.ticket, retry).await;
+        let OpenedConnection { mut connection, greeting, .. } =
+            self.reconnect(setup, end, &subscriber.ticket, retry).await;
         if greeting.recovered {
             channel.subscribers.check_greeting(subscriber, &greeting);
             return Some(connection);
         }
-        subscriber.begin(greeting.ticket);
+        subscriber.begin_session(greeting.ticket);
         channel.subscribers.subscribe(&mut connection, setup).await.then_some(connection)
     }
 }

@@ -1,7 +1,8 @@
-//! Restart the server while messages are published, and count who comes back, and with what.
+//! Restarts the server while messages are published, and counts which clients resume, and which messages they
+//! receive.
 //!
-//! [`operator`] restarts it; [`following`] is the life of a subscriber, [`publishing`] that of a publisher; both come back by
-//! [`returning`].
+//! [`operator`] restarts the server; [`following`] runs a subscriber, [`publishing`] a publisher; both
+//! reconnect with [`returning`].
 
 mod following;
 mod operator;
@@ -16,46 +17,46 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
-use self::operator::Operator;
-use self::publishing::Publisher;
+use self::operator::ServerOperator;
+use self::publishing::RestartPublisher;
 use self::returning::{Returns, ReturnsOutcome};
-use super::channel::{ConnectionsOutcome, Round, Schedule, Subscribers, SubscribersOutcome};
-use super::{Figures, Outcome, Run, Scenario, Setup};
+use super::channel::{ConnectionsOutcome, PublishRound, Schedule, SubscriberGroup, SubscribersOutcome};
+use super::{Figures, Scenario, ScenarioOutcome, ScenarioRun, Setup};
 use crate::args;
-use crate::client::Failure;
+use crate::client::ClientFailure;
 use crate::progress::Bar;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::{Distribution, Group, seconds};
 
-/// From the last subscription to the first message.
+/// Time from the last subscription to the first message.
 const LEAD: Duration = Duration::from_millis(100);
 /// How often to check whether the run is over.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long to keep reading after everything has arrived: duplicates arrive late.
 const SETTLE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Restart {
-    options: args::Restart,
-    subscribers: Subscribers,
+    options: args::RestartOptions,
+    subscribers: SubscriberGroup,
     returns: Returns,
-    /// Publishes that were said again, since the server did not take them or its answer was lost.
+    /// Publishes that were repeated, because the server did not accept them or its reply was lost.
     repeated: Counter,
-    /// From when a message was due to when the server confirmed it.
+    /// Time from when a message was due until the server confirmed it.
     publish: Latency,
-    /// Publishers that have published all, or cannot.
+    /// Publishers that have published everything, or cannot continue.
     finished: Counter,
-    /// From SIGTERM to the end of the process, or until the command that restarts it has ended.
+    /// Time from SIGTERM to the end of the process, or until the command that restarts it has ended.
     ended: Cell<Option<Duration>>,
     is_over: Cell<bool>,
 }
 
 /// One of the channels, and what is published to it.
 #[derive(Debug)]
-struct Channel {
+struct RestartChannel {
     name: String,
-    subscribers: Subscribers,
-    round: Rc<Round>,
+    subscribers: SubscriberGroup,
+    round: Rc<PublishRound>,
 }
 
 impl Scenario for Restart {
@@ -66,9 +67,9 @@ impl Scenario for Restart {
         recorder.latency("publish", &self.publish);
     }
 
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
         Box::pin(async move {
-            match Operator::open(&self.options, &setup).await {
+            match ServerOperator::open(&self.options, &setup).await {
                 Ok(operator) => self.publish_over_restart(operator, setup).await,
                 Err(why) => {
                     setup.refuse_if(Some(why));
@@ -92,8 +93,8 @@ impl Scenario for Restart {
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Outcome {
-        Outcome::Single(Group::of(&RestartOutcome {
+    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
+        ScenarioOutcome::Single(Group::of(&RestartOutcome {
             subscribers: self.subscribers.outcome(setup),
             ended_seconds: self.ended.get().map(seconds),
             returns: self.returns.outcome(),
@@ -120,9 +121,9 @@ struct RestartOutcome {
 }
 
 impl Restart {
-    pub(crate) fn new(options: args::Restart) -> Self {
+    pub(crate) fn new(options: args::RestartOptions) -> Self {
         Self {
-            subscribers: Subscribers::new(options.channel_load.clone()),
+            subscribers: SubscriberGroup::new(options.channel_load.clone()),
             options,
             returns: Returns::default(),
             repeated: Counter::default(),
@@ -133,14 +134,14 @@ impl Restart {
         }
     }
 
-    async fn publish_over_restart(self: Rc<Self>, mut operator: Operator, setup: Rc<Setup>) {
-        let all = Rc::<Round>::default();
+    async fn publish_over_restart(self: Rc<Self>, mut operator: ServerOperator, setup: Rc<Setup>) {
+        let all = Rc::<PublishRound>::default();
         let channels = self.channels(&all);
-        let mut lives = JoinSet::new();
+        let mut tasks = JoinSet::new();
         self.subscribers
             .connect_all(&setup, &all, |opened| {
                 let channel = channels[opened.index as usize % channels.len()].clone();
-                lives.spawn_local(self.clone().follow(setup.clone(), channel, opened));
+                tasks.spawn_local(self.clone().run_subscriber(setup.clone(), channel, opened));
             })
             .await;
         self.subscribers.begin(channels.iter().map(|channel| channel.round.clone()).collect());
@@ -152,9 +153,9 @@ impl Restart {
         let start = Instant::now() + LEAD;
         let last_due = self.plan(&channels, start);
         for (index, publisher) in publishers.into_iter().enumerate() {
-            let of_its_own = channels.iter().skip(index).step_by(self.options.publishers as usize);
-            let of_its_own = of_its_own.cloned().collect();
-            lives.spawn_local(self.clone().publish(setup.clone(), publisher, of_its_own));
+            let own_channels = channels.iter().skip(index).step_by(self.options.publishers as usize);
+            let own_channels = own_channels.cloned().collect();
+            tasks.spawn_local(self.clone().publish(setup.clone(), publisher, own_channels));
         }
         tokio::select! {
             () = self.wait_for_end(&channels, last_due) => {}
@@ -162,24 +163,24 @@ impl Restart {
                 self.wait_for_end(&channels, last_due).await;
             }
         }
-        // Who is cut by the server's end would come back.
-        drop(lives);
+        // Otherwise clients would reconnect when the server ends.
+        drop(tasks);
         operator.end().await;
     }
 
-    fn channels(&self, all: &Round) -> Vec<Rc<Channel>> {
+    fn channels(&self, all: &PublishRound) -> Vec<Rc<RestartChannel>> {
         let channel = |index| {
             let name = self.options.channel(index);
-            let subscribers = self.subscribers.beside(name.clone());
-            Rc::new(Channel { name, subscribers, round: Rc::new(all.beside()) })
+            let subscribers = self.subscribers.in_another_channel(name.clone());
+            Rc::new(RestartChannel { name, subscribers, round: Rc::new(all.in_another_channel()) })
         };
         (0..self.options.channels).map(channel).collect()
     }
 
-    async fn open_publishers(&self, setup: &Rc<Setup>) -> Vec<Publisher> {
+    async fn open_publishers(&self, setup: &Rc<Setup>) -> Vec<RestartPublisher> {
         let mut publishers = Vec::new();
         for _ in 0..self.options.publishers {
-            match Publisher::open(&self.options.channel_load, setup).await {
+            match RestartPublisher::open(&self.options.channel_load, setup).await {
                 Ok(publisher) => publishers.push(publisher),
                 Err(failure) => setup.failures.record(&failure),
             }
@@ -187,8 +188,9 @@ impl Restart {
         publishers
     }
 
-    /// Messages go to the channels in turn, as many to each. Returns when the last one is due.
-    fn plan(&self, channels: &[Rc<Channel>], start: Instant) -> Instant {
+    /// Distributes the messages over the channels in turn, the same number to each. Returns the instant at
+    /// which the last one is due.
+    fn plan(&self, channels: &[Rc<RestartChannel>], start: Instant) -> Instant {
         let args::ChannelLoad { messages, publish_rate, size, .. } = self.options.channel_load;
         let count = self.options.channels;
         let each = messages.div_ceil(count);
@@ -200,22 +202,23 @@ impl Restart {
         start + apart * (each * count - 1)
     }
 
-    async fn restart(&self, operator: &mut Operator, setup: &Setup, at: Instant) {
+    async fn restart(&self, operator: &mut ServerOperator, setup: &Setup, at: Instant) {
         sleep_until(at).await;
         setup.recorder.brief_phase("restart");
-        self.returns.count_from_now();
+        self.returns.note_restart();
         let begun = Instant::now();
         let restarted = operator.restart(|| self.ended.set(Some(begun.elapsed()))).await;
         if let Err(why) = restarted {
-            setup.failures.record(&Failure::Restart(why));
+            setup.failures.record(&ClientFailure::Restart(why));
         }
         self.is_over.set(true);
     }
 
-    /// Returns when all are back and have all, or when nothing has happened for the grace period.
-    async fn wait_for_end(&self, channels: &[Rc<Channel>], last_due: Instant) {
+    /// Returns when all clients have reconnected and received everything, or when nothing has happened for
+    /// the grace period.
+    async fn wait_for_end(&self, channels: &[Rc<RestartChannel>], last_due: Instant) {
         let clients = self.subscribers.subscribed.get() + self.publisher_sessions();
-        let mut look = interval(LOOK);
+        let mut look = interval(CHECK_INTERVAL);
         let (mut progress, mut since) = (0, Instant::now());
         loop {
             let now = look.tick().await;
@@ -234,7 +237,7 @@ impl Restart {
         }
     }
 
-    /// Those of publishers that have one.
+    /// Number of publishers that have a session.
     fn publisher_sessions(&self) -> u64 {
         match self.options.channel_load.publisher {
             args::PublishBy::Ws => self.options.publishers.into(),

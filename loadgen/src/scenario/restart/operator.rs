@@ -1,4 +1,4 @@
-//! How the server is restarted.
+//! Restarts the server.
 
 use std::path::PathBuf;
 
@@ -7,38 +7,39 @@ use crate::process::{Service, run_shell};
 use crate::scenario::Setup;
 
 #[derive(Debug)]
-pub(super) enum Operator {
+pub(super) enum ServerOperator {
     /// The server is a child of this process.
-    Supervises(Service),
-    /// It is someone else's, who is asked by a command.
-    Asks { command: String, log: Option<PathBuf> },
+    Supervised(Service),
+    /// The server has another supervisor, and this command restarts it.
+    External { command: String, log: Option<PathBuf> },
 }
 
-impl Operator {
-    /// Starts the server, if it is to be a child.
-    pub(super) async fn open(options: &args::Restart, setup: &Setup) -> Result<Self, String> {
+impl ServerOperator {
+    /// Starts the server if it should be a child.
+    pub(super) async fn open(options: &args::RestartOptions, setup: &Setup) -> Result<Self, String> {
         let log = options.server_log.clone();
         let Some(command) = &options.start else {
-            return Ok(Self::Asks { command: options.restart.clone().unwrap_or_default(), log });
+            return Ok(Self::External { command: options.restart.clone().unwrap_or_default(), log });
         };
         let admin = setup.load.server.cost.admin.as_ref().map(|url| url.authority());
         let mut service = Service::open(command, setup.dialer.server(), admin, log.as_deref())?;
         service.start().map_err(|error| format!("--start: {error}"))?;
-        Ok(Self::Supervises(service))
+        Ok(Self::Supervised(service))
     }
 
-    /// Returns when the next process has been started. `ended` is called when the one before has ended, as far as that is known.
+    /// Restarts the server. Returns when the new process has been started. `ended` is called when the old
+    /// process has ended, as far as that is known.
     pub(super) async fn restart(&mut self, ended: impl FnOnce()) -> Result<(), String> {
         match self {
-            Self::Supervises(service) => {
+            Self::Supervised(service) => {
                 let status = service.stop().await.map_err(|error| error.to_string())?;
                 ended();
                 if !status.success() {
-                    return Err(format!("it ended with {status}"));
+                    return Err(format!("the server ended with {status}"));
                 }
                 service.start().map_err(|error| error.to_string())
             }
-            Self::Asks { command, log } => {
+            Self::External { command, log } => {
                 let status = run_shell(command, log.as_deref()).await?;
                 ended();
                 if status.success() { Ok(()) } else { Err(format!("--restart: {status}")) }
@@ -46,10 +47,10 @@ impl Operator {
         }
     }
 
-    /// Ends the server, if it is a child.
+    /// Stops the server, if it is a child.
     pub(super) async fn end(self) {
-        if let Self::Supervises(mut service) = self {
-            // How it ends is no part of the run, which is over.
+        if let Self::Supervised(mut service) = self {
+            // The run is over, so the exit status does not matter.
             let _ = service.stop().await;
         }
     }

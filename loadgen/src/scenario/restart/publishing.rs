@@ -1,4 +1,4 @@
-//! The life of a publisher: each message once, in order, and again until the server has confirmed it.
+//! Runs a publisher: publishes each message in order, and repeats it until the server has confirmed it.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -8,73 +8,77 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Channel, Restart};
+use super::{Restart, RestartChannel};
 use crate::args::{ChannelLoad, PublishBy};
-use crate::client::{Admin, ChannelReader, Connection, Event, Failure, Received, Ticket};
-use crate::scenario::{Opened, Setup};
-use crate::transport::websocket::End;
+use crate::client::{
+    AdminClient, ChannelReader, ClientConnection, ClientEvent, ClientFailure, Received, Ticket,
+};
+use crate::scenario::{OpenedConnection, Setup};
+use crate::transport::websocket::ConnectionEnd;
 
-/// How long to wait before a message is published again that was refused.
-const PAUSE: Duration = Duration::from_millis(50);
-/// Nothing was done, or nobody knows: the key makes it safe to ask again. A publisher that was away has much to say at once, which may be more than
-/// the server takes of it.
-const TRY_AGAIN: [&str; 5] = ["draining", "unavailable", "overloaded", "outcome_unknown", "rate_limited"];
+/// Delay before a message that was not confirmed is published again.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Error codes after which a message is published again: nothing was done, or the outcome is unknown, and the
+/// key makes repeating safe. A publisher that was disconnected has many messages due at once, possibly more
+/// than the server's rate limit allows.
+const RETRYABLE_CODES: [&str; 5] =
+    ["draining", "unavailable", "overloaded", "outcome_unknown", "rate_limited"];
 
-/// How to publish.
+/// Connection used to publish.
 #[derive(Debug)]
-pub(super) enum Publisher {
-    Session(Box<Session>),
-    Admin(Box<Admin>),
+pub(super) enum RestartPublisher {
+    Session(Box<PublisherSession>),
+    Admin(Box<AdminClient>),
 }
 
-/// By commands of a session, which outlives its connections.
+/// Publishes with the commands of a session, which outlives its connections.
 #[derive(Debug)]
-pub(super) struct Session {
-    /// None only while it comes back: the server waits for the end of a connection that it has closed.
-    connection: Option<Connection>,
+pub(super) struct PublisherSession {
+    /// `None` only while it reconnects: the server waits for the end of a connection that it has closed.
+    connection: Option<ClientConnection>,
     ticket: Ticket,
     retry: Option<Duration>,
     reader: ChannelReader,
 }
 
-/// One message.
-struct Message<'a> {
+/// A message to publish.
+struct KeyedMessage<'a> {
     id: u64,
     channel: &'a str,
     data: String,
     key: String,
 }
 
-/// What became of it.
-enum Published {
+/// Result of publishing a message.
+enum PublishResult {
     Confirmed,
-    /// To be published again.
-    Unclear,
-    Refused(Failure),
+    /// The message must be published again.
+    Unconfirmed,
+    Refused(ClientFailure),
 }
 
-impl Publisher {
-    pub(super) async fn open(options: &ChannelLoad, setup: &Rc<Setup>) -> Result<Self, Failure> {
+impl RestartPublisher {
+    pub(super) async fn open(options: &ChannelLoad, setup: &Rc<Setup>) -> Result<Self, ClientFailure> {
         if let (PublishBy::Admin, Some(url)) = (options.publisher, &options.server.cost.admin) {
-            let admin = Admin::new(url.clone(), options.server.cost.api_key.as_deref())?;
+            let admin = AdminClient::new(url.clone(), options.server.cost.api_key.as_deref())?;
             return Ok(Self::Admin(Box::new(admin)));
         }
         let (connection, greeting) = setup.dialer.open(None).await?;
-        // Of a publisher, replies are read, and they name no channel.
+        // A publisher only reads replies, which name no channel.
         let reader = ChannelReader::of(options.server.target, "");
         let connection = Some(connection);
-        let session = Session { connection, ticket: greeting.ticket, retry: None, reader };
+        let session = PublisherSession { connection, ticket: greeting.ticket, retry: None, reader };
         Ok(Self::Session(Box::new(session)))
     }
 }
 
 impl Restart {
-    /// Publishes what is due in these channels, one message after the other.
+    /// Publishes the messages of these channels when they are due, one after the other.
     pub(super) async fn publish(
         self: Rc<Self>,
         setup: Rc<Setup>,
-        mut publisher: Publisher,
-        channels: Vec<Rc<Channel>>,
+        mut publisher: RestartPublisher,
+        channels: Vec<Rc<RestartChannel>>,
     ) {
         let schedules: Vec<_> = channels.iter().filter_map(|it| Some((it, it.round.schedule()?))).collect();
         let longest = schedules.iter().map(|(_, schedule)| schedule.len()).max().unwrap_or(0);
@@ -82,7 +86,7 @@ impl Restart {
             for (channel, schedule) in &schedules {
                 self.wait_until(&setup, &mut publisher, schedule.due(number)).await;
                 schedule.note_start(number);
-                let message = Message {
+                let message = KeyedMessage {
                     id: u64::from(number) + 1,
                     channel: &channel.name,
                     data: schedule.data(number),
@@ -96,31 +100,31 @@ impl Restart {
             }
         }
         self.finished.increment();
-        // Until the run is over: the session is to come back, too.
+        // Read until the run is over, because the session must resume, too.
         loop {
             self.wait_until(&setup, &mut publisher, Instant::now() + Duration::from_secs(1)).await;
         }
     }
 
-    /// Whether it was confirmed. A refusal is recorded.
+    /// Returns whether the server confirmed the message. A refusal is recorded.
     async fn publish_until_confirmed(
         &self,
         setup: &Rc<Setup>,
-        publisher: &mut Publisher,
-        message: &Message<'_>,
+        publisher: &mut RestartPublisher,
+        message: &KeyedMessage<'_>,
     ) -> bool {
         loop {
             let published = match publisher {
-                Publisher::Session(session) => self.say(setup, session, message).await,
-                Publisher::Admin(admin) => post(admin, message).await,
+                RestartPublisher::Session(session) => self.publish_on_session(setup, session, message).await,
+                RestartPublisher::Admin(admin) => post(admin, message).await,
             };
             match published {
-                Published::Confirmed => return true,
-                Published::Unclear => {
+                PublishResult::Confirmed => return true,
+                PublishResult::Unconfirmed => {
                     self.repeated.increment();
-                    self.wait_until(setup, publisher, Instant::now() + PAUSE).await;
+                    self.wait_until(setup, publisher, Instant::now() + RETRY_DELAY).await;
                 }
-                Published::Refused(failure) => {
+                PublishResult::Refused(failure) => {
                     setup.failures.record(&failure);
                     return false;
                 }
@@ -128,61 +132,66 @@ impl Restart {
         }
     }
 
-    async fn say(&self, setup: &Rc<Setup>, session: &mut Session, message: &Message<'_>) -> Published {
-        let Message { id, channel, data, key } = message;
+    async fn publish_on_session(
+        &self,
+        setup: &Rc<Setup>,
+        session: &mut PublisherSession,
+        message: &KeyedMessage<'_>,
+    ) -> PublishResult {
+        let KeyedMessage { id, channel, data, key } = message;
         if let Some(connection) = &mut session.connection {
             connection.publish_once(*id, channel, data, key).await;
         }
         match session.reply().await {
-            Ok(None) => Published::Confirmed,
-            Ok(Some(code)) => Published::refused(Failure::Publish(code)),
+            Ok(None) => PublishResult::Confirmed,
+            Ok(Some(code)) => PublishResult::refused(ClientFailure::Publish(code)),
             Err(end) => {
-                self.return_to(setup, session, end).await;
-                Published::Unclear
+                self.reconnect_session(setup, session, end).await;
+                PublishResult::Unconfirmed
             }
         }
     }
 
-    /// Reads until then, and comes back if the connection ends.
-    async fn wait_until(&self, setup: &Rc<Setup>, publisher: &mut Publisher, due: Instant) {
-        let Publisher::Session(session) = publisher else { return sleep_until(due).await };
+    /// Reads until the instant `due`, and reconnects if the connection ends.
+    async fn wait_until(&self, setup: &Rc<Setup>, publisher: &mut RestartPublisher, due: Instant) {
+        let RestartPublisher::Session(session) = publisher else { return sleep_until(due).await };
         loop {
             let end = tokio::select! {
                 () = sleep_until(due) => return,
-                end = session.listen() => end,
+                end = session.read_to_end() => end,
             };
-            self.return_to(setup, session, end).await;
+            self.reconnect_session(setup, session, end).await;
         }
     }
 
-    async fn return_to(&self, setup: &Rc<Setup>, session: &mut Session, end: End) {
+    async fn reconnect_session(&self, setup: &Rc<Setup>, session: &mut PublisherSession, end: ConnectionEnd) {
         let retry = session.retry.take();
         session.connection = None;
-        let opened = Box::pin(self.come_back(setup, end, &session.ticket, retry)).await;
-        let Opened { connection, greeting, .. } = opened;
+        let opened = Box::pin(self.reconnect(setup, end, &session.ticket, retry)).await;
+        let OpenedConnection { connection, greeting, .. } = opened;
         session.connection = Some(connection);
         session.ticket = greeting.ticket;
     }
 }
 
-impl Published {
-    fn refused(failure: Failure) -> Self {
+impl PublishResult {
+    fn refused(failure: ClientFailure) -> Self {
         match failure {
-            Failure::Publish(code) if TRY_AGAIN.contains(&code.as_str()) => Self::Unclear,
-            // The request may have been read, or not.
-            Failure::PublisherGone(_) => Self::Unclear,
+            ClientFailure::Publish(code) if RETRYABLE_CODES.contains(&code.as_str()) => Self::Unconfirmed,
+            // The server may or may not have read the request.
+            ClientFailure::PublisherGone(_) => Self::Unconfirmed,
             other => Self::Refused(other),
         }
     }
 }
 
-impl Session {
-    /// The next reply: an error's code if it is one.
-    async fn reply(&mut self) -> Result<Option<String>, End> {
+impl PublisherSession {
+    /// Waits for the next reply. Returns its code if it is an error.
+    async fn reply(&mut self) -> Result<Option<String>, ConnectionEnd> {
         let Self { connection, retry, reader, .. } = self;
-        let Some(connection) = connection else { return Err(End::Cut) };
+        let Some(connection) = connection else { return Err(ConnectionEnd::NoCloseFrame) };
         let read = connection.each(|event| {
-            let Event::Text(text) = event else { return ControlFlow::Continue(()) };
+            let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
             match reader.read(text) {
                 Received::Reply(error) => ControlFlow::Break(error.map(Cow::into_owned)),
                 Received::Goaway { retry: said } => {
@@ -196,7 +205,7 @@ impl Session {
     }
 
     /// Reads until the connection ends. No reply is expected.
-    async fn listen(&mut self) -> End {
+    async fn read_to_end(&mut self) -> ConnectionEnd {
         loop {
             if let Err(end) = self.reply().await {
                 return end;
@@ -205,9 +214,9 @@ impl Session {
     }
 }
 
-async fn post(admin: &mut Admin, message: &Message<'_>) -> Published {
-    let Message { channel, data, key, .. } = message;
+async fn post(admin: &mut AdminClient, message: &KeyedMessage<'_>) -> PublishResult {
+    let KeyedMessage { channel, data, key, .. } = message;
     let (channel, key) = (Value::from(*channel), Value::from(key.as_str()));
     let published = admin.publish(format!(r#"{{"channel":{channel},"data":{data},"key":{key}}}"#)).await;
-    published.map_or_else(Published::refused, |()| Published::Confirmed)
+    published.map_or_else(PublishResult::refused, |()| PublishResult::Confirmed)
 }

@@ -1,4 +1,4 @@
-//! How clients come back, as the server advises, until they are.
+//! Reconnects clients as the server advises, and retries until they are connected.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,15 +10,15 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Restart;
-use crate::client::{Failure, Ticket};
+use crate::client::{ClientFailure, Ticket};
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, seconds};
 use crate::scenario::connects::{Resumes, ResumesOutcome};
-use crate::scenario::{Attempt, Opened, Setup, open};
-use crate::transport::websocket::End;
+use crate::scenario::{Attempt, OpenedConnection, Setup, open};
+use crate::transport::websocket::ConnectionEnd;
 
-/// How long a client stays away at most that was not told how long, and one that could not connect.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Upper bound on the delay before reconnecting if the server gave no advice, or after a failed connect.
+const MAX_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(super) struct Returns {
@@ -26,16 +26,16 @@ pub(super) struct Returns {
     moved: Counter,
     /// Connections that ended otherwise.
     otherwise: Counter,
-    /// Those that came back to their sessions, and those that were given new ones.
+    /// Clients that resumed their sessions, and clients that received new ones.
     resumed: Counter,
     not_recovered: Counter,
     /// Connects that did not lead to a hello.
     refused: Counter,
     resumes: Resumes,
-    /// From the end of a connection to the hello of the next one.
+    /// Time from the end of a connection to the hello of the next one.
     away: Times,
     restarted_at: Cell<Option<Instant>>,
-    /// From the restart to the last hello.
+    /// Time from the restart to the last hello.
     took: Cell<Option<Duration>>,
 }
 
@@ -51,17 +51,17 @@ impl Returns {
         recorder.times("away_ms", &self.away);
     }
 
-    /// The restart begins.
-    pub(super) fn count_from_now(&self) {
+    /// Notes that the restart begins.
+    pub(super) fn note_restart(&self) {
         self.restarted_at.set(Some(Instant::now()));
     }
 
-    /// How many connections ended.
+    /// Number of connections that ended.
     pub(super) fn lost(&self) -> u64 {
         self.moved.get() + self.otherwise.get()
     }
 
-    /// How many came back.
+    /// Number of clients that reconnected.
     pub(super) fn back(&self) -> u64 {
         self.resumed.get() + self.not_recovered.get()
     }
@@ -78,7 +78,7 @@ impl Returns {
         }
     }
 
-    fn note_return(&self, opened: &Opened, lost_at: Instant) {
+    fn note_return(&self, opened: &OpenedConnection, lost_at: Instant) {
         self.resumes.record(opened);
         self.away.record(opened.at - lost_at);
         if let Some(restarted_at) = self.restarted_at.get() {
@@ -101,14 +101,15 @@ pub(super) struct ReturnsOutcome {
 }
 
 impl Restart {
-    /// Comes back when the server said so (`retry`), and tries again until it has. What the connection ended with is counted.
-    pub(super) async fn come_back(
+    /// Reconnects after the delay that the server advised (`retry`), and retries until it succeeds. Counts
+    /// how the connection ended.
+    pub(super) async fn reconnect(
         &self,
         setup: &Rc<Setup>,
-        end: End,
+        end: ConnectionEnd,
         ticket: &Ticket,
         retry: Option<Duration>,
-    ) -> Opened {
+    ) -> OpenedConnection {
         let lost_at = Instant::now();
         if end.code() == CloseCode::Moved.code() {
             self.returns.moved.increment();
@@ -117,28 +118,28 @@ impl Restart {
             self.returns.otherwise.increment();
             self.subscribers.answering.record_close(end);
         }
-        let due = lost_at + retry.unwrap_or_else(some_pause);
+        let due = lost_at + retry.unwrap_or_else(random_delay);
         sleep_until(due).await;
         loop {
             match open(setup.clone(), Attempt::new(0, due, Some(ticket.clone()))).await {
                 Ok(opened) => {
                     self.returns.note_return(&opened, lost_at);
                     if !opened.greeting.recovered {
-                        setup.failures.record(&Failure::NotRecovered);
+                        setup.failures.record(&ClientFailure::NotRecovered);
                     }
                     return opened;
                 }
                 Err(failure) => {
                     self.returns.refused.increment();
                     setup.failures.record(&failure);
-                    sleep(some_pause()).await;
+                    sleep(random_delay()).await;
                 }
             }
         }
     }
 }
 
-/// At random, so that not all come at once.
-fn some_pause() -> Duration {
-    PAUSE.mul_f64(rand::rng().random_range(0.1..1.0))
+/// A random delay, so that clients do not reconnect all at once.
+fn random_delay() -> Duration {
+    MAX_DELAY.mul_f64(rand::rng().random_range(0.1..1.0))
 }

@@ -1,11 +1,11 @@
-//! One connection of one client, from its upgrade to its end.
+//! One connection of a client, from its upgrade to its end.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Done, Outcome, Reply, ReplyError, ServerMessage, parse_command};
-use encke_core::dialect::{Beginning, Command, ErrorCode, Request, ping_payload};
+use encke_core::dialect::json::{Reply, ReplyData, ReplyError, ReplyOutcome, ServerMessage, parse_command};
+use encke_core::dialect::{Command, CommandRequest, ErrorCode, StartPosition, ping_payload};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -26,16 +26,16 @@ use super::world::{
 use crate::selftest::bad_frame::BadFrame;
 use crate::selftest::fault::Fault;
 
-/// How long a client may take to end the connection after a Close frame.
+/// Time that a client has to end the connection after a Close frame.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves a client until it leaves, and keeps its session for as long as it may come back.
+/// Serves a client until its connection ends, then keeps its session for the reconnect window.
 pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     let limit = world.fault.handshake_timeout(HANDSHAKE_TIMEOUT);
     let Ok(Ok((mut socket, query))) = timeout(limit, accept(stream, world.fault)).await else { return };
     let resume = Resume::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
-        // The client may be gone already.
+        // The client may have disconnected already.
         return drop(close(&mut socket, CloseCode::Unauthorized).await);
     }
     let attached = world.attach(resume);
@@ -43,7 +43,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     let mut replaced = session.connect();
     let connection =
         Connection { socket, place: attached.place, session: session.clone(), world: world.clone() };
-    // An error is the end of a client that did not say goodbye.
+    // An error means that the client disconnected without a Close frame.
     let end = connection.run(&attached, replaced.clone()).await.unwrap_or(End::Connection);
     let is_over = match end {
         End::Session => true,
@@ -54,7 +54,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     }
 }
 
-/// What has ended.
+/// What a client has ended.
 enum End {
     Connection,
     Session,
@@ -82,14 +82,14 @@ struct Connection {
     socket: Socket,
     session: Rc<Session>,
     world: Rc<World>,
-    /// The next of the session's stream.
+    /// Position of the next message in the session's stream.
     place: usize,
 }
 
-/// What is to happen when the client stays silent.
+/// State of the pings on a connection.
 #[derive(Clone, Copy)]
 struct Heart {
-    /// Whether a ping is out.
+    /// Whether a ping is outstanding.
     asked: bool,
     due: Option<Instant>,
 }
@@ -117,14 +117,14 @@ impl Connection {
                     Some(Message::Pong(_)) if fault.hears_pongs() => heart = self.quiet(),
                     Some(_) => {}
                 },
-                // The session has the sender.
+                // Cannot fail: the session owns the sender.
                 _ = news.changed() => {
                     sleep(fault.delivery_delay()).await;
                     if !self.deliver().await? {
                         close(&mut self.socket, fault.code_for_slow()).await?;
                         return Ok(End::Connection);
                     }
-                    // A client that reads messages is alive. A ping would wait behind them.
+                    // A client that reads messages is alive. A ping would be queued behind them.
                     heart = self.quiet();
                 }
                 () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
@@ -164,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// False if the client does not take it.
+    /// Returns false if the client does not read in time.
     async fn deliver(&mut self) -> Result<bool, Error> {
         let write_timeout = self.world.fault.write_timeout(WRITE_TIMEOUT);
         for object in self.session.stream_from(self.place) {
@@ -181,14 +181,14 @@ impl Connection {
         Ok(true)
     }
 
-    /// Past the library, which sends nothing bad.
+    /// Writes to the socket directly, because the library sends only valid frames.
     async fn send_bad(&mut self, frame: BadFrame) -> Result<(), Error> {
         Ok(self.socket.get_mut().write_all(frame.bytes()).await?)
     }
 
-    /// Carries out a command. True if it was to end the session.
+    /// Executes a command. Returns true if it was to end the session.
     async fn obey(&mut self, text: &str) -> Result<bool, Error> {
-        let Request { id, command } = parse_command(text);
+        let CommandRequest { id, command } = parse_command(text);
         let outcome = match command {
             Ok(Command::Close) => return Ok(true),
             Ok(Command::Ack { .. } | Command::Pong { .. }) => return Ok(false),
@@ -199,12 +199,12 @@ impl Connection {
         Ok(false)
     }
 
-    fn outcome_of(&self, command: &Command<'_>) -> Outcome<'static> {
-        Outcome::Ok(match command {
-            Command::Subscribe { channel, begin: Beginning::Now } => {
+    fn outcome_of(&self, command: &Command<'_>) -> ReplyOutcome<'static> {
+        ReplyOutcome::Ok(match command {
+            Command::Subscribe { channel, begin: StartPosition::Now } => {
                 self.session.subscribe(channel);
                 let offset = self.world.offset_of(channel);
-                Done::Subscribed {
+                ReplyData::Subscribed {
                     channel: channel.to_string().into(),
                     epoch: EPOCH.into(),
                     offset,
@@ -213,13 +213,13 @@ impl Connection {
             }
             Command::Unsubscribe { channel } => {
                 self.session.unsubscribe(channel);
-                Done::Nothing {}
+                ReplyData::Nothing {}
             }
             Command::Publish { channel, data, .. } => match self.world.publish(channel, data) {
-                Some(offset) => Done::Published { offset, epoch: EPOCH.into() },
+                Some(offset) => ReplyData::Published { offset, epoch: EPOCH.into() },
                 None => return refusal(ErrorCode::Limit, "the channel is full".to_owned()),
             },
-            _ => return refusal(ErrorCode::UnknownCommand, "not in this small server".to_owned()),
+            _ => return refusal(ErrorCode::UnknownCommand, "not supported by this server".to_owned()),
         })
     }
 
@@ -228,19 +228,20 @@ impl Connection {
     }
 }
 
-/// Channels have one life here.
+/// Channels of this server never change their epoch.
 const EPOCH: &str = "e";
 
-fn refusal(code: ErrorCode, message: String) -> Outcome<'static> {
-    Outcome::Error(ReplyError { code, message: message.into() })
+fn refusal(code: ErrorCode, message: String) -> ReplyOutcome<'static> {
+    ReplyOutcome::Error(ReplyError { code, message: message.into() })
 }
 
-/// Sends a Close frame and waits until the client is gone, so that nothing overtakes the frame.
+/// Sends a Close frame and waits until the client closes the connection, so that no reset overtakes the
+/// frame.
 async fn close(socket: &mut Socket, code: CloseCode) -> Result<(), Error> {
     let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
     socket.send(Message::Close(Some(frame))).await?;
     let drain = async { while let Some(Ok(_)) = socket.next().await {} };
-    // A client that stays longer is cut.
+    // A client that stays longer is disconnected.
     let _ = timeout(TIMEOUT, drain).await;
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! A small server of Encke's wire with a fault to order: hello, ping and pong, channels, resuming, taking over.
+//! A small server that implements Encke's wire protocol with a chosen fault: hello, pings and pongs,
+//! channels, resumes, take-overs.
 //!
-//! It runs on the thread of its owner, beside the scenario that looks for the fault, and keeps everything in memory
-//! for as long as it lives, which is a few seconds.
+//! It runs on the thread of its owner, next to the scenario that looks for the fault. It lives for a few
+//! seconds and keeps everything in memory until then.
 
 mod connection;
 mod session;
@@ -25,7 +26,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens on a loopback port of its own.
+    /// Listens on a free loopback port.
     pub(super) async fn start(fault: Fault) -> io::Result<Self> {
         let listener = listen()?;
         let address = listener.local_addr()?;
@@ -39,7 +40,7 @@ impl Server {
     }
 }
 
-/// What the kernel keeps for a client that does not read; it doubles this. With the usual, which grows, such a one
+/// Kernel's send buffer, which the kernel doubles. The default grows with use, so a client that does not read
 /// would go unnoticed for megabytes.
 const SEND_BUFFER_BYTES: u32 = 16 * 1024;
 const BACKLOG: u32 = 128;
@@ -56,7 +57,7 @@ async fn accept(listener: TcpListener, world: Rc<World>) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // What could not be accepted shows as an error of the client that it was.
+            // A connection that could not be accepted shows as an error of its client.
             Ok((stream, _)) = listener.accept() => drop(connections.spawn_local(connection::serve(stream, world.clone()))),
             Some(_) = connections.join_next() => {}
         }

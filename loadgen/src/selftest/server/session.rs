@@ -1,4 +1,4 @@
-//! One session: what it is to be sent, from the first to the last, and which connection has it.
+//! One session: the stream of objects it is sent, and which connection has it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ pub(super) struct Session {
     id: u64,
     fault: Fault,
     subscriptions: RefCell<BTreeSet<String>>,
-    /// The objects that it is to be sent, each with `{seq}` where its seq is to be. The first has seq 1.
+    /// Objects to send, each with `{seq}` in place of its seq. The first one has seq 1.
     stream: watch::Sender<Vec<String>>,
-    /// The messages that the session should have received, spoilt ones too.
+    /// Number of messages that the session should have received, including those spoilt by the fault.
     messages: Cell<usize>,
     held_back: Cell<Option<String>>,
-    /// The number of the connection that has it; one with a lower number has been replaced.
+    /// Number of the connection that has the session. Connections with lower numbers have been replaced.
     connection: watch::Sender<u64>,
 }
 
@@ -47,7 +47,7 @@ impl Session {
         self.subscriptions.borrow_mut().remove(channel);
     }
 
-    /// Gives it to a new connection, which learns when it is replaced.
+    /// Gives the session to a new connection. The returned receiver changes when that connection is replaced.
     pub(super) fn connect(&self) -> watch::Receiver<u64> {
         self.connection.send_modify(|number| *number += 1);
         self.connection.subscribe()
@@ -57,14 +57,14 @@ impl Session {
         self.stream.borrow().len().checked_sub(1).map_or(0, |last| self.fault.seq_of(last))
     }
 
-    /// Changes with everything that is to be sent.
+    /// Changes whenever the stream grows.
     pub(super) fn news(&self) -> watch::Receiver<Vec<String>> {
         let mut news = self.stream.subscribe();
         news.mark_changed();
         news
     }
 
-    /// What is to be sent from this place on.
+    /// Returns the objects from this position on.
     pub(super) fn stream_from(&self, place: usize) -> Vec<String> {
         let stream = self.stream.borrow();
         let rest = stream.iter().enumerate().skip(place);
@@ -72,7 +72,7 @@ impl Session {
             .collect()
     }
 
-    /// Takes a message into the stream, if it is of a channel that is subscribed to.
+    /// Appends a message to the stream, if the session is subscribed to its channel.
     pub(super) fn publish(&self, channel: &str, offset: u64, data: &str) {
         if !self.subscriptions.borrow().contains(channel) {
             return;
@@ -102,7 +102,7 @@ impl Session {
     }
 }
 
-/// The same JSON string, but for its last character.
+/// Replaces the last character of a JSON string.
 fn changed(data: &str) -> String {
     let kept = data.trim_end_matches('"');
     kept.char_indices().last().map_or_else(String::new, |(at, _)| format!("{}~\"", &kept[..at]))
@@ -112,7 +112,7 @@ fn changed(data: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The data of the stream of the first session, eight messages long.
+    /// Last objects of the first session's stream after eight messages.
     fn stream(fault: Fault) -> Vec<String> {
         let session = Session::new(0, fault);
         session.subscribe("news");

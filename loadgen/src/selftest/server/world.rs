@@ -1,4 +1,4 @@
-//! What all connections share: the sessions, and the channels they subscribe to.
+//! State shared by all connections: sessions and channels.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,35 +13,35 @@ use crate::selftest::fault::Fault;
 pub(super) const PING_INTERVAL: Duration = Duration::from_millis(150);
 pub(super) const PONG_TIMEOUT: Duration = Duration::from_millis(300);
 pub(super) const RECONNECT_WINDOW: Duration = Duration::from_secs(1);
-/// How long a client may take to the end of its upgrade.
+/// Time that a client has to complete its upgrade.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a client may take for one message.
+/// Time that a client has to receive one message.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// No channel takes more messages than this: no session forgets what it was sent.
+/// Maximum number of messages per channel: sessions keep everything they were sent.
 const MAX_MESSAGES: u64 = 10_000;
 
 pub(super) struct World {
     pub(super) fault: Fault,
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     next_session: Cell<u64>,
-    /// The last offset of each channel.
+    /// Last offset of each channel.
     channels: RefCell<BTreeMap<String, u64>>,
 }
 
-/// What a client says that wants to come back.
+/// Session that a client wants to resume, and the last seq it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
     session: u64,
     seq: u64,
 }
 
-/// A session, as its new connection takes it up.
+/// Session as its new connection finds it.
 pub(super) struct Attached {
     pub(super) session: Rc<Session>,
     pub(super) recovered: bool,
-    /// The seq of its hello: the next message has the one after it.
+    /// Seq of the hello. The next message has the following one.
     pub(super) seq: u64,
-    /// Where in the stream that is.
+    /// Corresponding position in the stream.
     pub(super) place: usize,
 }
 
@@ -50,7 +50,7 @@ impl World {
         Self { fault, sessions: RefCell::default(), next_session: Cell::new(0), channels: RefCell::default() }
     }
 
-    /// The session that the client means, or a new one.
+    /// Returns the session that the client wants to resume, or a new one.
     pub(super) fn attach(&self, resume: Option<Resume>) -> Attached {
         let resume = resume.filter(|_| self.fault.remembers_sessions());
         let found = resume.and_then(|Resume { session, seq }| {
@@ -69,17 +69,16 @@ impl World {
         session
     }
 
-    /// Ends a session.
     pub(super) fn end(&self, session: &Session) {
         self.sessions.borrow_mut().remove(&session.id());
     }
 
-    /// The last offset of a channel.
+    /// Returns the last offset of a channel.
     pub(super) fn offset_of(&self, channel: &str) -> u64 {
         self.channels.borrow().get(channel).copied().unwrap_or(0)
     }
 
-    /// Delivers a message to all subscribers. `None` when the channel is full.
+    /// Delivers a message to all subscribers. `None` if the channel is full.
     pub(super) fn publish(&self, channel: &str, data: &str) -> Option<u64> {
         let offset = self.offset_of(channel) + 1;
         if offset > MAX_MESSAGES {
@@ -94,7 +93,7 @@ impl World {
 }
 
 impl Resume {
-    /// Reads `resume=<token>&seq=<n>`, in which the token is one of [`hello`]'s.
+    /// Parses `resume=<token>&seq=<n>`, with a token from [`hello`].
     pub(super) fn parse(query: &str) -> Option<Self> {
         let value = |name| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
         let session = value("resume")?.strip_prefix("s_")?.strip_suffix(".secret")?.parse().ok()?;
@@ -129,7 +128,7 @@ mod tests {
         let resume = Resume::parse(&format!("resume={}&seq={}", hello.resume, hello.seq));
         assert_eq!(resume, Some(Resume { session: 0, seq: 0 }));
         assert!(world.attach(resume).recovered);
-        assert!(!world.attach(Some(Resume { session: 0, seq: 1 })).recovered, "that was never sent");
+        assert!(!world.attach(Some(Resume { session: 0, seq: 1 })).recovered, "that seq was never sent");
         for bad in ["", "resume=s_0.secret", "resume=s_0&seq=1", "resume=s_0.secret&seq=x", "seq=1"] {
             assert_eq!(Resume::parse(bad), None, "{bad}");
         }

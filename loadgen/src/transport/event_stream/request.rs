@@ -1,4 +1,4 @@
-//! How a stream is asked for: section 9.2.2 of the standard, without its origins and redirects.
+//! Request for an event stream: section 9.2.2 of the HTML standard, without origins and redirects.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -10,7 +10,8 @@ use crate::transport::http_head::ResponseHead;
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Asks `host` for the stream at `path`, with these lines among the headers, from what follows the event with this id, if there is one.
+/// Requests the stream at `path` from `host`, with additional header lines. With `last_id`, the stream
+/// continues after the event with this id.
 pub(crate) async fn request(
     mut stream: TcpStream,
     host: &str,

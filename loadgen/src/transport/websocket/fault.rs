@@ -4,44 +4,44 @@ use std::fmt;
 
 use strum::IntoStaticStr;
 
-/// How the server's bytes break RFC 6455, or what event streams and answers are made of, or a limit of ours.
+/// Violation of RFC 6455, of the format of event streams or HTTP responses, or of a size limit of the client.
 #[derive(Clone, Copy, Debug, IntoStaticStr, PartialEq, Eq)]
 #[strum(serialize_all = "snake_case")]
-pub enum Fault {
-    /// Section 5.2: no extension was agreed on that gives these bits a meaning.
+pub enum ProtocolFault {
+    /// Section 5.2: reserved bits are set without an extension that defines them.
     ReservedBits(u8),
-    /// Section 5.2: no such opcode.
+    /// Section 5.2: the opcode is unknown.
     UnknownOpcode(u8),
-    /// Section 5.1: a server must not mask.
+    /// Section 5.1: a server must not mask its frames.
     Masked,
-    /// Section 5.2: the length is not written in its shortest form, or with its highest bit set.
+    /// Section 5.2: the length is not in its shortest form, or its highest bit is set.
     LengthForm,
-    /// Section 5.5: a control frame is whole.
+    /// Section 5.5: a control frame must not be fragmented.
     FragmentedControl,
-    /// Section 5.5: a control frame has up to 125 bytes.
+    /// Section 5.5: a control frame has at most 125 bytes of payload.
     LongControl(u64),
-    /// Section 5.4: nothing has begun that could go on.
+    /// Section 5.4: a continuation without a message to continue.
     NothingToContinue,
-    /// Section 5.4: a message begins before the one before it has ended.
+    /// Section 5.4: a message begins before the previous one has ended.
     MessageWithinMessage,
-    /// Section 5.5.1: a Close frame has no code, or two bytes of it.
+    /// Section 5.5.1: the payload of a Close frame is a single byte, too short for a code.
     HalfACloseCode,
-    /// Section 7.4: never sent in a Close frame.
+    /// Section 7.4: a code that must not be sent in a Close frame.
     CloseCode(u16),
-    /// Section 8.1: text, or the reason of a Close frame, is UTF-8.
+    /// Section 8.1: text, or the reason of a Close frame, is not UTF-8.
     NotUtf8,
-    /// RFC 9112, section 4: an answer has no good head.
+    /// RFC 9112, section 4: the head of a response is invalid.
     NotHttp,
-    /// RFC 9112, section 7.1: the head of a chunk makes no sense.
+    /// RFC 9112, section 7.1: the head of a chunk is invalid.
     Chunk,
-    /// What a request was answered with is not what its protocol has.
+    /// The response does not follow the protocol spoken over HTTP.
     Answer,
     /// A message would have at least this many bytes.
     TooBig(u64),
 }
 
-impl Fault {
-    /// The close code that says so.
+impl ProtocolFault {
+    /// Close code that reports this fault to the server.
     pub(crate) fn close_code(self) -> u16 {
         match self {
             Self::NotUtf8 => 1007,
@@ -50,29 +50,29 @@ impl Fault {
         }
     }
 
-    /// The name under which it is counted.
+    /// Name under which the fault is counted.
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ProtocolFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ReservedBits(bits) => write!(f, "reserved bits {bits:#05b} are set"),
-            Self::UnknownOpcode(opcode) => write!(f, "there is no opcode {opcode:#x}"),
+            Self::UnknownOpcode(opcode) => write!(f, "unknown opcode {opcode:#x}"),
             Self::Masked => f.write_str("a server's frame is masked"),
             Self::LengthForm => f.write_str("a length is not in its shortest form"),
             Self::FragmentedControl => f.write_str("a control frame is a fragment"),
             Self::LongControl(bytes) => write!(f, "a control frame has {bytes} bytes"),
-            Self::NothingToContinue => f.write_str("a continuation of nothing"),
-            Self::MessageWithinMessage => f.write_str("a message begins within another"),
-            Self::HalfACloseCode => f.write_str("a Close frame has one byte"),
+            Self::NothingToContinue => f.write_str("a continuation frame without a message"),
+            Self::MessageWithinMessage => f.write_str("a message begins before the previous one has ended"),
+            Self::HalfACloseCode => f.write_str("a Close frame has a payload of one byte"),
             Self::CloseCode(code) => write!(f, "a Close frame has the code {code}"),
             Self::NotUtf8 => f.write_str("a text is not UTF-8"),
-            Self::NotHttp => f.write_str("an answer has no good head"),
-            Self::Answer => f.write_str("an answer is not of the protocol"),
-            Self::Chunk => f.write_str("a chunk has no good head"),
+            Self::NotHttp => f.write_str("the head of a response is invalid"),
+            Self::Answer => f.write_str("a response does not follow the protocol"),
+            Self::Chunk => f.write_str("the head of a chunk is invalid"),
             Self::TooBig(bytes) => write!(f, "a message has at least {bytes} bytes"),
         }
     }

@@ -1,16 +1,17 @@
-//! The client's half of the opening handshake, RFC 6455 section 4.1.
+//! Client side of the opening handshake, RFC 6455 section 4.1.
 
 use data_encoding::BASE64;
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::transport::error::{BadUpgrade, ConnectError};
+use crate::transport::error::{ConnectError, UpgradeError};
 use crate::transport::http_head::ResponseHead;
 
-/// Section 1.3: the suffix of the key in the accept hash.
+/// Section 1.3: suffix of the key in the accept hash.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Asks `host` for an upgrade to WebSocket at `path`, with these lines among the headers. Returns what the server sent after its response.
+/// Requests an upgrade to WebSocket at `path` from `host`, with additional header lines. Returns the bytes
+/// that the server sent after its response.
 pub(crate) async fn upgrade<S>(
     stream: &mut S,
     host: &str,
@@ -37,25 +38,25 @@ fn request(host: &str, path: &str, headers: &str, key: &str) -> String {
     )
 }
 
-/// How long the request of [`upgrade`] is.
+/// Length of the request that [`upgrade`] sends.
 pub(crate) fn request_bytes(host: &str, path: &str, headers: &str) -> usize {
-    // 16 bytes in base64.
+    // A key is 16 bytes in base64.
     request(host, path, headers, &"x".repeat(24)).len()
 }
 
-fn check(head: &ResponseHead, key: &str) -> Result<(), BadUpgrade> {
-    if !head.lists("upgrade", "websocket") {
-        return Err(BadUpgrade::Upgrade);
+fn check(head: &ResponseHead, key: &str) -> Result<(), UpgradeError> {
+    if !head.has_token("upgrade", "websocket") {
+        return Err(UpgradeError::Upgrade);
     }
-    if !head.lists("connection", "upgrade") {
-        return Err(BadUpgrade::Connection);
+    if !head.has_token("connection", "upgrade") {
+        return Err(UpgradeError::Connection);
     }
     if head.header("sec-websocket-accept") != Some(&accept_of(key)) {
-        return Err(BadUpgrade::Accept);
+        return Err(UpgradeError::Accept);
     }
     let unasked = ["sec-websocket-extensions", "sec-websocket-protocol"];
     if unasked.into_iter().any(|name| head.header(name).is_some()) {
-        return Err(BadUpgrade::Unasked);
+        return Err(UpgradeError::NotOffered);
     }
     Ok(())
 }
@@ -71,29 +72,31 @@ mod tests {
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::transport::error::NotHttp;
+    use crate::transport::error::ResponseHeadError;
     use crate::transport::http_head::MAX_HEAD_BYTES;
 
-    /// Upgrades against a peer that answers with these pieces. `{accept}` stands for the right key.
+    /// Upgrades against a peer that answers with these pieces. `{accept}` stands for the right hash.
     async fn upgraded(pieces: &[&str]) -> Result<Vec<u8>, ConnectError> {
         let (mut near, far) = duplex(64 * 1024);
         let both =
             async { tokio::join!(upgrade(&mut near, "example.test", "/ws", ""), answer(far, pieces)).0 };
-        tokio::time::timeout(Duration::from_secs(10), both).await.expect("nobody waits for long")
+        tokio::time::timeout(Duration::from_secs(10), both).await.expect("the handshake is fast")
     }
 
     async fn answer(mut peer: DuplexStream, pieces: &[&str]) {
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n") {
-            peer.read_buf(&mut request).await.expect("the client asks");
+            peer.read_buf(&mut request).await.expect("the client sends a request");
         }
         let request = String::from_utf8(request).expect("a request is text");
         assert!(request.starts_with("GET /ws HTTP/1.1\r\nHost: example.test\r\n"), "{request}");
-        let key =
-            request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("it has a key");
+        let key = request
+            .lines()
+            .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "))
+            .expect("the request has a key");
         for piece in pieces {
             let piece = piece.replace("{accept}", &accept_of(key));
-            peer.write_all(piece.as_bytes()).await.expect("the client listens");
+            peer.write_all(piece.as_bytes()).await.expect("the client reads");
             tokio::task::yield_now().await;
         }
     }
@@ -107,32 +110,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_follows_the_response_is_not_lost() {
+    async fn bytes_after_the_response_are_kept() {
         let whole = format!("{SWITCHING}Sec-WebSocket-Accept: {{accept}}\r\n\r\nrest");
-        assert_eq!(upgraded(&[&whole]).await.expect("it upgrades"), b"rest");
+        assert_eq!(upgraded(&[&whole]).await.expect("the upgrade succeeds"), b"rest");
         let (head, tail) = whole.split_at(20);
-        assert_eq!(upgraded(&[head, tail]).await.expect("it upgrades"), b"rest");
+        assert_eq!(upgraded(&[head, tail]).await.expect("the upgrade succeeds"), b"rest");
     }
 
     #[tokio::test]
-    async fn everything_else_is_a_failure() {
+    async fn other_responses_are_failures() {
         let refused = upgraded(&["HTTP/1.1 503 Service Unavailable\r\n\r\n"]).await;
         assert!(matches!(refused, Err(ConnectError::Refused(503))), "{refused:?}");
         let cut = upgraded(&[SWITCHING]).await;
         assert!(matches!(cut, Err(ConnectError::Io(_))), "{cut:?}");
         for (rest, expected) in [
-            ("Sec-WebSocket-Accept: x\r\n\r\n", BadUpgrade::Accept),
-            ("\r\n", BadUpgrade::Accept),
-            ("Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Extensions: x\r\n\r\n", BadUpgrade::Unasked),
+            ("Sec-WebSocket-Accept: x\r\n\r\n", UpgradeError::Accept),
+            ("\r\n", UpgradeError::Accept),
+            (
+                "Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Extensions: x\r\n\r\n",
+                UpgradeError::NotOffered,
+            ),
         ] {
             let wrong = upgraded(&[SWITCHING, rest]).await;
             assert!(matches!(wrong, Err(ConnectError::Upgrade(why)) if why == expected), "{wrong:?}");
         }
         let other = upgraded(&["HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]).await;
-        assert!(matches!(other, Err(ConnectError::Upgrade(BadUpgrade::Upgrade))), "{other:?}");
+        assert!(matches!(other, Err(ConnectError::Upgrade(UpgradeError::Upgrade))), "{other:?}");
         let endless = upgraded(&[SWITCHING, "Filler: ", &"x".repeat(MAX_HEAD_BYTES)]).await;
-        assert!(matches!(endless, Err(ConnectError::NotHttp(NotHttp::TooLong))), "{endless:?}");
+        assert!(matches!(endless, Err(ConnectError::NotHttp(ResponseHeadError::TooLong))), "{endless:?}");
         let other = upgraded(&["220 ready for mail\r\n\r\n"]).await;
-        assert!(matches!(other, Err(ConnectError::NotHttp(NotHttp::Syntax(_)))), "{other:?}");
+        assert!(matches!(other, Err(ConnectError::NotHttp(ResponseHeadError::Syntax(_)))), "{other:?}");
     }
 }

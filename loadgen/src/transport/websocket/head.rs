@@ -1,11 +1,11 @@
-//! The head of a frame, RFC 6455 section 5.2: opcode, flags and length.
+//! Head of a frame, RFC 6455 section 5.2: opcode, flags and length.
 
-use super::fault::Fault;
+use super::fault::ProtocolFault;
 
 const FINAL: u8 = 0x80;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
-/// Lengths from here on have their own two or eight bytes.
+/// Values of the length field that announce a length in the next two or eight bytes.
 const TWO_BYTES: u8 = 126;
 const EIGHT_BYTES: u8 = 127;
 pub(super) const MAX_CONTROL_BYTES: u64 = 125;
@@ -22,7 +22,7 @@ pub(crate) enum Opcode {
 }
 
 impl Opcode {
-    fn from_bits(bits: u8) -> Result<Self, Fault> {
+    fn from_bits(bits: u8) -> Result<Self, ProtocolFault> {
         Ok(match bits {
             0x0 => Self::Continuation,
             0x1 => Self::Text,
@@ -30,7 +30,7 @@ impl Opcode {
             0x8 => Self::Close,
             0x9 => Self::Ping,
             0xA => Self::Pong,
-            _ => return Err(Fault::UnknownOpcode(bits)),
+            _ => return Err(ProtocolFault::UnknownOpcode(bits)),
         })
     }
 
@@ -39,52 +39,52 @@ impl Opcode {
     }
 }
 
-/// The head of a frame from a server.
+/// Head of a frame from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     pub(super) is_final: bool,
     pub(super) opcode: Opcode,
-    /// How long the head itself is.
+    /// Length of the head itself.
     pub(super) head_bytes: usize,
     pub(super) payload_bytes: u64,
 }
 
-impl Head {
-    /// `None` while it is incomplete. An error is reported as soon as its bytes have arrived.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Fault> {
+impl FrameHead {
+    /// Parses a head. `None` while it is incomplete. An error is reported as soon as its bytes have arrived.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, ProtocolFault> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         if first & RESERVED != 0 {
-            return Err(Fault::ReservedBits((first & RESERVED) >> 4));
+            return Err(ProtocolFault::ReservedBits((first & RESERVED) >> 4));
         }
         let (is_final, opcode) = (first & FINAL != 0, Opcode::from_bits(first & 0x0F)?);
         if opcode.is_control() && !is_final {
-            return Err(Fault::FragmentedControl);
+            return Err(ProtocolFault::FragmentedControl);
         }
         let Some(&second) = bytes.get(1) else { return Ok(None) };
         if second & MASKED != 0 {
-            return Err(Fault::Masked);
+            return Err(ProtocolFault::Masked);
         }
         let Some((payload_bytes, head_bytes)) = length(second, &bytes[2..])? else { return Ok(None) };
         if opcode.is_control() && payload_bytes > MAX_CONTROL_BYTES {
-            return Err(Fault::LongControl(payload_bytes));
+            return Err(ProtocolFault::LongControl(payload_bytes));
         }
         Ok(Some(Self { is_final, opcode, head_bytes, payload_bytes }))
     }
 }
 
-/// The length, and how long the head is with it.
-fn length(second: u8, rest: &[u8]) -> Result<Option<(u64, usize)>, Fault> {
+/// Returns the length of the payload, and the length of the head including the length field.
+fn length(second: u8, rest: &[u8]) -> Result<Option<(u64, usize)>, ProtocolFault> {
     match second {
         TWO_BYTES => match rest.first_chunk() {
             Some(bytes) => match u16::from_be_bytes(*bytes) {
-                0..=125 => Err(Fault::LengthForm),
+                0..=125 => Err(ProtocolFault::LengthForm),
                 length => Ok(Some((length.into(), 4))),
             },
             None => Ok(None),
         },
         EIGHT_BYTES => match rest.first_chunk() {
             Some(bytes) => match u64::from_be_bytes(*bytes) {
-                0..=0xFFFF | 0x8000_0000_0000_0000.. => Err(Fault::LengthForm),
+                0..=0xFFFF | 0x8000_0000_0000_0000.. => Err(ProtocolFault::LengthForm),
                 length => Ok(Some((length, 10))),
             },
             None => Ok(None),

@@ -1,8 +1,9 @@
-//! The client's side of RFC 6455.
+//! Client side of RFC 6455.
 //!
-//! It is our own because a load generator wants what a library for all uses cannot give: an idle connection that
-//! keeps no buffer, answers that can be held back, and to know what exactly a server did wrong. [`reader`] and
-//! [`writer`] know frames, [`Socket`] a stream, [`upgrade`] how one becomes the other.
+//! This is an implementation of our own, because a load generator has needs that a general-purpose library
+//! does not meet: an idle connection keeps no buffer, answers can be held back, and the exact fault of a
+//! server is known. [`reader`] and [`writer`] handle frames, [`WebSocket`] a stream, and [`upgrade`] the
+//! handshake.
 
 mod end;
 mod fault;
@@ -14,11 +15,11 @@ mod socket;
 mod tests;
 mod writer;
 
-pub use end::End;
+pub use end::ConnectionEnd;
 pub(crate) use end::NO_CLOSE_FRAME;
-pub(crate) use fault::Fault;
+pub(crate) use fault::ProtocolFault;
 pub(crate) use handshake::{request_bytes, upgrade};
 pub(crate) use head::Opcode;
 pub(crate) use reader::Incoming;
-pub(crate) use socket::Socket;
+pub(crate) use socket::WebSocket;
 pub(crate) use writer::{write_fragment, write_frame};

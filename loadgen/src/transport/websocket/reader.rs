@@ -1,37 +1,37 @@
-//! From bytes as they come to messages and control frames. Pure: it reads no socket and no clock.
+//! Parses bytes into messages and control frames. Pure: it touches neither socket nor clock.
 
 use std::borrow::Cow;
 use std::mem;
 
-use super::fault::Fault;
-use super::head::{Head, Opcode};
+use super::fault::ProtocolFault;
+use super::head::{FrameHead, Opcode};
 
-/// What the server has sent. It borrows from the input, unless it came in pieces.
+/// A message or control frame from the server. Borrows from the input unless it arrived in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Incoming<'a> {
     Text(Cow<'a, str>),
     Binary(Cow<'a, [u8]>),
     Ping(Cow<'a, [u8]>),
     Pong(Cow<'a, [u8]>),
-    /// With its code, if it has one.
+    /// Close frame with its code, if it has one.
     Close(Option<u16>),
 }
 
-/// Takes frames out of a stream of bytes, and puts fragments together.
+/// Splits a stream of bytes into frames, and assembles fragmented messages.
 ///
-/// It keeps bytes only while a frame or a message is incomplete: at most `max_message_bytes` and a head. They are boxed,
-/// for as a rule there are none.
+/// Buffers bytes only while a frame or a message is incomplete: at most `max_message_bytes` and a head. The
+/// buffer is boxed because it is usually not needed.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    kept: Option<Box<Kept>>,
+pub(crate) struct FrameReader {
+    partial: Option<Box<PartialInput>>,
     max_message_bytes: u32,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// The beginning of a frame.
-    partial: Vec<u8>,
-    /// The beginning of a message.
+struct PartialInput {
+    /// Incomplete frame.
+    unparsed: Vec<u8>,
+    /// Incomplete message.
     fragments: Option<Fragments>,
 }
 
@@ -41,44 +41,44 @@ struct Fragments {
     payload: Vec<u8>,
 }
 
-struct Frame<'a> {
-    head: Head,
+struct IncomingFrame<'a> {
+    head: FrameHead,
     payload: Cow<'a, [u8]>,
 }
 
-impl Reader {
+impl FrameReader {
     pub(crate) fn new(max_message_bytes: u32) -> Self {
-        Self { kept: None, max_message_bytes }
+        Self { partial: None, max_message_bytes }
     }
 
-    /// Takes from the beginning of `input` up to the end of what it returns. `None`: all of `input` was taken, and
-    /// nothing is complete. After a fault the stream has no meaning any more.
-    pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, Fault> {
-        if self.kept.is_none()
-            && let Some(whole) = self.next_whole(input)?
+    /// Consumes bytes from the beginning of `input` up to the end of the item that it returns. `None`: all of
+    /// `input` was consumed, and nothing is complete. After a fault the stream cannot be parsed any further.
+    pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolFault> {
+        if self.partial.is_none()
+            && let Some(whole) = self.next_unfragmented(input)?
         {
             return Ok(Some(whole));
         }
         if input.is_empty() {
             return Ok(None);
         }
-        let mut kept = self.kept.take().unwrap_or_default();
-        while let Some(frame) = kept.next_frame(input, self.max_message_bytes)? {
-            if let Some(incoming) = kept.assemble(frame)? {
-                if kept.is_needed() {
-                    self.kept = Some(kept);
+        let mut partial = self.partial.take().unwrap_or_default();
+        while let Some(frame) = partial.next_buffered_frame(input, self.max_message_bytes)? {
+            if let Some(incoming) = partial.assemble(frame)? {
+                if partial.is_needed() {
+                    self.partial = Some(partial);
                 }
                 return Ok(Some(incoming));
             }
         }
-        if kept.is_needed() {
-            self.kept = Some(kept);
+        if partial.is_needed() {
+            self.partial = Some(partial);
         }
         Ok(None)
     }
 
-    /// The usual case: a message that is one frame, and all there.
-    fn next_whole<'a>(&self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, Fault> {
+    /// Fast path for the usual case: a message that is one complete frame.
+    fn next_unfragmented<'a>(&self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolFault> {
         let Some(head) = checked_head(input, 0, self.max_message_bytes)? else { return Ok(None) };
         if !head.is_final || head.opcode == Opcode::Continuation {
             return Ok(None);
@@ -89,60 +89,64 @@ impl Reader {
     }
 
     #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
-        let Some(kept) = &self.kept else { return 0 };
-        let fragments = kept.fragments.as_ref().map_or(0, |fragments| fragments.payload.capacity());
-        size_of::<Kept>() + kept.partial.capacity() + fragments
+    pub(super) fn buffered_bytes(&self) -> usize {
+        let Some(partial) = &self.partial else { return 0 };
+        let fragments = partial.fragments.as_ref().map_or(0, |fragments| fragments.payload.capacity());
+        size_of::<PartialInput>() + partial.unparsed.capacity() + fragments
     }
 }
 
-impl Kept {
+impl PartialInput {
     fn is_needed(&self) -> bool {
-        !self.partial.is_empty() || self.fragments.is_some()
+        !self.unparsed.is_empty() || self.fragments.is_some()
     }
 
-    fn next_frame<'a>(&mut self, input: &mut &'a [u8], limit: u32) -> Result<Option<Frame<'a>>, Fault> {
-        let begun = self.fragments.as_ref().map_or(0, |fragments| fragments.payload.len());
-        if self.partial.is_empty()
-            && let Some(head) = checked_head(input, begun, limit)?
+    fn next_buffered_frame<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        limit: u32,
+    ) -> Result<Option<IncomingFrame<'a>>, ProtocolFault> {
+        let buffered = self.fragments.as_ref().map_or(0, |fragments| fragments.payload.len());
+        if self.unparsed.is_empty()
+            && let Some(head) = checked_head(input, buffered, limit)?
             && let Some((frame, rest)) = input.split_at_checked(frame_bytes(head))
         {
             *input = rest;
-            return Ok(Some(Frame { head, payload: Cow::Borrowed(&frame[head.head_bytes..]) }));
+            return Ok(Some(IncomingFrame { head, payload: Cow::Borrowed(&frame[head.head_bytes..]) }));
         }
         loop {
-            let head = checked_head(&self.partial, begun, limit)?;
-            // Without a head, one byte more may complete it.
-            let missing = head.map_or(1, |head| frame_bytes(head) - self.partial.len());
+            let head = checked_head(&self.unparsed, buffered, limit)?;
+            // Without a head, one more byte may complete it.
+            let missing = head.map_or(1, |head| frame_bytes(head) - self.unparsed.len());
             if let Some(head) = head
                 && missing == 0
             {
-                let mut payload = mem::take(&mut self.partial);
+                let mut payload = mem::take(&mut self.unparsed);
                 payload.drain(..head.head_bytes);
-                return Ok(Some(Frame { head, payload: Cow::Owned(payload) }));
+                return Ok(Some(IncomingFrame { head, payload: Cow::Owned(payload) }));
             }
             if input.is_empty() {
                 return Ok(None);
             }
             let (taken, rest) = input.split_at(missing.min(input.len()));
-            self.partial.extend_from_slice(taken);
+            self.unparsed.extend_from_slice(taken);
             *input = rest;
         }
     }
 
-    fn assemble<'a>(&mut self, frame: Frame<'a>) -> Result<Option<Incoming<'a>>, Fault> {
-        let Frame { head: Head { opcode, is_final, .. }, payload } = frame;
+    fn assemble<'a>(&mut self, frame: IncomingFrame<'a>) -> Result<Option<Incoming<'a>>, ProtocolFault> {
+        let IncomingFrame { head: FrameHead { opcode, is_final, .. }, payload } = frame;
         match opcode {
             Opcode::Ping | Opcode::Pong | Opcode::Close => return message(opcode, payload).map(Some),
             Opcode::Text | Opcode::Binary if self.fragments.is_some() => {
-                return Err(Fault::MessageWithinMessage);
+                return Err(ProtocolFault::MessageWithinMessage);
             }
             Opcode::Text | Opcode::Binary if is_final => return message(opcode, payload).map(Some),
             Opcode::Text | Opcode::Binary => {
                 self.fragments = Some(Fragments { opcode, payload: payload.into_owned() });
             }
             Opcode::Continuation => {
-                let fragments = self.fragments.as_mut().ok_or(Fault::NothingToContinue)?;
+                let fragments = self.fragments.as_mut().ok_or(ProtocolFault::NothingToContinue)?;
                 fragments.payload.extend_from_slice(&payload);
                 if is_final && let Some(whole) = self.fragments.take() {
                     return message(whole.opcode, Cow::Owned(whole.payload)).map(Some);
@@ -153,46 +157,47 @@ impl Kept {
     }
 }
 
-/// The head, if it is complete, of a frame that is not too big after the fragments before it.
-fn checked_head(bytes: &[u8], begun: usize, limit: u32) -> Result<Option<Head>, Fault> {
-    let Some(head) = Head::parse(bytes)? else { return Ok(None) };
-    let before = if head.opcode == Opcode::Continuation { begun as u64 } else { 0 };
+/// Parses the head, if it is complete, and rejects a frame that makes its message too big together with the
+/// fragments before it.
+fn checked_head(bytes: &[u8], buffered: usize, limit: u32) -> Result<Option<FrameHead>, ProtocolFault> {
+    let Some(head) = FrameHead::parse(bytes)? else { return Ok(None) };
+    let before = if head.opcode == Opcode::Continuation { buffered as u64 } else { 0 };
     let message_bytes = before.saturating_add(head.payload_bytes);
-    if message_bytes > limit.into() { Err(Fault::TooBig(message_bytes)) } else { Ok(Some(head)) }
+    if message_bytes > limit.into() { Err(ProtocolFault::TooBig(message_bytes)) } else { Ok(Some(head)) }
 }
 
-/// That of a frame within the limit, which fits into memory.
-fn frame_bytes(head: Head) -> usize {
+/// Length of a frame within the limit, which fits into memory.
+fn frame_bytes(head: FrameHead) -> usize {
     head.head_bytes + usize::try_from(head.payload_bytes).expect("the limit is a u32")
 }
 
-fn message(opcode: Opcode, payload: Cow<'_, [u8]>) -> Result<Incoming<'_>, Fault> {
+fn message(opcode: Opcode, payload: Cow<'_, [u8]>) -> Result<Incoming<'_>, ProtocolFault> {
     Ok(match opcode {
         Opcode::Text => Incoming::Text(text(payload)?),
         Opcode::Binary => Incoming::Binary(payload),
         Opcode::Ping => Incoming::Ping(payload),
         Opcode::Pong => Incoming::Pong(payload),
         Opcode::Close => Incoming::Close(close_code(&payload)?),
-        Opcode::Continuation => return Err(Fault::NothingToContinue),
+        Opcode::Continuation => return Err(ProtocolFault::NothingToContinue),
     })
 }
 
-fn text(payload: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Fault> {
+fn text(payload: Cow<'_, [u8]>) -> Result<Cow<'_, str>, ProtocolFault> {
     match payload {
-        Cow::Borrowed(bytes) => str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| Fault::NotUtf8),
-        Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| Fault::NotUtf8),
+        Cow::Borrowed(bytes) => str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| ProtocolFault::NotUtf8),
+        Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| ProtocolFault::NotUtf8),
     }
 }
 
-/// RFC 6455, section 7.4: the codes that a Close frame may have.
-fn close_code(payload: &[u8]) -> Result<Option<u16>, Fault> {
+/// Parses the code of a Close frame, and checks that it may be sent (RFC 6455, section 7.4).
+fn close_code(payload: &[u8]) -> Result<Option<u16>, ProtocolFault> {
     let Some((code, reason)) = payload.split_first_chunk() else {
-        return if payload.is_empty() { Ok(None) } else { Err(Fault::HalfACloseCode) };
+        return if payload.is_empty() { Ok(None) } else { Err(ProtocolFault::HalfACloseCode) };
     };
     let code = u16::from_be_bytes(*code);
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(Fault::CloseCode(code));
+        return Err(ProtocolFault::CloseCode(code));
     }
-    str::from_utf8(reason).map_err(|_| Fault::NotUtf8)?;
+    str::from_utf8(reason).map_err(|_| ProtocolFault::NotUtf8)?;
     Ok(Some(code))
 }

@@ -1,4 +1,4 @@
-//! A WebSocket over a stream: reads, answers control frames, and buffers what waits to be written.
+//! A WebSocket over a stream: reads, answers control frames, and buffers writes.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,72 +10,73 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::end::End;
+use super::end::ConnectionEnd;
 use super::head::Opcode;
-use super::reader::{Incoming, Reader};
+use super::reader::{FrameReader, Incoming};
 use super::writer::{write_close, write_frame};
 use crate::transport::read_buffer;
 
-/// The longest message that is read.
+/// Size limit for a message.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
-/// While more than this waits to be written, nothing is read: a server that does not read the answers gets no more of them.
+/// While more bytes than this are buffered for writing, nothing is read: a server that does not read the
+/// answers gets no more of them.
 const MAX_UNWRITTEN_BYTES: usize = 64 * 1024;
 
 /// A client's WebSocket, after the handshake.
 ///
-/// An idle socket keeps no buffer: bytes are read into a buffer of the whole thread. Reading also writes what
-/// waits, answers pings, and answers a Close frame.
+/// An idle socket keeps no buffer: bytes are read into the buffer shared by the thread. Reading also flushes
+/// buffered writes, answers pings, and answers a Close frame.
 #[derive(Debug)]
-pub(crate) struct Socket<S = TcpStream> {
+pub(crate) struct WebSocket<S = TcpStream> {
     stream: S,
-    reader: Reader,
-    /// Boxed, for as a rule there is nothing.
-    waiting: Option<Box<Waiting>>,
+    reader: FrameReader,
+    /// Boxed because usually there is nothing buffered.
+    buffers: Option<Box<SocketBuffers>>,
     is_mute: bool,
-    answers: bool,
-    /// How much may still be read. `u32::MAX`: as much as there is.
-    may_read_bytes: u32,
+    answers_pings: bool,
+    /// Number of bytes that may still be read. `u32::MAX`: unlimited.
+    read_allowance: u32,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// What was read, but came after the event with which its reader stopped.
+struct SocketBuffers {
+    /// Bytes that were read after the event at which the reader stopped.
     unread: Vec<u8>,
-    /// What the kernel has not taken yet.
+    /// Bytes that the kernel has not accepted yet.
     unwritten: Vec<u8>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    /// `unread` is what followed the handshake.
+impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
+    /// Wraps a stream after the handshake. `unread` are the bytes that followed the handshake.
     pub(crate) fn new(stream: S, unread: Vec<u8>) -> Self {
         let mut socket = Self {
             stream,
-            reader: Reader::new(MAX_MESSAGE_BYTES),
-            waiting: None,
+            reader: FrameReader::new(MAX_MESSAGE_BYTES),
+            buffers: None,
             is_mute: false,
-            answers: true,
-            may_read_bytes: u32::MAX,
+            answers_pings: true,
+            read_allowance: u32::MAX,
         };
         socket.keep_unread(unread);
         socket
     }
 
-    /// From now on nothing is sent any more: no pongs, no answer to a Close frame, no messages.
+    /// From now on nothing is sent: no pongs, no answer to a Close frame, no messages.
     pub(crate) fn mute(&mut self) {
         self.is_mute = true;
     }
 
-    /// From now on pings wait for [`Self::send_pong`].
-    pub(crate) fn stop_answering(&mut self) {
-        self.answers = false;
+    /// From now on pings are only answered by [`Self::send_pong`].
+    pub(crate) fn disable_answers(&mut self) {
+        self.answers_pings = false;
     }
 
-    /// From now on no more than this is read in all, unless more is allowed. `u32::MAX`: as much as there is.
+    /// Limits the total number of bytes that may be read from now on. `u32::MAX`: unlimited.
     pub(crate) fn allow_reading(&mut self, bytes: u32) {
-        self.may_read_bytes = bytes;
+        self.read_allowance = bytes;
     }
 
-    /// Returns when the kernel has it.
+    /// Sends a text message. Returns when the kernel has accepted it.
     pub(crate) async fn send_text(&mut self, text: &str) -> io::Result<()> {
         self.send(Opcode::Text, text.as_bytes()).await
     }
@@ -92,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.send(Opcode::Close, &code.to_be_bytes()).await
     }
 
-    /// Takes frames as they are. Reading sends them.
+    /// Buffers encoded frames. Reading sends them.
     pub(crate) fn queue(&mut self, frames: &[u8]) {
         self.unwritten().extend_from_slice(frames);
     }
@@ -105,36 +106,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
-    /// over has been answered, unless answers are off. Nothing is lost if it is not called again after `Pending`.
+    /// Passes everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping has
+    /// already been answered when it is passed on, unless answers are off. After `Pending`, nothing is lost
+    /// if this is not called again.
     pub(crate) fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
         on_incoming: &mut impl FnMut(Incoming<'_>) -> ControlFlow<T>,
-    ) -> Poll<Result<T, End>> {
+    ) -> Poll<Result<T, ConnectionEnd>> {
         loop {
-            let unread = self.waiting.as_mut().map(|waiting| mem::take(&mut waiting.unread));
+            let unread = self.buffers.as_mut().map(|buffers| mem::take(&mut buffers.unread));
             if let Some(result) = unread.and_then(|unread| self.take(context, &unread, on_incoming)) {
                 return Poll::Ready(result);
             }
-            if self.poll_flush(context).map_err(|_| End::Cut)?.is_pending()
+            if self.poll_flush(context).map_err(|_| ConnectionEnd::NoCloseFrame)?.is_pending()
                 && self.unwritten_bytes() > MAX_UNWRITTEN_BYTES
             {
                 return Poll::Pending;
             }
-            if self.may_read_bytes == 0 {
+            if self.read_allowance == 0 {
                 return Poll::Pending;
             }
             let result = read_buffer::lend(|buffer| {
-                let most = buffer.len().min(self.may_read_bytes as usize);
-                let mut buffer = ReadBuf::new(&mut buffer[..most]);
+                let limit = buffer.len().min(self.read_allowance as usize);
+                let mut buffer = ReadBuf::new(&mut buffer[..limit]);
                 match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
-                    Ok(()) if buffer.filled().is_empty() => Poll::Ready(Some(Err(End::Cut))),
+                    Ok(()) if buffer.filled().is_empty() => {
+                        Poll::Ready(Some(Err(ConnectionEnd::NoCloseFrame)))
+                    }
                     Ok(()) => {
                         self.note_read(buffer.filled().len());
                         Poll::Ready(self.take(context, buffer.filled(), on_incoming))
                     }
-                    Err(_) => Poll::Ready(Some(Err(End::Cut))),
+                    Err(_) => Poll::Ready(Some(Err(ConnectionEnd::NoCloseFrame))),
                 }
             });
             if let Some(result) = ready!(result) {
@@ -144,24 +148,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     fn note_read(&mut self, bytes: usize) {
-        if self.may_read_bytes != u32::MAX {
-            let bytes = u32::try_from(bytes).expect("no more was read than a u32 allows");
-            self.may_read_bytes -= bytes;
+        if self.read_allowance != u32::MAX {
+            let bytes = u32::try_from(bytes).expect("the allowance is a u32");
+            self.read_allowance -= bytes;
         }
     }
 
-    /// Handles bytes that were read. `None`: more must be read.
+    /// Handles bytes that were read. Returns `None` if more must be read.
     fn take<T>(
         &mut self,
         context: &mut Context<'_>,
         mut bytes: &[u8],
         on_incoming: &mut impl FnMut(Incoming<'_>) -> ControlFlow<T>,
-    ) -> Option<Result<T, End>> {
+    ) -> Option<Result<T, ConnectionEnd>> {
         let result = loop {
             match self.reader.next(&mut bytes) {
                 Ok(None) => return None,
-                Ok(Some(Incoming::Close(code))) => break Err(self.answer_close(code, End::Closed(code))),
-                Err(fault) => break Err(self.answer_close(Some(fault.close_code()), End::Fault(fault))),
+                Ok(Some(Incoming::Close(code))) => {
+                    break Err(self.answer_close(code, ConnectionEnd::Closed(code)));
+                }
+                Err(fault) => {
+                    break Err(self.answer_close(Some(fault.close_code()), ConnectionEnd::Fault(fault)));
+                }
                 Ok(Some(incoming)) => {
                     self.answer(&incoming);
                     if let ControlFlow::Break(value) = on_incoming(incoming) {
@@ -171,77 +179,77 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
         };
         self.keep_unread(bytes.to_vec());
-        // What cannot leave now leaves with the next call; an error shows there, too.
+        // Bytes that cannot be written now are written by the next call, which also reports an error.
         let _ = self.poll_flush(context);
         Some(result)
     }
 
     fn answer(&mut self, incoming: &Incoming<'_>) {
         if let Incoming::Ping(payload) = incoming
-            && self.answers
+            && self.answers_pings
             && !self.is_mute
         {
             write_frame(self.unwritten(), Opcode::Pong, payload);
         }
     }
 
-    fn answer_close(&mut self, code: Option<u16>, end: End) -> End {
+    fn answer_close(&mut self, code: Option<u16>, end: ConnectionEnd) -> ConnectionEnd {
         if !self.is_mute {
             write_close(self.unwritten(), code);
         }
         end
     }
 
-    /// Sends a text without waiting for the kernel; reading does that.
-    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>, text: &str) {
-        if self.answers && !self.is_mute {
+    /// Sends a text without waiting for the kernel to accept it; reading sends the rest.
+    pub(crate) fn poll_send_text(&mut self, context: &mut Context<'_>, text: &str) {
+        if self.answers_pings && !self.is_mute {
             write_frame(self.unwritten(), Opcode::Text, text.as_bytes());
-            // An error shows when more is read.
+            // An error is reported by the next read.
             let _ = self.poll_flush(context);
         }
     }
 
     fn keep_unread(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.waiting.get_or_insert_default().unread = bytes;
+            self.buffers.get_or_insert_default().unread = bytes;
         }
     }
 
     fn unwritten(&mut self) -> &mut Vec<u8> {
-        &mut self.waiting.get_or_insert_default().unwritten
+        &mut self.buffers.get_or_insert_default().unwritten
     }
 
     pub(crate) fn unwritten_bytes(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.unwritten.len())
+        self.buffers.as_ref().map_or(0, |buffers| buffers.unwritten.len())
     }
 
-    /// Ready when nothing waits to be written. Empty buffers are freed.
+    /// Ready when nothing is left to write. Empty buffers are freed.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(waiting) = &mut self.waiting else { return Poll::Ready(Ok(())) };
-        while !waiting.unwritten.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &waiting.unwritten))?;
+        let Some(buffers) = &mut self.buffers else { return Poll::Ready(Ok(())) };
+        while !buffers.unwritten.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &buffers.unwritten))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            waiting.unwritten.drain(..written);
+            buffers.unwritten.drain(..written);
         }
-        waiting.unwritten = Vec::new();
-        if waiting.unread.is_empty() {
-            self.waiting = None;
+        buffers.unwritten = Vec::new();
+        if buffers.unread.is_empty() {
+            self.buffers = None;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl Socket<TcpStream> {
-    /// Ends the connection with a reset, as a process that dies with bytes unread would.
+impl WebSocket<TcpStream> {
+    /// Closes the connection with a reset, as happens when a process dies with bytes unread.
     pub(crate) fn reset(self) {
         self.reset_on_drop();
     }
 
-    /// From now on it ends like this whenever it is dropped.
+    /// From now on the connection closes with a reset when it is dropped.
     pub(crate) fn reset_on_drop(&self) {
-        // If that fails, the socket is closed as usual.
+        // If the option cannot be set, the socket closes normally.
         let _ = self.stream.set_zero_linger();
     }
 }

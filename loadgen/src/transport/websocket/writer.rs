@@ -1,4 +1,4 @@
-//! Frames as a client writes them: whole, and masked (RFC 6455 section 5.3).
+//! Writes a client's frames: unfragmented unless asked for, and masked (RFC 6455 section 5.3).
 
 use super::head::Opcode;
 
@@ -10,14 +10,14 @@ pub(crate) fn write_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
     write_masked(out, opcode, payload, rand::random());
 }
 
-/// Appends a frame after which the message is to go on.
+/// Appends a frame whose message continues in the next frame.
 pub(crate) fn write_fragment(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
     let start = out.len();
     write_frame(out, opcode, payload);
     out[start] &= !FINAL;
 }
 
-/// Appends a Close frame. Without a code it is empty, as is the answer to an empty one.
+/// Appends a Close frame. Without a code its payload is empty, as in the answer to an empty one.
 pub(crate) fn write_close(out: &mut Vec<u8>, code: Option<u16>) {
     match code {
         Some(code) => write_frame(out, Opcode::Close, &code.to_be_bytes()),
@@ -25,7 +25,7 @@ pub(crate) fn write_close(out: &mut Vec<u8>, code: Option<u16>) {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "each arm holds what its range says")]
+#[expect(clippy::cast_possible_truncation, reason = "the range of each arm fits its type")]
 pub(super) fn write_masked(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8], key: [u8; 4]) {
     out.reserve(payload.len() + 14);
     out.push(FINAL | opcode as u8);

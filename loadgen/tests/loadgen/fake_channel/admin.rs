@@ -1,4 +1,4 @@
-//! The admin listener: `POST /api/publish`, and nothing else.
+//! The admin listener, which has only `POST /api/publish`.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -21,7 +21,8 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result
             continue;
         }
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.and_then(|text| text.parse().ok()).expect("a call has a length")];
+        let mut body =
+            vec![0; length.and_then(|text| text.parse().ok()).expect("a call has a content-length")];
         stream.read_exact(&mut body).await?;
         let call: Value = serde_json::from_slice(&body).expect("calls are JSON");
         assert_eq!(call["channel"], "loadgen");
@@ -29,7 +30,7 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result
         if !refused {
             publish(&call["data"], shared);
         }
-        shared.calls.lock().expect("no test panics while it looks").push(head);
+        shared.calls.lock().expect("the mutex is not poisoned").push(head);
         let (status, body) = if refused { ("503 No", "") } else { ("200 OK", r#"{"offset":1,"epoch":"e"}"#) };
         let reply = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         stream.write_all(reply.as_bytes()).await?;

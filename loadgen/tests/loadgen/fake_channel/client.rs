@@ -1,4 +1,4 @@
-//! One connection of a client.
+//! A client's connection.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use super::stream::to_send;
 use super::{Mischief, Shared, publish};
 use crate::accept::accept;
 
-/// How long a session waits for its client.
+/// How long a session is kept after its connection has closed.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How long a client may take nothing in.
+/// How long a client may not read.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Notes when a connection is gone.
+/// Guard that records when a connection has closed.
 struct Lost<'a> {
     session: usize,
     shared: &'a Shared,
@@ -28,7 +28,7 @@ struct Lost<'a> {
 
 impl Drop for Lost<'_> {
     fn drop(&mut self) {
-        let mut lost_at = self.shared.lost_at.lock().expect("no test panics while it looks");
+        let mut lost_at = self.shared.lost_at.lock().expect("the mutex is not poisoned");
         lost_at.insert(self.session, Instant::now());
     }
 }
@@ -38,7 +38,7 @@ type Socket = WebSocketStream<TcpStream>;
 pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
     let resume = parse_resume(&query).filter(|(session, _)| {
-        let lost_at = shared.lost_at.lock().expect("no test panics while it looks").get(session).copied();
+        let lost_at = shared.lost_at.lock().expect("the mutex is not poisoned").get(session).copied();
         let is_late = lost_at.is_some_and(|at| at.elapsed() > WINDOW);
         shared.mischief != Mischief::Forget && (!is_late || shared.mischief == Mischief::NeverExpire)
     });
@@ -52,11 +52,11 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Erro
         session: format!("s_{session}").into(),
         resume: format!("s_{session}.secret").into(),
         recovered: resume.is_some(),
-        // It says where the client says it was, whatever it then sends.
+        // Always the client's seq, whatever the server sends next.
         seq: resume.map_or(0, |(_, seq)| seq) as u64,
         ping_interval_ms: 60_000,
         pong_timeout_ms: 10_000,
-        reconnect_window_ms: u64::try_from(WINDOW.as_millis()).expect("it is short"),
+        reconnect_window_ms: u64::try_from(WINDOW.as_millis()).expect("it fits into u64"),
     });
     socket.send(Message::text(hello.to_json())).await?;
     let mut log = shared.log.subscribe();
@@ -67,7 +67,7 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Erro
                 Some(Message::Text(text)) => {
                     let text = text.to_string();
                     subscribed |= carry_out(&text, &mut socket, shared).await?;
-                    // Who subscribes hears what comes after.
+                    // A new subscriber receives only later messages.
                     if text.contains("\"subscribe\"") {
                         sent = to_send(session, shared).len();
                     }
@@ -97,7 +97,7 @@ fn parse_resume(query: &str) -> Option<(usize, usize)> {
     Some((token.strip_suffix(".secret")?.parse().ok()?, seq.parse().expect("a seq is a number")))
 }
 
-/// Whether it was a subscription.
+/// Executes a command. Returns whether it was a successful subscription.
 async fn carry_out(text: &str, socket: &mut Socket, shared: &Shared) -> Result<bool, Error> {
     let command: Value = serde_json::from_str(text).expect("clients send JSON");
     if command.get("ack").is_some() {

@@ -1,5 +1,5 @@
-//! A server with one channel. It keeps everything that was published, so resuming is reading on; and it misbehaves
-//! on demand, towards the session that was opened first.
+//! A server with one channel. It keeps everything that was published, so a resumed session simply reads on.
+//! On demand it misbehaves towards the session that was opened first.
 
 mod admin;
 mod client;
@@ -15,27 +15,27 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What is done to the first session; messages are counted from 0.
+/// Misbehaviour towards the first session. Messages are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mischief {
     None,
     Lose(usize),
     Double(usize),
-    /// This message and the next change places.
+    /// Swaps this message and the next.
     Swap(usize),
-    /// A gap in place of this message and the next.
+    /// Sends a gap instead of this message and the next.
     Gap(usize),
-    /// Everyone who comes back is new.
+    /// Treats reconnecting clients as new.
     Forget,
-    /// Everyone who comes back gets everything again.
+    /// Sends everything again to reconnecting clients.
     Repeat,
-    /// Everyone may come back, however late.
+    /// Accepts reconnecting clients however late they are.
     NeverExpire,
-    /// Who takes in no more is cut at once.
+    /// Disconnects clients that do not read.
     CutTheSlow,
-    /// No one may subscribe.
+    /// Rejects all subscriptions.
     RefuseSubscriptions,
-    /// No one may publish.
+    /// Rejects all publishes.
     RefusePublications,
 }
 
@@ -49,10 +49,10 @@ struct Shared {
     mischief: Mischief,
     sessions: AtomicUsize,
     acks: AtomicU64,
-    /// When a session was lost, by its number.
+    /// When each session lost its connection, by the session's number.
     lost_at: Mutex<HashMap<usize, Instant>>,
     log: watch::Sender<Vec<Arc<str>>>,
-    /// What the admin listener was asked, heads only.
+    /// Heads of the requests to the admin listener.
     calls: Mutex<Vec<String>>,
 }
 
@@ -68,7 +68,7 @@ impl FakeChannel {
             log: watch::Sender::new(Vec::new()),
             calls: Mutex::default(),
         });
-        // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+        // Clients may disconnect at any time. The counts that the tests assert show any failure that matters.
         tokio::spawn(serve_each(clients, shared.clone(), |stream, shared: Arc<Shared>| async move {
             drop(client::serve(stream, &shared).await);
         }));
@@ -90,13 +90,13 @@ impl FakeChannel {
         self.shared.acks.load(Ordering::Relaxed)
     }
 
-    /// The JSON texts of what was published.
+    /// Returns the published data as JSON texts.
     pub(crate) fn log(&self) -> Vec<String> {
         self.shared.log.borrow().iter().map(|data| data.to_string()).collect()
     }
 
     pub(crate) fn calls(&self) -> Vec<String> {
-        self.shared.calls.lock().expect("no test panics while it looks").clone()
+        self.shared.calls.lock().expect("the mutex is not poisoned").clone()
     }
 }
 
@@ -111,7 +111,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     loop {
-        let (stream, _) = listener.accept().await.expect("the listener works");
+        let (stream, _) = listener.accept().await.expect("accepting works");
         tokio::spawn(serve(stream, shared.clone()));
     }
 }

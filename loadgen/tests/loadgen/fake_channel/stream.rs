@@ -1,10 +1,10 @@
-//! What a session is sent: the log, with what is done to it.
+//! Objects that a session is sent: the log, modified by the misbehaviour.
 
 use std::sync::Arc;
 
 use super::{Mischief, Shared};
 
-/// What a session is to have from the log, mischief included.
+/// Returns the objects for a session, including any misbehaviour.
 pub(super) fn to_send(session: usize, shared: &Shared) -> Vec<Object> {
     let log = shared.log.borrow();
     let message = |index: usize| Object::Message { offset: index + 1, data: Arc::clone(&log[index]) };
@@ -15,7 +15,7 @@ pub(super) fn to_send(session: usize, shared: &Shared) -> Vec<Object> {
             Mischief::Lose(lost) if lost == index => {}
             Mischief::Double(doubled) if doubled == index => objects.extend([message(index), message(index)]),
             Mischief::Swap(first) if first == index => {
-                // Both when both are there.
+                // Both are sent when both exist.
                 objects.extend((index + 1 < log.len()).then(|| message(index + 1)));
                 objects.extend((index + 1 < log.len()).then(|| message(index)));
             }
@@ -28,7 +28,7 @@ pub(super) fn to_send(session: usize, shared: &Shared) -> Vec<Object> {
     objects
 }
 
-/// What a session is sent, but for its seq.
+/// Object to send, without its seq.
 pub(super) enum Object {
     Message { offset: usize, data: Arc<str> },
     Gap { from: usize },

@@ -7,102 +7,103 @@ use strum::{EnumIter, EnumMessage};
 
 use super::PublishKey;
 
-/// One command of a client, or what is wrong with it.
+/// A client's command, or the error that prevented it from being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request<'a, I> {
-    /// What the response echoes, if the client gave it.
+pub struct CommandRequest<'a, I> {
+    /// Request id to repeat in the response, if the client sent one.
     pub id: Option<I>,
-    /// What to do.
+    /// The command, or why it was rejected.
     pub command: Result<Command<'a>, CommandError>,
 }
 
-/// What a client can ask for.
+/// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Subscribe to a channel.
     Subscribe {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
-        /// What comes first.
-        begin: Beginning<'a>,
+        /// Where to start reading the channel.
+        begin: StartPosition<'a>,
     },
-    /// End a subscription.
+    /// Unsubscribe from a channel.
     Unsubscribe {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
     },
-    /// Subscribe to all of these channels, to what is published from now on, or to none.
+    /// Subscribe to new messages on all of these channels, or on none of them if one is refused.
     SubscribeAll {
-        /// The channels.
+        /// Names of the channels.
         channels: Vec<Cow<'a, str>>,
     },
-    /// End several subscriptions.
+    /// Unsubscribe from several channels.
     UnsubscribeAll {
-        /// The channels.
+        /// Names of the channels.
         channels: Vec<Cow<'a, str>>,
     },
-    /// Publish to everyone who subscribes.
+    /// Publish a message to all subscribers.
     Publish {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
-        /// Any JSON, as the client wrote it.
+        /// Any JSON, unmodified.
         data: Cow<'a, str>,
-        /// If it was published before, by the same client on the same channel with the same key, it is not published again.
+        /// Deduplication key: a second publish by the same client on the same channel with the same key is
+        /// ignored.
         key: Option<PublishKey<'a>>,
     },
-    /// Say something to the server's own code.
+    /// Send data to the application's backend over a service channel.
     Service {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
-        /// Any JSON, as the client wrote it.
+        /// Any JSON, unmodified.
         data: Cow<'a, str>,
     },
-    /// Call a method of the backend's.
+    /// Call a method of the backend.
     Call {
-        /// Its name.
+        /// Name of the method.
         method: Cow<'a, str>,
-        /// Any JSON, as the client wrote it.
+        /// Any JSON, unmodified.
         data: Cow<'a, str>,
     },
-    /// List who subscribes.
+    /// List the subscribers of a channel.
     Presence {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
     },
-    /// Everything up to `seq` has arrived.
+    /// Acknowledge all messages up to `seq`.
     Ack {
-        /// The last message that arrived.
+        /// Seq of the last message received.
         seq: u64,
     },
-    /// The answer to [`super::Event::Ping`].
+    /// Answer a [`super::ServerEvent::Ping`].
     Pong {
-        /// The ping's.
+        /// Seq of the ping.
         seq: u64,
     },
-    /// Answer when there is something new, or when this has been held long enough.
+    /// Request an answer as soon as there are messages, or after the hold time.
     Hold {
-        /// How long it is held at most, if the client says so.
+        /// Maximum hold time, if the client specifies one.
         hold: Option<Duration>,
-        /// The last message that the client has, if it acknowledges.
+        /// Seq of the last message received, if the client acknowledges messages.
         seq: Option<u64>,
-        /// A JWT that takes the place of the client's, if there is one.
+        /// A JWT that replaces the client's current one.
         token: Option<Cow<'a, str>>,
     },
-    /// Nothing: whether the server answers is all that the client wants to know.
-    Nothing,
-    /// Nothing that the dialect allows: the conversation cannot go on.
+    /// Do nothing: the client only checks that the server responds.
+    Noop,
+    /// A protocol violation, after which the connection must be closed.
     Violation,
-    /// Replace the client's token, before the old one expires.
+    /// Replace the client's token before it expires.
     Refresh {
-        /// A JWT.
+        /// The new JWT.
         token: Cow<'a, str>,
     },
-    /// End the session at once, without a reconnect window.
+    /// End the session immediately, without a reconnect window.
     Close,
 }
 
 impl Command<'_> {
-    /// The same, for longer than the text that it was read from.
+    /// Detaches the command from the text it was read from.
     #[must_use]
     pub fn into_owned(self) -> Command<'static> {
         match self {
@@ -125,7 +126,7 @@ impl Command<'_> {
             Self::Ack { seq } => Command::Ack { seq },
             Self::Pong { seq } => Command::Pong { seq },
             Self::Hold { hold, seq, token } => Command::Hold { hold, seq, token: token.map(owned) },
-            Self::Nothing => Command::Nothing,
+            Self::Noop => Command::Noop,
             Self::Violation => Command::Violation,
             Self::Refresh { token } => Command::Refresh { token: owned(token) },
             Self::Close => Command::Close,
@@ -141,41 +142,41 @@ fn all_owned(texts: Vec<Cow<'_, str>>) -> Vec<Cow<'static, str>> {
     texts.into_iter().map(owned).collect()
 }
 
-/// Where in a channel a subscription begins.
+/// Where a subscription starts reading its channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Beginning<'a> {
-    /// With what is published from now on.
+pub enum StartPosition<'a> {
+    /// With the next message to be published.
     #[default]
     Now,
-    /// After the last message that the client has.
+    /// After the last message that the client has received.
     After(Since<'a>),
-    /// With so many of the newest messages, as far as the log has them.
+    /// With this number of the newest messages, as far as the log still has them.
     Newest(u64),
 }
 
-impl Beginning<'_> {
-    /// The same, for longer than the command.
+impl StartPosition<'_> {
+    /// Detaches the position from the text of the command.
     #[must_use]
-    pub fn into_owned(self) -> Beginning<'static> {
+    pub fn into_owned(self) -> StartPosition<'static> {
         match self {
-            Self::Now => Beginning::Now,
-            Self::After(since) => Beginning::After(since.into_owned()),
-            Self::Newest(count) => Beginning::Newest(count),
+            Self::Now => StartPosition::Now,
+            Self::After(since) => StartPosition::After(since.into_owned()),
+            Self::Newest(count) => StartPosition::Newest(count),
         }
     }
 }
 
-/// A message in one epoch of a channel's log.
+/// Position of a message in one epoch of a channel's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Since<'a> {
-    /// The epoch.
+    /// Epoch of the log.
     pub epoch: Cow<'a, str>,
-    /// The message.
+    /// Offset of the message.
     pub offset: u64,
 }
 
 impl Since<'_> {
-    /// The same, for longer than the command.
+    /// Detaches the position from the text of the command.
     #[must_use]
     pub fn into_owned(self) -> Since<'static> {
         Since { epoch: self.epoch.into_owned().into(), offset: self.offset }
@@ -185,9 +186,9 @@ impl Since<'_> {
 /// Why a command was refused. The connection stays open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
-    /// For programs.
+    /// Machine-readable code.
     pub code: ErrorCode,
-    /// For people: names what was wrong.
+    /// Human-readable description of the problem.
     pub message: String,
 }
 
@@ -199,37 +200,38 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// The codes of refused commands.
+/// Error codes of refused commands.
 #[derive(Clone, Debug, PartialEq, Eq, EnumIter, EnumMessage, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The text is not what the dialect expects: bad syntax, not exactly one command, or fields that do not fit it.
+    /// The text is not a valid command: the syntax is wrong, there is not exactly one command, or its fields
+    /// do not match.
     Malformed,
-    /// No such command.
+    /// The command is unknown.
     UnknownCommand,
-    /// Not a channel's name.
+    /// The channel name is invalid.
     BadChannel,
-    /// The client's token does not allow it.
+    /// The client has no permission for this.
     Forbidden,
-    /// The token is not valid.
+    /// The token is invalid.
     Unauthorized,
-    /// It would exceed a limit, which the message names.
+    /// The command would exceed a limit, which the message names.
     Limit,
-    /// Too many commands a second.
+    /// The client sends more commands per second than allowed.
     RateLimited,
-    /// Channels or the backend cannot be reached now: nothing was done.
+    /// The channels or the backend are unreachable; nothing was done.
     Unavailable,
-    /// No answer came: it may have been done, or not.
+    /// No answer arrived, so the command may or may not have been carried out.
     OutcomeUnknown,
-    /// Too much is being done already.
+    /// Too many operations are already in progress.
     Overloaded,
-    /// The server is going away, and does no more of this.
+    /// The server is shutting down and no longer accepts this command.
     Draining,
-    /// It is longer than may be.
+    /// The data is too large.
     TooLarge,
-    /// The backend has not answered in time: nothing was done that would have needed its answer.
+    /// The backend did not answer in time; nothing that depends on its answer was done.
     Timeout,
-    /// A code of the backend's own.
+    /// An error code defined by the backend.
     #[serde(untagged)]
     Backend(Box<str>),
 }

@@ -3,20 +3,20 @@ use std::marker::PhantomData;
 use super::Encoding;
 use crate::message::{CompactJson, Stamp};
 
-/// A message in dialect `D`, encoded once and shared by all its readers: each writes it under its own seq.
+/// A message in dialect `D`, encoded once for all its subscribers. Each of them gets it with its own seq.
 ///
-/// The data is a part of the text: the message can be encoded for another dialect from it.
+/// The data is part of the text, from which the message can be encoded for another dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded<D> {
     text: Box<str>,
-    /// Where in the text the data is.
+    /// Byte offset of the data in the text.
     data_at: u32,
     data_len: u32,
     dialect: PhantomData<D>,
 }
 
 impl<D: Encoding> Encoded<D> {
-    /// `before`, the data, and `after`.
+    /// Concatenates `before`, the data and `after`.
     pub(super) fn around(before: &str, data: &CompactJson<'_>, after: &str) -> Self {
         let data = data.as_str();
         let mut text = String::with_capacity(before.len() + data.len() + after.len());
@@ -32,44 +32,44 @@ impl<D: Encoding> Encoded<D> {
         }
     }
 
-    /// What was published.
+    /// Returns the published data.
     #[must_use]
     pub fn data(&self) -> CompactJson<'_> {
-        CompactJson::already(&self.text[self.data_at as usize..][..self.data_len as usize])
+        CompactJson::from_compact(&self.text[self.data_at as usize..][..self.data_len as usize])
     }
 
-    /// What the server says of it.
+    /// Returns the metadata added by the server.
     #[must_use]
     pub fn stamp(&self) -> Stamp<'_> {
         D::stamp_before_data(&self.text[..self.data_at as usize])
     }
 
-    /// The length of the text under this `seq`, in bytes.
+    /// Length in bytes of the text with this `seq`.
     #[must_use]
     pub fn len_with(&self, seq: u64, by: Option<ByPattern<'_>>) -> usize {
         D::message_len(&self.text, seq, by)
     }
 
-    /// Appends the text under this `seq`.
+    /// Appends the text with this `seq`.
     pub fn write_with(&self, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
         D::write_message(&self.text, seq, by, out);
     }
 
-    /// The memory it takes beside the struct, in bytes.
+    /// Heap memory used, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.text.len()
     }
 }
 
-/// How a message came to a reader that follows a pattern.
+/// Additional fields of a message that a subscriber receives through a pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPattern<'a> {
-    /// What [`Encoding::encode_pattern`] made of the pattern.
+    /// The pattern, encoded by [`Encoding::encode_pattern`].
     pub pattern: &'a str,
-    /// The message's number in the pattern's log.
+    /// Offset of the message in the pattern's log.
     pub offset: u64,
-    /// The epoch of its channel's log: a reader of the pattern is told nowhere else.
+    /// Epoch of the channel's log, which pattern subscribers receive only here.
     pub channel_epoch: &'a str,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::dialect::json::Json;
 
-    /// A log holds millions.
+    /// Logs hold millions of messages.
     #[test]
     fn an_encoded_message_is_small() {
         assert_eq!(size_of::<Encoded<Json>>(), 24);

@@ -4,117 +4,119 @@ use std::time::Duration;
 use super::CommandError;
 use crate::close::CloseCode;
 
-/// What the server says to a client unasked, besides the messages of channels.
+/// An unsolicited notification to a client, other than a channel message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// First on every connection: what a client needs to keep the session and to resume it.
+pub enum ServerEvent<'a> {
+    /// First event on every connection: the parameters for keeping and resuming the session.
     Hello {
-        /// The session's public id.
+        /// Public id of the session.
         session: Cow<'a, str>,
         /// The resume token: the id and a secret. It gives full control of the session.
         resume: Cow<'a, str>,
-        /// True if this is the session that the client asked to resume.
+        /// Whether this is the session that the client asked to resume.
         recovered: bool,
-        /// The stream continues after this seq: the last that the client said it has, or is known to have.
+        /// Seq that the stream continues after: the last that the client reported, or is known to have
+        /// received.
         seq: u64,
-        /// The longest that the server stays silent, except for the network and for `ping_slack`.
+        /// Maximum silence of the server, not counting network delay and `ping_slack`.
         ping_interval: Duration,
-        /// How long the server waits for an answer to a ping.
+        /// Time for which the server waits for the answer to a ping.
         pong_timeout: Duration,
-        /// How long a lost connection can be resumed.
+        /// Time for which a session can be resumed after a disconnect.
         reconnect_window: Duration,
     },
     /// The server is about to close the connection.
     Goaway {
-        /// The code of the Close frame that follows.
+        /// Code of the Close frame that follows.
         code: CloseCode,
-        /// How long the client is to wait before it comes back.
+        /// Time to wait before reconnecting.
         retry: Duration,
     },
-    /// Messages that the client should have had and no longer can. The range may be too wide, never too narrow.
+    /// Messages that the client should have received and no longer can. The range may be too wide, but never
+    /// too narrow.
     Gap {
-        /// Its number in the session.
+        /// Seq of the gap.
         seq: u64,
-        /// The channel.
+        /// Name of the channel.
         channel: &'a str,
-        /// The epoch of the channel's log.
+        /// Epoch of the channel's log.
         epoch: &'a str,
-        /// The first and the last missing message, if known.
+        /// First and last missing offset, if known.
         range: Option<(u64, u64)>,
     },
-    /// A subscription has begun, and the client did not ask for it.
+    /// A subscription has begun that the client did not request.
     Subscribed {
-        /// The channel.
+        /// Name of the channel.
         channel: &'a str,
-        /// The epoch of the channel's log.
+        /// Epoch of the channel's log.
         epoch: &'a str,
-        /// What comes next follows this message.
+        /// Offset after which the messages follow.
         offset: u64,
     },
-    /// A subscription has ended, and the client did not ask for it.
+    /// A subscription has ended without the client's request.
     Unsubscribed {
-        /// The channel.
+        /// Name of the channel.
         channel: &'a str,
-        /// Why.
+        /// Why the subscription ended.
         reason: &'a str,
     },
-    /// A heartbeat, answered by [`super::Command::Pong`].
+    /// A heartbeat, answered with [`super::Command::Pong`].
     Ping {
-        /// The seq of the last message sent before it.
+        /// Seq of the last message sent before the ping.
         seq: u64,
     },
 }
 
-/// The response to a request.
+/// Response to a client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response<'a, I> {
-    /// The request's id.
+    /// Id of the request.
     pub id: Option<I>,
-    /// What came of it.
+    /// Result of the command.
     pub result: Result<Success<'a>, CommandError>,
 }
 
-/// What a successful command returns.
+/// Result of a successful command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Success<'a> {
-    /// Nothing.
+    /// No data.
     Done,
-    /// To [`super::Command::Subscribe`].
+    /// Result of [`super::Command::Subscribe`].
     Subscribed {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
-        /// The epoch of the channel's log.
+        /// Epoch of the channel's log.
         epoch: Cow<'a, str>,
-        /// The last message in it.
+        /// Offset of the last message in the log.
         offset: u64,
-        /// If a `since` was given: whether everything after it follows, without a gap.
+        /// If the request had a `since`: whether all later messages follow without a gap.
         recovered: Option<bool>,
     },
-    /// To [`super::Command::SubscribeAll`].
+    /// Result of [`super::Command::SubscribeAll`].
     SubscribedAll,
-    /// To [`super::Command::Publish`].
+    /// Result of [`super::Command::Publish`].
     Published {
-        /// The message's number in the channel.
+        /// Offset of the message in the channel.
         offset: u64,
-        /// The epoch of the channel's log.
+        /// Epoch of the channel's log.
         epoch: Cow<'a, str>,
     },
-    /// To [`super::Command::Call`], and to [`super::Command::Service`] where the backend has answered it.
+    /// Result of [`super::Command::Call`], and of [`super::Command::Service`] if the backend returned data.
     Called {
-        /// Any JSON, as the backend wrote it.
+        /// Any JSON, unmodified.
         data: Cow<'a, str>,
     },
-    /// To [`super::Command::Presence`].
+    /// Result of [`super::Command::Presence`].
     Presence {
-        /// The channel.
+        /// Name of the channel.
         channel: Cow<'a, str>,
-        /// How many sessions subscribe.
+        /// Number of subscribed sessions.
         total: usize,
-        /// Some of them, if there are many.
+        /// The subscribed sessions, or some of them if there are many.
         members: Vec<Member<'a>>,
-        /// The users of those.
+        /// Users of the sessions in `members`.
         users: Vec<UserPresence<'a>>,
-        /// Servers that share the channel and have not said who there is.
+        /// Nodes that share the channel and did not report their subscribers.
         incomplete: Vec<Cow<'a, str>>,
     },
 }
@@ -122,21 +124,21 @@ pub enum Success<'a> {
 /// A session that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its public id, if others are told when it comes and goes.
+    /// Public id of the session, if joins and leaves are announced on the channel.
     pub session: Option<Cow<'a, str>>,
-    /// The `sub` of its client's token, if it has one.
+    /// The `sub` claim of the client's token, if it has one.
     pub user: Option<Cow<'a, str>>,
-    /// The phase of the session.
+    /// Phase of the session.
     pub phase: &'a str,
 }
 
 /// A user whose sessions subscribe to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserPresence<'a> {
-    /// The `sub` of their token.
+    /// The `sub` claim of the user's token.
     pub user: Cow<'a, str>,
-    /// How many.
+    /// Number of sessions.
     pub sessions: usize,
-    /// How many of these have a connection, or are between two polls.
+    /// Number of these sessions that have a connection or are between two polls.
     pub connections: usize,
 }

@@ -1,9 +1,10 @@
-//! Dialects: what the bytes on a connection mean. A transport moves them; a dialect reads [`Command`]s from what the
-//! client sends, and writes [`Response`]s, [`Event`]s and channel messages as texts.
+//! Dialects: the protocols spoken over connections. A transport moves bytes. A dialect parses what the client
+//! sends into [`Command`]s, and encodes [`Response`]s, [`ServerEvent`]s and channel messages as texts.
 //!
-//! A new dialect is a folder here with one type that implements [`Dialect`], a [`DialectName`] and a place in
-//! [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` chooses which one a WebSocket speaks; `metrics/connections.rs`
-//! lists those that are shown before anyone speaks them. Logs and WebSockets name none; streams of events speak `json`.
+//! A new dialect is a directory here with a type that implements [`Dialect`], a [`DialectName`], and a field
+//! of [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` selects the dialect of a
+//! WebSocket, and `metrics/connections.rs` lists the dialects whose metrics exist before their first use.
+//! Logs and WebSockets are generic over dialects; event streams use `json`.
 
 pub mod bayeux;
 mod command;
@@ -14,9 +15,9 @@ mod name;
 mod ping_frame;
 mod publish_key;
 
-pub use command::{Beginning, Command, CommandError, ErrorCode, Request, Since};
+pub use command::{Command, CommandError, CommandRequest, ErrorCode, Since, StartPosition};
 pub use encoded::{ByPattern, Encoded};
-pub use event::{Event, Member, Response, Success, UserPresence};
+pub use event::{Member, Response, ServerEvent, Success, UserPresence};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
 pub use publish_key::PublishKey;
@@ -24,61 +25,68 @@ pub use publish_key::PublishKey;
 use crate::message::{Message, Stamp};
 use crate::session::Heartbeat;
 
-/// One side of one connection's conversation: the value keeps what the dialect has to remember of it.
+/// The server's side of a conversation on one connection, with the state that the dialect keeps for it.
 ///
-/// Acknowledgements arrive as [`Command::Ack`] and [`Command::Pong`], however a dialect carries them. Pong frames
-/// acknowledge below every dialect ([`pong_seq`]). Before the server closes a connection, it may write
-/// [`Event::Goaway`]; the Close frame itself is the transport's.
+/// Acknowledgements are reported as [`Command::Ack`] and [`Command::Pong`], whatever their form in the
+/// dialect. Pong frames acknowledge independently of the dialect ([`pong_seq`]). Before the server closes a
+/// connection, it may write [`ServerEvent::Goaway`]; the Close frame itself is sent by the transport.
 pub trait Dialect: Default + Send + 'static {
     /// The name in metrics and in the admin API.
     const NAME: DialectName;
 
-    /// What a response needs of its request, so that the client can match them.
+    /// The part of a request that the response repeats so that the client can match them.
     type RequestId: Send;
 
-    /// How the server asks for signs of life. [`Event::Ping`] is written only under [`Heartbeat::Message`].
+    /// How the server checks that the client is alive. [`ServerEvent::Ping`] is written only with
+    /// [`Heartbeat::Message`].
     fn heartbeat(&self) -> Heartbeat;
 
-    /// Reads the commands of one text, in order. What is no command is a request with an error.
+    /// Parses the commands of one text, in order. Invalid ones become requests with an error.
     fn read<'a>(
         &mut self,
         text: &'a str,
-    ) -> impl Iterator<Item = Request<'a, Self::RequestId>> + use<'a, Self>;
+    ) -> impl Iterator<Item = CommandRequest<'a, Self::RequestId>> + use<'a, Self>;
 
-    /// Writes responses to the commands of one text. A dialect may join them into one text, or leave some out.
-    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts);
+    /// Writes the responses to the commands of one text. A dialect may combine them into one text or omit
+    /// some.
+    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl TextSink);
 
-    /// Keeps a request that is not answered yet because it is [held](Command::Hold). If there is one already, that is answered.
-    /// `_seq` is the last message that the client has, if it says so: what follows comes again.
-    fn hold(&mut self, _id: Option<Self::RequestId>, _seq: Option<u64>, _to: &mut impl Texts) {}
+    /// Keeps a [held](Command::Hold) request for a later answer. If another is already held, that one is
+    /// answered now. `_seq` is the last message that the client has received, if it says so; all later
+    /// messages are sent again.
+    fn hold(&mut self, _id: Option<Self::RequestId>, _seq: Option<u64>, _to: &mut impl TextSink) {}
 
-    /// Refuses such a request, since the client says that it has what was never sent.
-    fn refuse_hold(&mut self, _id: Option<Self::RequestId>, _to: &mut impl Texts) {}
+    /// Rejects a request to be held because the client claims to have messages that were never sent.
+    fn refuse_hold(&mut self, _id: Option<Self::RequestId>, _to: &mut impl TextSink) {}
 
-    /// Writes an event: as one text, as several, or not at all if the dialect cannot express it.
-    fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);
+    /// Writes an event as one or more texts, or writes nothing if the dialect cannot express it.
+    fn notify(&mut self, event: &ServerEvent<'_>, to: &mut impl TextSink);
 }
 
-/// A dialect whose messages are the same text for all readers, but for their seqs: logs keep it.
+/// A dialect in which a message has the same text for all subscribers except for the seq, so logs can store
+/// the text.
 pub trait Encoding: Dialect {
-    /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
+    /// Encodes a message for all its subscribers: the whole text except the part that depends on the seq.
     fn encode(message: &Message<'_>) -> Encoded<Self>;
 
-    /// What the server says of an encoded message, in the part before its data.
+    /// Extracts the metadata of an encoded message from the part before its data.
     fn stamp_before_data(before: &str) -> Stamp<'_>;
 
-    /// Encodes what all messages by one pattern have in common: its name, and the epoch of its log.
+    /// Encodes the name of a pattern and the epoch of its log, which all messages received through the
+    /// pattern have in common.
     fn encode_pattern(name: &str, epoch: &str) -> Box<str>;
 
-    /// The length, in bytes, of what [`Self::write_message`] appends.
+    /// Number of bytes that [`Self::write_message`] appends.
     fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize;
 
-    /// Appends the whole text of an encoded message under a reader's seq, to which it may have come by a pattern.
+    /// Appends the complete text of an encoded message with a subscriber's seq. `by` is given if the
+    /// subscriber receives the message through a pattern.
     fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>);
 }
 
-/// Takes the texts that a dialect writes: a transport makes each a frame, or an event of a stream.
-pub trait Texts {
-    /// One text.
+/// Destination for the texts that a dialect writes. A transport turns each into a frame or an event of a
+/// stream.
+pub trait TextSink {
+    /// Accepts one text.
     fn text(&mut self, text: &str);
 }

@@ -1,6 +1,6 @@
 use strum::IntoStaticStr;
 
-/// The dialects there are, by their names in metrics and in the admin API.
+/// The existing dialects, with their names in metrics and in the admin API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -1,10 +1,10 @@
-/// The payload of an RFC 6455 ping frame, in every dialect: `seq` as eight bytes, big-endian.
+/// Payload of an RFC 6455 ping frame in every dialect: `seq` as eight bytes, big-endian.
 #[must_use]
 pub const fn ping_payload(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// The `seq` that a pong frame echoes; `None` for a pong that answers no ping of ours (RFC 6455 allows those).
+/// Returns the `seq` that a pong frame repeats; `None` for an unsolicited pong, which RFC 6455 allows.
 #[must_use]
 pub fn pong_seq(payload: &[u8]) -> Option<u64> {
     payload.try_into().ok().map(u64::from_be_bytes)

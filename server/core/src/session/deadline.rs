@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
-/// What a session waits for. When several are due at once, the first in this order acts first.
+/// A deadline of a session. If several are due at once, they act in this order.
 #[derive(
     Clone,
     Copy,
@@ -20,46 +20,50 @@ use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 #[strum(serialize_all = "snake_case")]
 #[repr(u8)]
 pub enum Deadline {
-    /// The connection has been silent long enough to send a ping.
+    /// The connection has been silent for `ping_interval`, so a ping is due.
     ///
-    /// Armed while attached to a stream with no ping outstanding. When it passes, a ping is sent; frame
-    /// heartbeats are postponed by traffic received since, message heartbeats never.
+    /// Armed while the session is attached to a stream and no ping is outstanding. When it passes, a ping is
+    /// sent. Traffic received since then postpones frame heartbeats, but never message heartbeats.
     Ping,
     /// The answer to a ping is overdue.
     ///
-    /// Armed from the moment the ping's bytes are in the kernel until something is received, but not while a write
-    /// is held. When it passes, the connection asks the kernel what it has received and what the peer has acknowledged.
-    /// While the ping stands behind data that the peer is taking, it is armed again. For a stream of events, on which no
-    /// answer can come, the acknowledgement of the heartbeat is one. Otherwise the connection is dead and the session suspends.
+    /// Armed once the ping's bytes are in the kernel, until something is received, but not while a write is
+    /// held. When it passes, the connection asks the kernel what it has received and what the peer has
+    /// acknowledged. If the ping is queued behind data that the peer is still receiving, the deadline is
+    /// armed again. On an event stream, where the client cannot answer, a TCP acknowledgement of the
+    /// heartbeat counts as the answer. Otherwise the connection is dead, and the session is suspended.
     Pong,
-    /// A request for what is new has been held long enough.
+    /// A poll, or a poll-like request on a stream, has been held for its full hold time.
     ///
-    /// Armed while attached to a poll whose answer has not begun, and while a stream holds such a request. When it passes, the
-    /// request is answered empty.
+    /// Armed while the session is attached to a poll whose answer has not begun, and while a stream holds
+    /// such a request. When it passes, the request is answered without messages.
     PollHold,
-    /// The client has not polled again.
+    /// The client has not polled again in time.
     ///
-    /// Armed between two polls, from the answer on: the pause that the client was asked to make, and `poll_gap`. Put off by
-    /// whatever else the client asks for meanwhile. When it passes, the session suspends.
+    /// Armed between two polls. It counts from the answer, and allows for the pause that the client was asked
+    /// to make plus `poll_gap`. Other requests of the client postpone it. When it passes, the session is
+    /// suspended.
     PollGap,
-    /// The client has not come back.
+    /// The client has not reconnected in time.
     ///
-    /// Armed while suspended. The window begins when the last connection ended, or the last poll was answered, and again with
-    /// whatever else the client asks for, but goes on for no longer than two windows. When it passes, the session ends as
-    /// expired, exactly once.
+    /// Armed while suspended. The window begins when the last connection ended or the last poll was answered,
+    /// and is restarted by other requests of the client, up to a total of two windows. When it passes, the
+    /// session expires, exactly once.
     Reconnect,
-    /// The client has sent no command.
+    /// The client has sent no command for `idle`.
     ///
-    /// Always armed, if configured, except for a session that was last attached to a stream of events, over which no
-    /// command can come; postponed by commands, not by acknowledgements or pongs. When it passes, the session closes.
+    /// Armed in every phase, if configured, except if the session was last attached to an event stream, on
+    /// which the client cannot send commands. Postponed by commands, but not by acknowledgements or pongs.
+    /// When it passes, the session is closed.
     Idle,
     /// The client's token has expired.
     ///
-    /// Armed while attached, and between polls, with a token that has an `exp`. When it passes, the session suspends.
+    /// Armed while the session is attached or between polls, if the token has an `exp`. When it passes, the
+    /// session is suspended.
     Token,
-    /// The session has reached the longest allowed lifetime.
+    /// The session has reached its maximum lifetime.
     ///
-    /// Always armed, if configured. When it passes, the session closes.
+    /// Armed in every phase, if configured. When it passes, the session is closed.
     Lifetime,
 }
 
@@ -74,22 +78,23 @@ impl Deadline {
     }
 }
 
-/// How long a session waits for each of its deadlines. Shared by all sessions. Configuration alone has defaults.
+/// The configured timeouts of sessions, shared by all of them. The defaults are defined in the configuration
+/// only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTimeouts {
-    /// The longest silence on a stream before a ping ([`Deadline::Ping`]).
+    /// Maximum silence on a stream before a ping is sent ([`Deadline::Ping`]).
     pub ping_interval: Duration,
-    /// How long an answer may take ([`Deadline::Pong`]).
+    /// Maximum time until a ping is answered ([`Deadline::Pong`]).
     pub pong_timeout: Duration,
-    /// The longest that a poll is held ([`Deadline::PollHold`]).
+    /// Maximum time for which a poll is held ([`Deadline::PollHold`]).
     pub poll_hold: Duration,
-    /// How long the next poll may take to come, beyond the pause that the client was asked to make
-    /// ([`Deadline::PollGap`]). Shorter than the window.
+    /// Time allowed for the next poll, in addition to the pause that the client was asked to make
+    /// ([`Deadline::PollGap`]). Shorter than `reconnect_window`.
     pub poll_gap: Duration,
-    /// How long a session waits for its client ([`Deadline::Reconnect`]).
+    /// Time for which a suspended session waits for its client ([`Deadline::Reconnect`]).
     pub reconnect_window: Duration,
-    /// How long a client may go without a command ([`Deadline::Idle`]).
+    /// Maximum time without a command from the client ([`Deadline::Idle`]).
     pub idle: Option<Duration>,
-    /// How long a session may live ([`Deadline::Lifetime`]).
+    /// Maximum lifetime of a session ([`Deadline::Lifetime`]).
     pub lifetime: Option<Duration>,
 }

@@ -1,22 +1,22 @@
-//! A session and what its owner lends it, in one piece: for tests.
+//! Test harness: a session bundled with the timeouts and the output queue of its owner.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-use super::outbox::Source;
+use super::outbox::LogHandle;
 use super::{
     Attach, BadRecord, Deadline, Input, Outbox, Output, Outputs, Session, SessionRecord, SessionTimeouts,
-    Step,
+    StepContext,
 };
 use crate::Timestamp;
 
-pub(super) struct Driven<C = ()> {
+pub(super) struct SessionHarness<C = ()> {
     session: Session<C>,
     timeouts: SessionTimeouts,
     outputs: VecDeque<Output>,
 }
 
-impl<C> Driven<C> {
+impl<C> SessionHarness<C> {
     pub(super) fn open(
         now: Timestamp,
         timeouts: &SessionTimeouts,
@@ -24,7 +24,8 @@ impl<C> Driven<C> {
         attach: Attach,
     ) -> Self {
         let mut outputs = Outputs::new();
-        let session = Session::open(&mut Step { now, timeouts, outputs: &mut outputs }, outbox, attach);
+        let session =
+            Session::open(&mut StepContext { now, timeouts, outputs: &mut outputs }, outbox, attach);
         Self { session, timeouts: timeouts.clone(), outputs: outputs.into_iter().collect() }
     }
 
@@ -46,7 +47,6 @@ impl<C> Driven<C> {
         self.step(now, Session::handle_timeout);
     }
 
-    /// What is to be done, oldest first.
     pub(super) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -63,20 +63,20 @@ impl<C> Driven<C> {
         self.session.has_only_heartbeat(&self.timeouts, by)
     }
 
-    fn step(&mut self, now: Timestamp, act: impl FnOnce(&mut Session<C>, &mut Step<'_>)) {
+    fn step(&mut self, now: Timestamp, act: impl FnOnce(&mut Session<C>, &mut StepContext<'_>)) {
         let mut outputs = Outputs::new();
-        act(&mut self.session, &mut Step { now, timeouts: &self.timeouts, outputs: &mut outputs });
+        act(&mut self.session, &mut StepContext { now, timeouts: &self.timeouts, outputs: &mut outputs });
         self.outputs.extend(outputs);
     }
 }
 
-impl<C: Source> Driven<C> {
+impl<C: LogHandle> SessionHarness<C> {
     pub(super) fn snapshot(&self) -> Option<SessionRecord> {
         self.session.snapshot(&self.timeouts)
     }
 }
 
-impl<C> Deref for Driven<C> {
+impl<C> Deref for SessionHarness<C> {
     type Target = Session<C>;
 
     fn deref(&self) -> &Session<C> {
@@ -84,7 +84,7 @@ impl<C> Deref for Driven<C> {
     }
 }
 
-impl<C> DerefMut for Driven<C> {
+impl<C> DerefMut for SessionHarness<C> {
     fn deref_mut(&mut self) -> &mut Session<C> {
         &mut self.session
     }

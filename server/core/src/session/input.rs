@@ -3,166 +3,178 @@ use std::time::Duration;
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
 
-/// One connection of a session. The owner numbers them; no two connections of a session have the same number.
+/// Identifies a connection of a session. The owner assigns the numbers, which are unique within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// What a session can do over a connection.
+/// Capabilities of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionKind {
-    /// Open until it breaks, and needs heartbeats: WebSocket.
+    /// A WebSocket: stays open until it breaks, and needs heartbeats.
     Stream(Heartbeat),
-    /// Open until it breaks, but the client cannot answer: server-sent events.
+    /// Server-sent events: stays open until it breaks, but the client cannot send on it.
     Events,
-    /// One request, answered once: long-poll.
+    /// A long poll: one request with one response.
     Poll {
-        /// How long it may be held, at most [`super::SessionTimeouts::poll_hold`]. Zero asks for an answer at once.
+        /// How long the request may be held, up to [`super::SessionTimeouts::poll_hold`]. Zero requests an
+        /// immediate answer.
         hold: Duration,
     },
 }
 
-/// How a stream asks whether its client is still there.
+/// How a stream checks that its client is still connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// RFC 6455 ping frames, which browsers answer below JavaScript. Any traffic received postpones the next one.
+    /// RFC 6455 ping frames, which browsers answer below JavaScript. Any traffic received postpones the next
+    /// ping.
     #[default]
     Frame,
-    /// Messages of the dialect, for clients that must see them to notice that the server is gone: never postponed.
+    /// Messages of the dialect, for clients that detect a dead connection by the absence of pings. Never
+    /// postponed.
     Message,
 }
 
-/// What a client has that does not say so.
+/// Which messages a client counts as having received if it reconnects without a `seq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
-    /// What it has acknowledged. What follows is sent again, and may come twice.
+pub enum DeliveryMode {
+    /// Only the messages it acknowledged. Later ones are sent again, and may be duplicated.
     #[default]
     AtLeastOnce,
-    /// Whatever was sent to it on a connection that did not fail. What one that failed may have swallowed is told as a gap: nothing
-    /// comes twice.
+    /// Every message sent on a connection that did not fail. Messages that a failed connection may have lost
+    /// are reported as a gap, so nothing is duplicated.
     AtMostOnce,
 }
 
-/// A connection that asks for the session.
+/// A new connection for a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Attach {
-    /// Its id.
+    /// Id of the connection.
     pub connection: ConnectionId,
-    /// Its kind.
+    /// Kind of the connection.
     pub kind: ConnectionKind,
-    /// The last message its client has, if it says so. Over a poll this acknowledges what came before, and an earlier one may
-    /// follow: of two polls that overlap, the later may be the older.
+    /// Last message that the client has received, if it says so. On a poll, this acknowledges the messages up
+    /// to the previous poll's `seq`. It may be lower than that: of two overlapping polls, the older may
+    /// arrive last.
     pub seq: Option<u64>,
-    /// What it has, if it does not say so.
-    pub delivery: Delivery,
-    /// When the client's token expires, if it has one that does.
+    /// How to resume if the client does not send a `seq`.
+    pub delivery: DeliveryMode,
+    /// When the client's token expires; `None` for a client without a token, or with a token that does not
+    /// expire.
     pub token_expires: Option<Timestamp>,
-    /// A uniformly random number: the first ping comes after 0.5 to 1.0 of the interval, so that a storm of connects
-    /// does not become a storm of pings.
+    /// A uniformly distributed random number. The first ping is sent after 0.5 to 1.0 of the interval, so
+    /// that many clients connecting at once do not all receive pings at once.
     pub entropy: u32,
 }
 
-/// What can happen to a session.
+/// An input to a session's state machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// A new connection: a resume if the session is suspended, a take-over if it is attached. A poll that follows a poll is
-    /// neither: one that is still held is [superseded](super::Output::Superseded), and there is no event.
+    /// A new connection. Resumes a suspended session, and takes over an attached one. A poll after a poll
+    /// does neither: it emits no event, and if the earlier poll is still held, that one is
+    /// [superseded](super::Output::Superseded).
     ///
-    /// Check [`super::Session::phase`] afterwards. The connection is refused, and nothing changes, when the session has
-    /// ended or the client claims a `seq` that was never sent: it means another session.
+    /// The caller checks [`super::Session::phase`] afterwards. The connection is refused, and nothing
+    /// changes, if the session has ended or if the client claims a `seq` that was never sent, which means
+    /// that it has a different session in mind.
     Attach(Attach),
-    /// Something about one connection. Ignored unless the session is attached to that very one.
+    /// An input from a connection. Ignored unless the session is attached to this connection.
     Connection(ConnectionId, ConnectionInput),
-    /// A request with the session's secret, beside its connection or without one. It is no sign of life of the connection.
-    Request(Request),
-    /// An administrator drops the connection. The session may resume.
+    /// A request with the session's secret, received outside its connection, if there is one. It does not
+    /// prove that the connection is alive.
+    Request(RequestInput),
+    /// An administrator closes the connection. The session can be resumed.
     Disconnect,
-    /// The session goes on in another process. Here nothing more happens to it, and nothing of it changes, but for
-    /// [`ConnectionInput::AnswerLost`]: it can be [written down](super::Session::snapshot).
+    /// The session continues in another process. From now on this instance ignores all inputs and timeouts
+    /// except [`ConnectionInput::AnswerLost`], and its state can be [saved](super::Session::snapshot).
     Move,
-    /// The session is to end.
+    /// Ends the session.
     Close(CloseReason),
 }
 
-/// What a request beside the connection can bring. To end the session, use [`Input::Close`].
+/// Content of a request received outside the connection. To end the session, use [`Input::Close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Nothing that the machine needs to know, but the client is there.
-    Heard,
-    /// A command, good or bad: the client is not idle.
+pub enum RequestInput {
+    /// The client is active; the state machine needs no further details.
+    Activity,
+    /// A command, valid or not, which shows that the client is not idle.
     Command,
-    /// The client acknowledges everything up to `seq`.
+    /// The client acknowledges all messages up to `seq`.
     Ack {
-        /// The last message that arrived.
+        /// Seq of the last message received.
         seq: u64,
     },
-    /// The client's token was replaced by one that expires then, or never.
+    /// The client's token was replaced. Contains the expiry of the new one, if it has one.
     TokenRefreshed(Option<Timestamp>),
 }
 
-/// What can happen to the connection of a session.
+/// An input from the session's current connection.
 #[derive(Clone, Copy, Debug)]
 pub enum ConnectionInput {
     /// The bytes of the requested ping are in the kernel.
     PingSent {
-        /// What it carries: [`super::Outbox::sent`] at the time the ping was encoded.
+        /// The seq that the ping carries: [`super::Outbox::sent`] at the time the ping was encoded.
         seq: u64,
     },
-    /// A pong frame: the client's machine has everything up to `seq`.
+    /// A pong frame: the client's machine has received everything up to `seq`.
     PongFrame {
-        /// The ping's `seq`.
+        /// Seq of the ping.
         seq: u64,
     },
-    /// A pong frame, after which no other acknowledges more: what follows, the client has to ask for.
+    /// A pong frame after which pongs can acknowledge nothing more until the client asks for messages again, so no
+    /// ping is sent to request a further acknowledgement.
     LastPongFrame {
-        /// The ping's `seq`.
+        /// Seq of the ping.
         seq: u64,
     },
-    /// A pong message: the client itself has everything up to `seq`.
+    /// A pong message: the client application has received everything up to `seq`.
     PongMessage {
-        /// The ping's `seq`.
+        /// Seq of the ping.
         seq: u64,
     },
-    /// The client acknowledges everything up to `seq`.
+    /// The client acknowledges all messages up to `seq`.
     Ack {
-        /// The last message that arrived.
+        /// Seq of the last message received.
         seq: u64,
     },
-    /// A command, good or bad: the client is not idle.
+    /// A command, valid or not, which shows that the client is not idle.
     Command,
-    /// Something was taken from the outbox. On a poll: its answer has begun, and no output asks for another.
+    /// Something was taken from the outbox. On a poll, this begins the answer: the session will not request
+    /// another.
     Sent,
-    /// A poll's answer is in the kernel.
+    /// The answer to a poll is in the kernel.
     Answered {
-        /// How long it asks the client to wait before the next poll.
+        /// How long the client was asked to wait before the next poll.
         pause: Duration,
     },
-    /// The connection of a poll failed after [`Self::Answered`], before the client's machine had acknowledged the answer. This counts
-    /// from whichever poll, until the next connection.
+    /// A poll's connection failed after [`Self::Answered`], before the client's machine acknowledged the
+    /// answer. Accepted from any poll until the next connection is attached.
     AnswerLost,
-    /// On a stream: the client asks to be answered when there is something new, or else when this has been held long enough.
-    /// One that is held already is answered by the transport, at once.
+    /// On a stream: the client asks for an answer as soon as there are messages, or after the hold time at
+    /// the latest. If a request is already held, the transport answers that one at once.
     Hold {
-        /// How long it may be held, at most [`super::SessionTimeouts::poll_hold`]. Zero asks for an answer at once.
+        /// How long the request may be held, up to [`super::SessionTimeouts::poll_hold`]. Zero requests an
+        /// immediate answer.
         hold: Duration,
-        /// The last message that the client has, if it says so: it gets all that follows again. The request is ignored if
-        /// that was never sent.
+        /// Last message that the client has received, if it says so. All messages after it are sent again.
+        /// The request is ignored if `seq` was never sent.
         seq: Option<u64>,
     },
-    /// The answer to the request that a stream held, or would have held, is encoded, behind all that was taken so far.
+    /// The answer to the request held on a stream has been encoded, after everything taken from the outbox so
+    /// far. Also reported if the request was answered without being held.
     Released,
-    /// The peer does not read: there are bytes that the kernel does not take.
+    /// The kernel does not accept all bytes, because the peer is not reading.
     WriteHeld,
-    /// The kernel has taken them all.
+    /// The kernel has accepted all bytes.
     WriteResumed,
-    /// The answer to [`super::Output::Probe`]: what was found counts as received, by now.
+    /// Response to [`super::Output::Probe`]: any bytes found in the kernel have been reported as received.
     Probed,
-    /// The other answer to [`super::Output::Probe`]: the ping stands behind data that the peer is still taking.
+    /// Response to [`super::Output::Probe`]: the ping is queued behind data that the peer is still receiving.
     PingDelayed,
-    /// The client's token was replaced by one that expires then, or never.
+    /// The client's token was replaced. Contains the expiry of the new one, if it has one.
     TokenRefreshed(Option<Timestamp>),
-    /// The connection is gone, or its transport is closing it. A poll that goes unanswered leaves its session between polls,
-    /// as an answered one does: clients and proxies give polls up as a matter of course, and poll again.
+    /// The connection is closed, or its transport is closing it. For a poll, answered or not, the session
+    /// enters [`super::Phase::BetweenPolls`]: clients and proxies routinely abandon polls and poll again.
     Ended(SuspendReason),
-    /// The client ended the session, or broke a rule that ends it.
+    /// The client ended the session, or violated a rule that ends it.
     Close(CloseReason),
 }

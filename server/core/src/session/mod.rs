@@ -1,23 +1,25 @@
-//! The session: what a client has with the server. It outlives connections.
+//! The session: a client's state on the server. It outlives connections.
 //!
 //! ```text
-//!            open                 connection lost, cut, or dead              window over
+//!            open             connection lost, closed, or dead           window elapsed
 //!   (none) ───────▶ Attached(c) ───────────────────────────▶ Suspended ─────────────────▶ Closed
 //!                     │  ▲  │ ▲                               ▲   │                         ▲
 //!           take-over │  │  │ └───────── resumed ─────────────┼───┘                         │
 //!                     └──┘  ├──── close command, kicked, ... ─┼─────────────────────────────┤
-//!                           │  poll answered                  │ no poll follows             │
+//!                           │  poll answered                  │ no further poll             │
 //!                           └────────────▶ BetweenPolls ──────┴─────────────────────────────┘
 //! ```
 //!
-//! From any phase but the last, a session can go on in another process: it is `Moved` here, is written down
-//! ([`Session::snapshot`]), and restored there, `Suspended`.
+//! From any phase except `Closed`, a session can move to another process. Its phase becomes `Moved`, its
+//! state is saved as a record ([`Session::snapshot`]), and the other process restores it as `Suspended`.
 //!
-//! With the next poll, a session between two is attached again. To others it is attached all the time, and no event tells of it.
+//! When the next poll arrives, a session between polls becomes attached again. Outside this module it counts
+//! as attached throughout, so these changes emit no events.
 //!
-//! [`Session`] is a pure state machine. Its owner reports what happened ([`Session::handle`]) or calls
-//! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed, then carries out the [outputs](Step::outputs), and reads
-//! the next deadline again. Calls that come early, late, or twice are harmless.
+//! [`Session`] is a pure state machine. Its owner reports what happened ([`Session::handle`]), or calls
+//! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed. After either call, the owner
+//! carries out the [outputs](StepContext::outputs) and reads the next deadline. Early, late and repeated
+//! calls are harmless.
 
 mod deadline;
 mod input;
@@ -27,11 +29,13 @@ mod output;
 mod record;
 
 pub use deadline::{Deadline, SessionTimeouts};
-pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, Request};
+pub use input::{
+    Attach, ConnectionId, ConnectionInput, ConnectionKind, DeliveryMode, Heartbeat, Input, RequestInput,
+};
 pub use machine::{Phase, Session};
-pub use outbox::{MOST_OFFSETS, Outbox, WhenFull};
-pub use output::{LifecycleEvent, Output, Outputs, ResumeKind, Step, Transition};
-pub use record::{BadRecord, OutboxRecord, RingRun, SentBefore, SessionRecord, SubscriptionRecord};
+pub use outbox::{MAX_OFFSET, Outbox, WhenFull};
+pub use output::{LifecycleEvent, Output, Outputs, ResumeKind, StepContext, Transition};
+pub use record::{BadRecord, OutboxRecord, RingRun, SentRangeRecord, SessionRecord, SubscriptionRecord};
 
 #[cfg(test)]
 mod driven;

@@ -7,48 +7,51 @@ use super::{ConnectionId, Deadline, SessionTimeouts};
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
 
-/// What the owner of a session lends it for one step: its clock, its settings, and the place where the session leaves what is to be done.
-/// So a session that does nothing has no memory for any of these.
+/// Context that a session's owner provides for one step: the clock, the settings and a buffer for the
+/// outputs. Sharing these keeps idle sessions from using memory for them.
 #[derive(Debug)]
-pub struct Step<'a> {
-    /// When it happens.
+pub struct StepContext<'a> {
+    /// Time of the step.
     pub now: Timestamp,
-    /// How long the session waits, for what is armed from here on.
+    /// Timeouts for the deadlines armed during this step.
     pub timeouts: &'a SessionTimeouts,
-    /// What is to be done, oldest first. Empty before the step; one step may have several calls, all at `now`.
+    /// Outputs, oldest first. Empty before the step. A step may consist of several calls, all with the same
+    /// `now`.
     pub outputs: &'a mut Outputs,
 }
 
-/// The outputs of one step.
+/// Outputs of one step.
 pub type Outputs = ArrayVec<Output, 16>;
 
-/// What the owner of a session has to do for it.
+/// An action for the owner of a session to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Have a ping written, then report [`super::ConnectionInput::PingSent`].
+    /// Write a ping, then report [`super::ConnectionInput::PingSent`].
     Ping(ConnectionId),
-    /// Have the connection check what the kernel holds, then report [`super::ConnectionInput::Probed`].
+    /// Check what the kernel has received on the connection, then report [`super::ConnectionInput::Probed`].
     Probe(ConnectionId),
-    /// Answer the request that is held, without a message if there is none. A poll hears nothing more after this.
+    /// Answer the held request, even if there are no messages. A poll gets no further outputs after this.
     AnswerPoll(ConnectionId),
-    /// Answer the poll at once, and say that another has come. The session is already detached from it.
+    /// Answer the poll at once, reporting that a newer one has replaced it. The session is already detached
+    /// from it.
     Superseded(ConnectionId),
-    /// Close the connection with this code; answer a poll with it. The session is already detached from it.
+    /// Close the connection with this code; on a poll, send the code as the answer. The session is already
+    /// detached from it.
     Close(ConnectionId, CloseCode),
-    /// For logs, metrics and hooks.
+    /// Report the event to logs, metrics and hooks.
     Event(LifecycleEvent),
-    /// A deadline was due at this instant and has been acted on.
+    /// A deadline due at this time has been acted on.
     Fired(Deadline, Timestamp),
-    /// A pong came back this long after its ping.
+    /// Time between a ping and its pong.
     RoundTrip(Duration),
 }
 
-/// One transition of a session, numbered.
+/// A numbered transition of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifecycleEvent {
-    /// Counts the events of one session from 1. Two threads may report two events in either order.
+    /// Number of the event within its session, from 1. Two threads may report two events in either order.
     pub number: u32,
-    /// What happened.
+    /// The transition.
     pub transition: Transition,
 }
 
@@ -56,34 +59,34 @@ pub struct LifecycleEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Transition {
-    /// The session began.
+    /// The session was opened.
     Opened,
-    /// It lost its connection.
+    /// The session lost its connection.
     Suspended(SuspendReason),
-    /// It got a new one.
+    /// The session was attached to a new connection.
     Resumed(ResumeKind),
-    /// Its client did not come back in time.
+    /// The client did not reconnect in time.
     Expired,
-    /// It was ended.
+    /// The session was closed.
     Closed(CloseReason),
 }
 
-/// How a session got its new connection.
+/// How a session got a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ResumeKind {
-    /// It had no connection.
+    /// The session had no connection.
     Reconnect,
-    /// It still had one, which the new one replaces.
+    /// The session still had a connection, which the new one replaces.
     TakeOver,
 }
 
 impl Transition {
-    /// Every transition with every reason that it may have.
+    /// Iterates over every transition with each of its possible reasons.
     pub fn all() -> impl Iterator<Item = Self> {
         let suspended = SuspendReason::VARIANTS.iter().copied().map(Self::Suspended);
         let resumed = ResumeKind::VARIANTS.iter().copied().map(Self::Resumed);
-        // A session whose client does not come back in time has expired.
+        // This reason is reported as `Expired`.
         let closing = CloseReason::VARIANTS.iter().filter(|reason| **reason != CloseReason::ReconnectWindow);
         let closed = closing.copied().map(Self::Closed);
         [Self::Opened].into_iter().chain(suspended).chain(resumed).chain([Self::Expired]).chain(closed)
@@ -107,7 +110,7 @@ impl Transition {
         }
     }
 
-    /// Whether the session is over.
+    /// Whether the transition ends the session.
     #[must_use]
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Expired | Self::Closed(_))
@@ -118,9 +121,9 @@ impl Transition {
 mod tests {
     use super::*;
 
-    /// A new variant belongs into `all`, and here.
+    /// A new variant must be added to `Transition::all` and to this test.
     #[test]
-    fn all_transitions_are_all() {
+    fn all_lists_every_transition() {
         let mut counts = [0; 5];
         for transition in Transition::all() {
             let kind = match transition {

@@ -1,174 +1,175 @@
-//! A session as it is written down, for another process to go on with.
+//! The serialized form of a session, with which another process can continue it.
 //!
-//! Fields have numbers, which are never used for anything else again. A reader skips those that it does not know; a field that comes
-//! later is an `Option`, since older records do not have it. Times are what remains, or what has passed: instants of one process mean
-//! nothing to the next. What each new connection sets anew is left out.
+//! Fields are identified by numbers, which are never reused. Readers skip unknown fields. A field added later
+//! must be an `Option`, since older records lack it. Times are durations, remaining or elapsed, because the
+//! timestamps of one process mean nothing to another. Fields that every new connection sets are left out.
 //!
-//! Records come from a file, so they may say anything: what makes no sense is refused ([`BadRecord`]), and nothing is allocated for what a
-//! record only claims to have.
+//! Records are read from a file and may be corrupt. Inconsistent records are rejected ([`BadRecord`]), and no
+//! memory is allocated for entries that a record merely claims to have.
 
 use minicbor::{Decode, Encode};
 
-/// A session without a connection.
+/// A suspended session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SessionRecord {
-    /// How the last connection was, by number.
+    /// Kind and state of the last connection, as a number.
     #[n(0)]
     pub carrier: u8,
-    /// How long ago it began.
+    /// Time since the session was opened.
     #[n(1)]
     pub age_ns: u64,
-    /// How long ago its client was last heard.
+    /// Time since the last activity of the client.
     #[n(2)]
     pub silence_ns: u64,
-    /// How long ago it lost its connection, or its last poll was answered.
+    /// Time since the connection was lost, or since the last poll was answered.
     #[n(3)]
-    pub left_ns: u64,
-    /// How long its client has to come back.
+    pub detached_for_ns: u64,
+    /// Remaining time in which the client can reconnect.
     #[n(4)]
     pub reconnect_ns: u64,
-    /// What remains of its idle time, if that runs.
+    /// Remaining idle time, if it is limited.
     #[n(5)]
     pub idle_ns: Option<u64>,
-    /// What remains of its lifetime, if that is limited: for processes before the lifetime followed from the age.
+    /// Remaining lifetime, if it is limited. Written for older versions, which do not derive the lifetime
+    /// from the age.
     #[n(6)]
     pub lifetime_ns: Option<u64>,
-    /// What the client's next sign of life acknowledges.
+    /// Seq that the client's next activity acknowledges.
     #[n(7)]
     pub unconfirmed: u64,
-    /// Its lifecycle events so far.
+    /// Number of lifecycle events so far.
     #[n(8)]
     pub events: u32,
-    /// What it was sent, and is to be sent.
+    /// Sent and pending messages.
     #[n(9)]
     pub outbox: OutboxRecord,
 }
 
-/// What a session was sent, and is to be sent.
+/// The serialized form of an outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct OutboxRecord {
-    /// The last seq that has left the ring.
+    /// Last seq that has left the ring.
     #[n(0)]
     pub dropped: u64,
-    /// What was sent under the seqs after that.
+    /// Entries for the seqs after `dropped`.
     #[n(1)]
     pub ring: Vec<RingRun>,
-    /// The last seq sent on the last connection.
+    /// Last seq sent on the last connection.
     #[n(2)]
     pub sent: u64,
-    /// The client has everything up to here.
+    /// Last seq that the client has acknowledged.
     #[n(3)]
     pub acknowledged: u64,
-    /// By slot.
+    /// Subscriptions, indexed by slot.
     #[n(4)]
     pub subscriptions: Vec<Option<SubscriptionRecord>>,
-    /// The slots of subscriptions whose logs may have something new, in the order of their turns.
+    /// Slots of the subscriptions whose logs may have new messages, in the order of their turns.
     #[n(5)]
     pub ready: Vec<u32>,
-    /// Two subscriptions have overlapped.
+    /// Whether two subscriptions have ever overlapped.
     #[n(6)]
     pub overlaps: bool,
-    /// The last seq that has left the ring and was of a subscription that has ended.
+    /// Last seq to leave the ring that belonged to an ended subscription.
     #[n(7)]
-    pub forgotten: u64,
+    pub last_orphan_evicted: u64,
 }
 
-/// One gap, or messages of one subscription that follow each other in seq and in offset.
+/// A gap, or messages of one subscription with consecutive seqs and offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub struct RingRun {
-    /// The slot of the subscription.
+    /// Slot of the subscription.
     #[n(0)]
     pub slot: u32,
-    /// The first offset.
+    /// First offset.
     #[n(1)]
     pub offset: u64,
-    /// How many messages; 1 for a gap.
+    /// Number of messages; 1 for a gap.
     #[n(2)]
     pub count: u64,
-    /// How many messages the gap leaves out, [`u32::MAX`] for one of unknown length; 0 for messages.
+    /// Number of messages that a gap covers, [`u32::MAX`] if unknown; 0 for messages.
     #[n(3)]
     pub span: u32,
 }
 
-/// A position in a log.
+/// A session's position in one log.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SubscriptionRecord {
-    /// The number of the log.
+    /// Number of the log.
     #[n(0)]
     pub log: u64,
-    /// The cursor at the start.
+    /// Cursor when the subscription began.
     #[n(1)]
     pub start: u64,
-    /// The last offset that was sent, or reported as missing.
+    /// Last offset that was sent or reported as missing.
     #[n(2)]
     pub cursor: u64,
     /// Seq and offset of the last entry that has left the ring.
     #[n(3)]
     pub evicted: Option<(u64, u64)>,
-    /// A gap of unknown length is to be reported before anything else.
+    /// Whether a gap of unknown length must be reported before anything else.
     #[n(4)]
     pub gap: bool,
-    /// A gap of unknown length has left the ring.
+    /// Whether a gap of unknown length has left the ring.
     #[n(5)]
     pub evicted_unknown_gap: bool,
-    /// Not unsubscribed.
+    /// False after an unsubscribe.
     #[n(6)]
     pub live: bool,
-    /// What the last gap left out.
+    /// Offsets covered by the last gap.
     #[n(7)]
     pub missed: Option<(u64, u64)>,
-    /// What others that overlap with it had sent when it began.
+    /// Messages that overlapping subscriptions had already sent when this one began.
     #[n(8)]
-    pub sent_before: Option<Vec<SentBefore>>,
-    /// Another has sent a message of its log.
+    pub sent_before: Option<Vec<SentRangeRecord>>,
+    /// Whether another subscription has sent a message of this log.
     #[n(9)]
     pub sent_by_others: bool,
-    /// What the client is told of it, or was.
+    /// Notice about this subscription, pending or already sent.
     #[n(10)]
     pub notice: Option<NoticeRecord>,
 }
 
-/// What a client is told of a subscription that it has not asked for.
+/// A notice to the client that a subscription began or ended without its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub struct NoticeRecord {
-    /// That it has ended, rather than begun.
+    /// Whether the subscription ended rather than began.
     #[n(0)]
     pub is_end: bool,
-    /// Whatever else the client may follow.
+    /// Whether the subscription was granted regardless of the client's other permissions.
     #[n(1)]
     pub granted: bool,
-    /// The last seq there was when it was told; nothing: it is to be told.
+    /// Last assigned seq when the notice was sent; `None` if it has not been sent.
     #[n(2)]
-    pub told_after: Option<u64>,
-    /// It has ended because the client may not follow the channel any more.
+    pub sent_after: Option<u64>,
+    /// Whether the subscription ended because the client is no longer allowed to subscribe to the channel.
     #[cbor(n(3), default)]
     pub is_forbidden: bool,
 }
 
-/// A stretch of a log that was sent.
+/// A range of a log that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
-pub struct SentBefore {
-    /// The number of the log.
+pub struct SentRangeRecord {
+    /// Number of the log.
     #[n(0)]
     pub log: u64,
-    /// After this message.
+    /// Offset before the first message of the range.
     #[n(1)]
     pub after: u64,
-    /// Up to this one.
+    /// Offset of the last message of the range.
     #[n(2)]
     pub up_to: u64,
-    /// But for these.
+    /// Offsets within the range that were not sent.
     #[n(3)]
     pub missed: Option<(u64, u64)>,
 }
 
-/// A record contradicts itself.
+/// Why a record was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord(pub(super) &'static str);
 

@@ -1,8 +1,10 @@
-//! The seeds of random tests.
+//! Seeds of randomized tests.
 
 use std::ops::Range;
 
-/// Runs a test with each of these seeds and with a fresh one, or with that of `ENCKE_SEED` alone. The last that it prints is the one that fails. Returns how many these were.
+/// Runs a test with each of the fixed seeds and one random seed, or only with the seed in `ENCKE_SEED`.
+/// Prints each seed before running it, so the last one printed is the one that failed. Returns the number of
+/// seeds.
 pub(super) fn with_seeds(fixed: Range<u64>, mut run: impl FnMut(u64)) -> usize {
     let seeds = match std::env::var("ENCKE_SEED") {
         Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],

@@ -1,15 +1,15 @@
-//! A session that was written down and restored answers every input as the session itself does.
+//! A session that was saved and restored responds to every input like the original.
 //!
-//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one random seed.
 
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driven::Driven;
-use super::outbox::{Run as Taken, Source};
-use super::replay_tests::logs::{LogRef, Logs};
+use super::driven::SessionHarness;
+use super::outbox::{LogHandle, TurnOutcome};
+use super::replay_tests::logs::{LogRef, ModelLogs};
 use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
@@ -19,28 +19,29 @@ const SEEDS: u64 = 2_000;
 const STEPS: usize = 150;
 
 #[test]
-fn a_restored_session_answers_as_the_session_does() {
+fn a_restored_session_behaves_like_the_original() {
     let mut restored = 0;
-    let seeds = with_seeds(0..SEEDS, |seed| restored += Twins::new(seed).run());
-    assert!(restored * 2 > seeds, "most are restored at least once: {restored}");
+    let seeds = with_seeds(0..SEEDS, |seed| restored += SessionPair::new(seed).run());
+    assert!(restored * 2 > seeds, "most sessions are restored at least once: {restored}");
 }
 
-/// Two sessions to which the same happens, but that one is written down and restored from time to time, each time on another clock.
-struct Twins {
+/// Two sessions with identical inputs, except that one of them is saved and restored from time to time, each
+/// time with a different clock.
+struct SessionPair {
     rng: SmallRng,
-    logs: Logs,
+    logs: ModelLogs,
     timeouts: SessionTimeouts,
     max_unacked: usize,
-    plain: Driven<LogRef>,
-    restored: Driven<LogRef>,
+    plain: SessionHarness<LogRef>,
+    restored: SessionHarness<LogRef>,
     now_ms: u64,
-    /// How far the other clock is ahead.
+    /// Offset of the restored session's clock.
     ahead_ms: u64,
     connections: u64,
     count: usize,
 }
 
-impl Twins {
+impl SessionPair {
     fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut some = |range: std::ops::Range<u64>| Duration::from_millis(rng.random_range(range));
@@ -53,12 +54,12 @@ impl Twins {
             idle: Some(some(2_000..50_000)),
             lifetime: Some(some(20_000..500_000)),
         };
-        let logs = Logs::new(&mut rng);
+        let logs = ModelLogs::new(&mut rng);
         let max_unacked = 4 << rng.random_range(0..4);
         let attach = random_attach(&mut rng, 1, 0);
         let open = || {
             let outbox = Outbox::new(max_unacked);
-            Driven::open(at(0), &timeouts, outbox, attach)
+            SessionHarness::open(at(0), &timeouts, outbox, attach)
         };
         let (plain, restored) = (open(), open());
         let (now_ms, ahead_ms, connections, count) = (0, 0, 1, 0);
@@ -86,8 +87,8 @@ impl Twins {
                 self.connections += 1;
                 Input::Attach(random_attach(&mut self.rng, self.connections, seq))
             }
-            68..72 => Input::Request(Request::Ack { seq }),
-            72..74 => Input::Request(Request::Command),
+            68..72 => Input::Request(RequestInput::Ack { seq }),
+            72..74 => Input::Request(RequestInput::Command),
             74..76 => Input::Connection(connection, ConnectionInput::AnswerLost),
             76..78 => Input::Connection(connection, ConnectionInput::Ended(SuspendReason::ConnectionLost)),
             78..82 => Input::Connection(connection, ConnectionInput::PingSent { seq }),
@@ -106,9 +107,9 @@ impl Twins {
             97 => Input::Connection(connection, ConnectionInput::Released),
             98 => Input::Disconnect,
             _ if self.rng.random_bool(0.1) => Input::Close(CloseReason::Kicked),
-            _ => Input::Request(Request::Heard),
+            _ => Input::Request(RequestInput::Activity),
         };
-        // What says too much ends the session, or is refused.
+        // A seq that was never sent ends the session or is refused, so this is tested rarely.
         let is_too_much = seq > self.plain.outbox().seq() && self.rng.random_bool(0.9);
         if is_too_much {
             return;
@@ -145,13 +146,13 @@ impl Twins {
         let [plain, restored] = [&mut self.plain, &mut self.restored].map(|session| {
             let outbox = session.outbox_mut();
             let turn = outbox.next_turn()?;
-            let log = *outbox.channel(turn.slot).expect("it is its turn");
+            let log = *outbox.channel(turn.slot).expect("the turn has a channel");
             let log = usize::try_from(log.log()).expect("small");
             let bounds = self.logs.bounds(log);
             Some((turn, outbox.take(turn, bounds, at_most, |offset| self.logs.places(log, offset))))
         });
         assert_eq!(plain, restored);
-        if let Some((_, Taken::Messages { .. } | Taken::Gap { .. })) = plain {
+        if let Some((_, TurnOutcome::Messages { .. } | TurnOutcome::Gap { .. })) = plain {
             let input = Input::Connection(connection, ConnectionInput::Sent);
             self.plain.handle(at(self.now_ms), input);
             self.restored.handle(at(self.now_ms + self.ahead_ms), input);
@@ -181,7 +182,7 @@ impl Twins {
         }
     }
 
-    /// One loses its connection, the other its process.
+    /// One session loses its connection, the other moves to another process.
     fn restore(&mut self) {
         self.plain.handle(at(self.now_ms), Input::Disconnect);
         self.restored.handle(at(self.now_ms + self.ahead_ms), Input::Move);
@@ -193,20 +194,20 @@ impl Twins {
             assert!(matches!(self.restored.phase(), Phase::Closed(_)));
             return;
         };
-        assert_eq!(self.restored.next_deadline(), None, "nothing more happens to it");
+        assert_eq!(self.restored.next_deadline(), None, "a moved session has no deadlines");
         self.restored.handle(at(self.now_ms + self.ahead_ms + 1_000_000), Input::Close(CloseReason::Kicked));
-        assert_eq!(self.restored.snapshot().as_ref(), Some(&record), "whatever comes");
+        assert_eq!(self.restored.snapshot().as_ref(), Some(&record), "a moved session ignores inputs");
 
-        let bytes = minicbor::to_vec(&record).expect("memory takes everything");
-        let read: SessionRecord = minicbor::decode(&bytes).expect("it was written so");
+        let bytes = minicbor::to_vec(&record).expect("writing to memory cannot fail");
+        let read: SessionRecord = minicbor::decode(&bytes).expect("the record is valid");
         assert_eq!(read, record);
         let outbox = Outbox::restore(&read.outbox, self.max_unacked, |log, _, _| {
             Some(self.logs.get(usize::try_from(log).expect("small")))
         });
         self.ahead_ms = self.rng.random_range(0..1_000_000);
         let now = at(self.now_ms + self.ahead_ms);
-        let session = outbox.and_then(|outbox| Driven::restore(now, &self.timeouts, &read, outbox));
-        self.restored = session.expect("it was written so");
+        let session = outbox.and_then(|outbox| SessionHarness::restore(now, &self.timeouts, &read, outbox));
+        self.restored = session.expect("the record is valid");
         self.count += 1;
     }
 
@@ -225,7 +226,7 @@ impl Twins {
             }
         }
         assert_eq!(self.plain.phase(), self.restored.phase());
-        let deadlines = |session: &Driven<LogRef>| session.deadlines().collect::<Vec<_>>();
+        let deadlines = |session: &SessionHarness<LogRef>| session.deadlines().collect::<Vec<_>>();
         let shifted = deadlines(&self.restored).into_iter().map(|(at, which)| (back(at), which));
         assert_eq!(deadlines(&self.plain), shifted.collect::<Vec<_>>());
         assert_eq!(self.plain.opened_at(), back(self.restored.opened_at()));
@@ -253,7 +254,7 @@ fn random_attach(rng: &mut SmallRng, connection: u64, seq: u64) -> Attach {
         connection: ConnectionId(connection),
         kind,
         seq: rng.random_bool(0.6).then_some(seq),
-        delivery: if rng.random() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
+        delivery: if rng.random() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
         token_expires: None,
         entropy: rng.random(),
     }
@@ -275,29 +276,29 @@ fn timeouts() -> SessionTimeouts {
     }
 }
 
-/// A session that has moved, with a ring of five messages, three gone before.
-fn moved() -> (Driven, SessionRecord) {
+/// A session that has moved, with five messages in its ring after three acknowledged ones.
+fn moved() -> (SessionHarness, SessionRecord) {
     let attach = Attach {
         connection: ConnectionId(1),
         kind: ConnectionKind::Stream(Heartbeat::Frame),
         seq: None,
-        delivery: Delivery::AtLeastOnce,
+        delivery: DeliveryMode::AtLeastOnce,
         token_expires: None,
         entropy: 0,
     };
-    let mut session = Driven::open(at(0), &timeouts(), Outbox::new(16), attach);
+    let mut session = SessionHarness::open(at(0), &timeouts(), Outbox::new(16), attach);
     session.outbox_mut().subscribe((), 10, false);
-    let turn = session.outbox().next_turn().expect("it was subscribed just now");
-    session.outbox_mut().take(turn, outbox::Bounds { first: 1, last: 18 }, 100, |_| &[]);
+    let turn = session.outbox().next_turn().expect("the subscription is ready");
+    session.outbox_mut().take(turn, outbox::LogBounds { first: 1, last: 18 }, 100, |_| &[]);
     session.handle(at(0), Input::Connection(ConnectionId(1), ConnectionInput::Ack { seq: 3 }));
-    assert_eq!(session.snapshot(), None, "it goes on here");
+    assert_eq!(session.snapshot(), None, "the session has not moved");
     session.handle(at(20_000), Input::Move);
-    let record = session.snapshot().expect("it has moved");
+    let record = session.snapshot().expect("the session has moved");
     (session, record)
 }
 
 #[test]
-fn a_session_that_moves_says_so_and_has_its_whole_window() {
+fn a_moved_session_closes_its_connection_and_has_the_full_window() {
     let (mut session, record) = moved();
     let outputs: Vec<_> = std::iter::from_fn(|| session.poll_output()).collect();
     let close = Output::Close(ConnectionId(1), CloseCode::Moved);
@@ -309,12 +310,13 @@ fn a_session_that_moves_says_so_and_has_its_whole_window() {
 }
 
 #[test]
-fn a_restored_session_lives_as_long_as_its_new_process_says_from_its_opening_on() {
+fn the_new_process_determines_the_lifetime() {
     let (_, record) = moved();
     for (lifetime, left) in [(Some(30), Some(10)), (None, None)] {
         let timeouts = SessionTimeouts { lifetime: lifetime.map(Duration::from_secs), ..timeouts() };
-        let outbox = Outbox::restore(&record.outbox, 16, |_, _, _| Some(())).expect("it was written so");
-        let session = Driven::restore(at(9_000_000), &timeouts, &record, outbox).expect("it was written so");
+        let outbox = Outbox::restore(&record.outbox, 16, |_, _, _| Some(())).expect("the record is valid");
+        let session =
+            SessionHarness::restore(at(9_000_000), &timeouts, &record, outbox).expect("the record is valid");
         let due = session.deadlines().find(|(_, deadline)| *deadline == Deadline::Lifetime);
         assert_eq!(due.map(|(due, _)| due), left.map(|left| at(9_000_000 + left * 1_000)));
     }
@@ -323,54 +325,54 @@ fn a_restored_session_lives_as_long_as_its_new_process_says_from_its_opening_on(
 #[test]
 fn a_shorter_ring_evicts_the_oldest() {
     let (_, record) = moved();
-    let restored = Outbox::restore(&record.outbox, 2, |_, _, _| Some(())).expect("it was written so");
+    let restored = Outbox::restore(&record.outbox, 2, |_, _, _| Some(())).expect("the record is valid");
     restored.check_invariants();
     assert_eq!((restored.seq(), restored.unacked()), (8, 2));
 }
 
-type Breaks = fn(&mut OutboxRecord);
+type CorruptRecord = fn(&mut OutboxRecord);
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn inconsistent_records_are_rejected() {
     let (_, good) = moved();
-    let broken: [(&str, Breaks); 12] = [
-        ("more was sent than there are seqs", |it| it.ring.push(RingRun { count: u64::MAX, ..it.ring[0] })),
-        ("more was sent than there are seqs", |it| it.dropped = u64::MAX - 5),
-        ("an entry of nobody", |it| it.ring[0].slot = 1),
-        ("an entry of nobody", |it| it.subscriptions[0] = None),
-        ("an entry beyond its cursor", |it| it.ring[0].count = 6),
-        ("an entry beyond its cursor", |it| it.ring[0].offset = u64::MAX),
-        ("an entry beyond its cursor", |it| it.ring[0].span = 3),
-        ("an entry before the last", |it| it.ring[0].offset = 13),
-        ("something was acknowledged that was not sent", |it| it.sent = 9),
-        ("something was acknowledged that was not sent", |it| it.acknowledged = 4),
-        ("a turn of nobody", |it| it.ready = vec![7]),
-        ("what has left the ring was not sent", |it| {
-            it.subscriptions[0].as_mut().expect("it is there").evicted = Some((4, 13));
+    let broken: [(&str, CorruptRecord); 12] = [
+        ("too many seqs", |it| it.ring.push(RingRun { count: u64::MAX, ..it.ring[0] })),
+        ("too many seqs", |it| it.dropped = u64::MAX - 5),
+        ("a ring entry without a subscription", |it| it.ring[0].slot = 1),
+        ("a ring entry without a subscription", |it| it.subscriptions[0] = None),
+        ("a ring entry beyond its cursor", |it| it.ring[0].count = 6),
+        ("a ring entry beyond its cursor", |it| it.ring[0].offset = u64::MAX),
+        ("a ring entry beyond its cursor", |it| it.ring[0].span = 3),
+        ("a ring entry before the preceding one", |it| it.ring[0].offset = 13),
+        ("a seq was acknowledged that was not sent", |it| it.sent = 9),
+        ("a seq was acknowledged that was not sent", |it| it.acknowledged = 4),
+        ("a turn without a live subscription", |it| it.ready = vec![7]),
+        ("an evicted entry was not sent", |it| {
+            it.subscriptions[0].as_mut().expect("the slot is in use").evicted = Some((4, 13));
         }),
     ];
-    for (expected, breaks) in broken {
+    for (expected, corrupt) in broken {
         let mut record = good.outbox.clone();
-        breaks(&mut record);
+        corrupt(&mut record);
         let error = Outbox::<()>::restore(&record, 16, |_, _, _| Some(())).expect_err(expected);
         assert_eq!(error, BadRecord(expected), "{record:?}");
     }
-    // Much more than there is room for costs nothing.
+    // No memory is allocated for entries beyond the capacity.
     let mut long = good.outbox.clone();
     long.ring[0].count = 1 << 60;
-    long.subscriptions[0].as_mut().expect("it is there").cursor = 1 << 61;
-    let restored = Outbox::restore(&long, 16, |_, _, _| Some(())).expect("it makes sense");
+    long.subscriptions[0].as_mut().expect("the slot is in use").cursor = 1 << 61;
+    let restored = Outbox::restore(&long, 16, |_, _, _| Some(())).expect("the record is consistent");
     assert_eq!(restored.unacked(), 16);
     let error = Outbox::<()>::restore(&good.outbox, 16, |_, _, _| None).expect_err("no such log");
-    assert_eq!(error.to_string(), "an unknown log");
+    assert_eq!(error.to_string(), "unknown log");
     let bad = SessionRecord { carrier: 99, ..good };
     let error = Session::<()>::restore(at(0), &bad, Outbox::new(1));
-    assert_eq!(error.expect_err("an unknown carrier").to_string(), "an unknown carrier");
+    assert_eq!(error.expect_err("unknown kind of connection").to_string(), "unknown kind of connection");
 }
 
-/// A later version may have more fields.
+/// A later version may add fields.
 #[test]
-fn fields_that_nobody_knows_are_skipped() {
+fn unknown_fields_are_skipped() {
     #[derive(minicbor::Encode)]
     #[cbor(array)]
     struct Longer {
@@ -386,7 +388,7 @@ fn fields_that_nobody_knows_are_skipped() {
         more: Vec<&'static str>,
     }
     let longer = Longer { slot: 1, offset: 2, count: 3, span: 0, more: vec!["of", "all", "kinds"] };
-    let bytes = minicbor::to_vec([longer]).expect("memory takes everything");
-    let read: Vec<RingRun> = minicbor::decode(&bytes).expect("the rest is as ever");
+    let bytes = minicbor::to_vec([longer]).expect("writing to memory cannot fail");
+    let read: Vec<RingRun> = minicbor::decode(&bytes).expect("the known fields are decoded");
     assert_eq!(read, [RingRun { slot: 1, offset: 2, count: 3, span: 0 }]);
 }

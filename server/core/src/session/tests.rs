@@ -1,11 +1,11 @@
-//! The session's timetable, in virtual time. All instants are milliseconds after [`START_MS`].
+//! Timing of a session, in virtual time. All times are in milliseconds after [`START_MS`].
 
 mod delivery;
 mod polls;
 
 use std::time::Duration;
 
-use super::driven::Driven;
+use super::driven::SessionHarness;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
@@ -13,9 +13,9 @@ use crate::close::{CloseCode, CloseReason, SuspendReason};
 const START_MS: u64 = 1_000_000;
 const A: ConnectionId = ConnectionId(1);
 const B: ConnectionId = ConnectionId(2);
-/// The first ping comes after half the interval.
+/// Entropy for which the first ping is sent after half the interval.
 const HALF: u32 = 0;
-/// The first ping comes after the whole interval.
+/// Entropy for which the first ping is sent after the whole interval.
 const WHOLE: u32 = u32::MAX;
 
 fn at(ms: u64) -> Timestamp {
@@ -27,7 +27,7 @@ fn attach(connection: ConnectionId, heartbeat: Heartbeat, entropy: u32) -> Attac
         connection,
         kind: ConnectionKind::Stream(heartbeat),
         seq: None,
-        delivery: Delivery::AtLeastOnce,
+        delivery: DeliveryMode::AtLeastOnce,
         token_expires: None,
         entropy,
     }
@@ -45,16 +45,15 @@ fn timeouts() -> SessionTimeouts {
     }
 }
 
-/// A session and what it brought about so far.
-struct Table {
-    session: Driven,
+struct TimedSession {
+    session: SessionHarness,
 }
 
-impl Table {
+impl TimedSession {
     fn open(timeouts: SessionTimeouts, attach: Attach) -> Self {
-        let mut table = Self { session: Driven::open(at(0), &timeouts, Outbox::new(1024), attach) };
-        assert_eq!(table.outputs(), [event(1, Transition::Opened)]);
-        table
+        let mut timed = Self { session: SessionHarness::open(at(0), &timeouts, Outbox::new(1024), attach) };
+        assert_eq!(timed.outputs(), [event(1, Transition::Opened)]);
+        timed
     }
 
     fn stream(entropy: u32) -> Self {
@@ -65,7 +64,7 @@ impl Table {
         std::iter::from_fn(|| self.session.poll_output()).collect()
     }
 
-    /// Time passes, nothing else.
+    /// Advances the time without any input.
     fn wait(&mut self, ms: u64) -> Vec<Output> {
         self.session.handle_timeout(at(ms));
         self.outputs()
@@ -106,193 +105,193 @@ const NOTHING: [Output; 0] = [];
 #[test]
 fn the_first_ping_comes_after_half_to_whole_the_interval() {
     for (entropy, due) in [(HALF, 500), (WHOLE, 1_000)] {
-        let mut table = Table::stream(entropy);
-        assert_eq!(table.next(), Some((at(due), Deadline::Ping)));
-        assert_eq!(table.wait(due - 1), NOTHING);
-        assert_eq!(table.wait(due), [fired(Deadline::Ping, due), Output::Ping(A)]);
-        assert_eq!(table.wait(due), NOTHING, "once");
+        let mut timed = TimedSession::stream(entropy);
+        assert_eq!(timed.next(), Some((at(due), Deadline::Ping)));
+        assert_eq!(timed.wait(due - 1), NOTHING);
+        assert_eq!(timed.wait(due), [fired(Deadline::Ping, due), Output::Ping(A)]);
+        assert_eq!(timed.wait(due), NOTHING, "once");
     }
 }
 
 #[test]
 fn an_answered_ping_is_followed_by_the_next_an_interval_after_the_answer() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    assert_eq!(table.next(), None, "Pong waits until the ping's bytes are in the kernel");
-    table.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.next(), Some((at(1_410), Deadline::Pong)));
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    assert_eq!(timed.next(), None, "Pong waits until the ping's bytes are in the kernel");
+    timed.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.next(), Some((at(1_410), Deadline::Pong)));
     assert_eq!(
-        table.on(1_030, A, ConnectionInput::PongFrame { seq: 0 }),
+        timed.on(1_030, A, ConnectionInput::PongFrame { seq: 0 }),
         [Output::RoundTrip(Duration::from_millis(20))]
     );
-    assert_eq!(table.next(), Some((at(2_030), Deadline::Ping)));
-    assert_eq!(table.wait(2_030), [fired(Deadline::Ping, 2_030), Output::Ping(A)]);
+    assert_eq!(timed.next(), Some((at(2_030), Deadline::Ping)));
+    assert_eq!(timed.wait(2_030), [fired(Deadline::Ping, 2_030), Output::Ping(A)]);
 }
 
 #[test]
-fn a_silent_peer_is_probed_and_then_given_up() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.wait(1_399), NOTHING);
-    assert_eq!(table.wait(1_400), [Output::Probe(A)]);
-    assert_eq!(table.wait(1_500), NOTHING, "asked once");
+fn a_silent_peer_is_probed_and_then_suspended() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.wait(1_399), NOTHING);
+    assert_eq!(timed.wait(1_400), [Output::Probe(A)]);
+    assert_eq!(timed.wait(1_500), NOTHING, "probed only once");
     assert_eq!(
-        table.on(1_501, A, ConnectionInput::Probed),
+        timed.on(1_501, A, ConnectionInput::Probed),
         [
             fired(Deadline::Pong, 1_400),
             Output::Close(A, CloseCode::PongTimeout),
             event(2, Transition::Suspended(SuspendReason::PongTimeout)),
         ]
     );
-    assert_eq!(table.next(), Some((at(6_501), Deadline::Reconnect)));
-    assert_eq!(table.wait(6_500), NOTHING);
-    assert_eq!(table.wait(6_501), [fired(Deadline::Reconnect, 6_501), event(3, Transition::Expired)]);
-    assert_eq!(table.session.phase(), Phase::Closed(CloseReason::ReconnectWindow));
-    assert_eq!(table.wait(99_999), NOTHING, "exactly once");
-    assert_eq!(table.next(), None);
+    assert_eq!(timed.next(), Some((at(6_501), Deadline::Reconnect)));
+    assert_eq!(timed.wait(6_500), NOTHING);
+    assert_eq!(timed.wait(6_501), [fired(Deadline::Reconnect, 6_501), event(3, Transition::Expired)]);
+    assert_eq!(timed.session.phase(), Phase::Closed(CloseReason::ReconnectWindow));
+    assert_eq!(timed.wait(99_999), NOTHING, "exactly once");
+    assert_eq!(timed.next(), None);
 }
 
 #[test]
-fn bytes_that_the_kernel_held_when_pong_was_due_are_life() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.wait(2_000), [Output::Probe(A)], "however late we are");
-    table.received(2_001);
-    assert_eq!(table.on(2_002, A, ConnectionInput::Probed), NOTHING);
-    assert_eq!(table.next(), Some((at(3_001), Deadline::Ping)));
+fn bytes_in_the_kernel_when_pong_is_due_keep_the_connection() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.wait(2_000), [Output::Probe(A)], "the probe is requested even if the timeout is late");
+    timed.received(2_001);
+    assert_eq!(timed.on(2_002, A, ConnectionInput::Probed), NOTHING);
+    assert_eq!(timed.next(), Some((at(3_001), Deadline::Ping)));
 }
 
 #[test]
-fn a_pong_that_is_read_before_the_probe_is_answered_is_life() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    table.wait(1_400);
+fn a_pong_read_before_the_probe_ends_keeps_the_connection() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    timed.wait(1_400);
     assert_eq!(
-        table.on(1_405, A, ConnectionInput::PongFrame { seq: 0 }),
+        timed.on(1_405, A, ConnectionInput::PongFrame { seq: 0 }),
         [Output::RoundTrip(Duration::from_millis(405))]
     );
-    assert_eq!(table.on(1_406, A, ConnectionInput::Probed), NOTHING);
-    assert_eq!(table.session.phase(), Phase::Attached(A));
+    assert_eq!(timed.on(1_406, A, ConnectionInput::Probed), NOTHING);
+    assert_eq!(timed.session.phase(), Phase::Attached(A));
 }
 
 #[test]
-fn any_traffic_since_the_ping_is_an_answer() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    table.received(1_200);
-    assert_eq!(table.wait(1_400), NOTHING);
-    assert_eq!(table.next(), Some((at(2_200), Deadline::Ping)));
+fn traffic_after_the_ping_is_an_answer() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    timed.received(1_200);
+    assert_eq!(timed.wait(1_400), NOTHING);
+    assert_eq!(timed.next(), Some((at(2_200), Deadline::Ping)));
 }
 
 #[test]
 fn traffic_before_the_ping_is_not_an_answer() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.received(1_005);
-    table.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.wait(1_410), [Output::Probe(A)]);
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.received(1_005);
+    timed.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.wait(1_410), [Output::Probe(A)]);
 }
 
 #[test]
-fn traffic_puts_off_a_frame_ping_by_as_much_and_keeps_its_spread() {
-    let mut table = Table::stream(HALF);
-    table.received(300);
-    assert_eq!(table.wait(500), NOTHING);
-    assert_eq!(table.next(), Some((at(800), Deadline::Ping)));
-    assert_eq!(table.wait(800), [fired(Deadline::Ping, 800), Output::Ping(A)]);
+fn traffic_shifts_a_frame_ping_and_keeps_its_spread() {
+    let mut timed = TimedSession::stream(HALF);
+    timed.received(300);
+    assert_eq!(timed.wait(500), NOTHING);
+    assert_eq!(timed.next(), Some((at(800), Deadline::Ping)));
+    assert_eq!(timed.wait(800), [fired(Deadline::Ping, 800), Output::Ping(A)]);
 }
 
 #[test]
-fn traffic_never_puts_off_a_message_ping() {
-    let mut table = Table::open(timeouts(), attach(A, Heartbeat::Message, HALF));
-    table.received(300);
-    assert_eq!(table.wait(500), [fired(Deadline::Ping, 500), Output::Ping(A)]);
-    table.on(510, A, ConnectionInput::PingSent { seq: 0 });
-    table.on(700, A, ConnectionInput::PongFrame { seq: 0 });
-    assert_eq!(table.next(), Some((at(1_510), Deadline::Ping)), "a steady beat");
+fn traffic_does_not_postpone_a_message_ping() {
+    let mut timed = TimedSession::open(timeouts(), attach(A, Heartbeat::Message, HALF));
+    timed.received(300);
+    assert_eq!(timed.wait(500), [fired(Deadline::Ping, 500), Output::Ping(A)]);
+    timed.on(510, A, ConnectionInput::PingSent { seq: 0 });
+    timed.on(700, A, ConnectionInput::PongFrame { seq: 0 });
+    assert_eq!(timed.next(), Some((at(1_510), Deadline::Ping)), "a steady interval");
 }
 
 #[test]
 fn a_pong_that_answers_no_ping_is_ignored() {
-    let mut table = Table::stream(WHOLE);
-    assert_eq!(table.on(10, A, ConnectionInput::PongFrame { seq: 0 }), NOTHING);
-    table.wait(1_000);
+    let mut timed = TimedSession::stream(WHOLE);
+    assert_eq!(timed.on(10, A, ConnectionInput::PongFrame { seq: 0 }), NOTHING);
+    timed.wait(1_000);
     assert_eq!(
-        table.on(1_001, A, ConnectionInput::PongFrame { seq: 0 }),
+        timed.on(1_001, A, ConnectionInput::PongFrame { seq: 0 }),
         NOTHING,
         "the ping has not left yet"
     );
-    table.on(1_002, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.on(1_003, A, ConnectionInput::PongFrame { seq: 5 }), NOTHING, "never asked with 5");
-    assert_eq!(table.next(), Some((at(1_402), Deadline::Pong)));
+    timed.on(1_002, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.on(1_003, A, ConnectionInput::PongFrame { seq: 5 }), NOTHING, "no ping had seq 5");
+    assert_eq!(timed.next(), Some((at(1_402), Deadline::Pong)));
 }
 
 #[test]
-fn a_held_write_governs_instead_of_pong() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    table.on(1_100, A, ConnectionInput::WriteHeld);
-    assert_eq!(table.armed(), []);
-    assert_eq!(table.wait(9_000), NOTHING);
-    table.on(9_000, A, ConnectionInput::WriteResumed);
-    assert_eq!(table.next(), Some((at(9_400), Deadline::Pong)), "the whole time to answer");
+fn a_held_write_disarms_pong() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    timed.on(1_100, A, ConnectionInput::WriteHeld);
+    assert_eq!(timed.armed(), []);
+    assert_eq!(timed.wait(9_000), NOTHING);
+    timed.on(9_000, A, ConnectionInput::WriteResumed);
+    assert_eq!(timed.next(), Some((at(9_400), Deadline::Pong)), "the full timeout");
 }
 
 #[test]
-fn a_write_that_is_held_while_probing_calls_the_probe_off() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.wait(1_400), [Output::Probe(A)]);
-    table.on(1_401, A, ConnectionInput::WriteHeld);
-    assert_eq!(table.on(1_402, A, ConnectionInput::Probed), NOTHING);
-    assert_eq!(table.session.phase(), Phase::Attached(A));
+fn a_held_write_cancels_the_probe() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.wait(1_400), [Output::Probe(A)]);
+    timed.on(1_401, A, ConnectionInput::WriteHeld);
+    assert_eq!(timed.on(1_402, A, ConnectionInput::Probed), NOTHING);
+    assert_eq!(timed.session.phase(), Phase::Attached(A));
 }
 
 #[test]
 fn a_ping_sent_while_a_later_write_is_held_arms_no_pong() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::WriteHeld);
-    table.on(1_001, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.armed(), []);
-    table.on(1_002, A, ConnectionInput::WriteResumed);
-    assert_eq!(table.next(), Some((at(1_402), Deadline::Pong)));
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::WriteHeld);
+    timed.on(1_001, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.armed(), []);
+    timed.on(1_002, A, ConnectionInput::WriteResumed);
+    assert_eq!(timed.next(), Some((at(1_402), Deadline::Pong)));
 }
 
 #[test]
 fn a_lost_connection_suspends_and_a_new_one_resumes() {
-    let mut table = Table::stream(WHOLE);
+    let mut timed = TimedSession::stream(WHOLE);
     assert_eq!(
-        table.on(100, A, ConnectionInput::Ended(SuspendReason::ConnectionLost)),
+        timed.on(100, A, ConnectionInput::Ended(SuspendReason::ConnectionLost)),
         [event(2, Transition::Suspended(SuspendReason::ConnectionLost))]
     );
-    assert_eq!(table.next(), Some((at(5_100), Deadline::Reconnect)));
+    assert_eq!(timed.next(), Some((at(5_100), Deadline::Reconnect)));
     let resume = Input::Attach(attach(B, Heartbeat::Frame, HALF));
-    assert_eq!(table.input(5_099, resume), [event(3, Transition::Resumed(ResumeKind::Reconnect))]);
-    assert_eq!(table.session.phase(), Phase::Attached(B));
-    assert_eq!(table.armed(), [Deadline::Ping]);
+    assert_eq!(timed.input(5_099, resume), [event(3, Transition::Resumed(ResumeKind::Reconnect))]);
+    assert_eq!(timed.session.phase(), Phase::Attached(B));
+    assert_eq!(timed.armed(), [Deadline::Ping]);
 }
 
 #[test]
-fn a_resume_that_comes_with_the_end_of_the_window_is_too_late() {
-    let mut table = Table::stream(WHOLE);
-    table.on(0, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
-    let outputs = table.input(5_000, Input::Attach(attach(B, Heartbeat::Frame, HALF)));
+fn a_resume_at_the_end_of_the_window_is_too_late() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.on(0, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
+    let outputs = timed.input(5_000, Input::Attach(attach(B, Heartbeat::Frame, HALF)));
     assert_eq!(outputs, [fired(Deadline::Reconnect, 5_000), event(3, Transition::Expired)]);
-    assert_eq!(table.session.phase(), Phase::Closed(CloseReason::ReconnectWindow));
+    assert_eq!(timed.session.phase(), Phase::Closed(CloseReason::ReconnectWindow));
 }
 
 #[test]
-fn the_second_connection_wins_and_the_first_has_nothing_more_to_say() {
-    let mut table = Table::stream(WHOLE);
+fn a_second_connection_replaces_the_first() {
+    let mut timed = TimedSession::stream(WHOLE);
     assert_eq!(
-        table.input(100, Input::Attach(attach(B, Heartbeat::Frame, WHOLE))),
+        timed.input(100, Input::Attach(attach(B, Heartbeat::Frame, WHOLE))),
         [Output::Close(A, CloseCode::Replaced), event(2, Transition::Resumed(ResumeKind::TakeOver))]
     );
     for late in [
@@ -301,44 +300,44 @@ fn the_second_connection_wins_and_the_first_has_nothing_more_to_say() {
         ConnectionInput::WriteHeld,
         ConnectionInput::Ack { seq: 9 },
     ] {
-        assert_eq!(table.on(101, A, late), NOTHING);
+        assert_eq!(timed.on(101, A, late), NOTHING);
     }
-    assert_eq!(table.session.phase(), Phase::Attached(B));
-    assert_eq!(table.next(), Some((at(1_100), Deadline::Ping)));
+    assert_eq!(timed.session.phase(), Phase::Attached(B));
+    assert_eq!(timed.next(), Some((at(1_100), Deadline::Ping)));
 }
 
 #[test]
-fn a_take_over_forgets_the_old_connections_ping() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    table.wait(1_400);
-    table.input(1_401, Input::Attach(attach(B, Heartbeat::Frame, WHOLE)));
-    assert_eq!(table.on(1_402, A, ConnectionInput::Probed), NOTHING);
-    assert_eq!(table.next(), Some((at(2_401), Deadline::Ping)));
+fn a_take_over_cancels_the_old_ping() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    timed.wait(1_400);
+    timed.input(1_401, Input::Attach(attach(B, Heartbeat::Frame, WHOLE)));
+    assert_eq!(timed.on(1_402, A, ConnectionInput::Probed), NOTHING);
+    assert_eq!(timed.next(), Some((at(2_401), Deadline::Ping)));
 }
 
 #[test]
-fn a_seq_that_was_never_sent_means_another_session() {
-    let mut table = Table::stream(WHOLE);
-    table.on(0, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
+fn a_seq_that_was_never_sent_is_refused() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.on(0, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
     let mut stranger = attach(B, Heartbeat::Frame, HALF);
     stranger.seq = Some(1);
-    assert_eq!(table.input(1, Input::Attach(stranger)), NOTHING);
-    assert_eq!(table.session.phase(), Phase::Suspended);
+    assert_eq!(timed.input(1, Input::Attach(stranger)), NOTHING);
+    assert_eq!(timed.session.phase(), Phase::Suspended);
     stranger.seq = Some(0);
     assert_eq!(
-        table.input(2, Input::Attach(stranger)),
+        timed.input(2, Input::Attach(stranger)),
         [event(3, Transition::Resumed(ResumeKind::Reconnect))]
     );
 }
 
 #[test]
-fn an_ack_of_what_was_never_sent_breaks_the_protocol() {
-    let mut table = Table::stream(WHOLE);
-    assert_eq!(table.on(1, A, ConnectionInput::Ack { seq: 0 }), NOTHING);
+fn acknowledging_an_unsent_seq_is_a_protocol_error() {
+    let mut timed = TimedSession::stream(WHOLE);
+    assert_eq!(timed.on(1, A, ConnectionInput::Ack { seq: 0 }), NOTHING);
     assert_eq!(
-        table.on(2, A, ConnectionInput::Ack { seq: 1 }),
+        timed.on(2, A, ConnectionInput::Ack { seq: 1 }),
         [
             Output::Close(A, CloseCode::ProtocolError),
             event(2, Transition::Closed(CloseReason::ProtocolError))
@@ -348,58 +347,58 @@ fn an_ack_of_what_was_never_sent_breaks_the_protocol() {
 
 #[test]
 fn the_close_command_leaves_no_reconnect_window() {
-    let mut table = Table::stream(WHOLE);
+    let mut timed = TimedSession::stream(WHOLE);
     assert_eq!(
-        table.on(5, A, ConnectionInput::Close(CloseReason::Client)),
+        timed.on(5, A, ConnectionInput::Close(CloseReason::Client)),
         [Output::Close(A, CloseCode::Normal), event(2, Transition::Closed(CloseReason::Client))]
     );
-    assert_eq!(table.next(), None);
-    assert_eq!(table.input(6, Input::Attach(attach(B, Heartbeat::Frame, HALF))), NOTHING);
-    assert_eq!(table.session.phase(), Phase::Closed(CloseReason::Client));
+    assert_eq!(timed.next(), None);
+    assert_eq!(timed.input(6, Input::Attach(attach(B, Heartbeat::Frame, HALF))), NOTHING);
+    assert_eq!(timed.session.phase(), Phase::Closed(CloseReason::Client));
 }
 
 #[test]
-fn an_administrator_drops_the_connection_or_ends_the_session() {
-    let mut table = Table::stream(WHOLE);
+fn disconnecting_suspends_and_kicking_closes() {
+    let mut timed = TimedSession::stream(WHOLE);
     assert_eq!(
-        table.input(5, Input::Disconnect),
+        timed.input(5, Input::Disconnect),
         [
             Output::Close(A, CloseCode::Disconnected),
             event(2, Transition::Suspended(SuspendReason::Disconnected))
         ]
     );
-    assert_eq!(table.input(6, Input::Disconnect), NOTHING);
+    assert_eq!(timed.input(6, Input::Disconnect), NOTHING);
     assert_eq!(
-        table.input(7, Input::Close(CloseReason::Kicked)),
+        timed.input(7, Input::Close(CloseReason::Kicked)),
         [event(3, Transition::Closed(CloseReason::Kicked))]
     );
-    assert_eq!(table.input(8, Input::Close(CloseReason::Draining)), NOTHING);
+    assert_eq!(timed.input(8, Input::Close(CloseReason::Draining)), NOTHING);
 }
 
 #[test]
-fn idle_is_put_off_by_commands_alone() {
-    let mut table = Table::open(
+fn only_commands_postpone_idle() {
+    let mut timed = TimedSession::open(
         SessionTimeouts { idle: Some(Duration::from_millis(900)), ..timeouts() },
         attach(A, Heartbeat::Frame, WHOLE),
     );
-    table.received(500);
-    table.on(500, A, ConnectionInput::Ack { seq: 0 });
-    assert_eq!(table.next(), Some((at(900), Deadline::Idle)));
-    table.on(600, A, ConnectionInput::Command);
-    table.on(700, A, ConnectionInput::Ended(SuspendReason::ConnectionLost));
-    assert_eq!(table.armed(), [Deadline::Reconnect, Deadline::Idle], "also while suspended");
+    timed.received(500);
+    timed.on(500, A, ConnectionInput::Ack { seq: 0 });
+    assert_eq!(timed.next(), Some((at(900), Deadline::Idle)));
+    timed.on(600, A, ConnectionInput::Command);
+    timed.on(700, A, ConnectionInput::Ended(SuspendReason::ConnectionLost));
+    assert_eq!(timed.armed(), [Deadline::Reconnect, Deadline::Idle], "also while suspended");
     assert_eq!(
-        table.wait(1_500),
+        timed.wait(1_500),
         [fired(Deadline::Idle, 1_500), event(3, Transition::Closed(CloseReason::Idle))]
     );
 }
 
 #[test]
-fn a_lifetime_ends_in_whatever_phase() {
+fn a_session_ends_with_its_lifetime() {
     let lifetime = SessionTimeouts { lifetime: Some(Duration::from_millis(900)), ..timeouts() };
-    let mut table = Table::open(lifetime, attach(A, Heartbeat::Frame, WHOLE));
+    let mut timed = TimedSession::open(lifetime, attach(A, Heartbeat::Frame, WHOLE));
     assert_eq!(
-        table.wait(900),
+        timed.wait(900),
         [
             fired(Deadline::Lifetime, 900),
             Output::Close(A, CloseCode::Lifetime),
@@ -409,32 +408,32 @@ fn a_lifetime_ends_in_whatever_phase() {
 }
 
 #[test]
-fn a_token_suspends_when_it_runs_out_unless_refreshed() {
+fn an_expired_token_suspends_unless_refreshed() {
     let mut with_token = attach(A, Heartbeat::Frame, WHOLE);
     with_token.token_expires = Some(at(300));
-    let mut table = Table::open(timeouts(), with_token);
-    table.on(200, A, ConnectionInput::TokenRefreshed(Some(at(400))));
-    assert_eq!(table.wait(399), NOTHING);
+    let mut timed = TimedSession::open(timeouts(), with_token);
+    timed.on(200, A, ConnectionInput::TokenRefreshed(Some(at(400))));
+    assert_eq!(timed.wait(399), NOTHING);
     assert_eq!(
-        table.wait(400),
+        timed.wait(400),
         [
             fired(Deadline::Token, 400),
             Output::Close(A, CloseCode::TokenExpired),
             event(2, Transition::Suspended(SuspendReason::TokenExpired))
         ]
     );
-    table.input(500, Input::Attach(attach(B, Heartbeat::Frame, WHOLE)));
-    assert_eq!(table.armed(), [Deadline::Ping], "the new connection's token has no end");
+    timed.input(500, Input::Attach(attach(B, Heartbeat::Frame, WHOLE)));
+    assert_eq!(timed.armed(), [Deadline::Ping], "the new connection's token does not expire");
 }
 
 #[test]
-fn what_was_due_acts_before_an_input_and_in_the_order_of_the_table() {
+fn due_deadlines_act_before_an_input_and_in_order() {
     let mut timeouts = timeouts();
     timeouts.idle = Some(timeouts.ping_interval);
     timeouts.lifetime = Some(timeouts.ping_interval);
-    let mut table = Table::open(timeouts, attach(A, Heartbeat::Frame, WHOLE));
+    let mut timed = TimedSession::open(timeouts, attach(A, Heartbeat::Frame, WHOLE));
     assert_eq!(
-        table.on(2_000, A, ConnectionInput::Command),
+        timed.on(2_000, A, ConnectionInput::Command),
         [
             fired(Deadline::Ping, 1_000),
             Output::Ping(A),
@@ -446,15 +445,15 @@ fn what_was_due_acts_before_an_input_and_in_the_order_of_the_table() {
 }
 
 #[test]
-fn a_clock_that_goes_backwards_stands_still() {
-    let mut table = Table::stream(WHOLE);
-    table.wait(900);
-    table.on(100, A, ConnectionInput::Ended(SuspendReason::ConnectionLost));
-    assert_eq!(table.next(), Some((at(5_900), Deadline::Reconnect)));
+fn time_does_not_go_backwards() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(900);
+    timed.on(100, A, ConnectionInput::Ended(SuspendReason::ConnectionLost));
+    assert_eq!(timed.next(), Some((at(5_900), Deadline::Reconnect)));
 }
 
 #[test]
-fn each_deadline_is_armed_in_the_phases_of_its_comment() {
+fn each_deadline_is_armed_in_the_documented_phases() {
     let all = SessionTimeouts {
         idle: Some(Duration::from_millis(60_000)),
         lifetime: Some(Duration::from_millis(60_000)),
@@ -462,28 +461,28 @@ fn each_deadline_is_armed_in_the_phases_of_its_comment() {
     };
     let mut with_token = attach(A, Heartbeat::Frame, WHOLE);
     with_token.token_expires = Some(at(60_000));
-    let mut table = Table::open(all, with_token);
+    let mut timed = TimedSession::open(all, with_token);
     use Deadline::{Idle, Lifetime, Ping, PollGap, PollHold, Pong, Reconnect, Token};
-    assert_eq!(table.armed(), [Ping, Idle, Token, Lifetime], "attached, quiet");
-    table.wait(1_000);
-    assert_eq!(table.armed(), [Idle, Token, Lifetime], "ping on its way to the kernel");
-    table.on(1_001, A, ConnectionInput::PingSent { seq: 0 });
-    assert_eq!(table.armed(), [Pong, Idle, Token, Lifetime], "ping outstanding");
-    table.on(1_002, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
-    assert_eq!(table.armed(), [Reconnect, Idle, Lifetime], "suspended");
+    assert_eq!(timed.armed(), [Ping, Idle, Token, Lifetime], "attached, quiet");
+    timed.wait(1_000);
+    assert_eq!(timed.armed(), [Idle, Token, Lifetime], "ping on its way to the kernel");
+    timed.on(1_001, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.armed(), [Pong, Idle, Token, Lifetime], "ping outstanding");
+    timed.on(1_002, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
+    assert_eq!(timed.armed(), [Reconnect, Idle, Lifetime], "suspended");
     let poll =
         Attach { connection: B, kind: ConnectionKind::Poll { hold: Duration::from_secs(1) }, ..with_token };
-    table.input(1_003, Input::Attach(poll));
-    assert_eq!(table.armed(), [PollHold, Idle, Token, Lifetime], "attached to a poll");
-    table.on(1_004, B, ConnectionInput::Sent);
-    assert_eq!(table.armed(), [Idle, Token, Lifetime], "a poll that is being answered");
-    table.on(1_004, B, ConnectionInput::Answered { pause: Duration::ZERO });
-    assert_eq!(table.armed(), [PollGap, Idle, Token, Lifetime], "between polls");
+    timed.input(1_003, Input::Attach(poll));
+    assert_eq!(timed.armed(), [PollHold, Idle, Token, Lifetime], "attached to a poll");
+    timed.on(1_004, B, ConnectionInput::Sent);
+    assert_eq!(timed.armed(), [Idle, Token, Lifetime], "a poll that is being answered");
+    timed.on(1_004, B, ConnectionInput::Answered { pause: Duration::ZERO });
+    assert_eq!(timed.armed(), [PollGap, Idle, Token, Lifetime], "between polls");
     let events = Attach { connection: ConnectionId(3), kind: ConnectionKind::Events, ..with_token };
-    table.input(1_004, Input::Attach(events));
-    assert_eq!(table.armed(), [Ping, Token, Lifetime], "attached to a stream of events");
-    table.input(1_005, Input::Attach(Attach { connection: A, ..with_token }));
-    assert_eq!(table.armed(), [Ping, Idle, Token, Lifetime], "attached again");
-    table.input(1_006, Input::Close(CloseReason::Kicked));
-    assert_eq!(table.armed(), [], "closed");
+    timed.input(1_004, Input::Attach(events));
+    assert_eq!(timed.armed(), [Ping, Token, Lifetime], "attached to an event stream");
+    timed.input(1_005, Input::Attach(Attach { connection: A, ..with_token }));
+    assert_eq!(timed.armed(), [Ping, Idle, Token, Lifetime], "attached again");
+    timed.input(1_006, Input::Close(CloseReason::Kicked));
+    assert_eq!(timed.armed(), [], "closed");
 }

@@ -1,36 +1,36 @@
 use std::sync::Arc;
 
-use encke_core::message::Kind;
+use encke_core::message::ContentKind;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::routes::Call;
+use super::routes::ApiCall;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
 use crate::admin::Context;
 use crate::channel::{
-    BadChannelName, BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart,
-    MOST_BUSIEST,
+    BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart, InvalidChannelName,
+    MAX_BUSIEST,
 };
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::Channel;
 
 #[derive(Serialize)]
-struct Page {
-    channels: Vec<Summary>,
+struct ChannelPage {
+    channels: Vec<ChannelSummary>,
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Summary {
+struct ChannelSummary {
     channel: String,
-    /// It stands for channels, and has what is published to these.
+    /// Whether this is a pattern, whose log has the messages of all matching channels.
     pattern: bool,
     epoch: String,
-    /// The oldest message there is; beyond `last` if there is none.
+    /// Offset of the oldest message in the log, or `last` + 1 if the log is empty.
     first: u64,
     last: u64,
     messages: usize,
@@ -39,51 +39,51 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct BusyPage {
-    channels: Vec<BusySummary>,
-    /// There is no other page.
+struct BusiestPage {
+    channels: Vec<BusiestSummary>,
+    /// Always `None`: there is only one page.
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct BusySummary {
+struct BusiestSummary {
     #[serde(flatten)]
-    summary: Summary,
-    /// Messages a second, lately.
+    summary: ChannelSummary,
+    /// Recent messages per second.
     rate: f64,
 }
 
 #[derive(Serialize)]
-struct History<'a> {
+struct ChannelHistory<'a> {
     channel: &'a str,
     epoch: &'a str,
     first: u64,
     last: u64,
-    messages: Vec<Message>,
+    messages: Vec<HistoryEntry>,
 }
 
 #[derive(Serialize)]
-struct Message {
+struct HistoryEntry {
     offset: u64,
-    /// Where it was published, in the history of a pattern.
+    /// In the history of a pattern: the channel of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
-    /// Whose client has published it.
+    /// User whose client published the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     age_ms: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
-    /// Rather than data: a session that has come to the channel,
+    /// Instead of `data`: the session that joined the channel,
     #[serde(skip_serializing_if = "Option::is_none")]
     joined: Option<Box<RawValue>>,
-    /// or gone.
+    /// or left it.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<Box<RawValue>>,
 }
 
 /// `GET /api/channels?sort=&limit=&cursor=`
-pub(super) fn list(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn list(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let context = Arc::clone(call.context);
     let asked = ListQuery::parse(call.query);
     async move {
@@ -91,8 +91,8 @@ pub(super) fn list(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError
             ListQuery::ByName { limit, cursor } => Ok(by_name(&context, limit, cursor.as_deref())),
             ListQuery::Busiest { by, limit } => {
                 let busiest = context.busiest.get(&context.client).await;
-                let channels = busiest.by(by).iter().take(limit).map(BusySummary::of).collect();
-                Ok(json(&BusyPage { channels, next_cursor: None }))
+                let channels = busiest.by(by).iter().take(limit).map(BusiestSummary::of).collect();
+                Ok(json(&BusiestPage { channels, next_cursor: None }))
             }
         }
     }
@@ -100,14 +100,14 @@ pub(super) fn list(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError
 }
 
 fn by_name(context: &Context, limit: usize, cursor: Option<&str>) -> Reply {
-    // One more, to know whether there is more.
+    // Requests one more, to find out whether there is another page.
     let mut channels = context.client.logs.channels.public_after(cursor, limit + 1);
     let more = channels.len() > limit;
     channels.truncate(limit);
     let last = channels.last().filter(|_| more);
     let next_cursor = last.map(|channel| channel.name().as_str().to_owned());
-    json(&Page {
-        channels: channels.iter().map(|channel| Summary::of(channel.view())).collect(),
+    json(&ChannelPage {
+        channels: channels.iter().map(|channel| ChannelSummary::of(channel.view())).collect(),
         next_cursor,
     })
 }
@@ -130,11 +130,9 @@ impl ListQuery {
         }
         match (by, cursor) {
             (None, cursor) => Ok(Self::ByName { limit, cursor }),
-            (Some(_), Some(_)) => {
-                Err(ApiError::bad_request("cursor is for channels in the order of their names, without sort"))
-            }
-            (Some(_), None) if limit > MOST_BUSIEST => {
-                Err(ApiError::bad_request(format!("with sort, limit must be from 1 to {MOST_BUSIEST}")))
+            (Some(_), Some(_)) => Err(ApiError::bad_request("cursor cannot be combined with sort")),
+            (Some(_), None) if limit > MAX_BUSIEST => {
+                Err(ApiError::bad_request(format!("with sort, limit must be from 1 to {MAX_BUSIEST}")))
             }
             (Some(by), None) => Ok(Self::Busiest { by, limit }),
         }
@@ -145,29 +143,29 @@ fn parse_sort(text: &str) -> Result<Busyness, ApiError> {
     match text {
         "rate" => Ok(Busyness::Rate),
         "bytes" => Ok(Busyness::Bytes),
-        "followers" => Ok(Busyness::Followers),
+        "followers" => Ok(Busyness::Subscribers),
         _ => Err(ApiError::bad_request("sort must be rate, bytes or followers")),
     }
 }
 
 /// `GET /api/channels/{name}`
-pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
-    Ok(json(&Summary::of(find(call)?.view())))
+pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+    Ok(json(&ChannelSummary::of(find(call)?.view())))
 }
 
 /// `GET /api/channels/{name}/history?since=&before=&limit=`
-pub(super) fn history(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn history(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let asked = HistoryQuery::parse(call);
     let engine = Arc::clone(&call.context.client.logs.engine);
     async move {
         let HistoryQuery { name, part, limit } = asked?;
         let history = engine.read(&name, part, limit).await?.ok_or_else(|| no_such_channel(&name))?;
-        Ok(json(&History {
+        Ok(json(&ChannelHistory {
             channel: name.as_str(),
             epoch: &history.epoch,
             first: history.bounds.first,
             last: history.bounds.last,
-            messages: history.messages.into_iter().map(Message::from).collect(),
+            messages: history.messages.into_iter().map(HistoryEntry::from).collect(),
         }))
     }
     .boxed()
@@ -180,7 +178,7 @@ struct HistoryQuery {
 }
 
 impl HistoryQuery {
-    fn parse(call: &Call<'_>) -> Result<Self, ApiError> {
+    fn parse(call: &ApiCall<'_>) -> Result<Self, ApiError> {
         let (mut since, mut before, mut limit) = (0, None, DEFAULT_LIMIT);
         for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
             match &*name {
@@ -198,13 +196,13 @@ impl HistoryQuery {
     }
 }
 
-fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
+fn find(call: &ApiCall<'_>) -> Result<Arc<Channel>, ApiError> {
     let name = name_of(call)?;
     call.context.client.logs.channels.get(name.as_str()).ok_or_else(|| no_such_channel(&name))
 }
 
-/// The name in the path.
-pub(super) fn name_of(call: &Call<'_>) -> Result<ChannelName, ApiError> {
+/// Returns the channel name in the path.
+pub(super) fn name_of(call: &ApiCall<'_>) -> Result<ChannelName, ApiError> {
     let decoded = percent_decode_str(call.parameter).decode_utf8();
     let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
     Ok(ChannelName::new(&text, call.context.client.settings.channel_name_bytes)?)
@@ -214,10 +212,10 @@ fn no_such_channel(name: &ChannelName) -> ApiError {
     ApiError::not_found(format!("no such channel: {name}"))
 }
 
-/// A number too large for 64 bits counts as the largest: nothing comes after it.
+/// Parses a number. A number above 64 bits saturates: nothing comes after it.
 pub(super) fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ApiError::bad_request(format!("{name} must be a number, not negative")));
+        return Err(ApiError::bad_request(format!("{name} must be a non-negative integer")));
     }
     Ok(text.parse().unwrap_or(u64::MAX))
 }
@@ -226,13 +224,13 @@ fn bad_channel(message: String) -> ApiError {
     ApiError::new(ApiErrorCode::BadChannel, message)
 }
 
-impl From<BadChannelName> for ApiError {
-    fn from(error: BadChannelName) -> Self {
+impl From<InvalidChannelName> for ApiError {
+    fn from(error: InvalidChannelName) -> Self {
         bad_channel(error.to_string())
     }
 }
 
-impl Summary {
+impl ChannelSummary {
     fn of(view: ChannelView) -> Self {
         Self {
             pattern: view.name.is_pattern(),
@@ -247,20 +245,20 @@ impl Summary {
     }
 }
 
-impl BusySummary {
+impl BusiestSummary {
     #[expect(clippy::cast_precision_loss, reason = "a log has far fewer messages than 2^53")]
     fn of(busy: &BusyChannel) -> Self {
-        Self { summary: Summary::of(busy.view.clone()), rate: busy.millirate as f64 / 1e3 }
+        Self { summary: ChannelSummary::of(busy.view.clone()), rate: busy.millirate as f64 / 1e3 }
     }
 }
 
-impl From<HistoryMessage> for Message {
+impl From<HistoryMessage> for HistoryEntry {
     fn from(message: HistoryMessage) -> Self {
         let json = RawValue::from_string(message.data).expect("what is published was read as JSON before");
         let (data, joined, left) = match message.kind {
-            Kind::Data => (Some(json), None, None),
-            Kind::Joined => (None, Some(json), None),
-            Kind::Left => (None, None, Some(json)),
+            ContentKind::Data => (Some(json), None, None),
+            ContentKind::Joined => (None, Some(json), None),
+            ContentKind::Left => (None, None, Some(json)),
         };
         Self {
             offset: message.offset,

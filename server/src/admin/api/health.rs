@@ -5,40 +5,41 @@ use serde::Serialize;
 use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
 use crate::admin::Context;
-use crate::client::Stalled;
+use crate::client::StalledComponent;
 use crate::http::Reply;
 use crate::http::reply::json_with;
 use crate::timeouts;
 
-/// How long an engine may be out of reach: its clients need not go elsewhere when it is started again.
-const ENGINE_DOWN: Duration = Duration::from_secs(2);
+/// How long the engine may be unreachable before the server reports it. A restart of the engine should not
+/// make clients go to another server.
+const ENGINE_DOWN_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Health {
     status: HealthStatus,
 }
 
-/// How the server is. The comments stand in the README's reference.
+/// Health of the server. The README's reference shows the documentation of the variants.
 #[derive(Clone, Copy, Debug, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum HealthStatus {
-    /// All is well.
+    /// The server is healthy.
     Ok,
-    /// The wheel has not turned for `timers.watchdog`: no timeout passes.
+    /// The wheel has not advanced for `timers.watchdog`, so no timeout fires.
     WheelStalled,
     /// An expiry has waited for a worker for `timers.watchdog`.
     WorkersStalled,
-    /// The thread of connections at rest has been at one thing for `timers.watchdog`.
+    /// The thread that polls parked connections has been busy with one call for `timers.watchdog`.
     RestStalled,
-    /// Of `/readyz` alone: the server is going away.
+    /// Only from `/readyz`: the server is shutting down.
     Draining,
-    /// Of `/readyz` alone: the engine has been out of reach for two seconds.
+    /// Only from `/readyz`: the engine has been unreachable for two seconds.
     EngineDown,
 }
 
 impl HealthStatus {
-    /// The status of the answer.
+    /// Returns the HTTP status of the response.
     pub(crate) const fn code(self) -> StatusCode {
         match self {
             Self::Ok => StatusCode::OK,
@@ -55,23 +56,23 @@ impl HealthStatus {
     }
 }
 
-/// Whether timeouts pass, and those at rest are heard.
+/// Reports whether timeouts fire and parked connections are polled.
 pub(crate) fn alive(context: &Context) -> Reply {
     let status = match context.client.health(context.timers.watchdog) {
         Ok(()) => HealthStatus::Ok,
-        Err(Stalled::Timeouts(timeouts::Stalled::Wheel)) => HealthStatus::WheelStalled,
-        Err(Stalled::Timeouts(timeouts::Stalled::Workers)) => HealthStatus::WorkersStalled,
-        Err(Stalled::Rest) => HealthStatus::RestStalled,
+        Err(StalledComponent::Timeouts(timeouts::Stalled::Wheel)) => HealthStatus::WheelStalled,
+        Err(StalledComponent::Timeouts(timeouts::Stalled::Workers)) => HealthStatus::WorkersStalled,
+        Err(StalledComponent::Parking) => HealthStatus::RestStalled,
     };
     status.reply()
 }
 
-/// Whether new clients should be sent here.
+/// Reports whether the server should receive new clients.
 pub(crate) fn ready(context: &Context) -> Reply {
     if context.stop.is_cancelled() {
         return HealthStatus::Draining.reply();
     }
-    if context.client.engine_health.as_ref().is_some_and(|engine| engine.is_down_for(ENGINE_DOWN)) {
+    if context.client.engine_health.as_ref().is_some_and(|engine| engine.is_down_for(ENGINE_DOWN_AFTER)) {
         return HealthStatus::EngineDown.reply();
     }
     alive(context)

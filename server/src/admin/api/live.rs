@@ -1,18 +1,18 @@
 use hyper::Response;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::routes::Call;
-use crate::admin::body::Body;
+use super::routes::ApiCall;
+use crate::admin::body::ResponseBody;
 use crate::admin::live;
 use crate::http::{ApiError, ApiErrorCode};
 
-/// Else nginx would gather what comes by and by.
+/// Stops nginx from buffering the stream.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /api/live`
-pub(super) fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let viewer = live::view(call.operator, call.context).ok_or_else(draining)?;
-    let mut response = Response::new(Body::Live(viewer));
+pub(super) fn watch(call: &ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError> {
+    let viewer = live::add_viewer(call.operator, call.context).ok_or_else(draining)?;
+    let mut response = Response::new(ResponseBody::Live(viewer));
     for (name, value) in
         [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")]
     {
@@ -22,5 +22,5 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 fn draining() -> ApiError {
-    ApiError::new(ApiErrorCode::Draining, "the server is going away")
+    ApiError::new(ApiErrorCode::Draining, "the server is shutting down")
 }

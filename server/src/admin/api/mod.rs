@@ -22,13 +22,13 @@ use std::time::Duration;
 use crate::http::ApiError;
 
 pub(crate) use health::HealthStatus;
-pub(super) use timers::Timers;
+pub(super) use timers::TimersReport;
 
-/// How many entries a page has if nothing is said, and at most.
+/// Default and maximum number of entries per page.
 const DEFAULT_LIMIT: usize = 100;
 const HIGHEST_LIMIT: usize = 1000;
 
-/// Reads a `limit`.
+/// Parses a `limit`.
 fn parse_limit(text: &str) -> Result<usize, ApiError> {
     text.parse()
         .ok()
@@ -40,8 +40,8 @@ fn unknown_parameter(name: &str) -> ApiError {
     ApiError::bad_request(format!("unknown parameter: {name}"))
 }
 
-/// Durations as the API shows them.
+/// Converts a duration to the milliseconds that the API shows.
 fn millis(duration: Duration) -> f64 {
-    // To the microsecond; more is noise.
+    // Rounded to microseconds; more digits would be noise.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

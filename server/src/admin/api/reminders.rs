@@ -1,4 +1,4 @@
-//! What the backend wants done later, under a key by which it changes its mind.
+//! Reminders: actions that the backend schedules under a key, and can change or cancel by that key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,97 +11,99 @@ use serde_json::value::RawValue;
 
 use super::millis;
 use super::publish::check_length;
-use super::routes::Call;
+use super::routes::ApiCall;
 use crate::admin::Context;
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::reminders::{Action, BadReminder, LONGEST, NotKept, ReminderKey, Waiting, compact};
+use crate::reminders::{
+    BadReminder, MAX_DELAY, PendingReminder, ReminderAction, ReminderKey, ReminderRejected, compact,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Put<'a> {
+struct PutRequest<'a> {
     after: String,
-    #[serde(borrow, default, deserialize_with = "if_there")]
-    publish: Option<Publish<'a>>,
-    #[serde(default, deserialize_with = "if_there")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    publish: Option<ReminderPublish<'a>>,
+    #[serde(default, deserialize_with = "not_null")]
     webhook: Option<String>,
-    /// For the webhook.
-    #[serde(borrow, default, deserialize_with = "if_there")]
+    /// Data for the webhook.
+    #[serde(borrow, default, deserialize_with = "not_null")]
     data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Publish<'a> {
+struct ReminderPublish<'a> {
     channel: String,
     #[serde(borrow)]
     data: &'a RawValue,
 }
 
-/// A reminder that waits.
+/// A pending reminder.
 #[derive(Serialize)]
-struct Reminder<'a> {
+struct ReminderResponse<'a> {
     key: &'a str,
     due_in_ms: f64,
     #[serde(flatten)]
-    done: Done<'a>,
+    done: ActionResponse<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Done<'a> {
-    Publish { publish: Message<'a> },
+enum ActionResponse<'a> {
+    Publish { publish: ReminderMessage<'a> },
     Webhook { webhook: &'a str, data: &'a RawValue },
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct ReminderMessage<'a> {
     channel: &'a str,
     data: &'a RawValue,
 }
 
 /// `GET /api/reminders/{key}`
-pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
+pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let key = key_of(call)?;
     let waiting = call.context.client.reminders.get(&key).ok_or_else(|| missing(&key))?;
     Ok(reply(&key, &waiting))
 }
 
 /// `PUT /api/reminders/{key}`
-pub(super) fn put(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn put(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let key = key_of(call);
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
         let key = key?;
-        let request: Put<'_> = parse_object(&body)?;
+        let request: PutRequest<'_> = parse_object(&body)?;
         let due_in = after(&request.after)?;
         let action = action(&context, &request)?;
         context.client.reminders.put(key.clone(), due_in, action.clone())?;
-        Ok(reply(&key, &Waiting { due_in, action }))
+        Ok(reply(&key, &PendingReminder { due_in, action }))
     }
     .boxed()
 }
 
 /// `DELETE /api/reminders/{key}`
-pub(super) fn delete(call: &Call<'_>) -> Result<Reply, ApiError> {
+pub(super) fn delete(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let key = key_of(call)?;
     if call.context.client.reminders.delete(&key)? { Ok(no_content()) } else { Err(missing(&key)) }
 }
 
-fn reply(key: &ReminderKey, waiting: &Waiting) -> Reply {
+fn reply(key: &ReminderKey, waiting: &PendingReminder) -> Reply {
     let done = match &waiting.action {
-        Action::Publish { channel, data } => {
-            Done::Publish { publish: Message { channel: channel.as_str(), data } }
+        ReminderAction::Publish { channel, data } => {
+            ActionResponse::Publish { publish: ReminderMessage { channel: channel.as_str(), data } }
         }
-        Action::Webhook { name, data } => Done::Webhook { webhook: name, data },
+        ReminderAction::Webhook { name, data } => ActionResponse::Webhook { webhook: name, data },
     };
-    json(&Reminder { key: key.as_str(), due_in_ms: millis(waiting.due_in), done })
+    json(&ReminderResponse { key: key.as_str(), due_in_ms: millis(waiting.due_in), done })
 }
 
-/// The key in the path.
-fn key_of(call: &Call<'_>) -> Result<ReminderKey, ApiError> {
+/// Returns the key in the path.
+fn key_of(call: &ApiCall<'_>) -> Result<ReminderKey, ApiError> {
     let key = percent_decode_str(call.parameter).decode_utf8();
     let key = key.map_err(|_| ApiError::bad_request("a reminder's key must be UTF-8"))?;
     Ok(ReminderKey::new(&key)?)
@@ -110,35 +112,35 @@ fn key_of(call: &Call<'_>) -> Result<ReminderKey, ApiError> {
 fn after(text: &str) -> Result<Duration, ApiError> {
     let after = humantime::parse_duration(text);
     let after = after.map_err(|_| ApiError::bad_request("after must be a duration such as \"30s\""))?;
-    if after > LONGEST {
+    if after > MAX_DELAY {
         return Err(ApiError::bad_request("after must be from 0s to 30days"));
     }
     Ok(after)
 }
 
-fn action(context: &Context, request: &Put<'_>) -> Result<Action, ApiError> {
+fn action(context: &Context, request: &PutRequest<'_>) -> Result<ReminderAction, ApiError> {
     let data = |data: &RawValue| {
         check_length(context, data)?;
         compact(data).map_err(|error| ApiError::from(BadReminder::from(error)))
     };
     match request {
-        Put { publish: Some(publish), webhook: None, data: None, .. } => {
+        PutRequest { publish: Some(publish), webhook: None, data: None, .. } => {
             let limit = context.client.settings.channel_name_bytes;
-            let channel = ChannelName::to_publish(&publish.channel, limit)?;
-            Ok(Action::Publish { channel, data: data(publish.data)? })
+            let channel = ChannelName::for_publish(&publish.channel, limit)?;
+            Ok(ReminderAction::Publish { channel, data: data(publish.data)? })
         }
-        Put { publish: None, webhook: Some(name), data: Some(raw), .. } => {
+        PutRequest { publish: None, webhook: Some(name), data: Some(raw), .. } => {
             if !context.client.reminders.has_webhook(name) {
-                return Err(ApiError::bad_request(format!("webhook: none has the name {name:?}")));
+                return Err(ApiError::bad_request(format!("no webhook has the name {name:?}")));
             }
-            Ok(Action::Webhook { name: name.as_str().into(), data: data(raw)? })
+            Ok(ReminderAction::Webhook { name: name.as_str().into(), data: data(raw)? })
         }
-        _ => Err(ApiError::bad_request("either publish, or webhook and data, must be there, and not both")),
+        _ => Err(ApiError::bad_request("send either publish, or webhook and data")),
     }
 }
 
-/// Unlike `Option`, it takes null for a value.
-fn if_there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// Unlike `Option`'s own implementation, accepts null as a value.
+fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
@@ -156,12 +158,12 @@ impl From<BadReminder> for ApiError {
     }
 }
 
-/// Not 429: nothing is wrong with the request, and it may succeed later.
-impl From<NotKept> for ApiError {
-    fn from(error: NotKept) -> Self {
+/// Not 429: the request is valid and may succeed later.
+impl From<ReminderRejected> for ApiError {
+    fn from(error: ReminderRejected) -> Self {
         let code = match error {
-            NotKept::TooMany(_) => ApiErrorCode::Limit,
-            NotKept::Draining => ApiErrorCode::Draining,
+            ReminderRejected::TooMany(_) => ApiErrorCode::Limit,
+            ReminderRejected::Draining => ApiErrorCode::Draining,
         };
         Self::new(code, error.to_string())
     }

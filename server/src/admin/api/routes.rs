@@ -1,4 +1,4 @@
-//! Which request is for which handler.
+//! Routing of requests to their handlers.
 
 use std::sync::Arc;
 
@@ -10,46 +10,46 @@ use super::{
     channels, health, live, metrics, openapi, presence, publish, reminders, send, sessions, subscribe,
     timeline, timers, users,
 };
-use crate::admin::body::{Body, whole};
+use crate::admin::body::{ResponseBody, full_body};
 use crate::admin::{Context, page};
 use crate::auth::{Operator, Scope};
 use crate::http::{ApiError, Reply};
-use crate::trace::Root;
+use crate::trace::RequestTrace;
 
-/// A request that has found its handler.
-pub(crate) struct Call<'a> {
+/// A request to a handler.
+pub(crate) struct ApiCall<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) operator: &'a Operator,
     pub(crate) headers: &'a HeaderMap,
-    /// The part of the path for `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client wrote it.
+    /// Path segment for `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client sent it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
-    /// Empty, unless the route [takes one](Route::takes_body).
+    /// Empty, unless the route [takes a body](Route::takes_body).
     pub(crate) body: &'a Bytes,
-    pub(crate) trace: Root,
+    pub(crate) trace: RequestTrace,
 }
 
-type Answer = Result<Reply, ApiError>;
+type HandlerResult = Result<Reply, ApiError>;
 
-/// What answers a request.
+/// A handler, by how it responds.
 #[derive(Clone, Copy, Debug)]
 enum Handler {
-    /// At once.
-    AtOnce(fn(&Call<'_>) -> Answer),
-    /// After an engine has answered, or in turns with others.
-    Later(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
-    /// At once, and then by and by.
-    Live(fn(&Call<'_>) -> Result<Response<Body>, ApiError>),
+    /// Responds immediately.
+    Immediate(fn(&ApiCall<'_>) -> HandlerResult),
+    /// Responds after the engine has, or yields to other tasks in between.
+    Deferred(fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>),
+    /// Responds immediately with a stream.
+    Streaming(fn(&ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError>),
 }
 
 /// One method of one path.
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// With at most one parameter.
+    /// Has at most one parameter.
     path: &'static str,
     pub(crate) takes_body: bool,
-    /// What its key must be good for, where there are keys.
+    /// Scope that the API key must have, if there are keys.
     pub(crate) scope: Scope,
     handler: Handler,
 }
@@ -63,7 +63,7 @@ static ROUTES: &[Route] = &[
     Route::get("/readyz", |call| Ok(health::ready(call.context))),
     Route::get("/metrics", |call| Ok(metrics::show(call.context))),
     Route::get("/api/openapi.json", |_| Ok(openapi::show())),
-    Route::live("/api/live", live::watch),
+    Route::streaming("/api/live", live::watch),
     Route::get("/api/timers", |call| Ok(timers::show(call.context))),
     Route::get("/api/sessions", sessions::list),
     Route::get("/api/sessions/{id}", sessions::show),
@@ -73,85 +73,96 @@ static ROUTES: &[Route] = &[
     Route::post(Scope::Publish, "/api/sessions/{id}/send", send::to_session),
     Route::post(Scope::Sessions, "/api/sessions/{id}/subscribe", subscribe::subscribe),
     Route::post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", subscribe::unsubscribe),
-    Route::later(Scope::Sessions, Method::DELETE, "/api/users/{user}", users::revoke),
-    Route::later(Scope::Sessions, Method::POST, "/api/users/{user}/disconnect", users::disconnect),
+    Route::deferred(Scope::Sessions, Method::DELETE, "/api/users/{user}", users::revoke),
+    Route::deferred(Scope::Sessions, Method::POST, "/api/users/{user}/disconnect", users::disconnect),
     Route::post(Scope::Publish, "/api/users/{user}/send", send::to_user),
     Route::post(Scope::Publish, "/api/publish", publish::publish),
     Route::post(Scope::Publish, "/api/broadcast", publish::broadcast),
-    Route::get_later("/api/channels", channels::list),
+    Route::get_deferred("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
-    Route::get_later("/api/channels/{name}/history", channels::history),
-    Route::get_later("/api/channels/{name}/presence", presence::show),
+    Route::get_deferred("/api/channels/{name}/history", channels::history),
+    Route::get_deferred("/api/channels/{name}/presence", presence::show),
     Route::get("/api/reminders/{key}", reminders::show),
     Route::with_body(Scope::Publish, Method::PUT, "/api/reminders/{key}", reminders::put),
     Route::new(Scope::Publish, Method::DELETE, "/api/reminders/{key}", reminders::delete),
 ];
 
 impl Route {
-    const fn new(scope: Scope, method: Method, path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
-        Self { method, path, takes_body: false, scope, handler: Handler::AtOnce(answer) }
+    const fn new(
+        scope: Scope,
+        method: Method,
+        path: &'static str,
+        answer: fn(&ApiCall<'_>) -> HandlerResult,
+    ) -> Self {
+        Self { method, path, takes_body: false, scope, handler: Handler::Immediate(answer) }
     }
 
-    const fn get(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+    const fn get(path: &'static str, answer: fn(&ApiCall<'_>) -> HandlerResult) -> Self {
         Self::new(Scope::Read, Method::GET, path, answer)
     }
 
-    const fn live(path: &'static str, answer: fn(&Call<'_>) -> Result<Response<Body>, ApiError>) -> Self {
+    const fn streaming(
+        path: &'static str,
+        answer: fn(&ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError>,
+    ) -> Self {
         Self {
             method: Method::GET,
             path,
             takes_body: false,
             scope: Scope::Read,
-            handler: Handler::Live(answer),
+            handler: Handler::Streaming(answer),
         }
     }
 
-    const fn later(
+    const fn deferred(
         scope: Scope,
         method: Method,
         path: &'static str,
-        answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
+        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
     ) -> Self {
-        Self { method, path, takes_body: false, scope, handler: Handler::Later(answer) }
+        Self { method, path, takes_body: false, scope, handler: Handler::Deferred(answer) }
     }
 
-    const fn get_later(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
-        Self::later(Scope::Read, Method::GET, path, answer)
+    const fn get_deferred(
+        path: &'static str,
+        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
+    ) -> Self {
+        Self::deferred(Scope::Read, Method::GET, path, answer)
     }
 
     const fn with_body(
         scope: Scope,
         method: Method,
         path: &'static str,
-        answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
+        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
     ) -> Self {
-        Self { method, path, takes_body: true, scope, handler: Handler::Later(answer) }
+        Self { method, path, takes_body: true, scope, handler: Handler::Deferred(answer) }
     }
 
     const fn post(
         scope: Scope,
         path: &'static str,
-        answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
+        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
     ) -> Self {
         Self::with_body(scope, Method::POST, path, answer)
     }
 
-    /// The path of the document, if its requests may be traced.
+    /// Returns the path for traces, if requests of this route are traced.
     #[cfg(feature = "otlp")]
-    pub(crate) fn traced(&self) -> Option<&'static str> {
+    pub(crate) fn traced_path(&self) -> Option<&'static str> {
         matches!(self.path, "/api/publish" | "/api/broadcast").then_some(self.path)
     }
 
-    /// Answers a request that was found to be for this route.
-    pub(crate) async fn answer(&self, call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    /// Calls the handler.
+    pub(crate) async fn answer(&self, call: &ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError> {
         match self.handler {
-            Handler::AtOnce(answer) => answer(call).map(whole),
-            Handler::Later(answer) => answer(call).await.map(whole),
-            Handler::Live(answer) => answer(call),
+            Handler::Immediate(answer) => answer(call).map(full_body),
+            Handler::Deferred(answer) => answer(call).await.map(full_body),
+            Handler::Streaming(answer) => answer(call),
         }
     }
 
-    /// The part of the path that stands for the parameter, if the path matches; empty if the route has no parameter.
+    /// Returns the parameter if the path matches; it is empty if the route has no parameter.
     fn parameter<'a>(&self, segments: &[&'a str]) -> Option<&'a str> {
         let mut parameter = "";
         let mut pattern = self.path[1..].split('/');
@@ -166,9 +177,11 @@ impl Route {
     }
 }
 
-/// The route for a method and the parts of a path, and its parameter. `path` is what an error shows.
+/// Finds the route for a method and path segments. Returns it with its parameter. `path` is for the error
+/// message.
 ///
-/// HEAD is GET whose body hyper leaves out: every server has both (RFC 9110, section 9.1).
+/// HEAD is handled as GET, and hyper leaves out the body: every server must support both (RFC 9110, section
+/// 9.1).
 pub(crate) fn find<'a>(
     method: &Method,
     segments: &[&'a str],
@@ -228,9 +241,9 @@ mod tests {
         assert_eq!(found(Method::POST, "/healthz"), None);
     }
 
-    /// No path may be for two routes.
+    /// No two routes may match the same path.
     #[test]
-    fn routes_are_told_apart() {
+    fn routes_are_distinct() {
         let shapes = ROUTES.iter().map(|route| {
             let parts = route.path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part });
             (route.method.as_str(), parts.collect::<Vec<_>>())

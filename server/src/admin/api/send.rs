@@ -1,4 +1,4 @@
-//! What the backend says to one session, or to all of a user's.
+//! Direct messages to one session, or to all sessions of a user.
 
 use std::sync::Arc;
 
@@ -7,80 +7,81 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::publish::{Position, check_length, content};
-use super::routes::Call;
+use super::publish::{PublishedPosition, check_length, content};
+use super::routes::ApiCall;
 use super::sessions::{find, moved};
 use super::users::{for_each_of, with_user};
-use crate::channel::NotPublished;
+use crate::channel::PublishError;
 use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::NotSaid;
+use crate::session::DirectMessageError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Send<'a> {
+struct SendRequest<'a> {
     #[serde(borrow)]
     data: &'a RawValue,
 }
 
-/// What became of a message to a user.
+/// Result of sending to a user.
 #[derive(Serialize)]
-struct Sent<'a> {
-    /// How many of its sessions get it.
+struct SendResponse<'a> {
+    /// Number of sessions that receive the message.
     sessions: usize,
-    /// Nothing, where there are none.
+    /// `None` if the user has no sessions.
     #[serde(flatten)]
-    position: Option<Position<'a>>,
+    position: Option<PublishedPosition<'a>>,
 }
 
 /// `POST /api/sessions/{id}/send`
-pub(super) fn to_session(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn to_session(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let session = find(call);
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
         let session = session?;
-        let Send { data } = parse_object(&body)?;
+        let SendRequest { data } = parse_object(&body)?;
         check_length(&context, data)?;
-        let published = context.client.sessions.say_to_session(&session, &content(data)?)?;
-        Ok(json(&Position::of(&published)))
+        let published = context.client.sessions.send_to_session(&session, &content(data)?)?;
+        Ok(json(&PublishedPosition::of(&published)))
     }
     .boxed()
 }
 
 /// `POST /api/users/{user}/send`
-pub(super) fn to_user(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn to_user(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let body = call.body.clone();
     with_user(call, |context, user| async move {
-        let Send { data } = parse_object(&body)?;
+        let SendRequest { data } = parse_object(&body)?;
         check_length(&context, data)?;
         let content = content(data)?;
         let sessions = &context.client.sessions;
-        // Before sessions are looked for: one that begins meanwhile is found, or finds it.
+        // Before the sessions are listed: a session that begins meanwhile is either in the list or finds the
+        // log.
         let log = sessions.user_log(&user)?;
         let count =
-            for_each_of(&context, &user, |session| sessions.follow_direct(session, &log).is_ok()).await;
+            for_each_of(&context, &user, |session| sessions.subscribe_direct(session, &log).is_ok()).await;
         if count == 0 {
-            return Ok(json(&Sent { sessions: 0, position: None }));
+            return Ok(json(&SendResponse { sessions: 0, position: None }));
         }
-        let published = sessions.say(&log, &content)?;
-        Ok(json(&Sent { sessions: count, position: Some(Position::of(&published)) }))
+        let published = sessions.send_direct(&log, &content)?;
+        Ok(json(&SendResponse { sessions: count, position: Some(PublishedPosition::of(&published)) }))
     })
 }
 
-impl From<NotSaid> for ApiError {
-    fn from(error: NotSaid) -> Self {
+impl From<DirectMessageError> for ApiError {
+    fn from(error: DirectMessageError) -> Self {
         match error {
-            NotSaid::Ended => Self::new(ApiErrorCode::NotFound, error.to_string()),
-            NotSaid::Moved => moved(),
-            NotSaid::NotPublished(error) => error.into(),
+            DirectMessageError::Ended => Self::new(ApiErrorCode::NotFound, error.to_string()),
+            DirectMessageError::Moved => moved(),
+            DirectMessageError::NotPublished(error) => error.into(),
         }
     }
 }
 
-impl From<NotPublished> for ApiError {
-    fn from(error: NotPublished) -> Self {
+impl From<PublishError> for ApiError {
+    fn from(error: PublishError) -> Self {
         EngineError::from(error).into()
     }
 }

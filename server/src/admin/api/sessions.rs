@@ -5,24 +5,25 @@ use encke_core::dialect::DialectName;
 use encke_core::session::{Input, Phase};
 use serde::Serialize;
 
-use super::routes::Call;
+use super::routes::ApiCall;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::{BadSessionId, Channel, SessionHandle, SessionId, SessionView, Transport};
+use crate::session::{Channel, InvalidSessionId, SessionHandle, SessionId, SessionView, Transport};
 
-/// How many sessions are looked at for one page: when few pass the filter, it is short rather than late.
-const MOST_LOOKED_AT: usize = 10_000;
+/// Maximum number of sessions examined for one page. If few of them match the filter, the page is short
+/// rather than late.
+const MAX_EXAMINED: usize = 10_000;
 
 #[derive(Serialize)]
-struct Page {
-    sessions: Vec<Summary>,
-    /// Where the next page begins. A page that was filtered may be short, or empty, and not the last.
+struct SessionPage {
+    sessions: Vec<SessionSummary>,
+    /// Start of the next page. A filtered page may be short, or empty, without being the last.
     next_cursor: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct Summary {
+struct SessionSummary {
     id: String,
     /// The `sub` of its client's token.
     user: Option<String>,
@@ -34,79 +35,79 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct Detail {
+struct SessionDetail {
     #[serde(flatten)]
-    summary: Summary,
+    summary: SessionSummary,
     seq: u64,
-    /// Messages sent that may not have arrived.
+    /// Messages that were sent and may not have arrived.
     unacked: usize,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Vec<SubscriptionState>,
     close_reason: Option<&'static str>,
-    deadlines: Vec<Remaining>,
+    deadlines: Vec<RemainingDeadline>,
 }
 
 #[derive(Serialize)]
-struct Subscription {
+struct SubscriptionState {
     channel: String,
-    /// The last message it has read.
+    /// Offset of the last message that the session has read.
     cursor: u64,
-    /// Messages that it has not read yet, those included that are gone already.
+    /// Messages that the session has not read, including those already dropped from the log.
     backlog: u64,
 }
 
 #[derive(Serialize)]
-struct Remaining {
+struct RemainingDeadline {
     deadline: &'static str,
     remaining_ms: f64,
 }
 
-struct Filter {
+struct SessionFilter {
     phase: Option<String>,
     user: Option<String>,
     limit: usize,
-    /// The slot that the page begins with.
+    /// First slot of the page.
     cursor: u32,
 }
 
 /// `GET /api/sessions?phase=&user=&limit=&cursor=`
-pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
+pub(super) fn list(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let context = call.context;
-    let filter = Filter::parse(call.query)?;
+    let filter = SessionFilter::parse(call.query)?;
     let now = context.client.timeouts.clock().now();
     let all = &context.client.sessions;
     let mut sessions = Vec::new();
     let (mut next_cursor, mut looked_at) = (Some(filter.cursor), 0);
     while let Some(cursor) = next_cursor
         && sessions.len() < filter.limit
-        && looked_at < MOST_LOOKED_AT
+        && looked_at < MAX_EXAMINED
     {
         let wanted = filter.limit - sessions.len();
         let (found, next) = match &filter.user {
             Some(user) => all.of_user(user, cursor, wanted),
             None => all.registry().page(cursor, wanted),
         };
-        let summaries = found.iter().map(|session| Summary::from(&session.view(now, all.settings())));
-        sessions.extend(summaries.filter(|summary| filter.lets_through(summary)));
+        let summaries = found.iter().map(|session| SessionSummary::from(&session.view(now, all.settings())));
+        sessions.extend(summaries.filter(|summary| filter.matches(summary)));
         next_cursor = next;
         looked_at += found.len().max(1);
     }
-    Ok(json(&Page { sessions, next_cursor }))
+    Ok(json(&SessionPage { sessions, next_cursor }))
 }
 
 /// `GET /api/sessions/{id}`
-pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
+pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
     let client = &call.context.client;
     let view = session.view(client.timeouts.clock().now(), client.sessions.settings());
-    let remaining = |&(deadline, remaining): &(encke_core::session::Deadline, _)| Remaining {
+    let remaining = |&(deadline, remaining): &(encke_core::session::Deadline, _)| RemainingDeadline {
         deadline: deadline.as_str(),
         remaining_ms: millis(remaining),
     };
-    Ok(json(&Detail {
-        summary: Summary::from(&view),
+    Ok(json(&SessionDetail {
+        summary: SessionSummary::from(&view),
         seq: view.seq,
         unacked: view.unacked,
-        subscriptions: session.subscriptions().iter().map(Subscription::from).collect(),
+        subscriptions: session.subscriptions().iter().map(SubscriptionState::from).collect(),
         close_reason: match view.phase {
             Phase::Closed(reason) => Some(reason.as_str()),
             Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended | Phase::Moved => None,
@@ -116,14 +117,14 @@ pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
 }
 
 /// `POST /api/sessions/{id}/disconnect`
-pub(super) fn disconnect(call: &Call<'_>) -> Result<Reply, ApiError> {
+pub(super) fn disconnect(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
     call.context.client.sessions.handle(&session, Input::Disconnect);
     Ok(no_content())
 }
 
 /// `DELETE /api/sessions/{id}`
-pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
+pub(super) fn end(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
     call.context.client.sessions.handle(&session, Input::Close(CloseReason::Kicked));
     match session.phase() {
@@ -132,13 +133,15 @@ pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
     }
 }
 
-/// The session may be in the snapshot already: what it is asked for now, the next process would not know.
+/// Refuses a change to a session that has moved: it may already be in the snapshot, so the next process would
+/// not know of the change.
 pub(super) fn moved() -> ApiError {
-    let message = "the server is going away, and the session goes on in the next one: ask that";
+    let message =
+        "the server is shutting down; the session continues in the next process: repeat the request there";
     ApiError::new(ApiErrorCode::Draining, message)
 }
 
-pub(super) fn find(call: &Call<'_>) -> Result<SessionHandle, ApiError> {
+pub(super) fn find(call: &ApiCall<'_>) -> Result<SessionHandle, ApiError> {
     let id = parse_id(call.parameter)?;
     let session = call.context.client.sessions.registry().get(id);
     session.ok_or_else(|| unknown(id))
@@ -149,15 +152,15 @@ pub(super) fn unknown(id: SessionId) -> ApiError {
 }
 
 pub(super) fn parse_id(id: &str) -> Result<SessionId, ApiError> {
-    id.parse().map_err(|error: BadSessionId| ApiError::bad_request(error.to_string()))
+    id.parse().map_err(|error: InvalidSessionId| ApiError::bad_request(error.to_string()))
 }
 
-/// What [`Page::next_cursor`] has said.
+/// Parses a [`SessionPage::next_cursor`].
 fn parse_cursor(text: &str) -> Result<u32, ApiError> {
-    text.parse().map_err(|_| ApiError::bad_request("cursor must be what next_cursor has said"))
+    text.parse().map_err(|_| ApiError::bad_request("cursor must be a next_cursor of an earlier page"))
 }
 
-impl Filter {
+impl SessionFilter {
     fn parse(query: &str) -> Result<Self, ApiError> {
         let mut filter = Self { phase: None, user: None, limit: DEFAULT_LIMIT, cursor: 0 };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -173,22 +176,22 @@ impl Filter {
         Ok(filter)
     }
 
-    fn lets_through(&self, summary: &Summary) -> bool {
+    fn matches(&self, summary: &SessionSummary) -> bool {
         self.phase.as_ref().is_none_or(|phase| phase == summary.phase)
     }
 }
 
-impl From<&(Arc<Channel>, u64)> for Subscription {
+impl From<&(Arc<Channel>, u64)> for SubscriptionState {
     fn from((channel, cursor): &(Arc<Channel>, u64)) -> Self {
         Self {
-            channel: channel.name().told().to_owned(),
+            channel: channel.name().client_name().to_owned(),
             cursor: *cursor,
             backlog: channel.last_offset().saturating_sub(*cursor),
         }
     }
 }
 
-impl From<&SessionView> for Summary {
+impl From<&SessionView> for SessionSummary {
     fn from(view: &SessionView) -> Self {
         Self {
             id: view.id.to_string(),

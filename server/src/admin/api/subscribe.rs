@@ -1,65 +1,65 @@
-//! The backend has a session follow a channel, or leave it.
+//! Subscriptions that the backend makes or ends for a session.
 
 use std::sync::Arc;
 
-use encke_core::dialect::{Beginning, Since};
+use encke_core::dialect::{Since, StartPosition};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::routes::Call;
+use super::routes::ApiCall;
 use super::sessions::{find, moved};
-use super::task::in_task;
+use super::task::run_to_completion;
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::NotSubscribed;
+use crate::session::SubscribeError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Subscribe {
+struct SubscribeRequest {
     channel: String,
-    since: Option<Position>,
+    since: Option<SincePosition>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Position {
+struct SincePosition {
     epoch: String,
     offset: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Unsubscribe {
+struct UnsubscribeRequest {
     channel: String,
 }
 
-/// As a client's own subscribe is answered.
+/// The same as the reply to a client's subscribe command.
 #[derive(Serialize)]
-struct Subscribed<'a> {
+struct SubscribeResponse<'a> {
     channel: &'a str,
     epoch: &'a str,
-    /// The last message of the channel.
+    /// Offset of the channel's last message.
     offset: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     recovered: Option<bool>,
 }
 
 /// `POST /api/sessions/{id}/subscribe`
-pub(super) fn subscribe(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn subscribe(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let session = find(call);
     let (context, body) = (Arc::clone(call.context), call.body.clone());
-    in_task(async move {
+    run_to_completion(async move {
         let session = session?;
-        let Subscribe { channel, since } = parse_object(&body)?;
+        let SubscribeRequest { channel, since } = parse_object(&body)?;
         let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
-        let begin = since.map_or(Beginning::Now, |Position { epoch, offset }| {
-            Beginning::After(Since { epoch: epoch.into(), offset })
+        let begin = since.map_or(StartPosition::Now, |SincePosition { epoch, offset }| {
+            StartPosition::After(Since { epoch: epoch.into(), offset })
         });
-        let subscribed = context.client.sessions.subscribe_for(&session, &name, &begin).await?;
-        Ok(json(&Subscribed {
+        let subscribed = context.client.sessions.subscribe_by_backend(&session, &name, &begin).await?;
+        Ok(json(&SubscribeResponse {
             channel: name.as_str(),
             epoch: subscribed.channel.epoch(),
             offset: subscribed.offset,
@@ -69,26 +69,26 @@ pub(super) fn subscribe(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, Api
 }
 
 /// `POST /api/sessions/{id}/unsubscribe`
-pub(super) fn unsubscribe(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn unsubscribe(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let session = find(call);
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
         let session = session?;
-        let Unsubscribe { channel } = parse_object(&body)?;
+        let UnsubscribeRequest { channel } = parse_object(&body)?;
         let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
-        context.client.sessions.unsubscribe_for(&session, &name)?;
+        context.client.sessions.unsubscribe_by_backend(&session, &name)?;
         Ok(no_content())
     }
     .boxed()
 }
 
-impl From<NotSubscribed> for ApiError {
-    fn from(error: NotSubscribed) -> Self {
+impl From<SubscribeError> for ApiError {
+    fn from(error: SubscribeError) -> Self {
         match error {
-            NotSubscribed::Ended | NotSubscribed::Detached => Self::not_found(error.to_string()),
-            NotSubscribed::Draining => moved(),
-            NotSubscribed::Engine(error) => error.into(),
-            NotSubscribed::TooManySubscriptions { .. } | NotSubscribed::Forbidden => {
+            SubscribeError::Ended | SubscribeError::Detached => Self::not_found(error.to_string()),
+            SubscribeError::Draining => moved(),
+            SubscribeError::Engine(error) => error.into(),
+            SubscribeError::TooManySubscriptions { .. } | SubscribeError::Forbidden => {
                 Self::new(ApiErrorCode::Limit, error.to_string())
             }
         }

@@ -1,4 +1,4 @@
-//! What is done to its end, whoever waits for it.
+//! Requests that are completed even if the client disconnects.
 
 use std::panic::resume_unwind;
 
@@ -8,8 +8,9 @@ use tokio::task::JoinError;
 
 use crate::http::{ApiError, ApiErrorCode, Reply};
 
-/// Answers from a task of its own: a connection that ends drops its request, and a client that hangs up must not leave something half done.
-pub(super) fn in_task(
+/// Runs a request in a task of its own. A connection that ends drops its request, which must not leave the
+/// work half done.
+pub(super) fn run_to_completion(
     answer: impl Future<Output = Result<Reply, ApiError>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let task = tokio::spawn(answer);
@@ -21,7 +22,7 @@ pub(super) fn in_task(
     .boxed()
 }
 
-/// The process is at its end, and its tasks with it.
+/// The runtime is shutting down and has cancelled the task.
 fn stopping() -> ApiError {
-    ApiError::new(ApiErrorCode::Draining, "the server is stopping")
+    ApiError::new(ApiErrorCode::Draining, "the server is shutting down")
 }

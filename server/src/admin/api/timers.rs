@@ -8,39 +8,39 @@ use crate::admin::Context;
 use crate::http::Reply;
 use crate::http::reply::json;
 use crate::metrics::Lateness;
-use crate::timeouts::{DISPATCH_BATCHES, Scheme};
+use crate::timeouts::{DISPATCH_BATCHES, TimerScheme};
 
-/// The wheel and the way of what expires, as `/api/timers` and the dashboard show it.
+/// State of the wheel and of the dispatch of expiries, for `/api/timers` and the dashboard.
 #[derive(Serialize)]
-pub(crate) struct Timers {
-    scheme: Scheme,
+pub(crate) struct TimersReport {
+    scheme: TimerScheme,
     tick_ms: f64,
     entries: usize,
-    /// Entries per level of the scheme, the finest first.
+    /// Entries per level of the scheme, finest level first.
     levels: Vec<usize>,
     lateness: Lateness,
-    dispatch: Dispatch,
-    stalls: Stalls,
+    dispatch: DispatchStats,
+    stalls: StallStats,
     since_last_turn_ms: f64,
 }
 
 #[derive(Serialize)]
-struct Dispatch {
-    /// Messages of up to 64 expiries on their way to the workers.
+struct DispatchStats {
+    /// Queued batches of up to 64 expiries.
     depth: usize,
     capacity: usize,
     workers: usize,
-    /// How long the message that was taken up last had been on its way.
+    /// Age of the oldest expiry that no worker has processed.
     age_ms: f64,
 }
 
 #[derive(Serialize)]
-struct Stalls {
+struct StallStats {
     count: u64,
     stolen_ms: f64,
 }
 
-impl Timers {
+impl TimersReport {
     pub(crate) fn now(context: &Context) -> Self {
         let timeouts = &context.client.timeouts;
         let stats = &timeouts.stats;
@@ -50,13 +50,13 @@ impl Timers {
             entries: timeouts.entries(),
             levels: stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).collect(),
             lateness: context.client.metrics.timers.lateness(),
-            dispatch: Dispatch {
+            dispatch: DispatchStats {
                 depth: context.batches.len(),
                 capacity: DISPATCH_BATCHES,
                 workers: context.timers.workers,
                 age_ms: millis(timeouts.dispatch_age()),
             },
-            stalls: Stalls {
+            stalls: StallStats {
                 count: stats.stalls.load(Ordering::Relaxed),
                 stolen_ms: millis(Duration::from_nanos(stats.stolen_nanos.load(Ordering::Relaxed))),
             },
@@ -67,5 +67,5 @@ impl Timers {
 
 /// `GET /api/timers`
 pub(super) fn show(context: &Context) -> Reply {
-    json(&Timers::now(context))
+    json(&TimersReport::now(context))
 }

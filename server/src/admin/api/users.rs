@@ -1,4 +1,4 @@
-//! All sessions of a user.
+//! Operations on all sessions of a user.
 
 use std::sync::Arc;
 
@@ -10,41 +10,41 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::task::yield_now;
 
-use super::routes::Call;
+use super::routes::ApiCall;
 use super::sessions::moved;
-use super::task::in_task;
+use super::task::run_to_completion;
 use crate::admin::Context;
-use crate::auth::{LONGEST_USER, TooManyRevoked};
+use crate::auth::{MAX_USER_BYTES, TooManyRevoked};
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::SessionCell;
 
-/// Sessions that are acted on before others get their turn.
-const SESSIONS_AT_ONCE: usize = 64;
+/// Number of sessions processed before other tasks may run.
+const SESSIONS_PER_BATCH: usize = 64;
 
-/// What was done.
+/// Result of an operation.
 #[derive(Serialize)]
-struct Done {
-    /// To how many sessions.
+struct UserResponse {
+    /// Number of affected sessions.
     sessions: usize,
 }
 
 /// `POST /api/users/{user}/disconnect`
-pub(super) fn disconnect(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+pub(super) fn disconnect(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     with_user(call, |context, user| async move {
         let each = |session: &SessionCell| {
             context.client.sessions.handle(session, Input::Disconnect);
             true
         };
-        Ok(json(&Done { sessions: for_each_of(&context, &user, each).await }))
+        Ok(json(&UserResponse { sessions: for_each_of(&context, &user, each).await }))
     })
 }
 
-/// `DELETE /api/users/{user}`: its sessions end, and its tokens of before are refused.
-pub(super) fn revoke(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+/// `DELETE /api/users/{user}`: ends the user's sessions and revokes the tokens issued so far.
+pub(super) fn revoke(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     with_user(call, |context, user| async move {
         let client = &context.client;
-        // First: a session that is opened meanwhile looks at it once it can be found.
+        // Revocation comes first, because a session opened meanwhile checks it once it can be found.
         if client.auth.needs_token() {
             client.sessions.revocations().revoke(&user, client.timeouts.clock().unix_now())?;
         }
@@ -56,36 +56,38 @@ pub(super) fn revoke(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiErr
             !has_moved
         };
         let sessions = for_each_of(&context, &user, each).await;
-        // The snapshot may have been written without it.
+        // The snapshot may have been written without the change.
         if !are_over || client.sessions.is_draining() {
             return Err(moved());
         }
-        Ok(json(&Done { sessions }))
+        Ok(json(&UserResponse { sessions }))
     })
 }
 
-/// Answers with what is made of the user in the path.
+/// Runs a handler with the user in the path.
 pub(super) fn with_user<F: Future<Output = Result<Reply, ApiError>> + Send + 'static>(
-    call: &Call<'_>,
+    call: &ApiCall<'_>,
     answer: impl FnOnce(Arc<Context>, String) -> F,
 ) -> BoxFuture<'static, Result<Reply, ApiError>> {
     match user_of(call) {
-        Ok(user) => in_task(answer(Arc::clone(call.context), user)),
+        Ok(user) => run_to_completion(answer(Arc::clone(call.context), user)),
         Err(error) => async { Err(error) }.boxed(),
     }
 }
 
-/// The user in the path.
-fn user_of(call: &Call<'_>) -> Result<String, ApiError> {
+/// Returns the user in the path.
+fn user_of(call: &ApiCall<'_>) -> Result<String, ApiError> {
     let user = percent_decode_str(call.parameter).decode_utf8();
     let user = user.map_err(|_| ApiError::bad_request("a user's name must be UTF-8"))?;
-    if !(1..=LONGEST_USER).contains(&user.len()) {
-        return Err(ApiError::bad_request(format!("a user's name must have from 1 to {LONGEST_USER} bytes")));
+    if !(1..=MAX_USER_BYTES).contains(&user.len()) {
+        return Err(ApiError::bad_request(format!(
+            "a user's name must have from 1 to {MAX_USER_BYTES} bytes"
+        )));
     }
     Ok(user.into_owned())
 }
 
-/// Acts on each session of a user. Returns for how many it did what is to be done.
+/// Calls `act` for each session of a user. Returns how often it returned true.
 pub(super) async fn for_each_of(
     context: &Context,
     user: &str,
@@ -93,7 +95,7 @@ pub(super) async fn for_each_of(
 ) -> usize {
     let (mut done, mut next) = (0, Some(0));
     while let Some(from) = next {
-        let (page, after) = context.client.sessions.of_user(user, from, SESSIONS_AT_ONCE);
+        let (page, after) = context.client.sessions.of_user(user, from, SESSIONS_PER_BATCH);
         done += page.iter().filter(|session| act(session)).count();
         next = after;
         drop(page);
@@ -102,7 +104,7 @@ pub(super) async fn for_each_of(
     done
 }
 
-/// Not 429: nothing is wrong with the request, and it may succeed later.
+/// Not 429: the request is valid and may succeed later.
 impl From<TooManyRevoked> for ApiError {
     fn from(error: TooManyRevoked) -> Self {
         Self::new(ApiErrorCode::Limit, error.to_string())

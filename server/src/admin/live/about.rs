@@ -3,28 +3,28 @@ use std::time::Duration;
 use encke_core::session::SessionTimeouts;
 use serde::Serialize;
 
-use super::Settings;
+use super::LiveSettings;
 use crate::admin::Context;
 use crate::auth::{Operator, Scope};
 
-/// What a viewer is told first.
+/// Description of the server, the first event that a viewer receives.
 #[derive(Serialize)]
-pub(super) struct About<'a> {
+pub(super) struct ServerInfo<'a> {
     version: &'static str,
     started_at_ms: u64,
     public_url: Option<&'a str>,
     public_port: u16,
-    /// Whether clients connect to that port by TLS.
+    /// Whether that port uses TLS.
     public_tls: bool,
-    /// What the viewer's key is good for.
+    /// Scopes of the viewer's API key.
     scopes: Vec<String>,
     webhooks: Vec<&'a str>,
     engine: &'static str,
-    timeouts: Timeouts,
+    timeouts: TimeoutSettings,
 }
 
 #[derive(Serialize)]
-struct Timeouts {
+struct TimeoutSettings {
     ping_interval_ms: u64,
     pong_timeout_ms: u64,
     poll_hold_ms: u64,
@@ -34,9 +34,9 @@ struct Timeouts {
     lifetime_ms: Option<u64>,
 }
 
-impl<'a> About<'a> {
+impl<'a> ServerInfo<'a> {
     pub(super) fn to(operator: &Operator, context: &'a Context) -> Self {
-        let Settings { started_at, bounds } = &context.live.settings;
+        let LiveSettings { started_at, bounds } = &context.live.settings;
         let scopes = [Scope::Read, Scope::Publish, Scope::Sessions].into_iter();
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -47,12 +47,12 @@ impl<'a> About<'a> {
             scopes: scopes.filter(|scope| operator.may(*scope)).map(|scope| scope.to_string()).collect(),
             webhooks: bounds.webhooks.iter().map(|webhook| &*webhook.name).collect(),
             engine: if context.client.engine_health.is_some() { "redis" } else { "memory" },
-            timeouts: Timeouts::from(context.client.sessions.settings()),
+            timeouts: TimeoutSettings::from(context.client.sessions.settings()),
         }
     }
 }
 
-impl From<&SessionTimeouts> for Timeouts {
+impl From<&SessionTimeouts> for TimeoutSettings {
     fn from(timeouts: &SessionTimeouts) -> Self {
         Self {
             ping_interval_ms: millis(timeouts.ping_interval),

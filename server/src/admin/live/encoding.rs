@@ -1,20 +1,20 @@
-//! What viewers are sent, as text. A server-sent event is a name and one line of JSON.
+//! Encoding of the events for viewers. A server-sent event has a name and one line of JSON.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::viewer::HISTORY_BEGINS;
 
-/// A sample as it is kept, one of several: after a comma, without the rings.
-pub(super) fn kept(sample: &impl Serialize) -> Bytes {
+/// Encodes a sample for the history, as an element of an array: with a leading comma, without the rings.
+pub(super) fn encode_sample(sample: &impl Serialize) -> Bytes {
     let mut text = vec![b','];
     write(sample, &mut text);
-    // It is kept for long: without what it had room for.
+    // Drops the spare capacity, since samples are kept for long.
     text.into_boxed_slice().into()
 }
 
-/// The event of a sample that is [kept](kept), with the rings.
-pub(super) fn event(kept: &[u8], rings: &impl Serialize) -> Bytes {
+/// Builds the event for a sample from its [encoded form](encode_sample), adding the rings.
+pub(super) fn sample_event(kept: &[u8], rings: &impl Serialize) -> Bytes {
     let fields = kept.strip_prefix(b",").and_then(|sample| sample.strip_suffix(b"}"));
     let mut text = b"event: sample\ndata: ".to_vec();
     text.extend_from_slice(fields.expect("a sample is an object"));
@@ -24,8 +24,8 @@ pub(super) fn event(kept: &[u8], rings: &impl Serialize) -> Bytes {
     text.into()
 }
 
-/// What a viewer is told first: what the server is, and where the history begins.
-pub(super) fn about(server: &impl Serialize) -> Bytes {
+/// Encodes the first events for a viewer: the server's description, and the beginning of the history.
+pub(super) fn server_event(server: &impl Serialize) -> Bytes {
     let mut text = b"event: server\ndata: ".to_vec();
     write(server, &mut text);
     text.extend_from_slice(b"\n\n");
@@ -44,17 +44,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_kept_without_rings_and_told_with_them() {
-        let kept = kept(&json!({"at_ms": 1}));
+    fn samples_are_kept_without_rings_and_sent_with_them() {
+        let kept = encode_sample(&json!({"at_ms": 1}));
         assert_eq!(&kept[..], br#",{"at_ms":1}"#);
-        let event = event(&kept, &json!([{"slots": 256}]));
+        let event = sample_event(&kept, &json!([{"slots": 256}]));
         assert_eq!(&event[..], b"event: sample\ndata: {\"at_ms\":1,\"rings\":[{\"slots\":256}]}\n\n");
     }
 
-    /// A line break in an event would end it.
+    /// A line break would end the event.
     #[test]
     fn an_event_is_one_line() {
-        let about = about(&json!({"webhooks": ["a\nb\r"]}));
+        let about = server_event(&json!({"webhooks": ["a\nb\r"]}));
         let lines: Vec<_> = about.split(|byte| *byte == b'\n').collect();
         assert_eq!(lines.len(), 5, "{about:?}");
         assert!(!about.contains(&b'\r'));

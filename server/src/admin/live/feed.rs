@@ -9,31 +9,32 @@ use super::history::History;
 use super::viewer::Viewer;
 use crate::timeouts::{RingView, RingWatch, Timeouts};
 
-/// What all viewers share: the samples, and who waits for the next one.
+/// State shared by all viewers: the samples, and the tasks that wait for the next one.
 ///
-/// Viewers take what they have not sent yet: none has a queue, and one that is slow gets the newest sample when it comes to it. Nothing else
-/// is locked meanwhile.
+/// Viewers pull samples and have no queues: a slow viewer skips to the newest sample. No other lock is taken
+/// while this one is held.
 #[derive(Debug, Default)]
-pub(crate) struct Feed(Mutex<State>);
+pub(crate) struct Feed(Mutex<FeedState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct FeedState {
     history: History,
-    /// The last sample, as the event that all viewers get.
+    /// Event with the newest sample, the same for all viewers.
     newest: Bytes,
-    /// Those who watch, each with its task if that waits.
+    /// All viewers, each with its task if that is waiting.
     viewers: Slab<Option<Waker>>,
-    /// As long as there are any: the wheel says what its slots hold.
+    /// Makes the wheel report the contents of its slots, while there are viewers.
     watch: Option<Arc<RingWatch>>,
-    /// The server drains: there will be no more.
+    /// The server is draining, so there will be no more samples.
     is_over: bool,
 }
 
 /// A sample, and the number of the next one.
-type Numbered = (Bytes, u64);
+type NumberedSample = (Bytes, u64);
 
 impl Feed {
-    /// What the wheel's slots hold; nothing, while nobody watches or it has not said that yet.
+    /// Returns the contents of the wheel's slots. `None` if there are no viewers, or the wheel has not
+    /// reported them yet.
     pub(super) fn rings(&self) -> Option<Vec<RingView>> {
         let watch = self.0.lock().watch.clone();
         Some(watch?.rings()?.rings)
@@ -44,7 +45,7 @@ impl Feed {
         self.0.lock().watch.is_some()
     }
 
-    /// Adds a sample, as it is kept and as the event that all viewers get.
+    /// Adds a sample: its encoded form for the history, and the event for viewers.
     pub(super) fn add(&self, kept: Bytes, event: Bytes) {
         self.change(|state| {
             state.history.push(kept);
@@ -52,12 +53,12 @@ impl Feed {
         });
     }
 
-    /// Ends the streams of all viewers, and of those to come.
+    /// Ends all streams, including those that are opened later.
     pub(super) fn end(&self) {
         self.change(|state| state.is_over = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut FeedState)) {
         let mut state = self.0.lock();
         change(&mut state);
         let waiting: Vec<_> = state.viewers.iter_mut().filter_map(|(_, waiting)| waiting.take()).collect();
@@ -65,8 +66,8 @@ impl Feed {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Adds a viewer, which is told `about` first.
-    pub(super) fn view(self: &Arc<Self>, about: Bytes, timeouts: &Arc<Timeouts>) -> Viewer {
+    /// Adds a viewer, which receives `about` first.
+    pub(super) fn add_viewer(self: &Arc<Self>, about: Bytes, timeouts: &Arc<Timeouts>) -> Viewer {
         let mut state = self.0.lock();
         state.watch.get_or_insert_with(|| Arc::new(timeouts.watch_rings()));
         let place = state.viewers.insert(None);
@@ -74,32 +75,33 @@ impl Feed {
         Viewer::new(Arc::clone(self), place, about)
     }
 
-    /// A viewer is gone.
-    pub(super) fn leave(&self, place: usize) {
+    pub(super) fn remove_viewer(&self, place: usize) {
         let mut state = self.0.lock();
         let waiting = state.viewers.try_remove(place);
         if state.viewers.is_empty() {
             state.watch = None;
         }
         drop(state);
-        // Not under the lock: a task may own viewers.
+        // Outside of the lock, because a task may own viewers.
         drop(waiting);
     }
 
-    /// The first sample of this number or a later one that is still kept; nothing at the end of all.
-    pub(super) fn kept(&self, number: u64) -> Option<Numbered> {
+    /// Returns the first available sample with this number or a later one. `None` if no such sample
+    /// exists, or at the end of the stream.
+    pub(super) fn first_from(&self, number: u64) -> Option<NumberedSample> {
         let state = self.0.lock();
-        let (number, sample) = state.history.from(number).filter(|_| !state.is_over)?;
+        let (number, sample) = state.history.first_from(number).filter(|_| !state.is_over)?;
         Some((sample.clone(), number + 1))
     }
 
-    /// The newest sample, as soon as it is of this number or a later one; nothing at the end of all.
+    /// Returns the newest sample, once there is one with this number or a later one. `None` at the end of the
+    /// stream.
     pub(super) fn poll_newest(
         &self,
         place: usize,
         number: u64,
         task: &Context<'_>,
-    ) -> Poll<Option<Numbered>> {
+    ) -> Poll<Option<NumberedSample>> {
         let mut state = self.0.lock();
         let next = state.history.next();
         if state.is_over {

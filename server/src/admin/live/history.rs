@@ -2,34 +2,33 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Samples that are kept: a quarter of an hour. Of some 2 KB each they take 2 MB; with all labels in use, and long numbers, 7 MB at most, and 50 KB
-/// more for each webhook.
-pub(super) const KEPT: usize = 900;
+/// Capacity of the history: 15 minutes. Samples take about 2 KB each, 2 MB in all; with every label in use
+/// and long numbers, at most 7 MB, plus 50 KB for each webhook.
+pub(super) const MAX_SAMPLES: usize = 900;
 
-/// The last samples, each with its number, in the order in which they were taken.
+/// The latest samples, numbered in the order in which they were taken.
 #[derive(Debug, Default)]
 pub(super) struct History {
     samples: VecDeque<Bytes>,
-    /// The number that the next sample will have: so many were there.
+    /// Number of the next sample, which is also the number of samples taken so far.
     next: u64,
 }
 
 impl History {
     pub(super) fn push(&mut self, sample: Bytes) {
-        if self.samples.len() == KEPT {
+        if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);
         self.next += 1;
     }
 
-    /// The number that the next sample will have.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// The first sample that is still there, and of this number or a later one; and its number.
-    pub(super) fn from(&self, number: u64) -> Option<(u64, &Bytes)> {
+    /// Returns the first available sample with this number or a later one, and its number.
+    pub(super) fn first_from(&self, number: u64) -> Option<(u64, &Bytes)> {
         let oldest = self.next - self.samples.len() as u64;
         let number = number.max(oldest);
         let index = usize::try_from(number - oldest).ok()?;
@@ -48,19 +47,23 @@ mod tests {
     #[test]
     fn samples_are_found_by_their_numbers_until_newer_ones_take_their_place() {
         let mut history = History::default();
-        assert_eq!((history.next(), history.from(0)), (0, None));
-        let kept = KEPT as u64;
+        assert_eq!((history.next(), history.first_from(0)), (0, None));
+        let kept = MAX_SAMPLES as u64;
         for number in 0..3 * kept {
             history.push(sample(number));
             assert_eq!(history.next(), number + 1);
             let oldest = (number + 1).saturating_sub(kept);
             for (asked, found) in [(0, oldest), (oldest, oldest), (number, number)] {
-                assert_eq!(history.from(asked), Some((found, &sample(found))), "{asked} after {number}");
+                assert_eq!(
+                    history.first_from(asked),
+                    Some((found, &sample(found))),
+                    "{asked} after {number}"
+                );
             }
-            assert_eq!(history.from(number + 1), None);
-            assert_eq!(history.from(u64::MAX), None);
+            assert_eq!(history.first_from(number + 1), None);
+            assert_eq!(history.first_from(u64::MAX), None);
         }
-        assert_eq!(history.samples.len(), KEPT);
-        assert!(history.samples.capacity() <= 2 * KEPT, "it does not grow");
+        assert_eq!(history.samples.len(), MAX_SAMPLES);
+        assert!(history.samples.capacity() <= 2 * MAX_SAMPLES, "it does not grow");
     }
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use crate::admin::Context;
-use crate::metrics::Limit;
+use crate::metrics::LimitUsage;
 
-/// The bounds of the configuration; [`usize::MAX`] is none.
+/// The configured limits; [`usize::MAX`] means none.
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct LimitSettings {
     pub(crate) max_connections: usize,
     pub(crate) max_handshakes: usize,
     pub(crate) max_sessions: usize,
@@ -15,39 +15,40 @@ pub(crate) struct Bounds {
     pub(crate) receive_total: usize,
     pub(crate) history_total_bytes: usize,
     pub(crate) backend_max_in_flight: usize,
-    pub(crate) webhooks: Vec<WebhookBound>,
+    pub(crate) webhooks: Vec<WebhookLimit>,
 }
 
-/// What may wait for one webhook.
+/// Limit of a webhook's queue.
 #[derive(Debug)]
-pub(crate) struct WebhookBound {
+pub(crate) struct WebhookLimit {
     pub(crate) name: Arc<str>,
-    /// As in the configuration, with its name, by which the other metrics have it, too.
+    /// Configuration key, with the webhook's name instead of its index, as in the other metrics.
     pub(crate) key: String,
     pub(crate) max_queued: usize,
 }
 
-/// Every limit of the whole server that is set and can be counted without looking at every session: for the dashboard and for the metrics. Those of
-/// one session, one user or one address are not here. `descriptors` are what connections may have of the process's, which is no setting of ours.
-pub(crate) fn limits(context: &Context) -> Vec<Limit<'_>> {
+/// Returns every configured limit of the whole server whose use can be determined without examining every
+/// session, for the dashboard and the metrics. Limits per session, user or address are not included.
+/// `descriptors`, the clients' share of the process's file descriptors, is not a setting.
+pub(crate) fn limits(context: &Context) -> Vec<LimitUsage<'_>> {
     let (client, bounds) = (&context.client, &context.live.settings.bounds);
     let metrics = &client.metrics;
     let limits = [
         ("limits.max_connections", client.permits.taken(), bounds.max_connections),
-        ("descriptors", client.permits.taken(), client.descriptors.connections()),
+        ("descriptors", client.permits.taken(), client.descriptors.max_connections()),
         ("limits.max_handshakes", context.handshakes.open(), bounds.max_handshakes),
         ("limits.max_sessions", client.sessions.registry().len(), bounds.max_sessions),
-        ("limits.max_channels", client.logs.channels.counted(), bounds.max_channels),
+        ("limits.max_channels", client.logs.channels.limited_len(), bounds.max_channels),
         ("limits.max_reminders", client.reminders.len(), bounds.max_reminders),
-        ("limits.max_admin_connections", context.sockets.open(), bounds.max_admin_connections),
-        ("limits.receive_total", client.unfinished.bytes(), bounds.receive_total),
+        ("limits.max_admin_connections", context.admin_connections.open(), bounds.max_admin_connections),
+        ("limits.receive_total", client.partial_messages.bytes(), bounds.receive_total),
         ("channel.history_total_bytes", client.logs.channels.bytes(), bounds.history_total_bytes),
-        ("backend.max_in_flight", metrics.backend.in_flight_now(), bounds.backend_max_in_flight),
+        ("backend.max_in_flight", metrics.backend.current_in_flight(), bounds.backend_max_in_flight),
     ];
     let webhooks = bounds.webhooks.iter().map(|webhook| {
-        let WebhookBound { name, key, max_queued } = webhook;
-        (&**key, metrics.webhooks.queued_now(name), *max_queued)
+        let WebhookLimit { name, key, max_queued } = webhook;
+        (&**key, metrics.webhooks.current_queued(name), *max_queued)
     });
     let all = limits.into_iter().chain(webhooks).filter(|(_, _, max)| *max != usize::MAX);
-    all.map(|(key, used, max)| Limit { key, used, max }).collect()
+    all.map(|(key, used, max)| LimitUsage { key, used, max }).collect()
 }

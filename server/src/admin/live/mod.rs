@@ -1,7 +1,8 @@
-//! What the dashboard is told: a sample a second, made once for all who watch, and those of the last quarter of an hour.
+//! Data for the dashboard: a sample every second, taken once for all viewers, and the samples of the last 15
+//! minutes.
 //!
 //! ```text
-//!   a task, each second ──▶ Feed (900 samples, the newest) ◀── Viewer, the body of an answer, takes the next piece
+//!   a task, every second ──▶ Feed (900 samples, the newest) ◀── Viewer: a response body that pulls the next piece
 //! ```
 
 mod about;
@@ -23,51 +24,53 @@ use futures_util::future::{Either, select};
 use super::Context;
 use crate::auth::Operator;
 use crate::clock::UnixTime;
-use about::About;
+use about::ServerInfo;
 use feed::Feed;
 use sample::Sample;
 
-pub(crate) use limits::{Bounds, WebhookBound, limits};
+pub(crate) use limits::{LimitSettings, WebhookLimit, limits};
 pub(crate) use viewer::Viewer;
 
-/// From one sample to the next.
+/// Time between two samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The samples, and what viewers are told of the server.
+/// The samples, and the settings that viewers receive.
 #[derive(Debug)]
 pub(crate) struct Live {
     feed: Arc<Feed>,
-    pub(super) settings: Settings,
+    pub(super) settings: LiveSettings,
 }
 
-/// What stays as it is.
+/// Settings that do not change while the server runs.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct LiveSettings {
     pub(crate) started_at: UnixTime,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: LimitSettings,
 }
 
 impl Live {
-    /// No sample yet.
-    pub(crate) fn new(settings: Settings) -> Self {
+    /// Creates a feed without samples.
+    pub(crate) fn new(settings: LiveSettings) -> Self {
         Self { feed: Arc::default(), settings }
     }
 }
 
-/// One more who watches; nothing, if the server drains.
-pub(super) fn view(operator: &Operator, context: &Context) -> Option<Viewer> {
+/// Adds a viewer. `None` if the server is draining.
+pub(super) fn add_viewer(operator: &Operator, context: &Context) -> Option<Viewer> {
     let feed = &context.live.feed;
-    let view = || feed.view(encoding::about(&About::to(operator, context)), &context.client.timeouts);
+    let view = || {
+        feed.add_viewer(encoding::server_event(&ServerInfo::to(operator, context)), &context.client.timeouts)
+    };
     (!context.stop.is_cancelled()).then(view)
 }
 
-/// Takes a sample each second until the server drains; then all who watch are sent away.
+/// Takes a sample every second until the server drains, then ends the streams of all viewers.
 pub(crate) async fn run(context: Arc<Context>) {
     let (timeouts, feed) = (&context.client.timeouts, &context.live.feed);
     let mut next = timeouts.clock().now();
     while !context.stop.is_cancelled() {
-        take(&context);
-        // After a time without a turn, one sample is enough.
+        take_sample(&context);
+        // Takes only one sample after a period in which the server did not run.
         next = (next + INTERVAL).max(timeouts.clock().now());
         let stop = pin!(context.stop.cancelled());
         if let Either::Left(_) = select(stop, timeouts.sleep_until(next)).await {
@@ -77,9 +80,9 @@ pub(crate) async fn run(context: Arc<Context>) {
     feed.end();
 }
 
-fn take(context: &Context) {
+fn take_sample(context: &Context) {
     let feed = &context.live.feed;
-    let kept = encoding::kept(&Sample::now(context));
-    let event = encoding::event(&kept, &feed.rings());
+    let kept = encoding::encode_sample(&Sample::now(context));
+    let event = encoding::sample_event(&kept, &feed.rings());
     feed.add(kept, event);
 }

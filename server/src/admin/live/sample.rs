@@ -2,32 +2,32 @@ use serde::ser::{Serialize, Serializer};
 
 use super::limits::limits;
 use crate::admin::Context;
-use crate::admin::api::Timers;
+use crate::admin::api::TimersReport;
 use crate::metrics::{
-    ConnectionsView, EngineView, Limit, Messages, ProcessView, Readings, SessionsView, TimerMetrics,
+    ConnectionsView, EngineView, LimitUsage, MessageCounts, ProcessView, Readings, SessionsView, TimerMetrics,
 };
 
-/// What the dashboard is told each second: what `/metrics` and `/api/timers` say, from the same counts.
+/// A sample: the values of `/metrics` and `/api/timers`, from the same counters.
 #[derive(serde::Serialize)]
 pub(super) struct Sample<'a> {
     at_ms: u64,
     uptime_ms: u64,
-    timers: Timers,
+    timers: TimersReport,
     expiries: Expiries<'a>,
     #[serde(flatten)]
     sessions: SessionsView,
     #[serde(flatten)]
     connections: ConnectionsView,
-    messages: Messages,
+    messages: MessageCounts,
     channels: usize,
     log_bytes: usize,
     reminders: usize,
-    limits: Vec<Limit<'a>>,
+    limits: Vec<LimitUsage<'a>>,
     engine: Option<EngineView>,
     process: ProcessView,
 }
 
-/// How often each deadline has passed.
+/// Number of expiries of each deadline.
 struct Expiries<'a>(&'a TimerMetrics);
 
 impl<'a> Sample<'a> {
@@ -38,7 +38,7 @@ impl<'a> Sample<'a> {
         Self {
             at_ms: clock.unix_now().as_millis(),
             uptime_ms: u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX),
-            timers: Timers::now(context),
+            timers: TimersReport::now(context),
             expiries: Expiries(&metrics.timers),
             sessions: metrics.sessions.view(),
             connections: metrics.connections.view(),

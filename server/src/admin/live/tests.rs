@@ -5,7 +5,7 @@ use bytes::Bytes;
 use strum::VariantArray;
 use tokio_util::sync::CancellationToken;
 
-use super::history::KEPT;
+use super::history::MAX_SAMPLES;
 use super::*;
 use crate::admission::RefusalReason;
 use crate::client::test_context::on_slow_engine;
@@ -14,11 +14,11 @@ use crate::config::Settings as Configured;
 use crate::context;
 use crate::timeouts::Timeouts;
 
-/// Counts how often it is woken.
+/// Counts wake-ups.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -30,10 +30,10 @@ fn sample(feed: &Feed, number: usize) {
 
 fn viewer(feed: &Arc<Feed>) -> Viewer {
     let (timeouts, _) = Timeouts::new(Arc::new(Clock::new(Duration::from_millis(500))), Duration::ZERO, 0);
-    feed.view(Bytes::from_static(b"about ["), &timeouts)
+    feed.add_viewer(Bytes::from_static(b"about ["), &timeouts)
 }
 
-/// The next piece, if there is one already; nothing at the end.
+/// Returns the next piece: `None` if it is not available yet, `Some(None)` at the end of the stream.
 fn next(viewer: &mut Viewer) -> Option<Option<String>> {
     next_for(viewer, Waker::noop())
 }
@@ -46,13 +46,13 @@ fn next_for(viewer: &mut Viewer, waker: &Waker) -> Option<Option<String>> {
     }
 }
 
-/// All that there is by now.
+/// Returns everything that is available.
 fn all(viewer: &mut Viewer) -> String {
     std::iter::from_fn(|| next(viewer).flatten()).collect()
 }
 
 #[test]
-fn a_viewer_gets_what_was_and_then_each_sample_once() {
+fn viewer_gets_the_history_and_then_each_sample_once() {
     let feed = Arc::default();
     let mut early = viewer(&feed);
     assert_eq!(all(&mut early), "about []\n\n");
@@ -65,7 +65,7 @@ fn a_viewer_gets_what_was_and_then_each_sample_once() {
 }
 
 #[test]
-fn what_comes_while_the_history_is_read_is_in_it() {
+fn samples_added_while_the_history_is_read_are_part_of_it() {
     let feed = Arc::default();
     (0..2).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
@@ -76,7 +76,7 @@ fn what_comes_while_the_history_is_read_is_in_it() {
 }
 
 #[test]
-fn a_viewer_that_is_behind_gets_the_newest() {
+fn slow_viewer_gets_the_newest_sample() {
     let feed = Arc::default();
     let mut viewer = viewer(&feed);
     assert_eq!(all(&mut viewer), "about []\n\n");
@@ -85,40 +85,40 @@ fn a_viewer_that_is_behind_gets_the_newest() {
 }
 
 #[test]
-fn what_comes_while_a_whole_history_is_read_is_part_of_it() {
+fn samples_added_while_a_full_history_is_read_are_part_of_it() {
     let feed = Arc::default();
-    (0..KEPT).for_each(|number| sample(&feed, number));
+    (0..MAX_SAMPLES).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
     let mut read = String::new();
-    for number in KEPT.. {
+    for number in MAX_SAMPLES.. {
         read += &next(&mut viewer).flatten().expect("there is more");
         if read.ends_with("]\n\n") {
             break;
         }
         if number % 10 == 0 {
-            sample(&feed, number / 10 + KEPT);
+            sample(&feed, number / 10 + MAX_SAMPLES);
         }
     }
     let numbers = read.split(['{', '}']).filter_map(|part| part.parse::<usize>().ok());
     let numbers: Vec<_> = numbers.collect();
-    assert!(numbers.len() > KEPT + 10, "{}", numbers.len());
+    assert!(numbers.len() > MAX_SAMPLES + 10, "{}", numbers.len());
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "in order, none twice");
 }
 
 #[test]
-fn a_history_that_is_read_slowly_moves_on_and_has_an_end() {
+fn slowly_read_history_is_bounded() {
     let feed = Arc::default();
-    (0..KEPT).for_each(|number| sample(&feed, number));
+    (0..MAX_SAMPLES).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
-    let most = 2 * KEPT;
+    let most = 2 * MAX_SAMPLES;
     let mut read = vec![next(&mut viewer).flatten().expect("it begins")];
-    for number in KEPT.. {
+    for number in MAX_SAMPLES.. {
         let piece = next(&mut viewer).flatten().expect("there is more");
         read.push(piece);
         if read.last().is_some_and(|piece| piece == "]\n\n") {
             break;
         }
-        // What comes meanwhile takes the place of what is oldest.
+        // New samples replace the oldest ones.
         (0..3).for_each(|more| sample(&feed, 3 * number + more));
     }
     assert_eq!(read.len(), 1 + most + 1);
@@ -126,15 +126,15 @@ fn a_history_that_is_read_slowly_moves_on_and_has_an_end() {
 }
 
 #[test]
-fn those_who_wait_are_woken_once_a_sample_and_forgotten_when_they_leave() {
+fn waiting_viewers_are_woken_once_per_sample() {
     let feed = Arc::default();
     let (mut one, mut other) = (viewer(&feed), viewer(&feed));
-    let woken = [Arc::<Woken>::default(), Arc::default()];
+    let woken = [Arc::<WakeCounter>::default(), Arc::default()];
     let wakers = woken.clone().map(Waker::from);
     let counts = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
     all(&mut one);
     all(&mut other);
-    // However often they are asked.
+    // Polling repeatedly must not register a viewer more than once.
     for _ in 0..3 {
         assert_eq!((next_for(&mut one, &wakers[0]), next_for(&mut other, &wakers[1])), (None, None));
     }
@@ -150,7 +150,7 @@ fn those_who_wait_are_woken_once_a_sample_and_forgotten_when_they_leave() {
 }
 
 #[test]
-fn the_wheel_is_watched_while_anyone_watches() {
+fn wheel_is_watched_while_there_are_viewers() {
     let feed: Arc<Feed> = Arc::default();
     let is_watched = || feed.is_watched();
     assert!(!is_watched());
@@ -164,10 +164,10 @@ fn the_wheel_is_watched_while_anyone_watches() {
 }
 
 #[test]
-fn at_the_end_all_streams_end_at_once() {
+fn all_streams_end_on_drain() {
     let feed = Arc::default();
     (0..3).for_each(|number| sample(&feed, number));
-    let woken = Arc::<Woken>::default();
+    let woken = Arc::<WakeCounter>::default();
     let (mut waiting, mut reading) = (viewer(&feed), viewer(&feed));
     all(&mut waiting);
     assert_eq!(next_for(&mut waiting, &Waker::from(Arc::clone(&woken))), None);
@@ -178,7 +178,7 @@ fn at_the_end_all_streams_end_at_once() {
     feed.end();
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert_eq!(next(&mut waiting), Some(None));
-    // Its history has an end, too.
+    // The history is completed as well.
     assert_eq!(all(&mut reading), "]\n\n");
     assert_eq!(next(&mut reading), Some(None));
 }
@@ -190,12 +190,12 @@ fn context() -> Context {
     context::admin(&config, &public, 8000, batches, Box::new(|| 0))
 }
 
-/// The longest sample, but for webhooks.
+/// Maximum size of a sample, without webhooks.
 const SAMPLE_BYTES: usize = 8 * 1024;
 
-/// All labels there are, and numbers that take years.
+/// Uses every label, and assumes numbers that would take years to reach.
 #[test]
-fn a_sample_has_a_bound() {
+fn sample_size_is_bounded() {
     let context = context();
     let metrics = &context.client.metrics;
     let suspended =
@@ -220,8 +220,8 @@ fn a_sample_has_a_bound() {
     }
     metrics.sessions.resumed(true);
     metrics.sessions.resumed(false);
-    let kept = encoding::kept(&Sample::now(&context));
-    // Each number may be some 12 digits longer than that.
+    let kept = encoding::encode_sample(&Sample::now(&context));
+    // Each number may grow by about 12 digits.
     let numbers = String::from_utf8_lossy(&kept)
         .split(|c: char| !c.is_ascii_digit())
         .filter(|text| !text.is_empty())

@@ -5,63 +5,68 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 
 use super::feed::Feed;
-use super::history::KEPT;
+use super::history::MAX_SAMPLES;
 
-/// As many as are kept, and as many as may come while these are taken.
-const MOST_OF_HISTORY: usize = 2 * KEPT;
+/// Maximum number of history samples sent to a viewer: those in the history, and as many that are added while
+/// it reads them.
+const MAX_HISTORY_SAMPLES: usize = 2 * MAX_SAMPLES;
 
-/// The end of what a viewer is told first.
+/// End of the first piece, which begins the history.
 pub(super) const HISTORY_BEGINS: &str = "event: history\ndata: [";
 const HISTORY_ENDS: &str = "]\n\n";
 
-/// What one who watches is sent, in pieces: what the server is, the samples that are kept, and each new one.
+/// The stream for one viewer, in pieces: the server's description, the history, and each new sample.
 ///
-/// The next piece is asked for when the client has taken most of those before, so what waits for a client is what hyper has of it: 16 KiB
-/// and one piece.
+/// hyper requests the next piece when the client has taken most of the previous ones. So each client buffers
+/// at most 16 KiB and one piece.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     feed: Arc<Feed>,
     place: usize,
-    stage: Stage,
+    stage: ViewerStage,
 }
 
-/// What comes next.
+/// Position of a viewer in its stream.
 #[derive(Debug)]
-enum Stage {
-    /// What the server is, and the beginning of the history.
+enum ViewerStage {
+    /// The server's description, and the beginning of the history.
     About(Bytes),
-    /// The first sample of this number or a later one, also of those that come meanwhile. However slowly it is taken, the history has no more than these.
+    /// The first history sample with this number or a later one, including samples added meanwhile. `left`
+    /// bounds the history even for slow viewers.
     History { number: u64, left: usize },
-    /// The newest sample, once it is of this number or a later one.
+    /// The newest sample, once it has this number or a later one.
     Samples { number: u64 },
 }
 
 impl Viewer {
     pub(super) fn new(feed: Arc<Feed>, place: usize, about: Bytes) -> Self {
-        Self { feed, place, stage: Stage::About(about) }
+        Self { feed, place, stage: ViewerStage::About(about) }
     }
 
-    /// The next piece; nothing at the end of all.
+    /// Returns the next piece. `None` at the end of the stream.
     pub(crate) fn poll_piece(&mut self, task: &Context<'_>) -> Poll<Option<Bytes>> {
         let piece = match &mut self.stage {
-            Stage::About(about) => {
+            ViewerStage::About(about) => {
                 let about = mem::take(about);
-                self.stage = Stage::History { number: 0, left: MOST_OF_HISTORY };
+                self.stage = ViewerStage::History { number: 0, left: MAX_HISTORY_SAMPLES };
                 about
             }
-            Stage::History { number, left } => match self.feed.kept(*number).filter(|_| *left > 0) {
-                Some((sample, next)) => {
-                    // All but the first follow another.
-                    let comma = usize::from(*left == MOST_OF_HISTORY);
-                    (*number, *left) = (next, *left - 1);
-                    sample.slice(comma..)
+            ViewerStage::History { number, left } => {
+                match self.feed.first_from(*number).filter(|_| *left > 0) {
+                    Some((sample, next)) => {
+                        // Each sample but the first keeps its leading comma.
+                        let comma = usize::from(*left == MAX_HISTORY_SAMPLES);
+                        (*number, *left) = (next, *left - 1);
+                        sample.slice(comma..)
+                    }
+                    None => {
+                        self.stage = ViewerStage::Samples { number: *number };
+                        Bytes::from_static(HISTORY_ENDS.as_bytes())
+                    }
                 }
-                None => {
-                    self.stage = Stage::Samples { number: *number };
-                    Bytes::from_static(HISTORY_ENDS.as_bytes())
-                }
-            },
-            Stage::Samples { number } => match ready!(self.feed.poll_newest(self.place, *number, task)) {
+            }
+            ViewerStage::Samples { number } => match ready!(self.feed.poll_newest(self.place, *number, task))
+            {
                 Some((event, next)) => {
                     *number = next;
                     event
@@ -75,6 +80,6 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.feed.leave(self.place);
+        self.feed.remove_viewer(self.place);
     }
 }

@@ -1,4 +1,5 @@
-//! `GET /docs`: the README, which is in the binary, as a page. It is rendered once, when it is asked for first.
+//! `GET /docs`: the README, which is part of the binary, as a page. It is rendered when it is first
+//! requested.
 
 mod anchors;
 mod render;
@@ -6,17 +7,17 @@ mod render;
 use std::sync::LazyLock;
 
 use super::files;
-use crate::http::Embedded;
-use render::{Rendered, render};
+use crate::http::EmbeddedFile;
+use render::{RenderedDocument, render};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// Kept for as long as the process lives.
-pub(super) static PAGE: LazyLock<Embedded> =
-    LazyLock::new(|| Embedded::new("text/html; charset=utf-8", page(README).into_bytes().leak()));
+/// The rendered page, kept until the process ends.
+pub(super) static PAGE: LazyLock<EmbeddedFile> =
+    LazyLock::new(|| EmbeddedFile::new("text/html; charset=utf-8", page(README).into_bytes().leak()));
 
 fn page(markdown: &str) -> String {
-    let Rendered { body, sections } = render(markdown, picture);
+    let RenderedDocument { body, sections } = render(markdown, picture);
     let sections = sections.iter().map(|section| {
         let (id, title) = (&section.id, &section.title);
         format!("          <li><a href=\"#{id}\">{title}</a></li>\n")
@@ -29,7 +30,7 @@ fn page(markdown: &str) -> String {
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark">
-    <title>Encke: documents</title>
+    <title>Encke documentation</title>
     <link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml">
     <link rel="stylesheet" href="/dashboard/style.css">
     <link rel="stylesheet" href="/dashboard/docs.css">
@@ -53,7 +54,7 @@ fn page(markdown: &str) -> String {
     )
 }
 
-/// Where a picture of the repository is served, if it is.
+/// Returns the URL of an image in the repository, if it is served.
 fn picture(path: &str) -> Option<String> {
     let name = path.strip_prefix("server/dashboard/")?;
     files::find(name).map(|_| format!("/dashboard/{name}"))
@@ -70,7 +71,7 @@ mod tests {
             assert!(page.contains(&format!("<h2 id=\"{section}\">")), "the dashboard links to {section}");
             assert!(page.contains(&format!("<li><a href=\"#{section}\">")), "{section}");
         }
-        // What a strict policy does not allow, or what would come from elsewhere.
+        // Nothing that the strict policy forbids, or that would be loaded from elsewhere.
         for foreign in ["<script", "<style", "style=", "onerror", "src=\"http", "<!--"] {
             assert!(!page.contains(foreign), "{foreign}");
         }

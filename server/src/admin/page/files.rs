@@ -1,13 +1,13 @@
 use std::sync::LazyLock;
 
-use crate::http::Embedded;
+use crate::http::EmbeddedFile;
 
-/// A file, and what it is called below `/dashboard/`.
-type Named = (&'static str, Embedded);
+/// A file with its name below `/dashboard/`.
+type NamedFile = (&'static str, EmbeddedFile);
 
 macro_rules! file {
     ($name:literal) => {
-        Embedded::new(
+        EmbeddedFile::new(
             content_type($name).expect("its kind is known"),
             include_bytes!(concat!("../../../dashboard/", $name)),
         )
@@ -18,11 +18,11 @@ macro_rules! files {
     ($($name:literal)*) => { vec![$(($name, file!($name))),*] };
 }
 
-/// The page itself.
-pub(super) static INDEX: LazyLock<Embedded> = LazyLock::new(|| file!("index.html"));
+/// The dashboard's HTML page.
+pub(super) static INDEX: LazyLock<EmbeddedFile> = LazyLock::new(|| file!("index.html"));
 
-/// What belongs to it.
-static FILES: LazyLock<Vec<Named>> = LazyLock::new(|| {
+/// The scripts, styles and images of the page.
+static FILES: LazyLock<Vec<NamedFile>> = LazyLock::new(|| {
     files! {
         "api.js"
         "as_written.js"
@@ -63,7 +63,7 @@ static FILES: LazyLock<Vec<Named>> = LazyLock::new(|| {
     }
 });
 
-pub(super) fn find(name: &str) -> Option<&'static Embedded> {
+pub(super) fn find(name: &str) -> Option<&'static EmbeddedFile> {
     FILES.iter().find(|(named, _)| *named == name).map(|(_, file)| file)
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Pictures of the page are for the README.
+    /// Subdirectories are excluded: they hold pictures for the README.
     #[test]
     fn every_file_of_the_folder_is_in_the_binary() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard");

@@ -1,4 +1,5 @@
-//! The dashboard's files, which are in the binary. They say nothing of anyone, so they need no key; what they show they read from the API.
+//! The dashboard's files, which are part of the binary. They contain no data, so they need no key; the page
+//! loads its data from the API.
 
 mod docs;
 mod files;
@@ -9,7 +10,7 @@ use hyper::header::{
 };
 
 use super::Context;
-use crate::http::{ApiError, Embedded, Reply};
+use crate::http::{ApiError, EmbeddedFile, Reply};
 
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
@@ -29,10 +30,10 @@ pub(super) fn docs(headers: &HeaderMap, context: &Context) -> Reply {
     guarded(&docs::PAGE, headers, context)
 }
 
-fn guarded(file: &Embedded, headers: &HeaderMap, context: &Context) -> Reply {
+fn guarded(file: &EmbeddedFile, headers: &HeaderMap, context: &Context) -> Reply {
     let mut reply = file.reply(headers);
     let described = reply.headers_mut();
-    described.insert(CONTENT_SECURITY_POLICY, policy::of(headers, &context.public));
+    described.insert(CONTENT_SECURITY_POLICY, policy::content_security_policy(headers, &context.public));
     described.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     described.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     described.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));

@@ -3,11 +3,12 @@ use hyper::header::{HOST, HeaderMap, HeaderValue};
 use crate::admin::PublicListener;
 use crate::admin::public_url::{origins, plain_host};
 
-/// What a page of the dashboard may do: run its own scripts, and connect to where it came from and to the listener of clients, no more.
-pub(super) fn of(headers: &HeaderMap, public: &PublicListener) -> HeaderValue {
+/// Content security policy of the dashboard's pages: they may run their own scripts, and connect to their own
+/// origin and to the public listener.
+pub(super) fn content_security_policy(headers: &HeaderMap, public: &PublicListener) -> HeaderValue {
     let clients = match &public.url {
         Some(url) => Some(url.origins()),
-        None => asked_host(headers).map(|host| origins(&format!("{host}:{}", public.port), public.has_tls)),
+        None => request_host(headers).map(|host| origins(&format!("{host}:{}", public.port), public.has_tls)),
     };
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' {}; \
@@ -17,8 +18,8 @@ pub(super) fn of(headers: &HeaderMap, public: &PublicListener) -> HeaderValue {
     HeaderValue::try_from(policy).expect("a host that may stand there is visible ASCII")
 }
 
-/// The name by which the page was asked for, if it is nothing but one.
-fn asked_host(headers: &HeaderMap) -> Option<&str> {
+/// Returns the host name under which the page was requested, if it is safe in a policy.
+fn request_host(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST)?.to_str().ok().and_then(plain_host)
 }
 
@@ -30,7 +31,7 @@ mod tests {
     fn connect_src(host: &'static str, url: Option<&str>, has_tls: bool) -> String {
         let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
         let url = url.map(|url| PublicUrl::parse(url).expect("a URL"));
-        let policy = of(&headers, &PublicListener { url, port: 8000, has_tls });
+        let policy = content_security_policy(&headers, &PublicListener { url, port: 8000, has_tls });
         let policy = policy.to_str().expect("ASCII").to_owned();
         let directives: Vec<_> = policy.split("; ").collect();
         assert_eq!(directives.len(), 8, "{policy}");
@@ -45,7 +46,7 @@ mod tests {
             ("[::1]:8001", None, false, "'self' ws://[::1]:8000 http://[::1]:8000"),
             ("encke", Some("wss://ws.example/"), false, "'self' wss://ws.example https://ws.example"),
             ("encke", Some("http://ws.example:80"), true, "'self' ws://ws.example:80 http://ws.example:80"),
-            // Whoever writes this name writes no policy.
+            // Hosts that would inject directives.
             ("a;script-src", None, false, "'self' "),
             ("*", None, false, "'self' "),
         ] {

@@ -1,4 +1,4 @@
-//! Where a Redis is.
+//! Addresses of Redis servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,39 +6,39 @@ use std::str::FromStr;
 
 use rustls::pki_types::ServerName;
 
-/// Where a Redis is.
+/// Address of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisAddress {
-    /// A host, by name or number, and a port.
+    /// Host name or IP address, and port.
     Tcp(String, u16),
-    /// The same, behind TLS. The host is what the certificate must be for.
+    /// Like `Tcp`, with TLS. The certificate must be valid for the host.
     Tls(String, u16),
-    /// A socket of the file system.
+    /// Path of a Unix domain socket.
     Unix(PathBuf),
-    /// In a simulation.
+    /// A Redis in the simulation.
     #[cfg(feature = "simulation")]
     Simulated(super::simulated::SimulatedRedis),
 }
 
-const PORT: u16 = 6379;
-const PORT_OF_SENTINELS: u16 = 26379;
+const DEFAULT_PORT: u16 = 6379;
+const DEFAULT_SENTINEL_PORT: u16 = 26379;
 
 impl FromStr for RedisAddress {
     type Err = String;
 
-    /// `redis://host`, `redis://host:port`, `rediss://host:port`, `unix:///path`.
+    /// Accepts `redis://host`, `redis://host:port`, `rediss://host:port` and `unix:///path`.
     fn from_str(url: &str) -> Result<Self, String> {
-        Self::parse(url, PORT)
+        Self::parse(url, DEFAULT_PORT)
     }
 }
 
 impl RedisAddress {
-    /// The address of a Sentinel.
+    /// Parses the address of a Sentinel.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn of_sentinel(url: &str) -> Result<Self, String> {
-        Self::parse(url, PORT_OF_SENTINELS)
+    /// A description of the problem.
+    pub(crate) fn parse_sentinel(url: &str) -> Result<Self, String> {
+        Self::parse(url, DEFAULT_SENTINEL_PORT)
     }
 
     fn parse(url: &str, port_if_none: u16) -> Result<Self, String> {
@@ -54,14 +54,13 @@ impl RedisAddress {
             let (host, port) = host_and_port(rest, port_if_none)?;
             return match ServerName::try_from(&*host) {
                 Ok(_) => Ok(Self::Tls(host, port)),
-                Err(_) => Err(format!("{EXPECTED}: no certificate can be for this host")),
+                Err(_) => Err(format!("{EXPECTED}: the host is not a valid name for a certificate")),
             };
         }
         let (host, port) = host_and_port(url.strip_prefix("redis://").ok_or(EXPECTED)?, port_if_none)?;
         Ok(Self::Tcp(host, port))
     }
 
-    /// Whether it is behind TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(..))
@@ -73,23 +72,22 @@ const EXPECTED: &str = "must be redis://HOST:PORT, rediss://HOST:PORT or unix://
 fn host_and_port(rest: &str, port_if_none: u16) -> Result<(String, u16), String> {
     let address = rest.strip_suffix('/').unwrap_or(rest);
     if address.contains('@') {
-        return Err(format!(
-            "{EXPECTED}: user and password have keys of their own (engine.user, engine.password)"
-        ));
+        return Err(format!("{EXPECTED}: user and password belong in engine.user and engine.password"));
     }
     if address.contains(['/', '?', '#']) {
-        return Err(format!("{EXPECTED}: nothing follows the port"));
+        return Err(format!("{EXPECTED}: nothing may follow the port"));
     }
-    // A number of IPv6 is in brackets.
+    // IPv6 addresses are enclosed in brackets.
     let (host, port) = match address.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().map_err(|_| format!("{EXPECTED}: the port is no number from 0 to 65535"))?)
-        }
+        Some((host, port)) if !port.ends_with(']') => (
+            host,
+            port.parse().map_err(|_| format!("{EXPECTED}: the port must be a number from 0 to 65535"))?,
+        ),
         _ => (address, port_if_none),
     };
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() || (bare.contains(':') && bare.len() == host.len()) {
-        return Err(format!("{EXPECTED}: there is no host"));
+        return Err(format!("{EXPECTED}: the host is missing"));
     }
     Ok((bare.to_owned(), port))
 }
@@ -129,20 +127,20 @@ mod tests {
             let address: RedisAddress = url.parse().expect(url);
             assert_eq!(address.to_string(), expected);
         }
-        let sentinel = RedisAddress::of_sentinel("redis://localhost").expect("an address");
+        let sentinel = RedisAddress::parse_sentinel("redis://localhost").expect("an address");
         assert_eq!(sentinel.to_string(), "redis://localhost:26379");
         for (url, problem) in [
             ("", "must be redis://"),
             ("http://localhost", "must be redis://"),
-            ("redis://", "there is no host"),
-            ("redis://:6379", "there is no host"),
-            ("redis://::1", "there is no host"),
-            ("redis://host:port", "the port is no number"),
-            ("redis://host:65536", "the port is no number"),
+            ("redis://", "the host is missing"),
+            ("redis://:6379", "the host is missing"),
+            ("redis://::1", "the host is missing"),
+            ("redis://host:port", "the port must be a number"),
+            ("redis://host:65536", "the port must be a number"),
             ("redis://me:secret@host", "engine.password"),
             ("rediss://me:secret@host", "engine.password"),
-            ("redis://host/2", "nothing follows the port"),
-            ("rediss://a b", "no certificate can be for this host"),
+            ("redis://host/2", "nothing may follow the port"),
+            ("rediss://a b", "the host is not a valid name for a certificate"),
             ("unix://run/redis.sock", "must begin with a slash"),
         ] {
             let error = url.parse::<RedisAddress>().expect_err(url);

@@ -9,52 +9,54 @@ use tokio::task::unconstrained;
 
 use crate::executor::Executor;
 
-/// A question that is on its way, in its order among all questions, and stays so if nobody waits for the answer any more.
-pub(super) struct Asked<T: Send + 'static> {
-    question: Option<BoxFuture<'static, T>>,
-    /// It was answered at once.
-    answer: Option<T>,
+/// A request that keeps its position among all requests, and runs to completion even if this future is
+/// dropped.
+pub(super) struct DetachedRequest<T: Send + 'static> {
+    request: Option<BoxFuture<'static, T>>,
+    /// Response, if it was available immediately.
+    response: Option<T>,
     executor: Arc<dyn Executor>,
 }
 
-impl<T: Send + 'static> Asked<T> {
-    /// Asks. The question must be on its way once the future has been polled.
+impl<T: Send + 'static> DetachedRequest<T> {
+    /// Sends the request. The future must have sent it after its first poll.
     pub(super) fn new(
-        question: impl Future<Output = T> + Send + 'static,
+        request: impl Future<Output = T> + Send + 'static,
         executor: &Arc<dyn Executor>,
     ) -> Self {
-        // A task that has done a lot would have the question wait for its next turn, and others overtake it.
-        let mut question = unconstrained(question).boxed();
-        // Whoever waits is polled once more, and leaves a waker then.
-        match question.poll_unpin(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => {
-                Self { question: None, answer: Some(answer), executor: Arc::clone(executor) }
+        // Tokio's cooperative budget could otherwise defer the request to the task's next poll, and other
+        // requests would overtake it.
+        let mut request = unconstrained(request).boxed();
+        // The next poll of this future registers the caller's waker.
+        match request.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(response) => {
+                Self { request: None, response: Some(response), executor: Arc::clone(executor) }
             }
-            Poll::Pending => Self { question: Some(question), answer: None, executor: Arc::clone(executor) },
+            Poll::Pending => Self { request: Some(request), response: None, executor: Arc::clone(executor) },
         }
     }
 }
 
-impl<T: Send + Unpin + 'static> Future for Asked<T> {
+impl<T: Send + Unpin + 'static> Future for DetachedRequest<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<T> {
-        if let Some(answer) = self.answer.take() {
-            return Poll::Ready(answer);
+        if let Some(response) = self.response.take() {
+            return Poll::Ready(response);
         }
-        let Some(question) = &mut self.question else { return Poll::Pending };
-        let answer = question.poll_unpin(task);
-        if answer.is_ready() {
-            self.question = None;
+        let Some(request) = &mut self.request else { return Poll::Pending };
+        let response = request.poll_unpin(task);
+        if response.is_ready() {
+            self.request = None;
         }
-        answer
+        response
     }
 }
 
-impl<T: Send + 'static> Drop for Asked<T> {
+impl<T: Send + 'static> Drop for DetachedRequest<T> {
     fn drop(&mut self) {
-        if let Some(question) = self.question.take() {
-            self.executor.spawn(Box::pin(question.map(drop)));
+        if let Some(request) = self.request.take() {
+            self.executor.spawn(Box::pin(request.map(drop)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to one Redis, for as long as they last.
+//! An established pair of connections to a Redis server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,129 +13,138 @@ use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::address::RedisAddress;
-use super::asked::Asked;
-use super::connection::{Connection, login};
-use super::link::{EvictsKeys, Link, NotConnected, Up};
-use super::opening::Opening;
-use super::probe::{Info, learn_life, send};
-use super::pushes::{Push, Pushes, pushes};
+use super::asked::DetachedRequest;
+use super::connection::{RedisConnection, login_info};
+use super::link::{CommandConnections, ConnectionError, EvictsKeys, RedisClient};
+use super::opening::OpenResults;
+use super::probe::{RedisInfo, learn_generation, send_probe};
+use super::pushes::{Push, PushReceiver, push_queue};
 use super::scripts::Scripts;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
 use crate::timeouts::Sleep;
 
-/// Between two probes. An answer may take as long.
-const PROBE: Duration = Duration::from_secs(5);
+/// Interval between probes, and timeout of each.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the [module](self).
-pub(super) struct Connected {
-    pub(super) up: Up,
-    _connections: [Connection; 2],
-    pub(super) pushes: Pushes,
-    /// Where probes come back.
+/// State of an [established pair of connections](self).
+pub(super) struct LiveConnection {
+    pub(super) connections: CommandConnections,
+    _connections: [RedisConnection; 2],
+    pub(super) pushes: PushReceiver,
+    /// Pub/sub channel on which probes are received back.
     pub(super) probe_feed: String,
-    pub(super) over: Pin<Box<WaitForCancellationFutureOwned>>,
-    pub(super) openings: FuturesUnordered<BoxFuture<'static, Result<Opening, RedisError>>>,
+    pub(super) closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    pub(super) openings: FuturesUnordered<BoxFuture<'static, Result<OpenResults, RedisError>>>,
     pub(super) probe: Probe,
-    /// Until the next probe.
+    /// Expires when the next probe is due.
     pub(super) tick: Sleep,
 }
 
 #[derive(Default)]
 pub(super) struct Probe {
-    /// How many were sent.
+    /// Number of probes sent.
     number: u64,
-    /// When the last was.
+    /// Time at which the last probe was sent.
     sent_at: Option<Timestamp>,
-    /// The answer to the last, until it is there.
-    pub(super) answer: Option<BoxFuture<'static, Result<Info, RedisError>>>,
-    /// The last has come back.
-    is_back: bool,
+    /// Pending reply to the last probe.
+    pub(super) reply: Option<BoxFuture<'static, Result<RedisInfo, RedisError>>>,
+    /// Whether the message of the last probe has been received back.
+    was_received: bool,
 }
 
-impl Connected {
-    /// Connects to the Redis that is there.
+impl LiveConnection {
+    /// Connects to the Redis at `address`.
     ///
     /// # Errors
-    /// Why that cannot be.
+    /// [`ConnectionError`].
     pub(super) async fn open<S: Subscriber>(
         address: &RedisAddress,
-        link: &Link<S>,
-    ) -> Result<Self, NotConnected> {
-        let Link { settings, executor, .. } = link;
+        client: &RedisClient<S>,
+    ) -> Result<Self, ConnectionError> {
+        let RedisClient { settings, executor, .. } = client;
         let tls = settings.tls.as_ref();
-        let who = login(&settings.user, &settings.password).set_db(settings.database);
-        // Both end with either.
-        let over = CancellationToken::new();
-        let (sender, pushes) = pushes(over.clone());
-        let told = Connection::open(address, tls, &who, over.clone(), sender, executor).await?;
-        let mut commands = told.commands.clone();
-        let info = Info::ask(&mut commands).await?;
+        let login = login_info(&settings.user, &settings.password).set_db(settings.database);
+        // Both connections share one token: if either closes, so does the other.
+        let closed = CancellationToken::new();
+        let (sender, pushes) = push_queue(closed.clone());
+        let subscribed =
+            RedisConnection::open(address, tls, &login, closed.clone(), sender, executor).await?;
+        let mut commands = subscribed.commands.clone();
+        let info = RedisInfo::query(&mut commands).await?;
         if !info.is_master {
-            return Err(NotConnected::Replica);
+            return Err(ConnectionError::Replica);
         }
         if info.evicts && !settings.allow_eviction {
             return Err(EvictsKeys.into());
         }
-        let scripts = Scripts::load(&mut commands, link.channels.namespaces()).await?;
-        let nothing_told = |_| Ok::<_, SendError>(());
-        let reads = Connection::open(address, tls, &who, over.clone(), nothing_told, executor).await?;
-        let up = Up {
+        let scripts = Scripts::load(&mut commands, client.channels.namespaces()).await?;
+        let discard_pushes = |_| Ok::<_, SendError>(());
+        let reads =
+            RedisConnection::open(address, tls, &login, closed.clone(), discard_pushes, executor).await?;
+        let connections = CommandConnections {
             commands,
             reads: reads.commands.clone(),
             scripts: Arc::new(scripts),
-            life: Arc::default(),
-            over: over.clone(),
+            generation: Arc::default(),
+            closed: closed.clone(),
         };
-        let life = learn_life(&up, &link.keys.life(), &info.replication_id).await?;
-        link.channels.metrics().engine.lives(life);
-        let probe_feed = link.keys.probe(&new_epoch(&link.entropy));
+        let generation =
+            learn_generation(&connections, &client.keys.generation(), &info.replication_id).await?;
+        client.channels.metrics().engine.set_generation(generation);
+        let probe_feed = client.keys.probe(&new_epoch(&client.entropy));
         let mut subscribe = cmd("SUBSCRIBE");
-        subscribe.arg(&probe_feed).arg(link.peers.feeds());
-        up.commands.clone().send_packed_command(&subscribe).await?;
+        subscribe.arg(&probe_feed).arg(client.peers.feeds());
+        connections.commands.clone().send_packed_command(&subscribe).await?;
         Ok(Self {
-            up,
-            _connections: [told, reads],
+            connections,
+            _connections: [subscribed, reads],
             pushes,
             probe_feed,
-            over: Box::pin(over.cancelled_owned()),
+            closed: Box::pin(closed.cancelled_owned()),
             openings: FuturesUnordered::new(),
-            probe: Probe { is_back: true, ..Probe::default() },
-            tick: link.timeouts.sleep(Duration::ZERO),
+            probe: Probe { was_received: true, ..Probe::default() },
+            tick: client.timeouts.sleep(Duration::ZERO),
         })
     }
 
     /// Sends a probe. Returns its number.
     ///
     /// # Errors
-    /// The last has not come back, or has not been answered.
-    pub(super) fn begin_probe<S: Subscriber>(&mut self, link: &Link<S>) -> Result<u64, NotConnected> {
-        if !self.probe.is_back || self.probe.answer.is_some() {
-            return Err(NotConnected::Silent(PROBE));
+    /// The last probe was not answered or its message not received back.
+    pub(super) fn begin_probe<S: Subscriber>(
+        &mut self,
+        client: &RedisClient<S>,
+    ) -> Result<u64, ConnectionError> {
+        if !self.probe.was_received || self.probe.reply.is_some() {
+            return Err(ConnectionError::ProbeLost(PROBE_INTERVAL));
         }
         let number = self.probe.number + 1;
-        let answer = send(self.up.clone(), self.probe_feed.clone(), number).boxed();
-        let sent_at = Some(link.timeouts.clock().now());
-        self.probe = Probe { number, sent_at, answer: Some(answer), is_back: false };
-        self.tick = link.timeouts.sleep(PROBE);
+        let reply = send_probe(self.connections.clone(), self.probe_feed.clone(), number).boxed();
+        let sent_at = Some(client.timeouts.clock().now());
+        self.probe = Probe { number, sent_at, reply: Some(reply), was_received: false };
+        self.tick = client.timeouts.sleep(PROBE_INTERVAL);
         Ok(number)
     }
 
-    /// A probe has come back: the last, or one before it.
-    pub(super) fn probe_came_back<S: Subscriber>(&mut self, push: &Push, link: &Link<S>) {
+    /// Handles the message of a probe, which may not be the last one.
+    pub(super) fn receive_probe<S: Subscriber>(&mut self, push: &Push, client: &RedisClient<S>) {
         let probe = &mut self.probe;
-        if push.payload == probe.number.to_string().as_bytes() && !std::mem::replace(&mut probe.is_back, true)
+        if push.payload == probe.number.to_string().as_bytes()
+            && !std::mem::replace(&mut probe.was_received, true)
         {
-            let took = probe.sent_at.map(|sent_at| link.timeouts.clock().now().since(sent_at));
-            took.into_iter().for_each(|took| link.channels.metrics().engine.probed(took));
+            let round_trip = probe.sent_at.map(|sent_at| client.timeouts.clock().now().since(sent_at));
+            round_trip
+                .into_iter()
+                .for_each(|elapsed| client.channels.metrics().engine.observe_feed_lag(elapsed));
         }
     }
 
-    /// Redis need not tell any more what is published there.
-    pub(super) fn unsubscribe<S: Subscriber>(&self, channel: &ChannelName, link: &Link<S>) {
+    /// Unsubscribes from a channel's feed.
+    pub(super) fn unsubscribe<S: Subscriber>(&self, channel: &ChannelName, client: &RedisClient<S>) {
         let mut unsubscribe = cmd("UNSUBSCRIBE");
-        unsubscribe.arg(link.keys.of(channel.as_str()).feed);
-        let mut commands = self.up.commands.clone();
-        let asked = async move { commands.send_packed_command(&unsubscribe).await.is_ok() };
-        drop(Asked::new(asked, &link.executor));
+        unsubscribe.arg(client.keys.for_channel(channel.as_str()).feed);
+        let mut commands = self.connections.commands.clone();
+        let request = async move { commands.send_packed_command(&unsubscribe).await.is_ok() };
+        drop(DetachedRequest::new(request, &client.executor));
     }
 }

@@ -1,4 +1,4 @@
-//! One connection to Redis. It has no deadlines of its own: whoever uses it has.
+//! A single connection to Redis. Deadlines are left to the callers.
 
 use std::io;
 use std::sync::Arc;
@@ -14,75 +14,76 @@ use super::address::RedisAddress;
 use super::tls::RedisTls;
 use crate::executor::Executor;
 
-/// Requests that may wait to be written: more than there ever are, so that whatever is asked is on its way at once, in the order in which it was
-/// asked.
-const MOST_UNWRITTEN: usize = 4096;
+/// Capacity of the queue of unwritten requests. It exceeds the number of requests ever in flight, so that all
+/// requests are queued immediately and in order.
+const MAX_UNWRITTEN: usize = 4096;
 
-/// An open connection. It is closed when this is dropped.
+/// An open connection, closed on drop.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RedisConnection {
     pub(super) commands: MultiplexedConnection,
-    _end: DropGuard,
+    _close_on_drop: DropGuard,
 }
 
-impl Connection {
-    /// Connects, and says who it is. What Redis says by itself goes to `pushes`. `over` is cancelled when it ends, and ends it.
+impl RedisConnection {
+    /// Connects and logs in. Messages that Redis pushes go to `pushes`. Cancelling `closed` closes the
+    /// connection, and a closed connection cancels it.
     pub(super) async fn open(
         address: &RedisAddress,
         tls: Option<&RedisTls>,
         who: &RedisConnectionInfo,
-        over: CancellationToken,
+        closed: CancellationToken,
         pushes: impl AsyncPushSender,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, RedisError> {
         match address {
             RedisAddress::Tcp(host, port) => {
                 let stream = tcp(host, *port).await?;
-                Self::greet(stream, who, over, pushes, executor).await
+                Self::handshake(stream, who, closed, pushes, executor).await
             }
             RedisAddress::Tls(host, port) => {
-                let tls = tls.ok_or_else(|| odd("there are no settings for TLS"))?;
+                let tls = tls.ok_or_else(|| unexpected("TLS settings are missing"))?;
                 let stream = tls.connect(host, tcp(host, *port).await?).await?;
-                Self::greet(stream, who, over, pushes, executor).await
+                Self::handshake(stream, who, closed, pushes, executor).await
             }
             RedisAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
-                Self::greet(stream, who, over, pushes, executor).await
+                Self::handshake(stream, who, closed, pushes, executor).await
             }
             #[cfg(feature = "simulation")]
             RedisAddress::Simulated(redis) => {
                 let stream = redis.connect()?;
-                Self::greet(stream, who, over, pushes, executor).await
+                Self::handshake(stream, who, closed, pushes, executor).await
             }
         }
     }
 
-    async fn greet(
+    async fn handshake(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         who: &RedisConnectionInfo,
-        over: CancellationToken,
+        closed: CancellationToken,
         pushes: impl AsyncPushSender,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, RedisError> {
-        // Timeouts of the crate's own would be tokio's, which the server has none of.
+        // The crate's own timeouts would use tokio's timers, which the server does not run.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(MOST_UNWRITTEN)
+            .set_pipeline_buffer_size(MAX_UNWRITTEN)
             .set_push_sender(pushes);
         let (commands, driver) = MultiplexedConnection::new_with_config(who, stream, config).await?;
-        let end = over.clone().drop_guard();
-        let ended = over.clone();
+        let guard = closed.clone().drop_guard();
+        let on_end = closed.clone();
         executor.spawn(Box::pin(async move {
-            select(Box::pin(driver), Box::pin(ended.clone().cancelled_owned())).await;
-            ended.cancel();
+            select(Box::pin(driver), Box::pin(on_end.clone().cancelled_owned())).await;
+            on_end.cancel();
         }));
-        Ok(Self { commands, _end: end })
+        Ok(Self { commands, _close_on_drop: guard })
     }
 }
 
-/// Who connects; empty: the default user, no password.
-pub(super) fn login(user: &str, password: &str) -> RedisConnectionInfo {
+/// Login parameters. An empty user means the default one, an empty password none.
+pub(super) fn login_info(user: &str, password: &str) -> RedisConnectionInfo {
     let mut who = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_lib_name("encke", env!("CARGO_PKG_VERSION"));
@@ -101,15 +102,15 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What an error is called in logs and answers: without what was sent.
+/// Describes an error for logs and replies, without the data that was sent.
 pub(super) fn describe(error: &RedisError) -> String {
     match error.code() {
-        Some(code) => format!("Redis says {code}: {}", error.detail().unwrap_or_default()),
+        Some(code) => format!("Redis error {code}: {}", error.detail().unwrap_or_default()),
         None => error.to_string(),
     }
 }
 
-/// As an error of this crate's user.
-pub(super) fn odd(what: &'static str) -> RedisError {
+/// Error for an unexpected reply.
+pub(super) fn unexpected(what: &'static str) -> RedisError {
     io::Error::other(what).into()
 }

@@ -1,5 +1,6 @@
-//! The one task that keeps the connections and follows channels. What sessions here follow is what is wanted; what Redis has confirmed is what
-//! there is; the task makes the second like the first, whatever happens to the connections.
+//! The task that maintains the connections and the channel subscriptions. Local subscriptions define the
+//! desired state, confirmations from Redis the actual one; the task makes the latter match the former,
+//! whatever happens to the connections.
 
 mod openings;
 
@@ -14,172 +15,178 @@ use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::RedisAddress;
-use super::connected::Connected;
-use super::following::{Following, Next};
-use super::link::{Link, NotConnected, Request};
-use super::message::Told;
-use super::opening::Opening;
-use super::patterns::Patterns;
-use super::probe::{Info, learn_life};
-use super::pushes::{Push, PushedAs};
-use super::settings::RedisPlace;
-use crate::channel::{ChannelName, Hold, Subscriber};
+use super::connected::LiveConnection;
+use super::following::{ChannelSubscription, NextStep};
+use super::link::{ConnectionError, RedisClient, SubscribeRequest};
+use super::message::FeedMessage;
+use super::opening::OpenResults;
+use super::patterns::PatternSubscriptions;
+use super::probe::{RedisInfo, learn_generation};
+use super::pushes::{Push, PushType};
+use super::settings::RedisLocation;
+use crate::channel::{ChannelGuard, ChannelName, Subscriber};
 use crate::engine::EngineError;
 
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(2);
+/// Timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two attempts to connect: from this,
-const SHORTEST_PAUSE_MS: u64 = 50;
+/// Shortest delay between two attempts to connect.
+const MIN_RETRY_MS: u64 = 50;
 
-/// twice as long each time, to this.
-const LONGEST_PAUSE_MS: u64 = 1000;
+/// Longest delay between two attempts to connect. Each delay is twice as long as the previous one, up to this
+/// limit.
+const MAX_RETRY_MS: u64 = 1000;
 
-/// After a connection that has lasted so long, in which probes came back, it begins with the shortest again.
-const STEADY: Duration = Duration::from_secs(10);
+/// A connection that lasted this long, with all probes received back, resets the delay.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// After so many probes, what nobody follows is looked for.
+/// Number of probes between two searches for unused subscriptions.
 const PROBES_BETWEEN_SWEEPS: u64 = 2;
 
-/// After so many, all channels are opened again: a message that was told to nobody would be missing until the next.
-const PROBES_BETWEEN_COMPARISONS: u64 = 12;
+/// Number of probes after which all channels are opened again. This finds a message whose push was lost; it
+/// would otherwise go unnoticed until the next one.
+const PROBES_BETWEEN_REOPENINGS: u64 = 12;
 
-/// How long a channel is followed that nobody here follows any more.
+/// How long a channel stays subscribed after its last local subscriber has left.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
 
-/// See the [module](self).
-pub(super) struct Feed<S: Subscriber> {
-    link: Arc<Link<S>>,
-    requests: mpsc::Receiver<Request<S>>,
-    following: BTreeMap<ChannelName, Following<S>>,
-    /// Those that are to be opened.
+/// State of the [feed task](self).
+pub(super) struct FeedTask<S: Subscriber> {
+    client: Arc<RedisClient<S>>,
+    requests: mpsc::Receiver<SubscribeRequest<S>>,
+    subscriptions: BTreeMap<ChannelName, ChannelSubscription<S>>,
+    /// Channels queued for opening.
     to_open: VecDeque<ChannelName>,
-    patterns: Patterns<S>,
-    /// The last message that Redis has told.
+    patterns: PatternSubscriptions<S>,
+    /// Most recent message pushed by Redis.
     last_push: Option<Push>,
-    /// Which Sentinel is asked first, if there are any: the one that was right.
+    /// Index of the Sentinel to query first: the last one that was right.
     sentinel: usize,
 }
 
-/// What the task acts on.
-enum Event<S: Subscriber> {
-    Over,
-    Opened(Result<Opening, RedisError>),
-    Probed(Result<Info, RedisError>),
+/// An event that the task handles.
+enum FeedEvent<S: Subscriber> {
+    Closed,
+    Opened(Result<OpenResults, RedisError>),
+    Probed(Result<RedisInfo, RedisError>),
     Tick,
-    Request(Request<S>),
+    Request(SubscribeRequest<S>),
     Push(Push),
-    /// A glob, and why it is not told what that stands for.
-    Refused(String, RedisError),
+    /// A rejected glob, with the error.
+    GlobRejected(String, RedisError),
 }
 
-impl<S: Subscriber> Feed<S> {
-    pub(super) fn new(link: Arc<Link<S>>, requests: mpsc::Receiver<Request<S>>) -> Self {
-        let patterns = Patterns::new(Arc::clone(&link));
-        let (following, to_open) = (BTreeMap::new(), VecDeque::new());
-        Self { link, requests, following, to_open, patterns, last_push: None, sentinel: 0 }
+impl<S: Subscriber> FeedTask<S> {
+    pub(super) fn new(client: Arc<RedisClient<S>>, requests: mpsc::Receiver<SubscribeRequest<S>>) -> Self {
+        let patterns = PatternSubscriptions::new(Arc::clone(&client));
+        let (subscriptions, to_open) = (BTreeMap::new(), VecDeque::new());
+        Self { client, requests, subscriptions, to_open, patterns, last_push: None, sentinel: 0 }
     }
 
-    /// Connects, serves, and begins anew, once it knows which channels were followed before.
-    pub(super) async fn run(mut self, restored: oneshot::Receiver<Vec<Hold<S>>>) {
-        for hold in restored.await.unwrap_or_default() {
-            let name = hold.channel().name().clone();
+    /// Receives the restored channels, then connects and serves in a loop.
+    pub(super) async fn run(mut self, restored: oneshot::Receiver<Vec<ChannelGuard<S>>>) {
+        for guard in restored.await.unwrap_or_default() {
+            let name = guard.channel().name().clone();
             if name.is_pattern() {
-                self.patterns.restored(name, hold);
+                self.patterns.add_restored(name, guard);
             } else {
-                self.following.insert(name, Following::restored(hold));
+                self.subscriptions.insert(name, ChannelSubscription::restored(guard));
             }
         }
-        let (mut pause_ms, mut said) = (SHORTEST_PAUSE_MS, String::new());
+        let (mut retry_ms, mut last_logged) = (MIN_RETRY_MS, String::new());
         loop {
-            let address = self.find().await;
-            let shown = address.as_ref().map_or(self.link.settings.place.to_string(), ToString::to_string);
+            let address = self.locate().await;
+            let shown =
+                address.as_ref().map_or(self.client.settings.location.to_string(), ToString::to_string);
             let connected = match address {
                 Ok(address) => self.connect(&address).await,
                 Err(why) => Err(why),
             };
             let why = match connected {
                 Ok(connected) => {
-                    let server = self.link.peers.server();
+                    let server = self.client.peers.server();
                     tracing::info!(address = shown, server, "connected to Redis");
-                    self.link.channels.metrics().engine.connected();
-                    self.link.set_up(Some(connected.up.clone()));
-                    self.link.health.has_tried(Ok(()));
-                    let began = self.link.timeouts.clock().now();
+                    self.client.channels.metrics().engine.connected();
+                    self.client.set_connections(Some(connected.connections.clone()));
+                    self.client.health.record_attempt(Ok(()));
+                    let connected_at = self.client.timeouts.clock().now();
                     let why = self.serve(connected).await;
-                    // A Redis that takes connections and then does not do what is asked is not asked all the time.
-                    if self.link.timeouts.clock().now().since(began) >= STEADY {
-                        (pause_ms, said) = (SHORTEST_PAUSE_MS, String::new());
+                    // The delay is not reset for a Redis that accepts connections but does not serve them.
+                    if self.client.timeouts.clock().now().since(connected_at) >= STABLE_AFTER {
+                        (retry_ms, last_logged) = (MIN_RETRY_MS, String::new());
                     }
                     why
                 }
                 Err(why) => {
-                    self.link.health.has_tried(Err(&why));
+                    self.client.health.record_attempt(Err(&why));
                     why
                 }
             }
             .to_string();
             self.disconnected();
-            // The same once, however often it is tried.
-            if why != said {
-                tracing::warn!(address = shown, "no channels: {why}");
-                said = why;
+            // A repeated failure is logged once.
+            if why != last_logged {
+                tracing::warn!(address = shown, "channels are unavailable: {why}");
+                last_logged = why;
             }
-            // Servers that have lost the same Redis do not all come back at the same time.
-            let spread = self.link.entropy.number_in(pause_ms / 2..pause_ms + 1);
-            self.link.timeouts.sleep(Duration::from_millis(spread)).await;
-            pause_ms = (2 * pause_ms).min(LONGEST_PAUSE_MS);
+            // A random delay keeps servers that lost the same Redis from reconnecting simultaneously.
+            let spread = self.client.entropy.number_in(retry_ms / 2..retry_ms + 1);
+            self.client.timeouts.sleep(Duration::from_millis(spread)).await;
+            retry_ms = (2 * retry_ms).min(MAX_RETRY_MS);
         }
     }
 
-    /// Where Redis is now.
-    async fn find(&mut self) -> Result<RedisAddress, NotConnected> {
-        match &self.link.settings.place {
-            RedisPlace::At(address) => Ok(address.clone()),
-            RedisPlace::Asked(sentinels) => {
-                let found = sentinels.find(self.sentinel, &self.link).await?;
+    /// Determines the current address of Redis.
+    async fn locate(&mut self) -> Result<RedisAddress, ConnectionError> {
+        match &self.client.settings.location {
+            RedisLocation::Address(address) => Ok(address.clone()),
+            RedisLocation::Sentinels(sentinels) => {
+                let found = sentinels.locate_master(self.sentinel, &self.client).await?;
                 self.sentinel = found.sentinel;
                 Ok(found.address)
             }
         }
     }
 
-    async fn connect(&mut self, address: &RedisAddress) -> Result<Connected, NotConnected> {
-        let connected = self.link.timeouts.within(CONNECT, Connected::open(address, &self.link)).await;
-        let connected = connected.unwrap_or(Err(NotConnected::TimedOut(CONNECT)));
+    async fn connect(&mut self, address: &RedisAddress) -> Result<LiveConnection, ConnectionError> {
+        let connected =
+            self.client.timeouts.within(CONNECT_TIMEOUT, LiveConnection::open(address, &self.client)).await;
+        let connected = connected.unwrap_or(Err(ConnectionError::TimedOut(CONNECT_TIMEOUT)));
         if connected.is_err() {
-            // Another may know better.
+            // Another Sentinel may know better.
             self.sentinel = self.sentinel.wrapping_add(1);
         }
         connected
     }
 
-    /// Returns why it is over.
-    async fn serve(&mut self, mut connected: Connected) -> NotConnected {
-        self.patterns.ask_all(&connected.up.commands);
-        self.open_all();
+    /// Handles events until the connection is lost. Returns the reason.
+    async fn serve(&mut self, mut connected: LiveConnection) -> ConnectionError {
+        self.patterns.subscribe_all(&connected.connections.commands);
+        self.queue_all();
         loop {
             self.begin_openings(&mut connected);
             match self.next_event(&mut connected).await {
-                Event::Over => return NotConnected::Over,
-                Event::Request(request) if request.channel.is_pattern() => {
-                    self.patterns.requested(request, &connected.up.commands)
+                FeedEvent::Closed => return ConnectionError::Closed,
+                FeedEvent::Request(request) if request.channel.is_pattern() => {
+                    self.patterns.handle_request(request, &connected.connections.commands)
                 }
-                Event::Request(request) => self.requested(request),
-                Event::Refused(glob, error) => self.patterns.refused(&glob, &error, &connected.up.commands),
-                Event::Push(push) => self.pushed(push, &mut connected),
-                Event::Opened(Ok(opening)) => {
-                    self.take_pushes(&mut connected);
-                    self.opened(opening, &connected)
+                FeedEvent::Request(request) => self.handle_request(request),
+                FeedEvent::GlobRejected(glob, error) => {
+                    self.patterns.handle_rejection(&glob, &error, &connected.connections.commands)
                 }
-                Event::Opened(Err(error)) => return error.into(),
-                Event::Probed(Ok(info)) => {
-                    if let Err(why) = self.probed(info, &mut connected).await {
+                FeedEvent::Push(push) => self.pushed(push, &mut connected),
+                FeedEvent::Opened(Ok(opening)) => {
+                    self.handle_pushes(&mut connected);
+                    self.handle_opened(opening, &connected)
+                }
+                FeedEvent::Opened(Err(error)) => return error.into(),
+                FeedEvent::Probed(Ok(info)) => {
+                    if let Err(why) = self.handle_probe_reply(info, &mut connected).await {
                         return why;
                     }
                 }
-                Event::Probed(Err(error)) => return error.into(),
-                Event::Tick => {
+                FeedEvent::Probed(Err(error)) => return error.into(),
+                FeedEvent::Tick => {
                     if let Err(why) = self.tick(&mut connected) {
                         return why;
                     }
@@ -188,146 +195,154 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    async fn next_event(&mut self, connected: &mut Connected) -> Event<S> {
+    async fn next_event(&mut self, connected: &mut LiveConnection) -> FeedEvent<S> {
         poll_fn(|task| {
-            if connected.over.as_mut().poll(task).is_ready() {
-                return Poll::Ready(Event::Over);
+            if connected.closed.as_mut().poll(task).is_ready() {
+                return Poll::Ready(FeedEvent::Closed);
             }
             if let Poll::Ready(Some(opened)) = connected.openings.poll_next_unpin(task) {
-                return Poll::Ready(Event::Opened(opened));
+                return Poll::Ready(FeedEvent::Opened(opened));
             }
-            if let Some(answer) = &mut connected.probe.answer
-                && let Poll::Ready(answer) = answer.poll_unpin(task)
+            if let Some(reply) = &mut connected.probe.reply
+                && let Poll::Ready(reply) = reply.poll_unpin(task)
             {
-                connected.probe.answer = None;
-                return Poll::Ready(Event::Probed(answer));
+                connected.probe.reply = None;
+                return Poll::Ready(FeedEvent::Probed(reply));
             }
             if connected.tick.poll_unpin(task).is_ready() {
-                return Poll::Ready(Event::Tick);
+                return Poll::Ready(FeedEvent::Tick);
             }
             if let Poll::Ready(Some(request)) = self.requests.poll_recv(task) {
-                return Poll::Ready(Event::Request(request));
+                return Poll::Ready(FeedEvent::Request(request));
             }
-            if let Poll::Ready((glob, error)) = self.patterns.poll_refused(task) {
-                return Poll::Ready(Event::Refused(glob, error));
+            if let Poll::Ready((glob, error)) = self.patterns.poll_rejected(task) {
+                return Poll::Ready(FeedEvent::GlobRejected(glob, error));
             }
             match connected.pushes.poll_next(task) {
-                Poll::Ready(Some(push)) => Poll::Ready(Event::Push(push)),
-                // Its sender goes with the connection.
-                Poll::Ready(None) => Poll::Ready(Event::Over),
+                Poll::Ready(Some(push)) => Poll::Ready(FeedEvent::Push(push)),
+                // The sender is dropped with the connection.
+                Poll::Ready(None) => Poll::Ready(FeedEvent::Closed),
                 Poll::Pending => Poll::Pending,
             }
         })
         .await
     }
 
-    fn pushed(&mut self, push: Push, connected: &mut Connected) {
-        if push.kind == PushedAs::Confirmation {
-            self.patterns.confirmed(&push.feed);
+    fn pushed(&mut self, push: Push, connected: &mut LiveConnection) {
+        if push.kind == PushType::Confirmation {
+            self.patterns.handle_confirmation(&push.feed);
         } else if !self.last_push.as_ref().is_some_and(|last| push.repeats(last)) {
-            self.told(&push, connected);
+            self.receive(&push, connected);
             self.last_push = Some(push);
         }
     }
 
-    fn told(&mut self, push: &Push, connected: &mut Connected) {
+    fn receive(&mut self, push: &Push, connected: &mut LiveConnection) {
         let Ok(feed) = std::str::from_utf8(&push.feed) else { return };
         if feed == connected.probe_feed {
-            connected.probe_came_back(push, &self.link);
+            connected.receive_probe(push, &self.client);
             return;
         }
-        if self.link.heard_of_peers(feed, push, &connected.up.commands) {
+        if self.client.handle_peer_message(feed, push, &connected.connections.commands) {
             return;
         }
-        let Some(name) = self.link.keys.channel_of(feed) else { return };
-        let told = Told::parse(&push.payload);
-        let Some(following) = self.following.get_mut(name) else {
-            if let (PushedAs::ByGlob, Some(told)) = (push.kind, told) {
-                self.patterns.told(name, &told);
+        let Some(name) = self.client.keys.channel_of(feed) else { return };
+        let message = FeedMessage::parse(&push.payload);
+        let Some(subscription) = self.subscriptions.get_mut(name) else {
+            if let (PushType::ByGlob, Some(message)) = (push.kind, message) {
+                self.patterns.receive(name, &message);
             }
             return;
         };
-        let next = match told {
-            Some(told) => following.told(told, &self.link.channels),
-            // Whatever that was, the log knows.
-            None => Next::Open,
+        let next = match message {
+            Some(message) => subscription.receive(message, &self.client.channels),
+            // The message is malformed; the log has the correct one.
+            None => NextStep::Open,
         };
-        if next == Next::Open
-            && let Some((channel, _)) = self.following.get_key_value(name)
+        if next == NextStep::Open
+            && let Some((channel, _)) = self.subscriptions.get_key_value(name)
         {
             let channel = channel.clone();
-            self.wants_open(channel);
+            self.queue_opening(channel);
         }
     }
 
     /// # Errors
-    /// The last probe has not come back, or has not been answered.
-    fn tick(&mut self, connected: &mut Connected) -> Result<(), NotConnected> {
-        let number = connected.begin_probe(&self.link)?;
-        self.link.renew_lease(connected.up.clone());
+    /// The last probe was not answered or its message not received back.
+    fn tick(&mut self, connected: &mut LiveConnection) -> Result<(), ConnectionError> {
+        let number = connected.begin_probe(&self.client)?;
+        self.client.renew_lease(connected.connections.clone());
         if number.is_multiple_of(PROBES_BETWEEN_SWEEPS) {
-            self.let_go(connected);
-            self.patterns.let_go(&connected.up.commands);
-            self.patterns.ask_all(&connected.up.commands);
+            self.drop_unused(connected);
+            self.patterns.drop_unused(&connected.connections.commands);
+            self.patterns.subscribe_all(&connected.connections.commands);
         }
-        if number.is_multiple_of(PROBES_BETWEEN_COMPARISONS) {
-            self.open_all();
+        if number.is_multiple_of(PROBES_BETWEEN_REOPENINGS) {
+            self.queue_all();
         }
         Ok(())
     }
 
     /// # Errors
-    /// It is no master any more.
-    async fn probed(&mut self, info: Info, connected: &mut Connected) -> Result<(), NotConnected> {
+    /// Redis is no longer the master.
+    async fn handle_probe_reply(
+        &mut self,
+        info: RedisInfo,
+        connected: &mut LiveConnection,
+    ) -> Result<(), ConnectionError> {
         if !info.is_master {
-            return Err(NotConnected::Replica);
+            return Err(ConnectionError::Replica);
         }
-        if *info.replication_id != *connected.up.life.read().replication_id {
-            // It was a replica in between, and may lack what it had.
-            let key = self.link.keys.life();
-            let life = learn_life(&connected.up, &key, &info.replication_id);
-            let life = self.link.timeouts.within(CONNECT, life).await;
-            self.link.channels.metrics().engine.lives(life.ok_or(NotConnected::TimedOut(CONNECT))??);
-            self.open_all();
+        if *info.replication_id != *connected.connections.generation.read().replication_id {
+            // It was a replica for a while, and may have lost data.
+            let key = self.client.keys.generation();
+            let generation = learn_generation(&connected.connections, &key, &info.replication_id);
+            let generation = self.client.timeouts.within(CONNECT_TIMEOUT, generation).await;
+            self.client
+                .channels
+                .metrics()
+                .engine
+                .set_generation(generation.ok_or(ConnectionError::TimedOut(CONNECT_TIMEOUT))??);
+            self.queue_all();
         }
         Ok(())
     }
 
-    /// Stops following what nobody here has followed for long.
-    fn let_go(&mut self, connected: &Connected) {
-        let now = self.link.timeouts.clock().now();
+    /// Unsubscribes from channels that have had no local subscribers for some time.
+    fn drop_unused(&mut self, connected: &LiveConnection) {
+        let now = self.client.timeouts.clock().now();
         let mut idle = Vec::new();
-        for (name, following) in &mut self.following {
-            let is_idle = following.hold.as_ref().is_some_and(|hold| hold.channel().is_only_held());
-            if !is_idle || following.is_opening {
-                following.idle_since = None;
-            } else if now.since(*following.idle_since.get_or_insert(now)) >= LINGER {
+        for (name, subscription) in &mut self.subscriptions {
+            let is_idle = subscription.guard.as_ref().is_some_and(|guard| guard.channel().has_sole_guard());
+            if !is_idle || subscription.is_opening {
+                subscription.idle_since = None;
+            } else if now.since(*subscription.idle_since.get_or_insert(now)) >= LINGER {
                 idle.push(name.clone());
             }
         }
         for channel in idle {
-            let Some(mut following) = self.following.remove(&channel) else { continue };
-            match following.hold.take().map(|hold| self.link.channels.let_go(hold)) {
-                // Somebody was faster.
-                Some(Err(hold)) => {
-                    following.hold = Some(hold);
-                    self.following.insert(channel, following);
+            let Some(mut subscription) = self.subscriptions.remove(&channel) else { continue };
+            match subscription.guard.take().map(|guard| self.client.channels.remove_if_unused(guard)) {
+                // The log is in use again.
+                Some(Err(guard)) => {
+                    subscription.guard = Some(guard);
+                    self.subscriptions.insert(channel, subscription);
                 }
-                Some(Ok(())) | None => connected.unsubscribe(&channel, &self.link),
+                Some(Ok(())) | None => connected.unsubscribe(&channel, &self.client),
             }
         }
     }
 
-    /// What sessions here follow stays: it is followed again on the next connection.
+    /// Handles a lost connection. Channels with local subscribers are subscribed again on the next one.
     fn disconnected(&mut self) {
-        self.link.set_up(None);
+        self.client.set_connections(None);
         self.to_open.clear();
         self.patterns.disconnected();
         self.last_push = None;
-        self.following.retain(|_, following| following.disconnected());
+        self.subscriptions.retain(|_, subscription| subscription.disconnected());
         while let Ok(request) = self.requests.try_recv() {
-            // It may have given up.
-            _ = request.answer.send(Err(EngineError::Unavailable));
+            // The send fails if the caller has given up.
+            _ = request.reply.send(Err(EngineError::Unavailable));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One channel that is followed in Redis.
+//! Subscription of this server to one channel in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,234 +6,241 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use tokio::sync::oneshot;
 
-use super::message::{Opened, Told};
-use super::restored::take_up;
-use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, Fed, Hold, Life, Subscriber};
+use super::message::{FeedMessage, OpenedChannel};
+use super::restored::continue_restored;
+use crate::admission::QuotaOwner;
+use crate::channel::{ChannelGuard, ChannelName, Channels, FeedOutcome, LogEpoch, Subscriber};
 use crate::engine::EngineError;
 
-/// Messages that wait until a channel is open. What is more is read from its log.
-const MOST_QUEUED: usize = 1024;
+/// Maximum number of messages buffered while a channel is being opened. Further ones are read from its log.
+const MAX_QUEUED: usize = 1024;
 
-/// Those who wait for a log.
-pub(super) type Waiting<S> = Vec<oneshot::Sender<Result<Hold<S>, EngineError>>>;
+/// Callers waiting for a log.
+pub(super) type LogWaiters<S> = Vec<oneshot::Sender<Result<ChannelGuard<S>, EngineError>>>;
 
-/// See the [module](self).
+/// State of a [channel subscription](self).
 #[derive(Debug)]
-pub(super) struct Following<S: Subscriber> {
-    /// The log here, once the channel has been open.
-    pub(super) hold: Option<Hold<S>>,
-    /// The log here that an earlier process has left, until the channel is open.
-    restored: Option<Hold<S>>,
-    /// Of the first that followed it.
-    pub(super) maker: Holder,
-    /// Those who wait for the log.
-    pub(super) waiting: Waiting<S>,
-    /// It is being opened, or is about to be.
+pub(super) struct ChannelSubscription<S: Subscriber> {
+    /// Local log, once the channel has been opened.
+    pub(super) guard: Option<ChannelGuard<S>>,
+    /// Local log restored from an earlier process, until the channel has been opened.
+    restored: Option<ChannelGuard<S>>,
+    /// Creator of the local log: the first subscriber.
+    pub(super) creator: QuotaOwner,
+    /// Callers waiting for the log.
+    pub(super) waiters: LogWaiters<S>,
+    /// Whether the channel is being opened or queued for opening.
     pub(super) is_opening: bool,
-    /// It is to be opened once more after that.
-    pub(super) opens_again: bool,
-    /// All of its log is to be read.
-    pub(super) needs_all: bool,
-    /// Redis has been asked to tell what is published, and has said that it will.
+    /// Whether it must be opened again afterwards.
+    pub(super) must_reopen: bool,
+    /// Whether the entire log must be read.
+    pub(super) needs_full_read: bool,
+    /// Whether Redis has confirmed the subscription.
     pub(super) is_subscribed: bool,
-    /// What was told before it was open, in order.
-    queue: Vec<Told>,
-    /// How many of these came before it began to be opened.
-    came_before: usize,
-    /// Since when nobody here follows it.
+    /// Messages received before the channel was open, in order.
+    queue: Vec<FeedMessage>,
+    /// Number of these received before the current opening started.
+    queued_before_opening: usize,
+    /// Time since which the channel has had no local subscribers.
     pub(super) idle_since: Option<Timestamp>,
 }
 
-/// What is to be done next.
+/// Next step for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     Nothing,
-    /// Open it: the log in Redis knows more.
+    /// Open it, because the log in Redis has messages that are missing here.
     Open,
 }
 
-impl<S: Subscriber> Following<S> {
-    pub(super) fn new(maker: Holder) -> Self {
+impl<S: Subscriber> ChannelSubscription<S> {
+    pub(super) fn new(creator: QuotaOwner) -> Self {
         Self {
-            hold: None,
+            guard: None,
             restored: None,
-            maker,
-            waiting: Vec::new(),
+            creator,
+            waiters: Vec::new(),
             is_opening: false,
-            opens_again: false,
-            needs_all: true,
+            must_reopen: false,
+            needs_full_read: true,
             is_subscribed: false,
             queue: Vec::new(),
-            came_before: 0,
+            queued_before_opening: 0,
             idle_since: None,
         }
     }
 
-    /// One that sessions follow already.
-    pub(super) fn restored(hold: Hold<S>) -> Self {
-        // A log that is here is not made.
-        Self { restored: Some(hold), ..Self::new(Holder::Operator) }
+    /// Creates the subscription for a log restored from an earlier process.
+    pub(super) fn restored(guard: ChannelGuard<S>) -> Self {
+        // The creator is only used to create a log, and this one exists.
+        Self { restored: Some(guard), ..Self::new(QuotaOwner::Operator) }
     }
 
-    /// Whether it is followed, also while Redis does not say what it has.
-    pub(super) fn stays(&self) -> bool {
-        self.hold.is_some() || self.restored.is_some()
+    /// Whether to keep the subscription, even while Redis is unreachable.
+    pub(super) fn is_kept(&self) -> bool {
+        self.guard.is_some() || self.restored.is_some()
     }
 
-    /// There is no connection any more. Returns whether it is to be followed again on the next.
+    /// Handles a lost connection. Returns whether to subscribe again on the next one.
     pub(super) fn disconnected(&mut self) -> bool {
-        self.answer_all(Some(EngineError::Unavailable));
-        (self.is_opening, self.opens_again, self.is_subscribed) = (false, false, false);
+        self.reply_to_all(Some(EngineError::Unavailable));
+        (self.is_opening, self.must_reopen, self.is_subscribed) = (false, false, false);
         self.queue = Vec::new();
-        self.stays()
+        self.is_kept()
     }
 
-    /// It begins to be opened. Returns after which message its log is to be read.
+    /// Starts an opening. Returns the offset after which the log must be read.
     pub(super) fn begin_opening(&mut self) -> u64 {
-        self.came_before = self.queue.len();
-        match &self.hold {
-            Some(hold) if !self.needs_all => hold.channel().last_offset(),
+        self.queued_before_opening = self.queue.len();
+        match &self.guard {
+            Some(guard) if !self.needs_full_read => guard.channel().last_offset(),
             _ => 0,
         }
     }
 
-    /// The epoch of the log here, if that is to be gone on with.
+    /// Epoch of the local log, if that can be continued.
     pub(super) fn known_epoch(&self) -> Option<Box<str>> {
-        let hold = self.hold.as_ref().filter(|_| !self.needs_all);
-        hold.map(|hold| hold.channel().epoch().into())
+        let guard = self.guard.as_ref().filter(|_| !self.needs_full_read);
+        guard.map(|guard| guard.channel().epoch().into())
     }
 
-    /// A message was published.
-    pub(super) fn told(&mut self, told: Told, channels: &Channels<S>) -> Next {
+    /// Handles a message received from Redis.
+    pub(super) fn receive(&mut self, message: FeedMessage, channels: &Channels<S>) -> NextStep {
         if self.is_opening {
-            if self.queue.len() < MOST_QUEUED {
-                self.queue.push(told);
+            if self.queue.len() < MAX_QUEUED {
+                self.queue.push(message);
             } else {
-                self.opens_again = true;
+                self.must_reopen = true;
             }
-            return Next::Nothing;
+            return NextStep::Nothing;
         }
-        match self.take(&told, channels) {
-            Fed::Appended | Fed::Known => Next::Nothing,
-            Fed::Ahead => {
-                self.queue.push(told);
-                Next::Open
+        match self.append(&message, channels) {
+            FeedOutcome::Appended | FeedOutcome::Duplicate => NextStep::Nothing,
+            FeedOutcome::Ahead => {
+                self.queue.push(message);
+                NextStep::Open
             }
         }
     }
 
-    /// There is to be no log here. Returns what was to come into the logs of patterns, and whether that is not all.
-    pub(super) fn give_up(self) -> (Vec<Told>, bool) {
-        (self.queue, self.opens_again)
+    /// Ends the subscription without a local log. Returns the buffered messages, which patterns still need,
+    /// and whether some of them are missing.
+    pub(super) fn into_queue(self) -> (Vec<FeedMessage>, bool) {
+        (self.queue, self.must_reopen)
     }
 
-    /// Puts a message into the log here, if it comes next.
-    fn take(&self, told: &Told, channels: &Channels<S>) -> Fed {
-        let Some(channel) = self.hold.as_ref().map(Hold::channel) else { return Fed::Known };
-        if channel.epoch() != &*told.epoch {
-            return Fed::Ahead;
+    /// Appends a message to the local log, if it is the next one.
+    fn append(&self, message: &FeedMessage, channels: &Channels<S>) -> FeedOutcome {
+        let Some(channel) = self.guard.as_ref().map(ChannelGuard::channel) else {
+            return FeedOutcome::Duplicate;
+        };
+        if channel.epoch() != &*message.epoch {
+            return FeedOutcome::Ahead;
         }
-        match told.content() {
-            Some(content) => channels.feed(channel, told.offset, Duration::ZERO, &content),
-            // Nobody here has published that.
+        match message.content() {
+            Some(content) => channels.feed(channel, message.offset, Duration::ZERO, &content),
+            // Not valid JSON, so no Encke server has published it.
             None => {
-                channels.skip_to(channel, told.offset);
-                Fed::Known
+                channels.skip_to(channel, message.offset);
+                FeedOutcome::Duplicate
             }
         }
     }
 
-    /// It was opened. Returns also whether messages are missing that should have come to its patterns.
+    /// Handles the result of an opening. The flag in the return value is true if messages for matching
+    /// patterns are missing.
     ///
     /// # Errors
-    /// There may be no log for it here.
-    pub(super) fn opened(
+    /// The local log could not be created.
+    pub(super) fn handle_opened(
         &mut self,
         name: &ChannelName,
-        opened: &Opened,
+        opened: &OpenedChannel,
         channels: &Arc<Channels<S>>,
-    ) -> Result<(Next, bool), EngineError> {
+    ) -> Result<(NextStep, bool), EngineError> {
         self.is_opening = false;
         let was_subscribed = std::mem::replace(&mut self.is_subscribed, true);
-        let had_all = self.hold.is_none() || self.needs_all;
-        let of_this_epoch = self.queue.iter().filter(|told| told.epoch == opened.epoch);
-        let first_queued = of_this_epoch.map(|told| told.offset).min().unwrap_or(u64::MAX);
+        let had_all = self.guard.is_none() || self.needs_full_read;
+        let of_this_epoch = self.queue.iter().filter(|message| message.epoch == opened.epoch);
+        let first_queued = of_this_epoch.map(|message| message.offset).min().unwrap_or(u64::MAX);
         let mut missed = false;
         if let Some(restored) = self.restored.take() {
-            let (hold, lacks) = take_up(restored, opened, (life(opened), first_queued), channels);
-            (self.hold, missed) = (Some(hold), lacks);
+            let (guard, is_missing_some) =
+                continue_restored(restored, opened, (initial_epoch(opened), first_queued), channels);
+            (self.guard, missed) = (Some(guard), is_missing_some);
         }
-        match &self.hold {
-            Some(hold) if hold.channel().epoch() == &*opened.epoch => {
-                // What was missed on the last connection, its patterns have been told already.
-                missed |= fill(hold, opened, 0, channels) && was_subscribed;
+        match &self.guard {
+            Some(guard) if guard.channel().epoch() == &*opened.epoch => {
+                // Patterns already know that they lack what was missed on the previous connection.
+                missed |= append_opened(guard, opened, 0, channels) && was_subscribed;
             }
             Some(_) if !had_all => {
-                // Another life of the channel.
-                self.needs_all = true;
-                return Ok((Next::Open, false));
+                // The channel has a new epoch.
+                self.needs_full_read = true;
+                return Ok((NextStep::Open, false));
             }
             Some(old) => {
                 let cut = opened.cut(old.channel().epoch());
-                if let Some(new) = channels.succeed(old.channel(), &life(opened)) {
-                    missed = fill(&new, opened, first_queued, channels);
+                if let Some(new) = channels.replace_channel(old.channel(), &initial_epoch(opened)) {
+                    missed = append_opened(&new, opened, first_queued, channels);
                     channels.move_subscribers(old.channel(), new.channel(), cut);
-                    self.hold = Some(new);
+                    self.guard = Some(new);
                 }
             }
             None => {
-                let new = channels.hold_in_life(name, &self.maker, &life(opened))?;
-                missed = fill(&new, opened, first_queued, channels);
-                self.hold = Some(new);
+                let new = channels.acquire_with_epoch(name, &self.creator, &initial_epoch(opened))?;
+                missed = append_opened(&new, opened, first_queued, channels);
+                self.guard = Some(new);
             }
         }
-        self.needs_all = false;
+        self.needs_full_read = false;
         let queue = std::mem::take(&mut self.queue);
-        for (index, told) in queue.into_iter().enumerate() {
-            if self.take(&told, channels) == Fed::Ahead && index >= self.came_before {
-                self.queue.push(told);
+        for (index, message) in queue.into_iter().enumerate() {
+            if self.append(&message, channels) == FeedOutcome::Ahead && index >= self.queued_before_opening {
+                self.queue.push(message);
             }
         }
-        let again = std::mem::take(&mut self.opens_again) || !self.queue.is_empty();
-        Ok((if again { Next::Open } else { Next::Nothing }, missed))
+        let must_open = std::mem::take(&mut self.must_reopen) || !self.queue.is_empty();
+        Ok((if must_open { NextStep::Open } else { NextStep::Nothing }, missed))
     }
 
-    /// Tells all that wait: of the log, or why there is none.
-    pub(super) fn answer_all(&mut self, refusal: Option<EngineError>) {
-        answer_all(&mut self.waiting, self.hold.as_ref(), refusal);
+    /// Sends the log, or the error, to all waiting callers.
+    pub(super) fn reply_to_all(&mut self, refusal: Option<EngineError>) {
+        reply_to_all(&mut self.waiters, self.guard.as_ref(), refusal);
     }
 }
 
-/// Tells all that wait: of the log, or why there is none.
-pub(super) fn answer_all<S: Subscriber>(
-    waiting: &mut Waiting<S>,
-    hold: Option<&Hold<S>>,
+/// Sends the log, or the error, to all waiting callers.
+pub(super) fn reply_to_all<S: Subscriber>(
+    waiters: &mut LogWaiters<S>,
+    guard: Option<&ChannelGuard<S>>,
     refusal: Option<EngineError>,
 ) {
-    for waiting in std::mem::take(waiting) {
-        let log = hold.and_then(Hold::another);
-        let answer = log.filter(|_| refusal.is_none());
-        // Some have given up.
-        _ = waiting.send(answer.ok_or(refusal.unwrap_or(EngineError::Unavailable)));
+    for waiter in std::mem::take(waiters) {
+        let log = guard.and_then(ChannelGuard::try_clone);
+        let reply = log.filter(|_| refusal.is_none());
+        // The send fails if the caller has given up.
+        _ = waiter.send(reply.ok_or(refusal.unwrap_or(EngineError::Unavailable)));
     }
 }
 
-/// The life of a log here that begins with what was found.
-fn life(opened: &Opened) -> Life {
+/// Epoch of a new local log for an opened channel.
+fn initial_epoch(opened: &OpenedChannel) -> LogEpoch {
     let last = opened.entries.first().map_or(opened.offset, |first| first.offset - 1);
-    Life { epoch: (&*opened.epoch).into(), last, past: opened.past.clone(), is_filling: true }
+    LogEpoch { id: (&*opened.epoch).into(), last, past: opened.past.clone(), is_loading: true }
 }
 
-/// Adds what was found. What cannot be had any more is left out. From a certain message on, all is new to the patterns that stand for the channel: what
-/// is before it has come to them already, or was published before they were followed. Returns whether some of what is new is left out.
-pub(super) fn fill<S: Subscriber>(
-    hold: &Hold<S>,
-    opened: &Opened,
+/// Appends the messages found in Redis to the local log, with gaps for those that cannot be retrieved.
+/// Messages from `first_new` on are new to the patterns that match the channel; earlier ones have already
+/// been appended to the patterns, or were published before these had subscribers. Returns whether any new
+/// messages are missing.
+pub(super) fn append_opened<S: Subscriber>(
+    guard: &ChannelGuard<S>,
+    opened: &OpenedChannel,
     first_new: u64,
     channels: &Arc<Channels<S>>,
 ) -> bool {
-    let channel = hold.channel();
+    let channel = guard.channel();
     let mut missed = false;
     let mut skip_to = |last| {
         missed |= channel.last_offset() < last && first_new <= last;
@@ -250,6 +257,6 @@ pub(super) fn fill<S: Subscriber>(
         }
     }
     skip_to(opened.offset);
-    channels.filled(channel);
+    channels.finish_loading(channel);
     missed
 }

@@ -1,4 +1,4 @@
-//! What everyone who asks Redis for something shares, and the task that keeps the connections.
+//! Requests to Redis, and the state that all callers share with the feed task.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::message::Content;
-use encke_core::session::outbox::Bounds;
+use encke_core::session::outbox::LogBounds;
 use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use redis::aio::MultiplexedConnection;
@@ -15,177 +15,181 @@ use redis::{RedisError, Value, cmd, from_redis_value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::asked::Asked;
+use super::asked::DetachedRequest;
 use super::connection::describe;
-use super::keys::Keys;
-use super::message::{Opened, number};
+use super::keys::RedisKeys;
+use super::message::{OpenedChannel, parse_offset};
 use super::presence::Peers;
 use super::scripts::Scripts;
 use super::settings::RedisSettings;
-use crate::admission::Holder;
+use crate::admission::QuotaOwner;
 use crate::channel::{
-    ChannelName, Channels, HistoryMessage, HistoryPart, Hold, PublishId, Published, Subscriber, new_epoch,
+    ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
+    new_epoch,
 };
-use crate::engine::{Answer, EngineError, History};
+use crate::engine::{EngineError, EngineResponse, History};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::timeouts::Timeouts;
 
-/// Publishes that are under way. Redis does some 40,000 a second.
-const MOST_PUBLISHES: usize = 1024;
+/// Maximum number of publishes in flight. Redis executes about 40,000 per second.
+const MAX_PUBLISHES: usize = 1024;
 
-/// Requests to follow a channel that the task has not seen yet.
-const MOST_REQUESTS: usize = 4096;
+/// Maximum number of subscribe requests queued for the task.
+const MAX_REQUESTS: usize = 4096;
 
-/// How long anyone waits for an answer.
-pub(super) const ANSWER: Duration = Duration::from_secs(5);
+/// Response timeout of every request.
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the [module](self).
+/// State [shared by all callers](self) and the feed task.
 #[derive(Debug)]
-pub(super) struct Link<S: Subscriber> {
+pub(super) struct RedisClient<S: Subscriber> {
     pub(super) settings: RedisSettings,
-    pub(super) keys: Keys,
+    pub(super) keys: RedisKeys,
     pub(super) channels: Arc<Channels<S>>,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) entropy: Entropy,
     pub(super) executor: Arc<dyn Executor>,
-    pub(super) health: Arc<Health>,
+    pub(super) health: Arc<RedisHealth>,
     pub(super) peers: Peers,
-    /// While there is a connection.
-    up: RwLock<Option<Up>>,
+    /// `None` while disconnected.
+    connections: RwLock<Option<CommandConnections>>,
     publishes: Arc<Semaphore>,
-    requests: mpsc::Sender<Request<S>>,
+    requests: mpsc::Sender<SubscribeRequest<S>>,
 }
 
 /// Connections for commands.
 #[derive(Clone, Debug)]
-pub(super) struct Up {
-    /// On which Redis also tells what is published: the answer to a publish and the message come in one piece.
+pub(super) struct CommandConnections {
+    /// Connection on which Redis also pushes messages: the reply to a publish and its message arrive
+    /// together.
     pub(super) commands: MultiplexedConnection,
-    /// For answers that may be long. Redis ends a connection on which it tells something when too much waits there.
+    /// Connection for large replies. Redis closes a connection with subscriptions if too much output is
+    /// queued on it.
     pub(super) reads: MultiplexedConnection,
     pub(super) scripts: Arc<Scripts>,
-    /// Of Redis, once it is known.
-    pub(super) life: Arc<RwLock<RedisLife>>,
-    /// Ends the connection.
-    pub(super) over: CancellationToken,
+    /// Generation of the data set, once it is known.
+    pub(super) generation: Arc<RwLock<RedisGeneration>>,
+    /// Closes the connection.
+    pub(super) closed: CancellationToken,
 }
 
-/// Which life of Redis it is, as all servers count them (see `scripts/life.lua`), and the replication id that it has in that.
+/// Generation of Redis's data set, counted in the same way by all servers (see `scripts/generation.lua`), and the
+/// corresponding replication id.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RedisLife {
+pub(super) struct RedisGeneration {
     pub(super) number: u64,
     pub(super) replication_id: Arc<str>,
 }
 
-/// Somebody wants to follow a channel.
+/// Request to subscribe to a channel.
 #[derive(Debug)]
-pub(super) struct Request<S: Subscriber> {
+pub(super) struct SubscribeRequest<S: Subscriber> {
     pub(super) channel: ChannelName,
-    pub(super) maker: Holder,
-    pub(super) answer: oneshot::Sender<Result<Hold<S>, EngineError>>,
+    pub(super) creator: QuotaOwner,
+    pub(super) reply: oneshot::Sender<Result<ChannelGuard<S>, EngineError>>,
 }
 
-/// It may drop keys, and messages with them.
+/// The Redis server may evict keys, and thereby messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Redis may drop keys when it is full (its maxmemory-policy is not noeviction), and messages with them; \
-     engine.allow_eviction = true allows it"
+    "Redis may evict keys, and messages with them, when its memory is full (maxmemory-policy is not \
+     noeviction); set engine.allow_eviction = true to accept this"
 )]
 pub struct EvictsKeys;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotConnected {
+pub(super) enum ConnectionError {
     #[error("{}", describe(.0))]
     Failed(#[from] RedisError),
-    #[error("no Sentinel says where the master {0:?} is: {1}")]
+    #[error("no Sentinel knows the address of the master {0:?}: {1}")]
     NoMaster(String, String),
-    #[error("it is a replica")]
+    #[error("Redis is a replica")]
     Replica,
     #[error(transparent)]
     Evicts(#[from] EvictsKeys),
-    #[error("no answer within {0:?}")]
+    #[error("no response within {0:?}")]
     TimedOut(Duration),
-    #[error("the connection has ended")]
-    Over,
-    #[error("a probe has not come back within {0:?}")]
-    Silent(Duration),
+    #[error("connection closed")]
+    Closed,
+    #[error("probe lost: no response within {0:?}")]
+    ProbeLost(Duration),
 }
 
-/// How Redis does.
+/// Availability of Redis.
 #[derive(Debug)]
-pub(crate) struct Health {
+pub(crate) struct RedisHealth {
     timeouts: Arc<Timeouts>,
-    /// Since when it cannot be reached.
+    /// Time at which the connection was lost.
     down_since: Mutex<Option<Timestamp>>,
-    /// Cancelled once it is known whether it can be used.
-    tried: CancellationToken,
-    /// It was found to drop keys when it is full.
+    /// Cancelled after the first attempt to connect.
+    attempted: CancellationToken,
+    /// Whether the last attempt found that Redis evicts keys.
     evicts: AtomicBool,
 }
 
-impl Health {
-    /// Whether it could not be reached for this long.
+impl RedisHealth {
+    /// Whether Redis has been unreachable for at least `long`.
     pub(crate) fn is_down_for(&self, long: Duration) -> bool {
         let now = self.timeouts.clock().now();
         self.down_since.lock().is_some_and(|since| now.since(since) >= long)
     }
 
-    /// Waits until the first attempt to connect is over.
+    /// Waits until the first attempt to connect has finished.
     ///
     /// # Errors
-    /// Why this Redis must not be used. That it cannot be reached is no error.
+    /// [`EvictsKeys`] if this Redis must not be used. An unreachable Redis is not an error.
     pub(crate) async fn first_attempt(&self) -> Result<(), EvictsKeys> {
-        self.tried.cancelled().await;
+        self.attempted.cancelled().await;
         if self.evicts.load(Ordering::Relaxed) { Err(EvictsKeys) } else { Ok(()) }
     }
 
-    /// An attempt to connect is over.
-    pub(super) fn has_tried(&self, outcome: Result<(), &NotConnected>) {
-        let evicts = matches!(outcome, Err(NotConnected::Evicts(_)));
+    /// Records the outcome of an attempt to connect.
+    pub(super) fn record_attempt(&self, outcome: Result<(), &ConnectionError>) {
+        let evicts = matches!(outcome, Err(ConnectionError::Evicts(_)));
         self.evicts.store(evicts, Ordering::Relaxed);
-        self.tried.cancel();
+        self.attempted.cancel();
     }
 }
 
-impl<S: Subscriber> Link<S> {
+impl<S: Subscriber> RedisClient<S> {
     pub(super) fn new(
         settings: RedisSettings,
         channels: Arc<Channels<S>>,
         timeouts: Arc<Timeouts>,
         entropy: Entropy,
         executor: Arc<dyn Executor>,
-    ) -> (Self, mpsc::Receiver<Request<S>>) {
-        let (sender, requests) = mpsc::channel(MOST_REQUESTS);
+    ) -> (Self, mpsc::Receiver<SubscribeRequest<S>>) {
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let down_since = Mutex::new(Some(timeouts.clock().now()));
-        let keys = Keys::new(&settings.prefix, settings.database);
-        let link = Self {
+        let keys = RedisKeys::new(&settings.prefix, settings.database);
+        let client = Self {
             peers: Peers::new(&keys, &entropy),
             keys,
             settings,
             channels,
-            health: Arc::new(Health {
+            health: Arc::new(RedisHealth {
                 timeouts: Arc::clone(&timeouts),
                 down_since,
-                tried: CancellationToken::new(),
+                attempted: CancellationToken::new(),
                 evicts: AtomicBool::new(false),
             }),
             timeouts,
             entropy,
             executor,
-            up: RwLock::default(),
-            publishes: Arc::new(Semaphore::new(MOST_PUBLISHES)),
+            connections: RwLock::default(),
+            publishes: Arc::new(Semaphore::new(MAX_PUBLISHES)),
             requests: sender,
         };
-        (link, requests)
+        (client, requests)
     }
 
-    /// There is a connection, or there is none any more.
-    pub(super) fn set_up(&self, up: Option<Up>) {
-        let is_up = up.is_some();
-        self.channels.metrics().engine.is_up(is_up);
-        *self.up.write() = up;
+    /// Sets the connections, or `None` after they are lost.
+    pub(super) fn set_connections(&self, connections: Option<CommandConnections>) {
+        let is_up = connections.is_some();
+        self.channels.metrics().engine.set_up(is_up);
+        *self.connections.write() = connections;
         let mut down_since = self.health.down_since.lock();
         if is_up {
             *down_since = None;
@@ -194,8 +198,8 @@ impl<S: Subscriber> Link<S> {
         }
     }
 
-    pub(super) fn up(&self) -> Option<Up> {
-        self.up.read().clone()
+    pub(super) fn connections(&self) -> Option<CommandConnections> {
+        self.connections.read().clone()
     }
 
     pub(super) fn publish(
@@ -203,130 +207,136 @@ impl<S: Subscriber> Link<S> {
         channel: &ChannelName,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>> {
-        let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
-        let Ok(permit) = Arc::clone(&self.publishes).try_acquire_owned() else {
-            return Answer::Ready(Err(EngineError::Overloaded));
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        let Some(connections) = self.connections() else {
+            return EngineResponse::Ready(Err(EngineError::Unavailable));
         };
-        let keys = self.keys.of(channel.as_str());
-        let life = up.life.read().clone();
-        let once = id.map(|id| (self.keys.publishes(channel.as_str()), id.digest()));
+        let Ok(permit) = Arc::clone(&self.publishes).try_acquire_owned() else {
+            return EngineResponse::Ready(Err(EngineError::Overloaded));
+        };
+        let keys = self.keys.for_channel(channel.as_str());
+        let generation = connections.generation.read().clone();
+        let once = id.map(|id| (self.keys.publish_ids(channel.as_str()), id.digest()));
         let epoch = new_epoch(&self.entropy);
-        let command = up.scripts.publish((channel, &keys), content, &epoch, &life, once.as_ref());
+        let command =
+            connections.scripts.publish((channel, &keys), content, &epoch, &generation, once.as_ref());
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
-        let asked_at = timeouts.clock().now();
+        let sent_at = timeouts.clock().now();
         let publish = async move {
-            // Until Redis has answered, whether or not anyone waits for it.
+            // Held until Redis has replied, even if the caller has given up.
             let _permit = permit;
-            let mut commands = up.commands;
-            let answer = commands.send_packed_command(&command).await.and_then(checked);
-            if let Err(error) = &answer
-                && has_to_begin_anew(error)
+            let mut commands = connections.commands;
+            let reply = commands.send_packed_command(&command).await.and_then(check_reply);
+            if let Err(error) = &reply
+                && must_reconnect(error)
             {
-                up.over.cancel();
+                connections.closed.cancel();
             }
-            let (published, is_repeated) = published(answer)?;
-            metrics.engine.published(timeouts.clock().now().since(asked_at));
+            let (published, is_repeated) = parse_published(reply)?;
+            metrics.engine.published(timeouts.clock().now().since(sent_at));
             if !is_repeated {
                 metrics.channels.published();
             }
             Ok(published)
         };
-        let asked = Asked::new(publish, &self.executor);
-        let answer = self.timeouts.within(ANSWER, asked);
-        Answer::Later(answer.map(|answer| answer.unwrap_or(Err(EngineError::OutcomeUnknown))).boxed())
+        let request = DetachedRequest::new(publish, &self.executor);
+        let reply = self.timeouts.within(RESPONSE_TIMEOUT, request);
+        EngineResponse::Pending(reply.map(|reply| reply.unwrap_or(Err(EngineError::OutcomeUnknown))).boxed())
     }
 
-    /// Messages of a channel's log, as Redis has it.
+    /// Reads messages of a channel's log in Redis.
     pub(super) fn read(
         &self,
         channel: &ChannelName,
         part: HistoryPart,
         limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>> {
-        // Redis knows nothing of patterns.
+    ) -> EngineResponse<Result<Option<History>, EngineError>> {
+        // Redis has no logs of patterns.
         if channel.is_pattern() {
             let (log, now) = (self.channels.get(channel.as_str()), self.timeouts.clock().now());
-            return Answer::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))));
+            return EngineResponse::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))));
         }
-        let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
-        let keys = self.keys.of(channel.as_str());
+        let Some(connections) = self.connections() else {
+            return EngineResponse::Ready(Err(EngineError::Unavailable));
+        };
+        let keys = self.keys.for_channel(channel.as_str());
         let read = async move {
-            let mut reads = up.reads;
+            let mut reads = connections.reads;
             let mut pipeline = redis::pipe();
             pipeline.add_command(cmd("TIME"));
             pipeline.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("offset");
             pipeline.cmd("XRANGE").arg(&keys.log).arg("-").arg("+").arg("COUNT").arg(1);
             let (command, from, to) = match part {
-                HistoryPart::After(offset) => ("XRANGE", id(offset.saturating_add(1)), "+".to_owned()),
+                HistoryPart::After(offset) => ("XRANGE", entry_id(offset.saturating_add(1)), "+".to_owned()),
                 HistoryPart::Between { after, before } => {
-                    ("XREVRANGE", id(before.saturating_sub(1)), id(after.saturating_add(1)))
+                    ("XREVRANGE", entry_id(before.saturating_sub(1)), entry_id(after.saturating_add(1)))
                 }
             };
             pipeline.cmd(command).arg(&keys.log).arg(from).arg(to).arg("COUNT").arg(limit);
             pipeline.atomic();
             let values: (Value, (Option<String>, Option<i64>), Value, Value) =
                 pipeline.query_async(&mut reads).await?;
-            let mut history = history(values)?;
+            let mut history = parse_history(values)?;
             if let (HistoryPart::Between { .. }, Some(history)) = (part, &mut history) {
                 history.messages.reverse();
             }
             Ok::<_, RedisError>(history)
         };
-        let answer = self.timeouts.within(ANSWER, read);
-        Answer::Later(answer.map(|read| read.and_then(Result::ok).ok_or(EngineError::Unavailable)).boxed())
+        let reply = self.timeouts.within(RESPONSE_TIMEOUT, read);
+        EngineResponse::Pending(
+            reply.map(|read| read.and_then(Result::ok).ok_or(EngineError::Unavailable)).boxed(),
+        )
     }
 
-    /// A log that is fed from Redis.
-    pub(super) fn follow(
+    /// Returns a local log that is fed from Redis.
+    pub(super) fn subscribe(
         &self,
         channel: &ChannelName,
-        maker: &Holder,
-    ) -> Answer<Result<Hold<S>, EngineError>> {
-        // Whatever is here is fed.
-        if let Some(hold) = self.channels.hold_filled(channel.as_str()) {
-            return Answer::Ready(Ok(hold));
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
+        // All local logs of channels in Redis are fed.
+        if let Some(guard) = self.channels.acquire_loaded(channel.as_str()) {
+            return EngineResponse::Ready(Ok(guard));
         }
-        if self.up.read().is_none() {
-            return Answer::Ready(Err(EngineError::Unavailable));
+        if self.connections.read().is_none() {
+            return EngineResponse::Ready(Err(EngineError::Unavailable));
         }
-        let (answer, answered) = oneshot::channel();
-        let request = Request { channel: channel.clone(), maker: maker.clone(), answer };
+        let (reply, replied) = oneshot::channel();
+        let request = SubscribeRequest { channel: channel.clone(), creator: creator.clone(), reply };
         if self.requests.try_send(request).is_err() {
-            return Answer::Ready(Err(EngineError::Overloaded));
+            return EngineResponse::Ready(Err(EngineError::Overloaded));
         }
-        let answer = self.timeouts.within(ANSWER, answered);
-        let followed = |answer: Option<Result<_, _>>| {
-            answer.and_then(Result::ok).unwrap_or(Err(EngineError::Unavailable))
-        };
-        Answer::Later(answer.map(followed).boxed())
+        let reply = self.timeouts.within(RESPONSE_TIMEOUT, replied);
+        let flatten =
+            |reply: Option<Result<_, _>>| reply.and_then(Result::ok).unwrap_or(Err(EngineError::Unavailable));
+        EngineResponse::Pending(reply.map(flatten).boxed())
     }
 }
 
-/// An error that Redis says is a value otherwise.
-pub(super) fn checked(value: Value) -> Result<Value, RedisError> {
+/// Turns an error value in a reply into an `Err`.
+pub(super) fn check_reply(value: Value) -> Result<Value, RedisError> {
     value.extract_error()
 }
 
-/// What was published, and whether that was before.
-fn published(answer: Result<Value, RedisError>) -> Result<(Published, bool), EngineError> {
-    let parsed = answer.and_then(|mut value| {
-        let mark = match &mut value {
+/// Parses the reply to a publish. The flag is true if it was a repeated publish.
+fn parse_published(reply: Result<Value, RedisError>) -> Result<(Published, bool), EngineError> {
+    let parsed = reply.and_then(|mut value| {
+        let repeat_mark = match &mut value {
             Value::Array(values) if values.len() == 3 => values.pop(),
             _ => None,
         };
-        Ok((from_redis_value::<(String, u64)>(value)?, mark.is_some()))
+        Ok((from_redis_value::<(String, u64)>(value)?, repeat_mark.is_some()))
     });
     match parsed {
         Ok(((epoch, offset), is_repeated)) => Ok((Published { offset, epoch: epoch.into() }, is_repeated)),
-        Err(error) if was_refused(&error) => Err(EngineError::Unavailable),
+        Err(error) if was_rejected(&error) => Err(EngineError::Unavailable),
         Err(_) => Err(EngineError::OutcomeUnknown),
     }
 }
 
-/// Redis has not begun to do it.
-fn was_refused(error: &RedisError) -> bool {
-    const REFUSALS: [&str; 12] = [
+/// Whether Redis rejected the command before executing it.
+fn was_rejected(error: &RedisError) -> bool {
+    const REJECTIONS: [&str; 12] = [
         "ANOTHER",
         "BUSY",
         "CLUSTERDOWN",
@@ -340,30 +350,30 @@ fn was_refused(error: &RedisError) -> bool {
         "OOM",
         "READONLY",
     ];
-    error.code().is_some_and(|code| REFUSALS.contains(&code))
+    error.code().is_some_and(|code| REJECTIONS.contains(&code))
 }
 
-/// It is another Redis than it was, or has lost its scripts.
-pub(super) fn has_to_begin_anew(error: &RedisError) -> bool {
+/// Whether Redis has been replaced or has lost its scripts, so that the server must reconnect.
+pub(super) fn must_reconnect(error: &RedisError) -> bool {
     error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
 }
 
-/// What the stream of a log calls a message.
-fn id(offset: u64) -> String {
+/// Stream entry id of a message.
+fn entry_id(offset: u64) -> String {
     format!("0-{offset}")
 }
 
-fn history(
+fn parse_history(
     (time, (epoch, offset), first, log): (Value, (Option<String>, Option<i64>), Value, Value),
 ) -> Result<Option<History>, RedisError> {
     let (seconds, micros): (u64, u64) = from_redis_value(time)?;
     let Some(epoch) = epoch else { return Ok(None) };
-    let (last, now_ms) = (number(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
-    let first = Opened::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
-    let messages = Opened::entries(log, now_ms)?.into_iter().filter_map(|entry| {
+    let (last, now_ms) = (parse_offset(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
+    let first = OpenedChannel::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
+    let messages = OpenedChannel::entries(log, now_ms)?.into_iter().filter_map(|entry| {
         let Content { kind, user, data, .. } = entry.content()?;
         let (user, data) = (user.map(Cow::into_owned), data.as_str().to_owned());
         Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, kind, data })
     });
-    Ok(Some(History { epoch: epoch.into(), bounds: Bounds { first, last }, messages: messages.collect() }))
+    Ok(Some(History { epoch: epoch.into(), bounds: LogBounds { first, last }, messages: messages.collect() }))
 }

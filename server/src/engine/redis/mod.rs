@@ -1,11 +1,13 @@
-//! Channels in Redis, which several servers share.
+//! Channels in Redis, shared by several servers.
 //!
-//! Redis has the logs. A publish is one script there ([`scripts`]), and its answer is Redis's. One task ([`feed`]) follows the channels that
-//! sessions here follow, and keeps a log of each in this process, which all of them read: so a message comes here once, however many follow its
-//! channel. What comes is in order, or the task reads what is missing; what cannot be had any more is a gap, as in any log.
+//! Redis owns the logs. A publish is one script ([`scripts`]), whose reply decides the result. One task
+//! ([`feed`]) subscribes to the channels that local sessions subscribe to, and keeps a log of each in this
+//! process for all of them to read: a message is transferred once per server, regardless of the number of
+//! subscribers. If the task receives a message out of order, it reads the missing ones; those that cannot be
+//! retrieved become a gap, as in any log.
 //!
-//! While Redis cannot be reached, publishes are refused at once, sessions stay, and what they have missed is read afterwards. Every deadline is on
-//! the server's own wheel.
+//! While Redis is unreachable, publishes fail immediately, sessions stay open, and the messages they miss are
+//! read afterwards. All deadlines are on the server's own timing wheel.
 
 mod address;
 mod asked;
@@ -35,34 +37,37 @@ use encke_core::message::Content;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{Answer, EngineError, History, LogEngine, Presence};
-use crate::admission::Holder;
-use crate::channel::{Channel, ChannelName, Channels, HistoryPart, Hold, PublishId, Published, Subscriber};
+use super::{EngineError, EngineResponse, History, LogEngine, Presence};
+use crate::admission::QuotaOwner;
+use crate::channel::{
+    Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
+};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::timeouts::Timeouts;
 
 pub use address::RedisAddress;
-use feed::Feed;
+use feed::FeedTask;
 pub use link::EvictsKeys;
-pub(crate) use link::Health;
-use link::Link;
+use link::RedisClient;
+pub(crate) use link::RedisHealth;
 pub use sentinel::Sentinels;
-pub use settings::{RedisPlace, RedisSettings};
+pub use settings::{RedisLocation, RedisSettings};
 #[cfg(feature = "simulation")]
 pub(crate) use simulated::{SimulatedRedis, Stream};
 pub use tls::RedisTls;
 
-/// See the [module](self).
+/// Engine for [channels in Redis](self).
 #[derive(Debug)]
 pub(crate) struct RedisEngine<S: Subscriber> {
-    link: Arc<Link<S>>,
-    /// To the task, which waits for it before it connects.
-    restored: Mutex<Option<oneshot::Sender<Vec<Hold<S>>>>>,
+    client: Arc<RedisClient<S>>,
+    /// Passes restored channels to the task, which waits for them before it connects.
+    restored: Mutex<Option<oneshot::Sender<Vec<ChannelGuard<S>>>>>,
 }
 
 impl<S: Subscriber> RedisEngine<S> {
-    /// Connects once it knows what there is to [go on with](LogEngine::go_on_with), and goes on with it for ever.
+    /// Starts the task, which connects once it has received the restored channels
+    /// ([`LogEngine::adopt_restored`]) and runs until the server ends.
     pub(crate) fn start(
         settings: RedisSettings,
         channels: Arc<Channels<S>>,
@@ -70,16 +75,17 @@ impl<S: Subscriber> RedisEngine<S> {
         entropy: Entropy,
         executor: &Arc<dyn Executor>,
     ) -> Self {
-        channels.metrics().engine.begin();
-        let (link, requests) = Link::new(settings, channels, timeouts, entropy, Arc::clone(executor));
-        let link = Arc::new(link);
+        channels.metrics().engine.enable();
+        let (client, requests) =
+            RedisClient::new(settings, channels, timeouts, entropy, Arc::clone(executor));
+        let client = Arc::new(client);
         let (restored, to_restore) = oneshot::channel();
-        executor.spawn(Box::pin(Feed::new(Arc::clone(&link), requests).run(to_restore)));
-        Self { link, restored: Mutex::new(Some(restored)) }
+        executor.spawn(Box::pin(FeedTask::new(Arc::clone(&client), requests).run(to_restore)));
+        Self { client, restored: Mutex::new(Some(restored)) }
     }
 
-    pub(crate) fn health(&self) -> Arc<Health> {
-        Arc::clone(&self.link.health)
+    pub(crate) fn health(&self) -> Arc<RedisHealth> {
+        Arc::clone(&self.client.health)
     }
 }
 
@@ -87,14 +93,14 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
     fn append(
         &self,
         channel: &ChannelName,
-        _: &Holder,
+        _: &QuotaOwner,
         content: &Content<'_>,
         id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>> {
-        if self.link.channels.is_closed() {
-            return Answer::Ready(Err(EngineError::Draining));
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        if self.client.channels.is_closed() {
+            return EngineResponse::Ready(Err(EngineError::Draining));
         }
-        self.link.publish(channel, content, id)
+        self.client.publish(channel, content, id)
     }
 
     fn read(
@@ -102,12 +108,16 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         channel: &ChannelName,
         part: HistoryPart,
         limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>> {
-        self.link.read(channel, part, limit)
+    ) -> EngineResponse<Result<Option<History>, EngineError>> {
+        self.client.read(channel, part, limit)
     }
 
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
-        self.link.follow(channel, maker)
+    fn subscribe(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
+        self.client.subscribe(channel, creator)
     }
 
     fn presence(
@@ -115,28 +125,28 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         channel: &ChannelName,
         cursor: u64,
         limit: usize,
-    ) -> Answer<Result<Presence, EngineError>> {
-        self.link.presence(channel, cursor, limit)
+    ) -> EngineResponse<Result<Presence, EngineError>> {
+        self.client.presence(channel, cursor, limit)
     }
 
-    fn leave(&self) -> Answer<()> {
-        self.link.leave()
+    fn leave(&self) -> EngineResponse<()> {
+        self.client.leave()
     }
 
-    fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {
-        let channels = &self.link.channels;
-        // What the server says is said here, and goes on as it is.
+    fn adopt_restored(&self, restored: Vec<Arc<Channel<S>>>) {
+        let channels = &self.client.channels;
+        // Direct-message channels are local to this server and stay unchanged.
         let shared = restored.iter().filter(|channel| !channel.name().is_direct());
-        let holds = shared.filter_map(|channel| {
-            // A pattern's log is not in Redis: it has what it has until another begins.
+        let guards = shared.filter_map(|channel| {
+            // The log of a pattern is not in Redis: it keeps its contents until a new epoch starts.
             let is_pattern = channel.name().is_pattern();
-            if is_pattern { channels.hold_followed(channel) } else { channels.await_filling(channel) }
+            if is_pattern { channels.acquire_if_subscribed(channel) } else { channels.begin_loading(channel) }
         });
-        let holds = holds.collect();
+        let guards = guards.collect();
         let sender = self.restored.lock().take();
         if let Some(sender) = sender {
-            // The task goes with the runtime.
-            _ = sender.send(holds);
+            // Fails only if the runtime has dropped the task.
+            _ = sender.send(guards);
         }
     }
 }

@@ -1,147 +1,169 @@
-//! Opening channels, many at a time: Redis is asked to tell what is published from now on, then what there is.
+//! Opening channels in batches: subscribes to new messages, then reads the existing ones.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
 
-use super::connection::odd;
-use super::keys::Keys;
-use super::link::{Up, checked, has_to_begin_anew};
-use super::message::Opened;
+use super::connection::unexpected;
+use super::keys::RedisKeys;
+use super::link::{CommandConnections, check_reply, must_reconnect};
+use super::message::OpenedChannel;
 use crate::channel::ChannelName;
 
-/// Channels of which all is read, at a time.
-pub(super) const MOST_WHOLE: usize = 32;
+/// Maximum number of channels per batch whose logs are read in full.
+pub(super) const MAX_FULL_READS: usize = 32;
 
-/// Channels of which only what is new is read.
-pub(super) const MOST_NEW: usize = 512;
+/// Maximum number of channels per batch of which only new messages are read.
+pub(super) const MAX_BATCH: usize = 512;
 
-/// One channel to open.
+/// A channel to open.
 #[derive(Debug)]
-pub(super) struct ToOpen {
+pub(super) struct OpenRequest {
     pub(super) channel: ChannelName,
-    /// What its log has after this message is read.
+    /// Messages after this offset are read.
     pub(super) after: u64,
-    /// The epoch of the log here, which has all up to that message.
-    pub(super) known: Option<Box<str>>,
+    /// Epoch of the local log, if that has all messages up to `after`.
+    pub(super) known_epoch: Option<Box<str>>,
     pub(super) subscribe: bool,
-    /// If a new one begins.
+    /// Id for the epoch, if a new one starts.
     pub(super) new_epoch: String,
 }
 
-/// What came of it, for each; an error of one is Redis's own word.
-pub(super) type Opening = Vec<(ChannelName, Result<Opened, RedisError>)>;
+/// Result for each channel. Errors are those that Redis returned for that channel.
+pub(super) type OpenResults = Vec<(ChannelName, Result<OpenedChannel, RedisError>)>;
 
-/// Replies to each channel: to MULTI, to both commands, to EXEC.
-const REPLIES: usize = 4;
+/// Number of replies per channel: to MULTI, to both commands, and to EXEC.
+const REPLIES_PER_CHANNEL: usize = 4;
 
-pub(super) async fn open(channels: Vec<ToOpen>, up: Up, keys: Keys) -> Result<Opening, RedisError> {
-    let mut commands = up.commands.clone();
+pub(super) async fn open(
+    channels: Vec<OpenRequest>,
+    connections: CommandConnections,
+    keys: RedisKeys,
+) -> Result<OpenResults, RedisError> {
+    let mut commands = connections.commands.clone();
     subscribe(&channels, &mut commands, &keys).await?;
-    let (known, mut to_read) = channels.into_iter().partition(|to_open| to_open.known.is_some());
-    let (mut opening, changed) = check(known, &up, &keys).await?;
+    let (known, mut to_read) = channels.into_iter().partition(|request| request.known_epoch.is_some());
+    let (mut results, changed) = check(known, &connections, &keys).await?;
     to_read.extend(changed);
-    opening.extend(read(to_read, up, &keys).await?);
-    // When this is answered, all that was published before is here.
-    checked(commands.send_packed_command(&cmd("PING")).await?)?;
-    Ok(opening)
+    results.extend(read(to_read, connections, &keys).await?);
+    // The reply to this PING arrives after all messages published until now.
+    check_reply(commands.send_packed_command(&cmd("PING")).await?)?;
+    Ok(results)
 }
 
 async fn subscribe(
-    channels: &[ToOpen],
+    channels: &[OpenRequest],
     commands: &mut MultiplexedConnection,
-    keys: &Keys,
+    keys: &RedisKeys,
 ) -> Result<(), RedisError> {
     let mut subscribe = Pipeline::new();
-    for to_open in channels.iter().filter(|to_open| to_open.subscribe) {
-        subscribe.cmd("SUBSCRIBE").arg(keys.of(to_open.channel.as_str()).feed);
+    for request in channels.iter().filter(|request| request.subscribe) {
+        subscribe.cmd("SUBSCRIBE").arg(keys.for_channel(request.channel.as_str()).feed);
     }
     if !subscribe.is_empty() {
         let count = subscribe.len();
         for confirmed in commands.send_packed_commands(&subscribe, 0, count).await? {
-            checked(confirmed)?;
+            check_reply(confirmed)?;
         }
     }
     Ok(())
 }
 
-/// Most channels have nothing new after a connection was lost, which takes Redis a quarter of the time to say without a script and a
-/// transaction. Returns those, and the others, of which more must be known.
-async fn check(known: Vec<ToOpen>, up: &Up, keys: &Keys) -> Result<(Opening, Vec<ToOpen>), RedisError> {
+/// Finds the channels without changes, which most are after a reconnect: without a script and a transaction
+/// this takes Redis a quarter of the time. Returns them as opened, and the others, which must be read.
+async fn check(
+    known: Vec<OpenRequest>,
+    connections: &CommandConnections,
+    keys: &RedisKeys,
+) -> Result<(OpenResults, Vec<OpenRequest>), RedisError> {
     let (mut check, mut places) = (Pipeline::new(), Vec::with_capacity(known.len()));
-    for to_open in &known {
-        let commands = up.scripts.check(&to_open.channel, &keys.of(to_open.channel.as_str()));
+    for request in &known {
+        let commands =
+            connections.scripts.check(&request.channel, &keys.for_channel(request.channel.as_str()));
         places.push(check.len());
         commands.into_iter().for_each(|command| _ = check.add_command(command));
     }
     if check.is_empty() {
-        return Ok((Opening::new(), known));
+        return Ok((OpenResults::new(), known));
     }
     let count = check.len();
-    let mut replies = up.reads.clone().send_packed_commands(&check, 0, count).await?;
+    let mut replies = connections.reads.clone().send_packed_commands(&check, 0, count).await?;
     if replies.len() != count {
-        return Err(odd("Redis has answered to another number of commands"));
+        return Err(unexpected("unexpected number of replies"));
     }
-    let life = up.life.read().number;
-    let (mut opening, mut changed) = (Opening::new(), Vec::new());
-    for (to_open, place) in known.into_iter().zip(places) {
+    let generation = connections.generation.read().number;
+    let (mut results, mut changed) = (OpenResults::new(), Vec::new());
+    for (request, place) in known.into_iter().zip(places) {
         let reply = std::mem::replace(&mut replies[place], Value::Nil);
-        match unchanged(&to_open, reply, life) {
-            Some(opened) => opening.push((to_open.channel, Ok(opened))),
-            None => changed.push(to_open),
+        match unchanged(&request, reply, generation) {
+            Some(opened) => results.push((request.channel, Ok(opened))),
+            None => changed.push(request),
         }
     }
-    Ok((opening, changed))
+    Ok((results, changed))
 }
 
-/// What opening it would find, if there is nothing that the log here lacks.
-fn unchanged(to_open: &ToOpen, reply: Value, life: u64) -> Option<Opened> {
-    // Whatever else this is, opening it will tell.
+/// Result of opening an unchanged channel; `None` if the local log may lack anything.
+fn unchanged(request: &OpenRequest, reply: Value, generation: u64) -> Option<OpenedChannel> {
+    // An unexpected reply is not an error here: opening the channel will report it.
     let found: (String, Option<u64>, u64) = from_redis_value(reply).ok()?;
-    let (epoch, offset, epochs_life) = found;
+    let (epoch, offset, epoch_generation) = found;
     let offset = offset.unwrap_or(0);
-    let is_unchanged =
-        to_open.known.as_deref() == Some(&*epoch) && offset == to_open.after && epochs_life >= life;
-    is_unchanged.then(|| Opened { epoch: epoch.into(), offset, past: Box::default(), entries: Vec::new() })
+    let is_unchanged = request.known_epoch.as_deref() == Some(&*epoch)
+        && offset == request.after
+        && epoch_generation >= generation;
+    is_unchanged.then(|| OpenedChannel {
+        epoch: epoch.into(),
+        offset,
+        past: Box::default(),
+        entries: Vec::new(),
+    })
 }
 
-async fn read(channels: Vec<ToOpen>, up: Up, keys: &Keys) -> Result<Opening, RedisError> {
+async fn read(
+    channels: Vec<OpenRequest>,
+    connections: CommandConnections,
+    keys: &RedisKeys,
+) -> Result<OpenResults, RedisError> {
     let mut read = Pipeline::new();
-    let life = up.life.read().number;
-    for to_open in &channels {
-        let keys = keys.of(to_open.channel.as_str());
+    let generation = connections.generation.read().number;
+    for request in &channels {
+        let keys = keys.for_channel(request.channel.as_str());
         read.cmd("MULTI");
-        read.add_command(up.scripts.open((&to_open.channel, &keys), &to_open.new_epoch, life));
-        read.cmd("XRANGE").arg(&keys.log).arg(format!("0-{}", to_open.after.saturating_add(1))).arg("+");
+        read.add_command(connections.scripts.open((&request.channel, &keys), &request.new_epoch, generation));
+        read.cmd("XRANGE").arg(&keys.log).arg(format!("0-{}", request.after.saturating_add(1))).arg("+");
         read.cmd("EXEC");
     }
     if read.is_empty() {
-        return Ok(Opening::new());
+        return Ok(OpenResults::new());
     }
-    let mut reads = up.reads;
+    let mut reads = connections.reads;
     let count = read.len();
     let replies = reads.send_packed_commands(&read, 0, count).await?;
-    if replies.len() != REPLIES * channels.len() {
-        return Err(odd("Redis has answered to another number of commands"));
+    if replies.len() != REPLIES_PER_CHANNEL * channels.len() {
+        return Err(unexpected("unexpected number of replies"));
     }
-    let mut opening = Opening::new();
-    for (to_open, reply) in channels.into_iter().zip(replies.into_iter().skip(REPLIES - 1).step_by(REPLIES)) {
-        match found(reply) {
-            // What is wrong is not the channel.
-            Err(error) if has_to_begin_anew(&error) => return Err(error),
-            result => opening.push((to_open.channel, result)),
+    let mut results = OpenResults::new();
+    for (request, reply) in channels
+        .into_iter()
+        .zip(replies.into_iter().skip(REPLIES_PER_CHANNEL - 1).step_by(REPLIES_PER_CHANNEL))
+    {
+        match parse_exec(reply) {
+            // The problem concerns the connection rather than this channel.
+            Err(error) if must_reconnect(&error) => return Err(error),
+            result => results.push((request.channel, result)),
         }
     }
-    Ok(opening)
+    Ok(results)
 }
 
-/// What EXEC has returned.
-fn found(reply: Value) -> Result<Opened, RedisError> {
-    match checked(reply)? {
+/// Parses the reply to EXEC.
+fn parse_exec(reply: Value) -> Result<OpenedChannel, RedisError> {
+    match check_reply(reply)? {
         Value::Array(results) => match <[Value; 2]>::try_from(results) {
-            Ok([script, log]) => Opened::parse(script, log),
-            Err(_) => Err(odd("a transaction has another number of results")),
+            Ok([script, log]) => OpenedChannel::parse(script, log),
+            Err(_) => Err(unexpected("unexpected number of results in a transaction")),
         },
-        _ => Err(odd("a transaction has no results")),
+        _ => Err(unexpected("unexpected reply to EXEC")),
     }
 }
 
@@ -150,29 +172,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_channel_is_unchanged_only_if_all_is_as_it_was() {
-        let to_open = |after, known: Option<&str>| ToOpen {
+    fn unchanged_channels_are_recognized() {
+        let request = |after, known: Option<&str>| OpenRequest {
             channel: ChannelName::new("a", 1).expect("a name"),
             after,
-            known: known.map(Into::into),
+            known_epoch: known.map(Into::into),
             subscribe: false,
             new_epoch: String::new(),
         };
-        let said = |epoch: &str, offset: &str, life: &str| {
-            Value::Array([epoch, offset, life].map(|text| Value::BulkString(text.into())).into())
+        let reply = |epoch: &str, offset: &str, generation: &str| {
+            Value::Array([epoch, offset, generation].map(|text| Value::BulkString(text.into())).into())
         };
-        let is_unchanged = |to_open: ToOpen, reply: Value, life| unchanged(&to_open, reply, life).is_some();
-        assert!(is_unchanged(to_open(7, Some("e")), said("e", "7", "2"), 2));
-        assert!(is_unchanged(to_open(7, Some("e")), said("e", "7", "3"), 2), "noticed by another");
-        assert!(!is_unchanged(to_open(7, Some("e")), said("e", "8", "2"), 2), "a new message");
-        assert!(!is_unchanged(to_open(7, Some("e")), said("e", "6", "2"), 2), "one is lost");
-        assert!(!is_unchanged(to_open(7, Some("e")), said("f", "7", "2"), 2), "another epoch");
-        assert!(!is_unchanged(to_open(7, Some("e")), said("e", "7", "1"), 2), "of an earlier life");
-        assert!(!is_unchanged(to_open(7, None), said("e", "7", "2"), 2));
+        let is_unchanged =
+            |request: OpenRequest, reply: Value, generation| unchanged(&request, reply, generation).is_some();
+        assert!(is_unchanged(request(7, Some("e")), reply("e", "7", "2"), 2));
+        assert!(
+            is_unchanged(request(7, Some("e")), reply("e", "7", "3"), 2),
+            "another server has noticed a change"
+        );
+        assert!(!is_unchanged(request(7, Some("e")), reply("e", "8", "2"), 2), "a new message");
+        assert!(!is_unchanged(request(7, Some("e")), reply("e", "6", "2"), 2), "a message was lost");
+        assert!(!is_unchanged(request(7, Some("e")), reply("f", "7", "2"), 2), "another epoch");
+        assert!(!is_unchanged(request(7, Some("e")), reply("e", "7", "1"), 2), "of an earlier generation");
+        assert!(!is_unchanged(request(7, None), reply("e", "7", "2"), 2));
         let nothing = Value::Array(vec![Value::Nil, Value::Nil, Value::Nil]);
-        assert!(!is_unchanged(to_open(0, Some("e")), nothing, 2), "Redis has lost it");
+        assert!(!is_unchanged(request(0, Some("e")), nothing, 2), "Redis has lost the channel");
         let bulk = |text: &str| Value::BulkString(text.into());
         let new = Value::Array(vec![bulk("e"), Value::Nil, bulk("2")]);
-        assert!(is_unchanged(to_open(0, Some("e")), new, 2), "nothing was published yet");
+        assert!(is_unchanged(request(0, Some("e")), new, 2), "no publish yet");
     }
 }

@@ -1,6 +1,7 @@
-//! Patterns that are followed in Redis. What matches comes on the connection of the feed, in one order with everything else there, and is appended to
-//! a log of this server's own. Redis keeps nothing of it: what is published while there is no connection is not known here, and every log begins
-//! another life then, of which its readers are told by a gap.
+//! Subscriptions of this server to patterns in Redis. Matching messages arrive on the feed connection, in
+//! order with all others, and are appended to a local log. Redis does not store them by pattern: messages
+//! published while there is no connection are lost for patterns, and the log of every pattern then starts a
+//! new epoch, which its readers see as a gap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,90 +14,94 @@ use futures_util::{FutureExt, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, cmd};
 
-use super::asked::Asked;
+use super::asked::DetachedRequest;
 use super::connection::describe;
 use super::feed::LINGER;
-use super::following::{Waiting, answer_all};
-use super::link::{Link, Request, checked};
-use super::message::Told;
-use crate::admission::Holder;
-use crate::channel::{ChannelName, Hold, Life, Subscriber, new_epoch};
+use super::following::{LogWaiters, reply_to_all};
+use super::link::{RedisClient, SubscribeRequest, check_reply};
+use super::message::FeedMessage;
+use crate::admission::QuotaOwner;
+use crate::channel::{ChannelGuard, ChannelName, LogEpoch, Subscriber, new_epoch};
 use crate::engine::EngineError;
 
-/// What Redis is asked to compare with the name of every publish. If more patterns are followed than these, it tells all that any pattern can
-/// stand for, and what is not wanted is dropped here.
-const MOST_GLOBS: usize = 64;
+/// Maximum number of globs that Redis has to compare with every publish. Beyond it, this server subscribes to
+/// the widest glob instead and drops the messages it does not need.
+const MAX_GLOBS: usize = 64;
 
-/// See the [module](self).
+/// State of all [pattern subscriptions](self).
 #[derive(Debug)]
-pub(super) struct Patterns<S: Subscriber> {
-    link: Arc<Link<S>>,
-    followed: BTreeMap<ChannelName, Followed<S>>,
-    /// What Redis has been asked to tell on this connection, and whether it has said that it does.
+pub(super) struct PatternSubscriptions<S: Subscriber> {
+    client: Arc<RedisClient<S>>,
+    subscriptions: BTreeMap<ChannelName, PatternSubscription<S>>,
+    /// Globs subscribed on this connection, and whether Redis has confirmed them.
     globs: BTreeMap<String, bool>,
-    /// What it says to that. That it does is known in its order among what it tells.
-    answers: FuturesUnordered<BoxFuture<'static, (String, Result<(), RedisError>)>>,
-    /// Redis tells this user nothing but what its access rule has, letter by letter: that may be the widest glob.
+    /// Pending replies to PSUBSCRIBE, needed for errors only. A confirmation is also pushed, in order with
+    /// the messages.
+    replies: FuturesUnordered<BoxFuture<'static, (String, Result<(), RedisError>)>>,
+    /// Whether to use only the widest glob, because an ACL rule permits no other. Such rules compare globs
+    /// literally.
     only_widest: bool,
 }
 
 #[derive(Debug)]
-struct Followed<S: Subscriber> {
-    /// The log, once Redis tells what matches.
-    hold: Option<Hold<S>>,
-    /// The log lacks nothing: it began on this connection.
-    is_whole: bool,
-    /// Of the first that followed it.
-    maker: Holder,
-    /// Those who wait for the log.
-    waiting: Waiting<S>,
-    /// What brings it on this connection.
+struct PatternSubscription<S: Subscriber> {
+    /// Local log, once Redis has confirmed the glob.
+    guard: Option<ChannelGuard<S>>,
+    /// Whether the log is complete, because its epoch started on this connection.
+    is_complete: bool,
+    /// Creator of the local log: the first subscriber.
+    creator: QuotaOwner,
+    /// Callers waiting for the log.
+    waiters: LogWaiters<S>,
+    /// Glob that covers the pattern on this connection.
     glob: Option<String>,
-    /// Since when nobody here follows it.
+    /// Time since which the pattern has had no local subscribers.
     idle_since: Option<Timestamp>,
 }
 
-impl<S: Subscriber> Patterns<S> {
-    pub(super) fn new(link: Arc<Link<S>>) -> Self {
-        let (followed, globs, answers) = (BTreeMap::new(), BTreeMap::new(), FuturesUnordered::new());
-        Self { link, followed, globs, answers, only_widest: false }
+impl<S: Subscriber> PatternSubscriptions<S> {
+    pub(super) fn new(client: Arc<RedisClient<S>>) -> Self {
+        let (subscriptions, globs, replies) = (BTreeMap::new(), BTreeMap::new(), FuturesUnordered::new());
+        Self { client, subscriptions, globs, replies, only_widest: false }
     }
 
-    /// One that sessions of an earlier process follow, with the log that it has left.
-    pub(super) fn restored(&mut self, name: ChannelName, hold: Hold<S>) {
-        // A log that is here is not made.
-        let restored = Followed { hold: Some(hold), ..Followed::new(Holder::Operator) };
-        self.followed.insert(name, restored);
+    /// Adds a pattern to which sessions of an earlier process subscribe, with its restored log.
+    pub(super) fn add_restored(&mut self, name: ChannelName, guard: ChannelGuard<S>) {
+        // The creator is only used to create a log, and this one exists.
+        let restored =
+            PatternSubscription { guard: Some(guard), ..PatternSubscription::new(QuotaOwner::Operator) };
+        self.subscriptions.insert(name, restored);
     }
 
-    /// Somebody wants to follow one.
-    pub(super) fn requested(&mut self, request: Request<S>, commands: &MultiplexedConnection) {
-        let Request { channel, maker, answer } = request;
-        let pattern = self.followed.entry(channel.clone()).or_insert_with(|| Followed::new(maker));
-        pattern.waiting.retain(|waiting| !waiting.is_closed());
-        pattern.waiting.push(answer);
-        if pattern.hold.is_some() {
-            answer_all(&mut pattern.waiting, pattern.hold.as_ref(), None);
+    /// Handles a request to subscribe to a pattern.
+    pub(super) fn handle_request(&mut self, request: SubscribeRequest<S>, commands: &MultiplexedConnection) {
+        let SubscribeRequest { channel, creator, reply } = request;
+        let pattern =
+            self.subscriptions.entry(channel.clone()).or_insert_with(|| PatternSubscription::new(creator));
+        pattern.waiters.retain(|waiter| !waiter.is_closed());
+        pattern.waiters.push(reply);
+        if pattern.guard.is_some() {
+            reply_to_all(&mut pattern.waiters, pattern.guard.as_ref(), None);
         } else {
-            self.ask(&channel, commands);
+            self.subscribe(&channel, commands);
         }
     }
 
-    /// Asks for all that Redis has not been asked for on this connection, or has refused.
-    pub(super) fn ask_all(&mut self, commands: &MultiplexedConnection) {
-        let missing = self.followed.iter().filter(|(_, pattern)| pattern.glob.is_none());
+    /// Subscribes to all patterns that have no glob on this connection, including rejected ones.
+    pub(super) fn subscribe_all(&mut self, commands: &MultiplexedConnection) {
+        let missing = self.subscriptions.iter().filter(|(_, pattern)| pattern.glob.is_none());
         for name in missing.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.ask(&name, commands);
+            self.subscribe(&name, commands);
         }
     }
 
-    fn ask(&mut self, name: &ChannelName, commands: &MultiplexedConnection) {
-        let Some(pattern) = self.followed.get_mut(name).filter(|pattern| pattern.glob.is_none()) else {
+    fn subscribe(&mut self, name: &ChannelName, commands: &MultiplexedConnection) {
+        let Some(pattern) = self.subscriptions.get_mut(name).filter(|pattern| pattern.glob.is_none()) else {
             return;
         };
-        let keys = &self.link.keys;
+        let keys = &self.client.keys;
         let own = keys.glob(name.as_str());
-        let has_room = self.globs.len() < MOST_GLOBS || self.globs.contains_key(&own);
+        let has_room = self.globs.len() < MAX_GLOBS || self.globs.contains_key(&own);
         let glob = if has_room && !self.only_widest { own } else { keys.widest_glob() };
         pattern.glob = Some(glob.clone());
         match self.globs.get(&glob) {
@@ -104,8 +109,8 @@ impl<S: Subscriber> Patterns<S> {
             Some(false) => {}
             None => {
                 self.globs.insert(glob.clone(), false);
-                let asked = self.send("PSUBSCRIBE", &glob, commands);
-                self.answers.push(asked.map(|answer| (glob, answer)).boxed());
+                let request = self.send("PSUBSCRIBE", &glob, commands);
+                self.replies.push(request.map(|reply| (glob, reply)).boxed());
             }
         }
     }
@@ -115,16 +120,17 @@ impl<S: Subscriber> Patterns<S> {
         what: &str,
         glob: &str,
         commands: &MultiplexedConnection,
-    ) -> Asked<Result<(), RedisError>> {
+    ) -> DetachedRequest<Result<(), RedisError>> {
         let mut command = cmd(what);
         command.arg(glob);
         let mut commands = commands.clone();
-        let asked = async move { commands.send_packed_command(&command).await.and_then(checked).map(drop) };
-        Asked::new(asked, &self.link.executor)
+        let request =
+            async move { commands.send_packed_command(&command).await.and_then(check_reply).map(drop) };
+        DetachedRequest::new(request, &self.client.executor)
     }
 
-    /// Redis tells what matches this, from here on.
-    pub(super) fn confirmed(&mut self, glob: &[u8]) {
+    /// Handles the confirmation of a glob.
+    pub(super) fn handle_confirmation(&mut self, glob: &[u8]) {
         let Ok(glob) = std::str::from_utf8(glob) else { return };
         if let Some(is_confirmed) = self.globs.get_mut(glob) {
             *is_confirmed = true;
@@ -132,98 +138,106 @@ impl<S: Subscriber> Patterns<S> {
         }
     }
 
-    /// Logs begin, of those that have none that lacks nothing.
-    fn begin(&mut self, is_meant: impl Fn(&Followed<S>) -> bool) {
-        let link = &self.link;
-        let meant = self.followed.iter_mut().filter(|(_, pattern)| is_meant(pattern));
-        let mut refused = Vec::new();
-        for (name, pattern) in meant {
-            match pattern.begin(name, link) {
-                Ok(()) => answer_all(&mut pattern.waiting, pattern.hold.as_ref(), None),
+    /// Starts a log or a new epoch for the selected patterns, unless their log is complete.
+    fn begin(&mut self, is_selected: impl Fn(&PatternSubscription<S>) -> bool) {
+        let client = &self.client;
+        let selected = self.subscriptions.iter_mut().filter(|(_, pattern)| is_selected(pattern));
+        let mut failed = Vec::new();
+        for (name, pattern) in selected {
+            match pattern.begin(name, client) {
+                Ok(()) => reply_to_all(&mut pattern.waiters, pattern.guard.as_ref(), None),
                 Err(error) => {
-                    answer_all(&mut pattern.waiting, None, Some(error));
-                    refused.push(name.clone());
+                    reply_to_all(&mut pattern.waiters, None, Some(error));
+                    failed.push(name.clone());
                 }
             }
         }
-        for name in refused {
-            self.followed.remove(&name);
+        for name in failed {
+            self.subscriptions.remove(&name);
         }
     }
 
-    /// Waits until Redis refuses to tell something.
-    pub(super) fn poll_refused(&mut self, task: &mut Context<'_>) -> Poll<(String, RedisError)> {
-        while let Poll::Ready(Some((glob, answer))) = self.answers.poll_next_unpin(task) {
-            if let Err(error) = answer {
+    /// Waits until Redis rejects a glob.
+    pub(super) fn poll_rejected(&mut self, task: &mut Context<'_>) -> Poll<(String, RedisError)> {
+        while let Poll::Ready(Some((glob, reply))) = self.replies.poll_next_unpin(task) {
+            if let Err(error) = reply {
                 return Poll::Ready((glob, error));
             }
         }
         Poll::Pending
     }
 
-    /// Redis does not tell what matches this glob. Perhaps it may tell more; else it is asked again later for patterns that have a log.
-    pub(super) fn refused(&mut self, glob: &str, error: &RedisError, commands: &MultiplexedConnection) {
+    /// Handles the rejection of a glob. If an ACL rule rejected it, the widest glob may be permitted;
+    /// otherwise patterns that have a log are tried again later.
+    pub(super) fn handle_rejection(
+        &mut self,
+        glob: &str,
+        error: &RedisError,
+        commands: &MultiplexedConnection,
+    ) {
         self.globs.remove(glob);
-        let may_tell_more = error.code() == Some("NOPERM") && glob != self.link.keys.widest_glob();
-        self.followed.retain(|_, pattern| {
+        let try_widest = error.code() == Some("NOPERM") && glob != self.client.keys.widest_glob();
+        self.subscriptions.retain(|_, pattern| {
             if pattern.glob.as_deref() != Some(glob) {
                 return true;
             }
             pattern.glob = None;
-            if !may_tell_more {
-                answer_all(&mut pattern.waiting, None, Some(EngineError::Unavailable));
+            if !try_widest {
+                reply_to_all(&mut pattern.waiters, None, Some(EngineError::Unavailable));
             }
-            may_tell_more || pattern.hold.is_some()
+            try_widest || pattern.guard.is_some()
         });
-        if may_tell_more {
+        if try_widest {
             self.only_widest = true;
-            self.ask_all(commands);
+            self.subscribe_all(commands);
         } else {
-            tracing::warn!(glob, "patterns cannot be followed: {}", describe(error));
+            tracing::warn!(glob, "cannot subscribe to patterns: {}", describe(error));
         }
     }
 
-    /// A message was published on a channel that has no log here.
-    pub(super) fn told(&self, channel: &str, told: &Told) {
-        // Anyone may have published it, wherever they like.
-        if let (Ok(channel), Some(content)) = (ChannelName::to_publish(channel, usize::MAX), told.content()) {
-            self.link.channels.feed_patterns(&channel, &told.epoch, told.offset, &content);
+    /// Handles a message of a channel without a local log.
+    pub(super) fn receive(&self, channel: &str, message: &FeedMessage) {
+        // The feed is not trusted, so the channel name must be validated.
+        if let (Ok(channel), Some(content)) =
+            (ChannelName::for_publish(channel, usize::MAX), message.content())
+        {
+            self.client.channels.feed_patterns(&channel, &message.epoch, message.offset, &content);
         }
     }
 
-    /// Messages of a channel are known to be missing.
-    pub(super) fn missed(&mut self, channel: &ChannelName) {
-        for (name, pattern) in &mut self.followed {
-            if pattern.is_whole && name.stands_for(channel) {
-                pattern.is_whole = false;
-                // It has a log, of which there may always be another life.
-                _ = pattern.begin(name, &self.link);
+    /// Handles the loss of messages of a channel.
+    pub(super) fn handle_missed(&mut self, channel: &ChannelName) {
+        for (name, pattern) in &mut self.subscriptions {
+            if pattern.is_complete && name.matches(channel) {
+                pattern.is_complete = false;
+                // Replacing an existing log cannot fail.
+                _ = pattern.begin(name, &self.client);
             }
         }
     }
 
-    /// Stops following what nobody here has followed for long.
-    pub(super) fn let_go(&mut self, commands: &MultiplexedConnection) {
-        let now = self.link.timeouts.clock().now();
+    /// Unsubscribes from patterns that have had no local subscribers for some time.
+    pub(super) fn drop_unused(&mut self, commands: &MultiplexedConnection) {
+        let now = self.client.timeouts.clock().now();
         let mut ended = Vec::new();
-        for (name, pattern) in &mut self.followed {
-            let is_idle = pattern.hold.as_ref().is_some_and(|hold| hold.channel().is_only_held());
+        for (name, pattern) in &mut self.subscriptions {
+            let is_idle = pattern.guard.as_ref().is_some_and(|guard| guard.channel().has_sole_guard());
             if !is_idle {
                 pattern.idle_since = None;
             } else if now.since(*pattern.idle_since.get_or_insert(now)) >= LINGER
-                && let Some(hold) = pattern.hold.take()
+                && let Some(guard) = pattern.guard.take()
             {
-                match self.link.channels.let_go(hold) {
+                match self.client.channels.remove_if_unused(guard) {
                     Ok(()) => ended.push(name.clone()),
-                    // Somebody was faster.
-                    Err(hold) => pattern.hold = Some(hold),
+                    // The log is in use again.
+                    Err(guard) => pattern.guard = Some(guard),
                 }
             }
         }
         for name in ended {
-            let glob = self.followed.remove(&name).and_then(|pattern| pattern.glob);
+            let glob = self.subscriptions.remove(&name).and_then(|pattern| pattern.glob);
             if let Some(glob) = glob
-                && !self.followed.values().any(|other| other.glob.as_ref() == Some(&glob))
+                && !self.subscriptions.values().any(|other| other.glob.as_ref() == Some(&glob))
             {
                 self.globs.remove(&glob);
                 drop(self.send("PUNSUBSCRIBE", &glob, commands));
@@ -231,39 +245,39 @@ impl<S: Subscriber> Patterns<S> {
         }
     }
 
-    /// There is no connection any more. What sessions here follow is followed again on the next.
+    /// Handles a lost connection. Patterns with local subscribers are subscribed again on the next one.
     pub(super) fn disconnected(&mut self) {
         self.globs.clear();
-        self.answers = FuturesUnordered::new();
-        self.followed.retain(|_, pattern| {
-            answer_all(&mut pattern.waiting, None, Some(EngineError::Unavailable));
-            (pattern.glob, pattern.is_whole) = (None, false);
-            pattern.hold.is_some()
+        self.replies = FuturesUnordered::new();
+        self.subscriptions.retain(|_, pattern| {
+            reply_to_all(&mut pattern.waiters, None, Some(EngineError::Unavailable));
+            (pattern.glob, pattern.is_complete) = (None, false);
+            pattern.guard.is_some()
         });
     }
 }
 
-impl<S: Subscriber> Followed<S> {
-    fn new(maker: Holder) -> Self {
-        Self { hold: None, is_whole: false, maker, waiting: Vec::new(), glob: None, idle_since: None }
+impl<S: Subscriber> PatternSubscription<S> {
+    fn new(creator: QuotaOwner) -> Self {
+        Self { guard: None, is_complete: false, creator, waiters: Vec::new(), glob: None, idle_since: None }
     }
 
-    /// Has a log that begins now, unless it has one that lacks nothing.
-    fn begin(&mut self, name: &ChannelName, link: &Link<S>) -> Result<(), EngineError> {
-        let channels = &link.channels;
-        match &self.hold {
-            Some(_) if self.is_whole => {}
+    /// Starts a log or a new epoch, unless the log is complete.
+    fn begin(&mut self, name: &ChannelName, client: &RedisClient<S>) -> Result<(), EngineError> {
+        let channels = &client.channels;
+        match &self.guard {
+            Some(_) if self.is_complete => {}
             Some(old) => {
-                let epoch = new_epoch(&link.entropy).into();
-                let life = Life { epoch, last: 0, past: Box::default(), is_filling: false };
-                if let Some(new) = channels.succeed(old.channel(), &life) {
+                let epoch = new_epoch(&client.entropy).into();
+                let epoch_start = LogEpoch { id: epoch, last: 0, past: Box::default(), is_loading: false };
+                if let Some(new) = channels.replace_channel(old.channel(), &epoch_start) {
                     channels.move_subscribers(old.channel(), new.channel(), None);
-                    self.hold = Some(new);
+                    self.guard = Some(new);
                 }
             }
-            None => self.hold = Some(channels.hold(name, &self.maker)?),
+            None => self.guard = Some(channels.acquire(name, &self.creator)?),
         }
-        self.is_whole = true;
+        self.is_complete = true;
         Ok(())
     }
 }

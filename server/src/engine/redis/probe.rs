@@ -1,25 +1,27 @@
-//! Whether Redis is still there, and still the same. Silence is not health: a message must go all the way round.
+//! Probes, which check that Redis is reachable and has not been replaced. An open connection proves nothing,
+//! so each probe is a message that must make the round trip.
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 
-use super::connection::odd;
-use super::link::{RedisLife, Up};
+use super::connection::unexpected;
+use super::link::{CommandConnections, RedisGeneration};
 
-/// What Redis says of itself.
+/// Relevant fields of Redis's `INFO`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct RedisInfo {
     pub(super) is_master: bool,
-    /// Another one after each change of masters, and after a start.
+    /// Changes when a replica becomes master and when Redis restarts.
     pub(super) replication_id: String,
-    /// It drops keys when it is full.
+    /// Whether it evicts keys when its memory is full.
     pub(super) evicts: bool,
 }
 
-impl Info {
-    pub(super) async fn ask(commands: &mut MultiplexedConnection) -> Result<Self, RedisError> {
+impl RedisInfo {
+    pub(super) async fn query(commands: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         let text: Value = cmd("INFO").query_async(commands).await?;
-        Self::parse(&from_redis_value::<String>(text)?).ok_or_else(|| odd("INFO lacks something"))
+        Self::parse(&from_redis_value::<String>(text)?)
+            .ok_or_else(|| unexpected("INFO lacks a required field"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -34,19 +36,29 @@ impl Info {
     }
 }
 
-/// One probe. Its message comes back with this number.
-pub(super) async fn send(up: Up, feed: String, number: u64) -> Result<Info, RedisError> {
-    let mut commands = up.commands;
+/// Sends a probe, whose message must be received back with this number.
+pub(super) async fn send_probe(
+    connections: CommandConnections,
+    feed: String,
+    number: u64,
+) -> Result<RedisInfo, RedisError> {
+    let mut commands = connections.commands;
     let _: Value = cmd("PUBLISH").arg(feed).arg(number).query_async(&mut commands).await?;
-    Info::ask(&mut commands).await
+    RedisInfo::query(&mut commands).await
 }
 
-/// Which life of Redis it is, as all servers count them.
-pub(super) async fn learn_life(up: &Up, key: &str, replication_id: &str) -> Result<u64, RedisError> {
-    let mut commands = up.commands.clone();
-    let life: u64 = up.scripts.life(key, replication_id).query_async(&mut commands).await?;
-    *up.life.write() = RedisLife { number: life, replication_id: replication_id.into() };
-    Ok(life)
+/// Determines the current generation of the Redis data set, a number on which all servers agree.
+pub(super) async fn learn_generation(
+    connections: &CommandConnections,
+    key: &str,
+    replication_id: &str,
+) -> Result<u64, RedisError> {
+    let mut commands = connections.commands.clone();
+    let generation: u64 =
+        connections.scripts.generation(key, replication_id).query_async(&mut commands).await?;
+    *connections.generation.write() =
+        RedisGeneration { number: generation, replication_id: replication_id.into() };
+    Ok(generation)
 }
 
 #[cfg(test)]
@@ -54,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_redis_says_of_itself() {
-        let info = Info::parse(
+    fn info_is_parsed() {
+        let info = RedisInfo::parse(
             "# Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:0\r\n",
         );
-        assert_eq!(info, Some(Info { is_master: true, replication_id: "abc".into(), evicts: false }));
-        let info = Info::parse("role:slave\nmaster_replid:abc\nmaxmemory_policy:allkeys-lru\n");
-        assert_eq!(info, Some(Info { is_master: false, replication_id: "abc".into(), evicts: true }));
-        assert_eq!(Info::parse("role:master"), None);
+        assert_eq!(info, Some(RedisInfo { is_master: true, replication_id: "abc".into(), evicts: false }));
+        let info = RedisInfo::parse("role:slave\nmaster_replid:abc\nmaxmemory_policy:allkeys-lru\n");
+        assert_eq!(info, Some(RedisInfo { is_master: false, replication_id: "abc".into(), evicts: true }));
+        assert_eq!(RedisInfo::parse("role:master"), None);
     }
 }

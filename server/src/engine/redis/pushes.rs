@@ -1,5 +1,5 @@
-//! What Redis says by itself, on its way from the connection to the task that follows channels. Nobody can tell Redis to wait, so whoever falls
-//! too far behind loses the connection, and takes up again from the logs.
+//! RESP3 pushes on their way from the connection to the feed task. Redis has no flow control for pushes, so
+//! a receiver that falls too far behind loses the connection, and catches up from the logs afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,35 +10,36 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that wait.
-const MOST_PUSHES: usize = 65_536;
+/// Maximum number of queued messages.
+const MAX_PUSHES: usize = 65_536;
 
-/// Bytes of them.
-const MOST_PUSHED_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum size of all queued messages in bytes.
+const MAX_PUSHED_BYTES: usize = 64 * 1024 * 1024;
 
-/// What Redis says.
+/// A message pushed by Redis.
 #[derive(Debug)]
 pub(super) struct Push {
-    pub(super) kind: PushedAs,
-    /// Where it was published; or a glob.
+    pub(super) kind: PushType,
+    /// Pub/sub channel to which it was published; for a confirmation, the glob.
     pub(super) feed: Vec<u8>,
     pub(super) payload: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PushedAs {
-    /// Redis was asked for what is published there.
+pub(super) enum PushType {
+    /// Received through a subscription to the feed itself.
     Message,
-    /// The same, by a glob that stands for it.
+    /// Received through a glob that matches the feed.
     ByGlob,
-    /// From here on it tells what this glob stands for.
+    /// Confirmation of a glob: matching messages are pushed from here on.
     Confirmation,
 }
 
 impl Push {
-    /// One message comes several times, if it was asked for in several ways: one right after the other, for Redis tells all of one before another.
+    /// Whether this is another copy of `last`. Redis pushes a message once per matching subscription, and all
+    /// copies directly after each other.
     pub(super) fn repeats(&self, last: &Self) -> bool {
-        self.kind == PushedAs::ByGlob && self.feed == last.feed && self.payload == last.payload
+        self.kind == PushType::ByGlob && self.feed == last.feed && self.payload == last.payload
     }
 
     fn bytes(&self) -> usize {
@@ -46,36 +47,38 @@ impl Push {
     }
 }
 
-/// The connection's end.
+/// Sending half, held by the connection.
 #[derive(Debug)]
 pub(super) struct PushSender {
     pushes: mpsc::Sender<Push>,
     bytes: Arc<AtomicUsize>,
-    /// Of the connection.
-    over: CancellationToken,
+    /// Closes the connection.
+    closed: CancellationToken,
 }
 
-/// The task's end.
+/// Receiving half, held by the feed task.
 #[derive(Debug)]
-pub(super) struct Pushes {
+pub(super) struct PushReceiver {
     pushes: mpsc::Receiver<Push>,
     bytes: Arc<AtomicUsize>,
 }
 
-/// Both ends, for the connection that this token ends.
-pub(super) fn pushes(over: CancellationToken) -> (PushSender, Pushes) {
-    let (sender, receiver) = mpsc::channel(MOST_PUSHES);
+/// Creates the queue for a connection that `closed` closes.
+pub(super) fn push_queue(closed: CancellationToken) -> (PushSender, PushReceiver) {
+    let (sender, receiver) = mpsc::channel(MAX_PUSHES);
     let bytes = Arc::new(AtomicUsize::new(0));
-    (PushSender { pushes: sender, bytes: Arc::clone(&bytes), over }, Pushes { pushes: receiver, bytes })
+    (
+        PushSender { pushes: sender, bytes: Arc::clone(&bytes), closed },
+        PushReceiver { pushes: receiver, bytes },
+    )
 }
 
-impl Pushes {
-    /// How many there are.
+impl PushReceiver {
     pub(super) fn len(&self) -> usize {
         self.pushes.len()
     }
 
-    /// The next, if there is one already.
+    /// Takes the next message, if one is queued.
     pub(super) fn take(&mut self) -> Option<Push> {
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(push) => push,
@@ -94,30 +97,30 @@ impl Pushes {
 
 impl AsyncPushSender for PushSender {
     fn send(&self, info: PushInfo) -> Result<(), SendError> {
-        let Some(push) = message(info) else { return Ok(()) };
+        let Some(push) = parse_push(info) else { return Ok(()) };
         let bytes = push.bytes();
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > MOST_PUSHED_BYTES || self.pushes.try_send(push).is_err() {
-            self.over.cancel();
+        if before + bytes > MAX_PUSHED_BYTES || self.pushes.try_send(push).is_err() {
+            self.closed.cancel();
             return Err(SendError);
         }
         Ok(())
     }
 }
 
-fn message(info: PushInfo) -> Option<Push> {
+fn parse_push(info: PushInfo) -> Option<Push> {
     let mut words = info.data.into_iter().map(|word| match word {
         Value::BulkString(bytes) => bytes,
         _ => Vec::new(),
     });
     let kind = match info.kind {
-        PushKind::Message => PushedAs::Message,
-        PushKind::PMessage => PushedAs::ByGlob,
-        PushKind::PSubscribe => PushedAs::Confirmation,
+        PushKind::Message => PushType::Message,
+        PushKind::PMessage => PushType::ByGlob,
+        PushKind::PSubscribe => PushType::Confirmation,
         _ => return None,
     };
-    if kind == PushedAs::ByGlob {
-        // The glob.
+    if kind == PushType::ByGlob {
+        // Skips the glob.
         words.next()?;
     }
     Some(Push { kind, feed: words.next()?, payload: words.next()? })
@@ -132,33 +135,36 @@ mod tests {
     }
 
     #[test]
-    fn whoever_falls_behind_loses_the_connection() {
-        let over = CancellationToken::new();
-        let (sender, mut receiver) = pushes(over.clone());
-        let half = vec![0; MOST_PUSHED_BYTES / 2];
+    fn slow_receiver_loses_the_connection() {
+        let closed = CancellationToken::new();
+        let (sender, mut receiver) = push_queue(closed.clone());
+        let half = vec![0; MAX_PUSHED_BYTES / 2];
         assert!(sender.send(info(PushKind::Message, half.clone())).is_ok());
         let next = receiver.poll_next(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(next, Poll::Ready(Some(_))), "{next:?}");
         assert!(sender.send(info(PushKind::Message, half.clone())).is_ok());
-        assert!(!over.is_cancelled());
+        assert!(!closed.is_cancelled());
         assert!(sender.send(info(PushKind::Message, half)).is_err());
-        assert!(over.is_cancelled());
+        assert!(closed.is_cancelled());
     }
 
     #[test]
-    fn there_may_be_so_many() {
-        let over = CancellationToken::new();
-        let (sender, _receiver) = pushes(over.clone());
-        for _ in 0..MOST_PUSHES {
+    fn number_of_queued_pushes_is_limited() {
+        let closed = CancellationToken::new();
+        let (sender, _receiver) = push_queue(closed.clone());
+        for _ in 0..MAX_PUSHES {
             assert!(sender.send(info(PushKind::Message, Vec::new())).is_ok());
         }
-        assert!(sender.send(info(PushKind::Subscribe, Vec::new())).is_ok(), "not a message");
+        assert!(
+            sender.send(info(PushKind::Subscribe, Vec::new())).is_ok(),
+            "confirmations of subscriptions are ignored"
+        );
         assert!(sender.send(info(PushKind::Message, Vec::new())).is_err());
-        assert!(over.is_cancelled());
+        assert!(closed.is_cancelled());
     }
     #[test]
-    fn what_comes_by_a_glob_may_repeat_what_came_before() {
-        let (sender, mut receiver) = pushes(CancellationToken::new());
+    fn copies_received_through_globs_are_recognized() {
+        let (sender, mut receiver) = push_queue(CancellationToken::new());
         let mut push = |kind, words: &[&str]| {
             let data = words.iter().map(|word| Value::BulkString(word.as_bytes().to_vec())).collect();
             assert!(sender.send(PushInfo { kind, data }).is_ok());
@@ -171,9 +177,9 @@ mod tests {
         assert!(!push(PushKind::PMessage, &["f*", "feed", "2"]).repeats(&by_glob));
         assert!(!push(PushKind::PMessage, &["f*", "food", "1"]).repeats(&by_glob));
         let confirmed = push(PushKind::PSubscribe, &["f*", ""]);
-        assert_eq!((confirmed.kind, &*confirmed.feed), (PushedAs::Confirmation, &b"f*"[..]));
+        assert_eq!((confirmed.kind, &*confirmed.feed), (PushType::Confirmation, &b"f*"[..]));
         assert!(receiver.take().is_none());
         assert!(sender.send(PushInfo { kind: PushKind::PMessage, data: Vec::new() }).is_ok());
-        assert!(receiver.take().is_none(), "not even a message");
+        assert!(receiver.take().is_none(), "a push without data is ignored");
     }
 }

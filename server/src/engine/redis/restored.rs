@@ -1,40 +1,42 @@
-//! A channel that sessions have followed since an earlier process. What they were sent there and have not acknowledged is in Redis, if it is anywhere, so
-//! they read nothing of the channel before Redis has been asked.
+//! Channels to which sessions of an earlier process subscribe. Messages that those sessions were sent but
+//! have not acknowledged are only in Redis, if anywhere, so the sessions cannot read the channel until it has
+//! been loaded.
 
 use std::sync::Arc;
 
-use super::following::fill;
-use super::message::{Entry, Opened};
-use crate::channel::{Channels, Hold, Life, Refill, Subscriber};
+use super::following::append_opened;
+use super::message::{LogEntry, OpenedChannel};
+use crate::channel::{ChannelGuard, Channels, LoadedMessage, LogEpoch, Subscriber};
 
-/// Goes on with what Redis has. From this message on, all is new to patterns, and comes later, or, into a log of another life, with what is before it. Returns
-/// the log that is to be fed from now on, and whether some of what is new is left out.
-pub(super) fn take_up<S: Subscriber>(
-    restored: Hold<S>,
-    opened: &Opened,
-    (life, first_new): (Life, u64),
+/// Continues a restored log with the contents in Redis. Messages from `first_new` on are new to patterns:
+/// they are left to the caller, unless the channel has a new epoch, whose log gets them together with the
+/// messages before. Returns the log to feed from now on, and whether it lacks some new messages.
+pub(super) fn continue_restored<S: Subscriber>(
+    restored: ChannelGuard<S>,
+    opened: &OpenedChannel,
+    (epoch, first_new): (LogEpoch, u64),
     channels: &Arc<Channels<S>>,
-) -> (Hold<S>, bool) {
+) -> (ChannelGuard<S>, bool) {
     let old = restored.channel();
     if old.epoch() == &*opened.epoch {
         let known = opened.entries.iter().filter(|entry| entry.offset < first_new);
-        channels.refill(old, known.map(refill), opened.offset.min(first_new - 1));
-        channels.filled(old);
+        channels.replace_log(old, known.map(loaded_message), opened.offset.min(first_new - 1));
+        channels.finish_loading(old);
         return (restored, false);
     }
-    // Another life of the channel, or another place.
+    // The channel has a new epoch, or its log was in another engine.
     let cut = opened.cut(old.epoch());
-    if let Some(cut) = cut.filter(|cut| old.is_fed() && old.last_offset() <= *cut) {
+    if let Some(cut) = cut.filter(|cut| old.is_remote() && old.last_offset() <= *cut) {
         let same = opened.entries.iter().filter(|entry| entry.offset <= cut);
-        channels.refill(old, same.map(refill), cut);
+        channels.replace_log(old, same.map(loaded_message), cut);
     }
-    let Some(new) = channels.succeed(old, &life) else { return (restored, false) };
-    let missed = fill(&new, opened, first_new, channels);
-    channels.filled(old);
+    let Some(new) = channels.replace_channel(old, &epoch) else { return (restored, false) };
+    let missed = append_opened(&new, opened, first_new, channels);
+    channels.finish_loading(old);
     channels.move_subscribers(old, new.channel(), cut);
     (new, missed)
 }
 
-fn refill(entry: &Entry) -> Refill<'_> {
-    Refill { offset: entry.offset, age: entry.age, content: entry.content() }
+fn loaded_message(entry: &LogEntry) -> LoadedMessage<'_> {
+    LoadedMessage { offset: entry.offset, age: entry.age, content: entry.content() }
 }

@@ -1,4 +1,4 @@
-//! The scripts, and what they are called with. Each file says what its script does.
+//! The Lua scripts and their arguments. Each script is described in its own file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,59 +8,60 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
 use super::keys::ChannelKeys;
-use super::link::RedisLife;
-use super::message::text_of;
-use crate::channel::{ChannelName, MOST_KEYS, Namespaces};
+use super::link::RedisGeneration;
+use super::message::encode;
+use crate::channel::{ChannelName, MAX_PUBLISH_IDS, Namespaces};
 
-/// Comes before those that concern channels.
+/// Prefix of all scripts that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
-/// Comes before the one that publishes.
-const SAME: &str = include_str!("scripts/same.lua");
+/// Prefix of the publish script.
+const SAME_REDIS: &str = include_str!("scripts/same.lua");
 const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
-const LIFE: &str = include_str!("scripts/life.lua");
+const GENERATION: &str = include_str!("scripts/life.lua");
 const SERVERS: &str = include_str!("scripts/servers.lua");
 
-/// A log is kept for this part of its age longer than it must be, so that not every message has to say it.
-const KEPT_LONGER: u128 = 8;
+/// A log expires later than necessary by one part in this many, so that not every message has to renew the
+/// expiry.
+const EXTRA_LIFETIME_DIVISOR: u128 = 8;
 
-/// A channel that nobody publishes to, follows or reads is remembered for so much longer than its log.
-const META_KEPT_LONGER_MS: u128 = 60 * 60 * 1000;
+/// Time by which the metadata of an unused channel outlives its log.
+const EXTRA_META_LIFETIME_MS: u128 = 60 * 60 * 1000;
 
-/// Scripts that a Redis has, by what it calls them.
+/// Hashes of the scripts that a Redis has loaded.
 #[derive(Debug)]
 pub(super) struct Scripts {
     publish: String,
     open: String,
-    life: String,
+    generation: String,
     servers: String,
     namespaces: Arc<Namespaces>,
 }
 
-/// For how long something is kept, in milliseconds; 0: for ever.
+/// Lifetimes in milliseconds; 0: unlimited.
 #[derive(Clone, Copy, Debug, Default)]
-struct KeptMs {
-    /// A log, at least, and what is known of publishes with keys.
+struct LifetimesMs {
+    /// Minimum lifetime of a log, and lifetime of publish ids.
     age: u64,
-    /// A log that nobody publishes to.
+    /// Lifetime of a log after the last publish.
     log: u64,
-    /// What is known of a channel that nobody publishes to, follows or reads.
+    /// Lifetime of a channel's metadata after the last publish, subscribe or read.
     meta: u64,
 }
 
-impl KeptMs {
+impl LifetimesMs {
     fn of(age: Option<Duration>) -> Self {
         let Some(age) = age else { return Self::default() };
         let age = age.as_millis();
-        let log = age + age / KEPT_LONGER;
+        let log = age + age / EXTRA_LIFETIME_DIVISOR;
         let [age, log, meta] =
-            [age, log, log + META_KEPT_LONGER_MS].map(|ms| u64::try_from(ms).unwrap_or(u64::MAX));
+            [age, log, log + EXTRA_META_LIFETIME_MS].map(|ms| u64::try_from(ms).unwrap_or(u64::MAX));
         Self { age, log, meta }
     }
 }
 
 impl Scripts {
-    /// Gives them to a Redis.
+    /// Loads the scripts into Redis.
     pub(super) async fn load(
         connection: &mut MultiplexedConnection,
         namespaces: &Arc<Namespaces>,
@@ -69,25 +70,25 @@ impl Scripts {
             cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await
         };
         Ok(Self {
-            publish: load(format!("{EPOCH}\n{SAME}\n{PUBLISH}")).await?,
+            publish: load(format!("{EPOCH}\n{SAME_REDIS}\n{PUBLISH}")).await?,
             open: load(format!("{EPOCH}\n{OPEN}")).await?,
-            life: load(LIFE.to_owned()).await?,
+            generation: load(GENERATION.to_owned()).await?,
             servers: load(SERVERS.to_owned()).await?,
             namespaces: Arc::clone(namespaces),
         })
     }
 
-    fn kept_ms(&self, channel: &ChannelName) -> KeptMs {
-        KeptMs::of(self.namespaces.rules_of(channel.as_str()).log.age)
+    fn lifetimes_ms(&self, channel: &ChannelName) -> LifetimesMs {
+        LifetimesMs::of(self.namespaces.rules_of(channel.as_str()).log.age)
     }
 
-    /// `once` is for a publish that has a key: where those are known, and what stands for it.
+    /// For a publish with a key, `once` is the key of the known publish ids and the digest of this one.
     pub(super) fn publish(
         &self,
         (channel, keys): (&ChannelName, &ChannelKeys),
         content: &Content<'_>,
         new_epoch: &str,
-        life: &RedisLife,
+        generation: &RedisGeneration,
         once: Option<&(String, String)>,
     ) -> Cmd {
         let mut call = cmd("EVALSHA");
@@ -96,16 +97,16 @@ impl Scripts {
             call.arg(known);
         }
         let limits = &self.namespaces.rules_of(channel.as_str()).log;
-        let kept_ms = KeptMs::of(limits.age);
-        call.arg(&*text_of(content)).arg(limits.messages);
-        call.arg(kept_ms.age).arg(kept_ms.log).arg(kept_ms.meta);
-        call.arg(new_epoch).arg(life.number).arg(&keys.feed);
-        // A name is never empty.
+        let lifetimes_ms = LifetimesMs::of(limits.age);
+        call.arg(&*encode(content)).arg(limits.messages);
+        call.arg(lifetimes_ms.age).arg(lifetimes_ms.log).arg(lifetimes_ms.meta);
+        call.arg(new_epoch).arg(generation.number).arg(&keys.feed);
+        // User names are never empty, so an empty argument means an anonymous client.
         call.arg(content.user.as_deref().unwrap_or_default());
         if let Some((_, id)) = once {
-            call.arg(id).arg(MOST_KEYS);
+            call.arg(id).arg(MAX_PUBLISH_IDS);
         }
-        call.arg(&*life.replication_id);
+        call.arg(&*generation.replication_id);
         call
     }
 
@@ -113,21 +114,22 @@ impl Scripts {
         &self,
         (channel, keys): (&ChannelName, &ChannelKeys),
         new_epoch: &str,
-        life: u64,
+        generation: u64,
     ) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.open).arg(2).arg(&keys.meta).arg(&keys.log);
-        call.arg(self.kept_ms(channel).meta).arg(new_epoch).arg(life);
+        call.arg(self.lifetimes_ms(channel).meta).arg(new_epoch).arg(generation);
         call
     }
 
-    /// Without a script: the epoch of a channel, the number of its newest message, and the life in which the epoch began. Its meta key is
-    /// kept, as by opening it.
+    /// Commands that check a channel without a script: they return its epoch, the offset of its newest
+    /// message and the generation in which the epoch started. They also renew the expiry of the metadata,
+    /// like opening the channel.
     pub(super) fn check(&self, channel: &ChannelName, keys: &ChannelKeys) -> Vec<Cmd> {
         let mut read = cmd("HMGET");
         read.arg(&keys.meta).arg("epoch").arg("offset").arg("life");
         let mut commands = vec![read];
-        let meta_ms = self.kept_ms(channel).meta;
+        let meta_ms = self.lifetimes_ms(channel).meta;
         if meta_ms != 0 {
             let mut keep = cmd("PEXPIRE");
             keep.arg(&keys.meta).arg(meta_ms);
@@ -136,15 +138,15 @@ impl Scripts {
         commands
     }
 
-    pub(super) fn servers(&self, key: &str, server: &str, lease_ms: &str, feed: &str, question: &str) -> Cmd {
+    pub(super) fn servers(&self, key: &str, server: &str, lease_ms: &str, feed: &str, query: &str) -> Cmd {
         let mut call = cmd("EVALSHA");
-        call.arg(&self.servers).arg(1).arg(key).arg(server).arg(lease_ms).arg(feed).arg(question);
+        call.arg(&self.servers).arg(1).arg(key).arg(server).arg(lease_ms).arg(feed).arg(query);
         call
     }
 
-    pub(super) fn life(&self, key: &str, replication_id: &str) -> Cmd {
+    pub(super) fn generation(&self, key: &str, replication_id: &str) -> Cmd {
         let mut call = cmd("EVALSHA");
-        call.arg(&self.life).arg(1).arg(key).arg(replication_id);
+        call.arg(&self.generation).arg(1).arg(key).arg(replication_id);
         call
     }
 }

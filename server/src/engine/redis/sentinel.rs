@@ -1,5 +1,5 @@
-//! Sentinels: they watch a master and its replicas, agree on when it is gone, and make a replica the master. Whoever connects asks them anew where the
-//! master is.
+//! Sentinels, which monitor a master and its replicas, agree on its failure, and promote a replica. Their
+//! answer can change, so they are queried before each attempt to connect.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,81 +10,85 @@ use redis::{RedisError, cmd};
 use tokio_util::sync::CancellationToken;
 
 use super::address::RedisAddress;
-use super::connection::{Connection, describe, login, odd};
-use super::link::{Link, NotConnected};
+use super::connection::{RedisConnection, describe, login_info, unexpected};
+use super::link::{ConnectionError, RedisClient};
 use crate::channel::Subscriber;
 
-/// How long one of them may take to answer, from connecting on. Then the next is asked.
-const ANSWER: Duration = Duration::from_secs(1);
+/// Time within which a Sentinel must answer, including the connection setup. After that, the next one is
+/// queried.
+const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sentinels, and what they are asked.
+/// Sentinels, and the master to ask them for.
 #[derive(Clone)]
 pub struct Sentinels {
-    /// Where they are. Behind TLS all of them are, and the master as well, or none.
+    /// Addresses. Either all of them and the master use TLS, or none.
     pub addresses: Vec<RedisAddress>,
-    /// What they call the master.
+    /// Name of the master in the Sentinels' configuration.
     pub master: String,
-    /// A user of their access lists; empty: the default one.
+    /// ACL user; empty: the default user.
     pub user: String,
-    /// The user's password; empty: none.
+    /// Password of the user; empty: none.
     pub password: String,
 }
 
-/// Where a master is, as one of them says.
+/// Location of a master, according to a Sentinel.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct LocatedMaster {
     pub(super) address: RedisAddress,
-    /// Which has said so.
+    /// Index of the Sentinel that answered.
     pub(super) sentinel: usize,
 }
 
 impl Sentinels {
-    /// Asks one after the other, beginning with this one, until one knows. It may be wrong: it may not have heard yet.
+    /// Queries one Sentinel after the other, starting with index `first`, until one knows the master. The
+    /// answer may be outdated.
     ///
     /// # Errors
-    /// What was wrong with each.
-    pub(super) async fn find<S: Subscriber>(
+    /// The problem of each Sentinel.
+    pub(super) async fn locate_master<S: Subscriber>(
         &self,
         first: usize,
-        link: &Link<S>,
-    ) -> Result<Found, NotConnected> {
+        client: &RedisClient<S>,
+    ) -> Result<LocatedMaster, ConnectionError> {
         let mut problems = vec![String::new(); self.addresses.len()];
         for index in 0..self.addresses.len() {
             let sentinel = first.wrapping_add(index) % self.addresses.len();
             let at = &self.addresses[sentinel];
-            let answer = link.timeouts.within(ANSWER, self.ask(at, link)).await;
-            let problem = match answer {
-                Some(Ok(Some(address))) => return Ok(Found { address, sentinel }),
-                Some(Ok(None)) => "knows no such master".to_owned(),
+            let response = client.timeouts.within(SENTINEL_TIMEOUT, self.query(at, client)).await;
+            let problem = match response {
+                Some(Ok(Some(address))) => return Ok(LocatedMaster { address, sentinel }),
+                Some(Ok(None)) => "does not know this master".to_owned(),
                 Some(Err(error)) => describe(&error),
-                None => format!("no answer within {ANSWER:?}"),
+                None => format!("no response within {SENTINEL_TIMEOUT:?}"),
             };
             problems[sentinel] = format!("{at}: {problem}");
         }
-        Err(NotConnected::NoMaster(self.master.clone(), problems.join("; ")))
+        Err(ConnectionError::NoMaster(self.master.clone(), problems.join("; ")))
     }
 
-    async fn ask<S: Subscriber>(
+    async fn query<S: Subscriber>(
         &self,
         sentinel: &RedisAddress,
-        link: &Link<S>,
+        client: &RedisClient<S>,
     ) -> Result<Option<RedisAddress>, RedisError> {
-        let Link { settings, executor, .. } = link;
-        let who = login(&self.user, &self.password);
-        let over = CancellationToken::new();
-        let nothing = |_| Ok::<_, SendError>(());
-        // A connection's own future is large.
+        let RedisClient { settings, executor, .. } = client;
+        let login = login_info(&self.user, &self.password);
+        let closed = CancellationToken::new();
+        let discard_pushes = |_| Ok::<_, SendError>(());
+        // Boxed because the future is large.
         let connection =
-            Connection::open(sentinel, settings.tls.as_ref(), &who, over, nothing, executor).boxed().await?;
+            RedisConnection::open(sentinel, settings.tls.as_ref(), &login, closed, discard_pushes, executor)
+                .boxed()
+                .await?;
         let mut commands = connection.commands.clone();
-        let mut question = cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        let answer: Option<(String, u16)> = question.query_async(&mut commands).await?;
-        let Some((host, port)) = answer else { return Ok(None) };
+        let mut command = cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
+        let response: Option<(String, u16)> = command.query_async(&mut commands).await?;
+        let Some((host, port)) = response else { return Ok(None) };
         if host.is_empty() {
-            return Err(odd("it says nothing"));
+            return Err(unexpected("empty address of the master"));
         }
-        // What comes by TLS leads to nothing that does not.
+        // An address received over TLS must not lead to an unencrypted connection.
         let master = if sentinel.is_tls() { RedisAddress::Tls } else { RedisAddress::Tcp };
         Ok(Some(master(host, port)))
     }
@@ -98,7 +102,7 @@ impl fmt::Display for Sentinels {
 }
 
 impl fmt::Debug for Sentinels {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { addresses, master, .. } = self;
         f.debug_struct("Sentinels")

@@ -1,4 +1,4 @@
-//! Settings of the engine that is a Redis.
+//! Settings of the Redis engine.
 
 use std::fmt;
 
@@ -6,46 +6,45 @@ use super::address::RedisAddress;
 use super::sentinel::Sentinels;
 use super::tls::RedisTls;
 
-/// What connects the server to a Redis.
+/// Connection settings of the Redis engine.
 #[derive(Clone)]
 pub struct RedisSettings {
-    /// Where it is.
-    pub place: RedisPlace,
-    /// For addresses behind TLS.
+    pub location: RedisLocation,
+    /// For addresses that use TLS.
     pub tls: Option<RedisTls>,
-    /// A user of its access lists; empty: the default one.
+    /// ACL user; empty: the default user.
     pub user: String,
-    /// The user's password; empty: none.
+    /// Password of the user; empty: none.
     pub password: String,
-    /// The number of a database.
+    /// Database number.
     pub database: i64,
-    /// Begins the names of all keys.
+    /// Prefix of all key names.
     pub prefix: String,
-    /// Whether one that may drop keys when it is full will do.
+    /// Whether to accept a Redis that evicts keys when its memory is full.
     pub allow_eviction: bool,
 }
 
-/// Where a Redis is, or who knows.
+/// How to find the Redis master.
 #[derive(Clone, Debug)]
-pub enum RedisPlace {
-    /// There.
-    At(RedisAddress),
-    /// Where they say that the master is.
-    Asked(Sentinels),
+pub enum RedisLocation {
+    /// At a fixed address.
+    Address(RedisAddress),
+    /// By querying Sentinels.
+    Sentinels(Sentinels),
 }
 
-impl fmt::Display for RedisPlace {
+impl fmt::Display for RedisLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::At(address) => address.fmt(f),
-            Self::Asked(sentinels) => sentinels.fmt(f),
+            Self::Address(address) => address.fmt(f),
+            Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
     }
 }
 
 impl fmt::Debug for RedisSettings {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSettings").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("RedisSettings").field("place", &self.location).finish_non_exhaustive()
     }
 }

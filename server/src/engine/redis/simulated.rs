@@ -1,4 +1,4 @@
-//! A Redis that a simulation stands for. What comes after connecting is as it is with any other.
+//! Connections to a simulated Redis. Everything above the stream works as with a real one.
 
 use std::fmt;
 use std::io;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connection in memory.
+/// In-memory connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 type Connect = dyn Fn() -> io::Result<Box<dyn Stream>> + Send + Sync;
 
-/// Connects to it.
+/// Connector for a simulated Redis.
 #[derive(Clone)]
 pub struct SimulatedRedis(Arc<Connect>);
 

@@ -1,4 +1,4 @@
-//! TLS to a Redis.
+//! TLS connections to Redis.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::tls::{PemFile, TlsError, VERSIONS, authorities, certified_key};
 
 const CA: &str = "engine.ca";
 
-/// Whom the server trusts, and how it shows who it is.
+/// Trusted authorities and client certificate.
 #[derive(Clone)]
 pub struct RedisTls(TlsConnector);
 
 impl RedisTls {
-    /// Trusts the authorities in `ca` alone, or else those that this machine trusts. Redis may ask for a certificate: the second is the server's own
-    /// chain and its key. All are files in PEM.
+    /// Trusts only the authorities in `ca`, or those of the operating system if it is `None`. `own` is the
+    /// client certificate chain and its key, for a Redis that requires one. All files are PEM.
     ///
     /// # Errors
     /// [`TlsError`], which names the setting and the file.
@@ -44,21 +44,21 @@ impl RedisTls {
         Ok(Self(Arc::new(config).into()))
     }
 
-    /// Makes the handshake. It has no deadline of its own.
+    /// Performs the handshake, without a deadline.
     ///
     /// # Errors
-    /// Why there is no TLS.
+    /// The reason why the handshake failed.
     pub(super) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), described(&error)))
     }
 }
 
-/// What went wrong in a handshake.
+/// Describes a failed handshake.
 fn described(error: &io::Error) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref()) {
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            "TLS: its certificate comes from no authority that is trusted (engine.ca)".to_owned()
+            "TLS: the certificate was not issued by a trusted authority (engine.ca)".to_owned()
         }
         _ => format!("TLS: {error}"),
     }

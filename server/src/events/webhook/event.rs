@@ -10,31 +10,31 @@ use crate::channel::ChannelName;
 use crate::clock::UnixTime;
 use crate::session::SessionId;
 
-/// What a webhook may be told of, by the names of the configuration and of the wire.
+/// WebhookEvent that a webhook can subscribe to. The configuration and the wire use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, EnumMessage, VariantArray)]
 pub(crate) enum EventName {
-    /// A session began.
+    /// A session was opened.
     #[serde(rename = "session.opened")]
     SessionOpened,
-    /// It lost its connection, and waits for another.
+    /// A session lost its connection, and may resume.
     #[serde(rename = "session.suspended")]
     SessionSuspended,
-    /// It got a new connection.
+    /// A session has a new connection.
     #[serde(rename = "session.resumed")]
     SessionResumed,
-    /// Its client did not come back in time.
+    /// A session's client did not reconnect in time.
     #[serde(rename = "session.expired")]
     SessionExpired,
-    /// It was ended.
+    /// A session was closed.
     #[serde(rename = "session.closed")]
     SessionClosed,
-    /// The first session follows the channel.
+    /// A channel has its first subscriber.
     #[serde(rename = "channel.occupied")]
     ChannelOccupied,
-    /// The last one has left it, or ended.
+    /// A channel's last subscriber unsubscribed, or its session ended.
     #[serde(rename = "channel.vacated")]
     ChannelVacated,
-    /// Told to the webhook that the reminder names, and to no other.
+    /// A reminder is due. Sent only to the webhook that the reminder names.
     #[serde(rename = "reminder.due")]
     ReminderDue,
 }
@@ -50,29 +50,29 @@ impl EventName {
         }
     }
 
-    pub(super) fn is_of_channel(self) -> bool {
+    pub(super) fn is_channel_event(self) -> bool {
         matches!(self, Self::ChannelOccupied | Self::ChannelVacated)
     }
 }
 
-/// Something that has happened.
+/// An event to deliver.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    /// The same at every try, and another for every other event of any server.
+pub(super) struct WebhookEvent {
+    /// Unique across all servers, and the same in every attempt.
     pub(super) id: Box<str>,
     pub(super) name: EventName,
     pub(super) at: UnixTime,
-    pub(super) subject: Subject,
+    pub(super) subject: EventSubject,
 }
 
-/// What it has happened to.
+/// Object that the event is about.
 #[derive(Clone, Debug)]
-pub(super) enum Subject {
+pub(super) enum EventSubject {
     Session {
         id: SessionId,
-        /// The `sub` of its client's token.
+        /// The `sub` claim of the client's token.
         user: Option<Arc<str>>,
-        /// Counts the events of the session from 1.
+        /// Number of the event within its session, from 1.
         number: u32,
         reason: &'static str,
     },
@@ -83,24 +83,24 @@ pub(super) enum Subject {
     },
 }
 
-impl Event {
-    /// What the backend has chosen the length of.
+impl WebhookEvent {
+    /// Size of the data supplied by the backend; the other fields are small.
     pub(super) fn data_bytes(&self) -> usize {
         match &self.subject {
-            Subject::Reminder { data, .. } => data.get().len(),
-            Subject::Session { .. } | Subject::Channel(_) => 0,
+            EventSubject::Reminder { data, .. } => data.get().len(),
+            EventSubject::Session { .. } | EventSubject::Channel(_) => 0,
         }
     }
 }
 
-/// What does not apply is left out.
-impl Serialize for Event {
+/// Fields that do not apply are omitted.
+impl Serialize for WebhookEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("Event", 8)?;
         object.serialize_field("id", &self.id)?;
         object.serialize_field("event", &self.name)?;
         match &self.subject {
-            Subject::Session { id, user, number, reason } => {
+            EventSubject::Session { id, user, number, reason } => {
                 object.serialize_field("number", number)?;
                 object.serialize_field("session", &id.to_string())?;
                 if let Some(user) = user {
@@ -108,8 +108,8 @@ impl Serialize for Event {
                 }
                 object.serialize_field("reason", reason)?;
             }
-            Subject::Channel(channel) => object.serialize_field("channel", channel.as_str())?,
-            Subject::Reminder { key, data } => {
+            EventSubject::Channel(channel) => object.serialize_field("channel", channel.as_str())?,
+            EventSubject::Reminder { key, data } => {
                 object.serialize_field("key", key)?;
                 object.serialize_field("data", &**data)?;
             }

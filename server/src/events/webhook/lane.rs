@@ -8,18 +8,18 @@ use std::time::Duration;
 use futures_util::future::select;
 use hyper::StatusCode;
 
-use super::batch::{Batch, MOST_EVENTS};
+use super::batch::{EventBatch, MAX_BATCH_EVENTS};
 use super::lanes::{Lane, Webhook};
 use crate::outbound::{Backoff, OutboundError, headers};
 
-/// How long the first event of a batch waits for others.
-const GATHERING: Duration = Duration::from_millis(50);
-/// The longest pause between two tries while the server is going away.
-const LAST_PAUSES: Duration = Duration::from_millis(250);
+/// Time that a batch waits for more events after its first.
+const BATCH_DELAY: Duration = Duration::from_millis(50);
+/// Maximum pause between attempts while the server shuts down.
+const MAX_SHUTDOWN_PAUSE: Duration = Duration::from_millis(250);
 
-/// Why a request was not accepted.
+/// Reason why a request failed.
 #[derive(Debug)]
-enum Problem {
+enum DeliveryFailure {
     Status(StatusCode),
     Outbound(OutboundError),
 }
@@ -27,41 +27,41 @@ enum Problem {
 impl Lane {
     pub(super) async fn run(self: Arc<Self>, webhook: Arc<Webhook>) {
         loop {
-            self.gather(&webhook).await;
+            self.await_batch(&webhook).await;
             if let Some(batch) = self.queue.take() {
                 self.deliver(&webhook, &batch).await;
-                webhook.is_over(&batch);
+                webhook.finish(&batch);
             }
         }
     }
 
-    /// Waits until there is a batch to be sent.
-    async fn gather(&self, webhook: &Webhook) {
+    /// Waits until a batch is ready to be sent.
+    async fn await_batch(&self, webhook: &Webhook) {
         while self.queue.len() == 0 {
             self.filled.notified().await;
         }
         let is_full = pin!(async {
-            while self.queue.len() < MOST_EVENTS {
+            while self.queue.len() < MAX_BATCH_EVENTS {
                 self.filled.notified().await;
             }
         });
-        select(is_full, pin!(webhook.pause(GATHERING))).await;
+        select(is_full, pin!(webhook.pause(BATCH_DELAY))).await;
     }
 
-    /// Sends a batch until it is accepted, or until it has been tried for too long.
-    async fn deliver(&self, webhook: &Webhook, batch: &Batch) {
+    /// Sends a batch until it is accepted, or until `retry_for` has passed.
+    async fn deliver(&self, webhook: &Webhook, batch: &EventBatch) {
         let clock = webhook.timeouts.clock();
         let until = clock.now() + webhook.settings.retry_for;
         let mut backoff = Backoff::new();
         loop {
             let outcome = webhook.send(batch).await;
-            webhook.went(outcome.as_ref().err().map(|problem| problem as &dyn fmt::Display));
+            webhook.record_result(outcome.as_ref().err().map(|problem| problem as &dyn fmt::Display));
             let Err(problem) = outcome else { return webhook.counters.delivered(batch.events) };
             if clock.now() >= until {
                 let (name, events) = (&*webhook.settings.name, batch.events);
-                tracing::error!(webhook = name, events, %problem, "events are given up (webhook.retry_for)");
+                tracing::error!(webhook = name, events, %problem, "webhook events dropped: retry time is over (webhook.retry_for)");
                 webhook.counters.expired(events);
-                return self.queue.dropped(events as u64 + batch.dropped);
+                return self.queue.count_dropped(events as u64 + batch.dropped);
             }
             let pause = backoff.pause(&webhook.entropy).min(until.since(clock.now()));
             webhook.pause(pause).await;
@@ -70,29 +70,29 @@ impl Lane {
 }
 
 impl Webhook {
-    async fn send(&self, batch: &Batch) -> Result<(), Problem> {
+    async fn send(&self, batch: &EventBatch) -> Result<(), DeliveryFailure> {
         let now = self.timeouts.clock().unix_now();
         let headers = headers(&batch.id, now, &batch.body, Some(&self.settings.secret));
         let settings = &self.settings;
         let reply = self.client.post(&settings.target, headers, batch.body.clone(), settings.timeout).await;
-        let status = reply.map_err(Problem::Outbound)?.status;
-        if status.is_success() { Ok(()) } else { Err(Problem::Status(status)) }
+        let status = reply.map_err(DeliveryFailure::Outbound)?.status;
+        if status.is_success() { Ok(()) } else { Err(DeliveryFailure::Status(status)) }
     }
 
-    /// Waits, but no longer than it must once the server is going away.
+    /// Waits; cuts the wait short while the server shuts down.
     async fn pause(&self, pause: Duration) {
         if !self.pending.is_hurried() {
             select(pin!(self.timeouts.sleep(pause)), pin!(self.pending.hurried())).await;
-        } else if pause > GATHERING {
-            self.timeouts.sleep(pause.min(LAST_PAUSES)).await;
+        } else if pause > BATCH_DELAY {
+            self.timeouts.sleep(pause.min(MAX_SHUTDOWN_PAUSE)).await;
         }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DeliveryFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "it answered {status}"),
+            Self::Status(status) => write!(f, "webhook answered {status}"),
             Self::Outbound(error) => write!(f, "{error}"),
         }
     }

@@ -4,40 +4,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-use super::batch::{Batch, MOST_EVENTS, Queue};
-use super::event::{Event, EventName};
+use super::batch::{EventBatch, LaneQueue, MAX_BATCH_EVENTS};
+use super::event::{EventName, WebhookEvent};
 use super::settings::WebhookSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::WebhookCounters;
-use crate::outbound::{Client, Pending};
+use crate::outbound::{OutboundClient, Pending};
 use crate::timeouts::Timeouts;
 
-/// Each has one request under way at most.
+/// Lanes per webhook. Each has at most one request in flight.
 pub(crate) const LANES: usize = 8;
-/// Nobody wants to know more of an answer than its status. What is longer costs its connection.
-const LONGEST_ANSWER: usize = 16 * 1024;
+/// Maximum size of a response body, in bytes. Only the status of a response is used; a longer response costs
+/// its connection.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
-/// One webhook: its lanes, and what they share.
+/// A webhook with its lanes and their shared state.
 #[derive(Debug)]
 pub(super) struct Webhook {
     pub(super) settings: WebhookSettings,
-    pub(super) client: Client,
+    pub(super) client: OutboundClient,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) entropy: Entropy,
     pub(super) counters: WebhookCounters,
     lanes: [Arc<Lane>; LANES],
-    /// Events.
+    /// Counts the queued and in-flight events of all lanes.
     pub(super) pending: Pending,
-    /// The last request that was answered or given up was not accepted.
+    /// The latest request failed.
     is_failing: AtomicBool,
 }
 
-/// Events that must arrive one after the other.
+/// Queue of events that must arrive in order.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub(super) queue: Queue,
-    /// There is a first event, or a whole batch.
+    pub(super) queue: LaneQueue,
+    /// Notified when the queue gets its first event, and when it holds a full batch.
     pub(super) filled: Notify,
 }
 
@@ -49,7 +50,12 @@ impl Webhook {
         entropy: Entropy,
     ) -> Self {
         Self {
-            client: Client::new(settings.trust.clone(), Arc::clone(&timeouts), LANES, LONGEST_ANSWER),
+            client: OutboundClient::new(
+                settings.trust.clone(),
+                Arc::clone(&timeouts),
+                LANES,
+                MAX_RESPONSE_BYTES,
+            ),
             settings,
             timeouts,
             entropy,
@@ -60,51 +66,51 @@ impl Webhook {
         }
     }
 
-    /// One task a lane, for as long as the runtime lives.
+    /// Spawns one task per lane, which runs until the runtime shuts down.
     pub(super) fn start(self: &Arc<Self>, executor: &dyn Executor) {
         for lane in &self.lanes {
             executor.spawn(Box::pin(Arc::clone(lane).run(Arc::clone(self))));
         }
     }
 
-    /// Whether it is told of any such event.
-    pub(super) fn wants(&self, is_such: impl Fn(EventName) -> bool) -> bool {
-        self.settings.events.iter().any(|event| is_such(*event))
+    /// Returns whether the webhook subscribes to an event that matches the predicate.
+    pub(super) fn subscribes_to(&self, matches: impl Fn(EventName) -> bool) -> bool {
+        self.settings.events.iter().any(|event| matches(*event))
     }
 
-    /// Has it told, unless too many wait.
-    pub(super) fn push(&self, lane: u64, event: Event) {
-        #[expect(clippy::cast_possible_truncation, reason = "it is less than the number of lanes")]
+    /// Queues an event, or drops it if the limit is reached.
+    pub(super) fn push(&self, lane: u64, event: WebhookEvent) {
+        #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than the number of lanes")]
         let lane = &self.lanes[(lane % LANES as u64) as usize];
         if !self.pending.enter(self.settings.max_queued) {
             self.counters.overflowed();
-            return lane.queue.dropped(1);
+            return lane.queue.count_dropped(1);
         }
         self.counters.queued();
-        if matches!(lane.queue.push(event), 1 | MOST_EVENTS) {
+        if matches!(lane.queue.push(event), 1 | MAX_BATCH_EVENTS) {
             lane.filled.notify_one();
         }
     }
 
-    /// The backend has these, or never will.
-    pub(super) fn is_over(&self, batch: &Batch) {
-        self.counters.no_longer_queued(batch.events);
+    /// Removes a batch that was delivered or given up from the counts.
+    pub(super) fn finish(&self, batch: &EventBatch) {
+        self.counters.dequeued(batch.events);
         self.pending.leave(batch.events);
     }
 
-    /// A request was accepted, unless there was a problem. The log is told when that changes.
-    pub(super) fn went(&self, problem: Option<&dyn Display>) {
+    /// Records the result of a request, and logs the change between success and failure.
+    pub(super) fn record_result(&self, problem: Option<&dyn Display>) {
         let webhook = &*self.settings.name;
         self.counters.requested(problem.is_none());
         let was_failing = self.is_failing.swap(problem.is_some(), Ordering::Relaxed);
         match problem {
             None if was_failing => {
-                tracing::info!(webhook, queued = self.pending.len(), "it accepts events again")
+                tracing::info!(webhook, queued = self.pending.len(), "webhook recovered")
             }
             Some(problem) if !was_failing => {
-                tracing::warn!(webhook, %problem, "it does not accept events: they wait, and are sent again");
+                tracing::warn!(webhook, %problem, "webhook request failed: events are queued and retried");
             }
-            Some(problem) => tracing::debug!(webhook, %problem, "it does not accept events"),
+            Some(problem) => tracing::debug!(webhook, %problem, "webhook request failed"),
             None => {}
         }
     }

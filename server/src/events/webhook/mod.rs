@@ -1,13 +1,14 @@
-//! Webhooks: the backend of whoever runs the server is told what happens, by signed HTTP requests as Standard Webhooks names them.
+//! Webhooks: events for the operator's backend, as HTTP requests signed according to Standard Webhooks.
 //!
 //! ```text
-//!  a session's step ──▶ lane: queue ──▶ batch ──▶ POST, again and again ──▶ the next batch
-//!  (under its lock)     (bounded)      (100 events, or what came in 50 ms)
+//!  a session's step ──▶ lane: queue ──▶ batch ──▶ POST, with retries ──▶ the next batch
+//!  (under its lock)     (bounded)      (100 events, or those of 50 ms)
 //! ```
 //!
-//! Each webhook has a few lanes; the events of one session, of one channel, or of one reminder's key, are all in one. A lane has one request under way, so they arrive in order. They are
-//! put into the lane under the lock of their session, which is what makes that order exact. At least once: the answer to a request may be lost. The
-//! id of a request, and those of its events, are the same at every try.
+//! Each webhook has several lanes. All events of one session, one channel, or one reminder key use the same
+//! lane. A lane has one request in flight at a time, so events arrive in order. Session events are queued
+//! under the session's lock, so their order is exact. Delivery is at least once, because the response to a
+//! request may be lost. The id of a request and the ids of its events stay the same in every attempt.
 
 mod batch;
 mod event;
@@ -29,26 +30,27 @@ use crate::metrics::Metrics;
 use crate::reminders::{ReminderKey, WebhookSink};
 use crate::session::SessionId;
 use crate::timeouts::Timeouts;
-use event::{Event, Subject};
+use event::{EventSubject, WebhookEvent};
 use lanes::Webhook;
 
 pub(crate) use event::EventName;
 pub(crate) use lanes::LANES;
 pub(crate) use settings::WebhookSettings;
 
-/// Every webhook.
+/// All configured webhooks.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
     webhooks: Vec<Arc<Webhook>>,
     timeouts: Arc<Timeouts>,
-    /// Begins the ids of all events since the start, here and on no other server.
-    run: Box<str>,
-    /// Events so far.
-    events: AtomicU64,
+    /// Random prefix of all event ids, unique to this run of this server.
+    run_id: Box<str>,
+    /// Number of events so far.
+    event_count: AtomicU64,
 }
 
 impl Webhooks {
-    /// Their queues. Nothing is sent before [`Self::start`]; nothing, where there are no webhooks.
+    /// Creates the queues, or returns `None` if no webhook is configured. Nothing is sent before
+    /// [`Self::start`].
     pub(crate) fn new(
         settings: &[WebhookSettings],
         timeouts: &Arc<Timeouts>,
@@ -56,55 +58,57 @@ impl Webhooks {
         metrics: &Metrics,
     ) -> Option<Arc<Self>> {
         let make = |settings: &WebhookSettings| {
-            let counters = metrics.webhooks.of(&settings.name);
+            let counters = metrics.webhooks.counters_for(&settings.name);
             Arc::new(Webhook::new(settings.clone(), counters, Arc::clone(timeouts), entropy.clone()))
         };
         let webhooks: Vec<_> = settings.iter().map(make).collect();
-        let run = data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<12>()).into();
+        let run_id = data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<12>()).into();
         let timeouts = Arc::clone(timeouts);
-        (!webhooks.is_empty()).then(|| Arc::new(Self { webhooks, timeouts, run, events: AtomicU64::new(0) }))
+        (!webhooks.is_empty())
+            .then(|| Arc::new(Self { webhooks, timeouts, run_id, event_count: AtomicU64::new(0) }))
     }
 
-    /// Begins to send.
+    /// Starts sending.
     pub(crate) fn start(&self, executor: &dyn Executor) {
         self.webhooks.iter().for_each(|webhook| webhook.start(executor));
     }
 
-    /// Whether any of them is told when the first follows a channel, or the last has left.
-    pub(crate) fn want_channels(&self) -> bool {
-        self.webhooks.iter().any(|webhook| webhook.wants(EventName::is_of_channel))
+    /// Returns whether any webhook subscribes to channel events.
+    pub(crate) fn any_wants_channel_events(&self) -> bool {
+        self.webhooks.iter().any(|webhook| webhook.subscribes_to(EventName::is_channel_event))
     }
 
-    /// A session has gone through this transition. Its lock is held.
+    /// Queues a session's transition. The caller holds the session's lock.
     pub(crate) fn session_event(&self, id: SessionId, user: Option<&Arc<str>>, event: LifecycleEvent) {
-        let subject = Subject::Session {
+        let subject = EventSubject::Session {
             id,
             user: user.cloned(),
             number: event.number,
             reason: event.transition.reason(),
         };
-        self.tell(EventName::of(event.transition), lane_of(&id.number()), subject);
+        self.enqueue(EventName::of(event.transition), lane_of(&id.number()), subject);
     }
 
-    /// What is queued is sent at once from here on.
+    /// Sends queued events without delay from now on, because the server is shutting down.
     pub(crate) fn hurry(&self) {
         self.webhooks.iter().for_each(|webhook| webhook.pending.hurry());
     }
 
-    /// Waits until everything was delivered or given up.
+    /// Waits until every event has been delivered or given up.
     pub(crate) async fn flushed(&self) {
         for webhook in &self.webhooks {
             webhook.pending.flushed().await;
         }
     }
 
-    /// How many events wait, or are on their way.
+    /// Number of events that are queued or in flight.
     pub(crate) fn queued(&self) -> usize {
         self.webhooks.iter().map(|webhook| webhook.pending.len()).sum()
     }
 
-    fn tell(&self, name: EventName, lane: u64, subject: Subject) {
-        let mut interested = self.webhooks.iter().filter(|webhook| webhook.wants(|event| event == name));
+    fn enqueue(&self, name: EventName, lane: u64, subject: EventSubject) {
+        let mut interested =
+            self.webhooks.iter().filter(|webhook| webhook.subscribes_to(|event| event == name));
         let Some(first) = interested.next() else { return };
         let event = self.event(name, subject);
         for webhook in interested {
@@ -113,35 +117,35 @@ impl Webhooks {
         first.push(lane, event);
     }
 
-    fn event(&self, name: EventName, subject: Subject) -> Event {
-        let number = self.events.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}-{number}", self.run).into();
-        Event { id, name, at: self.timeouts.clock().unix_now(), subject }
+    fn event(&self, name: EventName, subject: EventSubject) -> WebhookEvent {
+        let number = self.event_count.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number}", self.run_id).into();
+        WebhookEvent { id, name, at: self.timeouts.clock().unix_now(), subject }
     }
 
-    fn named(&self, name: &str) -> Option<&Arc<Webhook>> {
+    fn by_name(&self, name: &str) -> Option<&Arc<Webhook>> {
         self.webhooks.iter().find(|webhook| &*webhook.settings.name == name)
     }
 }
 
 impl OccupancySink for Webhooks {
     fn occupied(&self, channel: &ChannelName) {
-        self.tell(EventName::ChannelOccupied, lane_of(channel), Subject::Channel(channel.clone()));
+        self.enqueue(EventName::ChannelOccupied, lane_of(channel), EventSubject::Channel(channel.clone()));
     }
 
     fn vacated(&self, channel: &ChannelName) {
-        self.tell(EventName::ChannelVacated, lane_of(channel), Subject::Channel(channel.clone()));
+        self.enqueue(EventName::ChannelVacated, lane_of(channel), EventSubject::Channel(channel.clone()));
     }
 }
 
 impl WebhookSink for Webhooks {
     fn has(&self, webhook: &str) -> bool {
-        self.named(webhook).is_some()
+        self.by_name(webhook).is_some()
     }
 
     fn reminder_due(&self, webhook: &str, key: &ReminderKey, data: &Arc<RawValue>) {
-        let Some(webhook) = self.named(webhook) else { return };
-        let subject = Subject::Reminder { key: key.as_str().into(), data: Arc::clone(data) };
+        let Some(webhook) = self.by_name(webhook) else { return };
+        let subject = EventSubject::Reminder { key: key.as_str().into(), data: Arc::clone(data) };
         webhook.push(lane_of(key), self.event(EventName::ReminderDue, subject));
     }
 }

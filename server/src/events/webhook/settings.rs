@@ -4,23 +4,21 @@ use std::time::Duration;
 use super::EventName;
 use crate::outbound::{Secret, Target, Trust};
 
-/// One `[[webhook]]`.
+/// A `[[webhook]]` section.
 #[derive(Clone, Debug)]
 pub(crate) struct WebhookSettings {
-    /// In logs and metrics.
+    /// Name in logs and metrics.
     pub(crate) name: Arc<str>,
-    /// Where it is told.
     pub(crate) target: Target,
-    /// Whose certificates count there.
+    /// Certificate authorities trusted for the target.
     pub(crate) trust: Trust,
-    /// Of what.
     pub(crate) events: Vec<EventName>,
-    /// What requests are signed with.
+    /// Key that signs requests.
     pub(crate) secret: Secret,
-    /// How long an answer may take.
+    /// Time limit for a response.
     pub(crate) timeout: Duration,
-    /// How long a request is repeated that was not accepted.
+    /// How long a failed request is retried.
     pub(crate) retry_for: Duration,
-    /// Events that may wait, those on their way included.
+    /// Maximum number of events that are queued or in flight.
     pub(crate) max_queued: usize,
 }

@@ -1,12 +1,12 @@
-use encke_core::dialect::bayeux::{ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
+use encke_core::dialect::bayeux::{BadBody, ClientMessage, MessageKind, ReplyTo, split_messages};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Version};
 
 use super::command::{Replies, command};
-use super::connect::{Circumstances, Connecting, connect};
-use super::handshake::{connection_types, handshake, shakes_hands};
-use super::session::{Refused, session};
+use super::connect::{AcceptedConnect, RequestDetails, connect};
+use super::handshake::{authenticate_caller, connection_types, handshake};
+use super::session::{RefusalReply, session};
 use super::{browser, callback};
 #[cfg(feature = "simulation")]
 use crate::client;
@@ -19,10 +19,10 @@ use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
 use crate::session::{SessionCell, Transport};
-use crate::transport::poll::{Accepted, ConnectForm, array};
+use crate::transport::poll::{Accepted, ConnectResponseWriter, array_response};
 
-/// A request that may have messages.
-pub(crate) struct Asked {
+/// A request that may contain messages.
+pub(crate) struct BayeuxRequest {
     caller: Caller,
     headers: HeaderMap,
     version: Version,
@@ -33,17 +33,17 @@ pub(crate) struct Asked {
 #[derive(Default)]
 struct Query {
     token: Option<String>,
-    /// Of callback-polling.
+    /// Function to call, for callback-polling.
     callback: Option<Box<str>>,
     messages: Option<String>,
 }
 
-/// Looks at all of a request but its body, which may not be worth reading.
-pub(in crate::public) fn ask(
+/// Checks a request without its body, which may not be worth reading.
+pub(in crate::public) fn read_head(
     request: Request<Incoming>,
     caller: Caller,
     context: &Context,
-) -> Result<Asked, Box<Reply>> {
+) -> Result<BayeuxRequest, Box<Reply>> {
     let finish = |reply: Reply| Box::new(finish(reply, &caller, request.headers()));
     let refuse = |error: ApiError| finish(error.into());
     check_origin(&caller, &context.client).map_err(refuse)?;
@@ -59,30 +59,31 @@ pub(in crate::public) fn ask(
     };
     let (head, body) = request.into_parts();
     let body = has_body.then_some(body);
-    Ok(Asked { caller, headers: head.headers, version: head.version, query, body })
+    Ok(BayeuxRequest { caller, headers: head.headers, version: head.version, query, body })
 }
 
-/// A request whose body was read already.
+/// A request whose body was already read.
 #[cfg(feature = "simulation")]
-pub(crate) fn asked_in(
+pub(crate) fn request_with_body(
     request: Request<String>,
     address: std::net::IpAddr,
-    context: &client::Context,
-) -> Asked {
-    let caller = Caller::of(&request, address, &context.auth);
+    context: &client::Services,
+) -> BayeuxRequest {
+    let caller = Caller::from_request(&request, address, &context.auth);
     let (head, body) = request.into_parts();
     let query = Query { messages: Some(body), ..Query::default() };
-    Asked { caller, headers: head.headers, version: head.version, query, body: None }
+    BayeuxRequest { caller, headers: head.headers, version: head.version, query, body: None }
 }
 
-/// Scripts that call a function of their page send no Origin: where they are not wanted, `jsonp` means nothing.
+/// Reads the query. Scripts that call a function of their page send no `Origin`, so `jsonp` is ignored unless
+/// callback-polling is enabled.
 fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
     let mut query = Query::default();
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "token" => query.token = Some(value.into_owned()),
             "jsonp" if context.bayeux.callback_polling => {
-                let checked = callback::checked(&value);
+                let checked = callback::validate(&value);
                 query.callback =
                     Some(checked.ok_or_else(|| ApiError::bad_request("jsonp must name a function"))?);
             }
@@ -93,15 +94,15 @@ fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
     Ok(query)
 }
 
-impl Asked {
-    /// Carries out what the messages ask for. Returns a poll that is to be held, or else the reply. `has_session` hears that the client
-    /// has shown that it has one, `has_ended` is asked whether the client is gone.
+impl BayeuxRequest {
+    /// Carries out the messages. Returns a poll to be held, or else the reply. `has_session` is called once
+    /// the client has shown that it has a session. `has_ended` returns whether the client has disconnected.
     pub(crate) async fn answer(
         mut self,
         context: &Context,
         has_session: impl Fn() + Send,
         has_ended: impl Fn() -> bool + Send,
-    ) -> Result<Accepted<Box<ConnectForm>>, Box<Reply>> {
+    ) -> Result<Accepted<Box<ConnectResponseWriter>>, Box<Reply>> {
         let answered = match self.body(context).await {
             Ok(body) => self.messages(&body, context, has_session, has_ended).await,
             Err(error) => Err(error.into()),
@@ -127,7 +128,7 @@ impl Asked {
         let limits =
             BodyLimits { max_bytes: context.client.settings.max_message, timeout: context.handshake_timeout };
         let body = read(body, limits, self.caller.address, &context.client).await?;
-        // Faye's client sends forms to other origins, and does not say so.
+        // Faye's client sends forms to other origins without declaring them as such.
         let is_form = is_form || (media_type == "text/plain" && body.starts_with(b"message="));
         if is_form { Ok(form_message(&body)) } else { text(&body) }
     }
@@ -138,18 +139,19 @@ impl Asked {
         context: &Context,
         has_session: impl Fn(),
         has_ended: impl Fn() -> bool,
-    ) -> Result<Accepted<Box<ConnectForm>>, Reply> {
-        let texts = messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
+    ) -> Result<Accepted<Box<ConnectResponseWriter>>, Reply> {
+        let texts = split_messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
         let mut replies = Replies::default();
         let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
-        // What shares the request of a handshake is of a session that its client gives up.
+        // A handshake's request may contain other messages, but those belong to a session that the client
+        // gives up.
         if let Some(message) =
             parsed.iter().flatten().find(|message| message.kind() == MessageKind::Handshake)
         {
             return Err(self.handshake(message, context, has_session).await);
         }
         let is_alone = parsed.len() == 1;
-        // Looked for first: what shares the request may end it.
+        // Looked up first, because other messages of the request may end the session.
         let is_connect = |message: &&ClientMessage<'_>| message.kind() == MessageKind::Connect;
         let connected = parsed.iter().flatten().find(is_connect).map(|it| session(it, &context.client));
         let mut connects = None;
@@ -186,8 +188,8 @@ impl Asked {
     ) -> Reply {
         let types = connection_types(context.bayeux.callback_polling);
         let token = self.query.token.as_deref();
-        let who = (&self.caller, &self.headers);
-        let caller = shakes_hands(message, token, who, Transport::Poll, &context.client).await;
+        let client_info = (&self.caller, &self.headers);
+        let caller = authenticate_caller(message, token, client_info, Transport::Poll, &context.client).await;
         let (text, is_open) = handshake(message, token, types, &caller, &context.client);
         let mut reply = self.reply(&[text.as_bytes()]);
         if is_open {
@@ -208,34 +210,34 @@ impl Asked {
         is_alone: bool,
         has_ended: impl Fn() -> bool,
         context: &Context,
-    ) -> Result<(Connecting, ReplyTo), Refused> {
+    ) -> Result<(AcceptedConnect, ReplyTo), RefusalReply> {
         let browsers = &context.bayeux.browsers;
-        let circumstances = Circumstances {
+        let details = RequestDetails {
             caller: &self.caller,
             query_token: self.query.token.as_deref(),
             is_alone,
             browser: browser::id(&self.headers).filter(|_| browsers.is_limited()),
             browsers,
         };
-        let connecting = connect(message, session, &circumstances, has_ended, &context.client)?;
+        let connecting = connect(message, session, &details, has_ended, &context.client)?;
         Ok((connecting, message.reply_to()))
     }
 
     fn accept(
         &self,
-        connecting: Connecting,
+        connecting: AcceptedConnect,
         connect: ReplyTo,
         replies: Replies,
-    ) -> Accepted<Box<ConnectForm>> {
-        let Connecting { attached, is_due, acknowledged, advice, browser } = connecting;
-        let form = Box::new(ConnectForm {
+    ) -> Accepted<Box<ConnectResponseWriter>> {
+        let AcceptedConnect { attached, is_due, acknowledged, advice, browser } = connecting;
+        let form = Box::new(ConnectResponseWriter {
             connect,
             replies: replies.0,
             acknowledged,
             advice,
             callback: self.query.callback.clone(),
             browser,
-            taken: Default::default(),
+            collected: Default::default(),
             pause: Default::default(),
         });
         let mut headers = HeaderMap::new();
@@ -243,7 +245,7 @@ impl Asked {
         let keep_alive = keeps_alive(self.version, &self.headers);
         Accepted {
             attached,
-            form,
+            writer: form,
             is_due,
             channels: Vec::new(),
             last: 0,
@@ -253,7 +255,7 @@ impl Asked {
     }
 
     fn reply(&self, parts: &[&[u8]]) -> Reply {
-        let content = array(parts, self.query.callback.as_deref());
+        let content = array_response(parts, self.query.callback.as_deref());
         let mut reply = with(content.status, content.media_type, content.body);
         if self.query.callback.is_some() {
             reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -262,7 +264,7 @@ impl Asked {
     }
 }
 
-/// No cache may keep an answer, and the pages that may ask may read it.
+/// Adds the common headers: no cache may store a response, and pages of allowed origins may read it.
 fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if caller.origin_allowed {
@@ -271,10 +273,10 @@ fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
     reply
 }
 
-fn unreadable(error: &Unreadable) -> ApiError {
+fn unreadable(error: &BadBody) -> ApiError {
     match error {
-        Unreadable::NotJson(_) => ApiError::bad_request(error.to_string()),
-        Unreadable::TooMany(_) => ApiError::new(ApiErrorCode::TooLarge, error.to_string()),
+        BadBody::NotJson(_) => ApiError::bad_request(error.to_string()),
+        BadBody::TooMany(_) => ApiError::new(ApiErrorCode::TooLarge, error.to_string()),
     }
 }
 
@@ -283,7 +285,8 @@ fn text(body: &[u8]) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// The messages of a form, in as many fields as there are. Without one, it has no messages.
+/// Joins the messages of a form, which may be spread over several fields. A form without such a field has no
+/// messages.
 fn form_message(body: &[u8]) -> String {
     let fields = form_urlencoded::parse(body).filter(|(name, _)| name == "message");
     let mut fields: Vec<_> = fields.map(|(_, messages)| messages.into_owned()).collect();
@@ -304,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_has_messages_in_any_number_of_fields() {
+    fn form_messages_may_span_fields() {
         for (form, messages) in [
             ("", ""),
             ("x=1", ""),

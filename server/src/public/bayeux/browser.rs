@@ -1,4 +1,4 @@
-//! Which browser a request comes from. Its pages have one cookie, which permits nothing.
+//! Identifies the browser of a request. All pages of a browser share one cookie, which grants no access.
 
 use hyper::HeaderMap;
 use hyper::header::{COOKIE, HeaderValue, ORIGIN};
@@ -8,7 +8,7 @@ use crate::entropy::Entropy;
 
 const NAME: &str = "BAYEUX_BROWSER";
 
-/// What the browser was told to call itself.
+/// Returns the id in the browser's cookie.
 pub(super) fn id(headers: &HeaderMap) -> Option<BrowserId> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut values = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| {
@@ -20,12 +20,12 @@ pub(super) fn id(headers: &HeaderMap) -> Option<BrowserId> {
     Some(number.to_be_bytes())
 }
 
-/// A new name for a browser that has none. A page of another site sends the cookie only over TLS.
+/// Returns a new cookie for a browser without one. A page of another site sends the cookie only over TLS.
 pub(super) fn set_cookie(headers: &HeaderMap, entropy: &Entropy, tls: bool) -> HeaderValue {
     let number = u128::from_be_bytes(entropy.bytes());
     let scope = if tls && headers.contains_key(ORIGIN) { "SameSite=None; Secure" } else { "SameSite=Lax" };
     HeaderValue::try_from(format!("{NAME}={number:032x}; Path=/; HttpOnly; {scope}"))
-        .expect("letters and digits")
+        .expect("letters and digits are valid")
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_comes_back() {
+    fn cookie_round_trips() {
         let entropy = Entropy::system();
         let set = set_cookie(&HeaderMap::new(), &entropy, false);
         let (cookie, attributes) = set.to_str().expect("text").split_once("; ").expect("attributes");

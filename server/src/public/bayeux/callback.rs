@@ -1,5 +1,6 @@
-/// The name of a function of the page, perhaps within an object: it is going to be a part of a script.
-pub(super) fn checked(name: &str) -> Option<Box<str>> {
+/// Returns `name` if it names a function, possibly within an object. It becomes part of a script, so nothing
+/// else is accepted.
+pub(super) fn validate(name: &str) -> Option<Box<str>> {
     const LONGEST: usize = 128;
     let is_identifier = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '_' | '$'))
@@ -13,13 +14,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_functions_are_taken() {
+    fn only_function_names_are_accepted() {
         for name in ["cb", "_", "$", "dojo.io.script.jsonp_3._jsonpCallback", "a1"] {
-            assert_eq!(checked(name).as_deref(), Some(name));
+            assert_eq!(validate(name).as_deref(), Some(name));
         }
         for name in ["", ".", "a.", "1a", "a b", "a(", "alert(1)//", "a[0]", "a\u{2028}", "é", "<script>"] {
-            assert_eq!(checked(name), None, "{name}");
+            assert_eq!(validate(name), None, "{name}");
         }
-        assert_eq!(checked(&"a".repeat(129)), None);
+        assert_eq!(validate(&"a".repeat(129)), None);
     }
 }

@@ -1,14 +1,14 @@
 use std::net::IpAddr;
 
 use encke_core::close::{CloseCode, CloseReason};
-use encke_core::dialect::Texts;
-use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, Reply};
+use encke_core::dialect::TextSink;
+use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, MessageReply};
 use encke_core::session::Phase;
 
 use super::session::{check_token, session};
-use crate::client::bayeux::{retry, turned_away};
-use crate::client::{Commands, Context, Speaker};
-use crate::session::{Backlog, Via};
+use crate::client::bayeux::{refuse_with, retry_delay};
+use crate::client::{CommandContext, Commands, Services};
+use crate::session::{Backlog, CommandSource};
 
 /// Replies, separated by commas.
 #[derive(Default)]
@@ -23,25 +23,25 @@ impl Replies {
     }
 }
 
-impl Texts for Replies {
-    /// Bayeux writes arrays.
+impl TextSink for Replies {
+    /// Bayeux writes arrays, whose members are appended.
     fn text(&mut self, array: &str) {
         self.push(&array[1..array.len() - 1]);
     }
 }
 
-/// Carries out a command that comes beside its session's connection, and has its reply, before that of the next. Returns whether
-/// the client has shown that it has a session.
+/// Carries out a command that arrives apart from its session's connection. Its reply is complete before the
+/// next command begins. Returns whether the client has shown that it has a session.
 pub(super) async fn command(
     message: ClientMessage<'_>,
     address: IpAddr,
-    context: &Context,
+    services: &Services,
     replies: &mut Replies,
 ) -> bool {
-    let found = session(&message, context).and_then(|session| {
-        // A client that leaves needs no new token for that: it has the secret.
+    let found = session(&message, services).and_then(|session| {
+        // A client needs no new token to disconnect: it has the secret.
         if message.kind() != MessageKind::Disconnect {
-            check_token(&message, &session, context)?;
+            check_token(&message, &session, services)?;
         }
         Ok(session)
     });
@@ -52,45 +52,46 @@ pub(super) async fn command(
             return false;
         }
     };
-    if let Some(pause) = context.pause(&session) {
+    if let Some(pause) = services.rate_limit_delay(&session) {
         pause.await;
     }
-    context.count_frames(&session, 1);
+    services.count_frames(&session, 1);
     if message.kind() == MessageKind::Connect {
-        // Of several in one request, another is answered with what there is.
+        // Only one connect of a request is held. Any other is answered at once.
         replies.push(&message.reply_to().reply().succeeded().to_json());
     } else {
-        let speaker = Speaker { session: &session, context, via: Via::request(address) };
+        let speaker = CommandContext { session: &session, services, source: CommandSource::request(address) };
         carry_out(message, speaker, replies).await;
     }
     true
 }
 
-/// Carries out a message that is no connect, for a session that was found, and replies.
+/// Carries out a message other than a connect, for a session that was found, and replies.
 pub(in crate::public) async fn carry_out(
     message: ClientMessage<'_>,
-    speaker: Speaker<'_>,
+    speaker: CommandContext<'_>,
     replies: &mut Replies,
 ) {
-    let Speaker { session, context, .. } = speaker;
+    let CommandContext { session, services, .. } = speaker;
     let reply_to = message.reply_to();
     let before = replies.0.len();
     let (mut commands, mut backlog, mut dialect) = (Commands::new(), Backlog::default(), Bayeux::default());
-    let is_heard =
-        commands.requested(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
+    let is_received =
+        commands.handle_request(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
     if replies.0.len() == before {
-        // It has ended the session, or has found it ended: then nothing was done, and no reply may say that it was.
+        // The command has ended the session, or has found it ended. In the second case nothing was done, and
+        // no reply may claim the opposite.
         let has_ended_well = |reason: CloseReason| reason.close_code() == CloseCode::Normal;
         let reply = match session.phase() {
-            Phase::Closed(reason) if is_heard || !has_ended_well(reason) => {
-                turned_away(reply_to.reply(), reason.close_code(), context)
+            Phase::Closed(reason) if is_received || !has_ended_well(reason) => {
+                refuse_with(reply_to.reply(), reason.close_code(), services)
             }
             Phase::Moved => {
                 let reply = reply_to.reply().failed_with(503, CloseCode::Moved.reason());
-                Reply { advice: Some(Advice::pause(retry(CloseCode::Moved, context))), ..reply }
+                MessageReply { advice: Some(Advice::pause(retry_delay(CloseCode::Moved, services))), ..reply }
             }
-            _ => reply_to.reply().of_no_session(),
+            _ => reply_to.reply().unknown_session(),
         };
         replies.push(&reply.to_json());
     }

@@ -3,111 +3,115 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Dialect;
-use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, Connect, Reply};
-use encke_core::session::{ConnectionKind, Delivery, Heartbeat, Phase};
+use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, ConnectOptions, MessageReply};
+use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Phase};
 
-use super::session::{Refused, identity, told};
+use super::session::{RefusalReply, identity, refusal_reply};
 use crate::admission::{BrowserId, BrowserPoll, Browsers};
 use crate::auth::Identity;
-use crate::client::bayeux::{advice, retry};
-use crate::client::{Caller, Context};
-use crate::session::{AttachRequest, Attached, Refusal, SessionCell};
+use crate::client::bayeux::{advice, retry_delay};
+use crate::client::{Caller, Services};
+use crate::session::{AttachRefusal, AttachRequest, Attached, SessionCell};
 
-/// A WebSocket, on which the server pings.
+/// A WebSocket, which the server pings.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
 
-/// How long a page waits before it asks again, while another page of its browser has a request held.
+/// How long a page waits before it polls again while another page of the same browser has a poll held.
 const MULTIPLE_CLIENTS_PAUSE: Duration = Duration::from_secs(2);
 
-/// A request for what is new, and its session.
-pub(super) struct Connecting {
+/// A connect request that is attached to its session.
+pub(super) struct AcceptedConnect {
     pub(super) attached: Attached,
-    /// It is answered at once.
+    /// Whether the request is answered at once.
     pub(super) is_due: bool,
     pub(super) acknowledged: Option<u64>,
     pub(super) advice: Option<Advice>,
     pub(super) browser: Option<BrowserPoll>,
 }
 
-/// What a request says besides the message.
-pub(super) struct Circumstances<'a> {
+/// Properties of a request apart from the message.
+pub(super) struct RequestDetails<'a> {
     pub(super) caller: &'a Caller,
     pub(super) query_token: Option<&'a str>,
-    /// It has no other message.
+    /// Whether the request contains no other message.
     pub(super) is_alone: bool,
     pub(super) browser: Option<BrowserId>,
     pub(super) browsers: &'a Arc<Browsers>,
 }
 
-/// Gives a request its session, which its client may have ended just now: then the reply says that it is over, as one that was held does.
+/// Attaches a request to its session. If its client has just ended that session, the reply says so, as the
+/// reply to a held request does.
 pub(super) fn connect(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    circumstances: &Circumstances<'_>,
+    details: &RequestDetails<'_>,
     has_ended: impl Fn() -> bool,
-    context: &Context,
-) -> Result<Connecting, Refused> {
+    services: &Services,
+) -> Result<AcceptedConnect, RefusalReply> {
     if session.phase() == Phase::Closed(CloseReason::Client) {
-        return Err(told(message, CloseCode::Normal, context));
+        return Err(refusal_reply(message, CloseCode::Normal, services));
     }
-    let Connect { hold, acknowledged } = read(message, session)?;
-    let identity = identity(message, session, (circumstances.caller, circumstances.query_token), context)?;
+    let ConnectOptions { hold, acknowledged } = read(message, session)?;
+    let identity = identity(message, session, (details.caller, details.query_token), services)?;
     let is_first = !session.is_advised();
-    let wanted = if circumstances.is_alone { context.hold_for(hold, session) } else { Duration::ZERO };
-    let (hold, browser, told_advice) = match hold_for(wanted, session, circumstances) {
-        Ok(browser) => (wanted, browser, is_first.then(|| advice(context))),
+    let wanted = if details.is_alone { services.poll_hold(hold, session) } else { Duration::ZERO };
+    let (hold, browser, told_advice) = match hold_for(wanted, session, details) {
+        Ok(browser) => (wanted, browser, is_first.then(|| advice(services))),
         Err(advice) => {
-            session.advise_pause(true);
+            session.set_pause_advised(true);
             (Duration::ZERO, None, Some(advice))
         }
     };
     let kind = ConnectionKind::Poll { hold };
-    let request = request(session, acknowledged, identity, kind, circumstances.caller);
-    let attached = attach(message, session, request, has_ended, context)?;
-    session.advise_all();
-    Ok(Connecting { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
+    let request = request(session, acknowledged, identity, kind, details.caller);
+    let attached = attach(message, session, request, has_ended, services)?;
+    session.mark_advised();
+    Ok(AcceptedConnect { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
 }
 
-/// Counts a request that is to be held for its browser. If that has too many, the advice says what to do instead.
+/// Counts a request that will be held for its browser. If the browser has too many, returns the advice to
+/// send instead.
 fn hold_for(
     hold: Duration,
     session: &SessionCell,
-    circumstances: &Circumstances<'_>,
+    details: &RequestDetails<'_>,
 ) -> Result<Option<BrowserPoll>, Advice> {
-    let Some(browser) = circumstances.browser.filter(|_| !hold.is_zero()) else { return Ok(None) };
-    match circumstances.browsers.hold(browser, session.id().number()) {
+    let Some(browser) = details.browser.filter(|_| !hold.is_zero()) else { return Ok(None) };
+    match details.browsers.try_acquire(browser, session.id().number()) {
         Some(poll) => Ok(Some(poll)),
         None => Err(Advice { multiple_clients: true, ..Advice::pause(MULTIPLE_CLIENTS_PAUSE) }),
     }
 }
 
-/// What a connect asks for.
-fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<Connect, Refused> {
+/// Reads a connect message.
+fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOptions, RefusalReply> {
     let reply_to = message.reply_to();
     let bad = |error: &str| reply_to.reply().failed_with(400, error).to_json();
     let connect = message.connect().map_err(|error| bad(&error.to_string()))?;
     if connect.acknowledged.is_some_and(|seq| seq > session.seq()) {
-        return Err(reply_to.reply().beyond_what_was_sent().to_json());
+        return Err(reply_to.reply().ack_out_of_range().to_json());
     }
     Ok(connect)
 }
 
-/// Gives a WebSocket its session. Returns the last message that its client has, if it acknowledges.
+/// Attaches a WebSocket to its session. Also returns the seq of the last message that the client has, if it
+/// acknowledges messages.
 pub(super) fn resume(
     message: &ClientMessage<'_>,
     session: &SessionCell,
     (caller, query_token): (&Caller, Option<&str>),
     has_ended: bool,
-    context: &Context,
-) -> Result<(Attached, Option<u64>), Refused> {
-    let Connect { acknowledged, .. } = read(message, session)?;
-    let identity = identity(message, session, (caller, query_token), context)?;
+    services: &Services,
+) -> Result<(Attached, Option<u64>), RefusalReply> {
+    let ConnectOptions { acknowledged, .. } = read(message, session)?;
+    let identity = identity(message, session, (caller, query_token), services)?;
     let request = request(session, acknowledged, identity, WEBSOCKET, caller);
-    let attached = attach(message, session, request, || has_ended, context)?;
+    let attached = attach(message, session, request, || has_ended, services)?;
     Ok((attached, acknowledged))
 }
 
-/// A connection of this kind, whose client may say what it has.
+/// Returns a request to attach a connection of this kind. `acknowledged` is the last seq that its client has,
+/// if it acknowledges messages.
 fn request(
     session: &SessionCell,
     acknowledged: Option<u64>,
@@ -122,8 +126,8 @@ fn request(
         address: caller.address,
         kind,
         dialect: Bayeux::NAME,
-        delivery: if acknowledged.is_some() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
-        may_open: false,
+        delivery: if acknowledged.is_some() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
+        can_open: false,
         only_resume: true,
     }
 }
@@ -133,28 +137,30 @@ fn attach(
     session: &SessionCell,
     request: AttachRequest,
     has_ended: impl Fn() -> bool,
-    context: &Context,
-) -> Result<Attached, Refused> {
+    services: &Services,
+) -> Result<Attached, RefusalReply> {
     let reply_to = message.reply_to();
-    context.attach(request.address, |_| request, has_ended).map_err(|refusal| match refusal {
-        Refusal::NotTheUser => told(message, CloseCode::Unauthorized, context),
-        Refusal::Draining => told(message, CloseCode::Draining, context),
-        Refusal::Ended(code) => told(message, code, context),
-        Refusal::Late => {
-            session.advise_pause(true);
-            told(message, CloseCode::Replaced, context)
+    services.attach(request.address, |_| request, has_ended).map_err(|refusal| match refusal {
+        AttachRefusal::WrongUser => refusal_reply(message, CloseCode::Unauthorized, services),
+        AttachRefusal::Draining => refusal_reply(message, CloseCode::Draining, services),
+        AttachRefusal::Ended(code) => refusal_reply(message, code, services),
+        AttachRefusal::AlreadyReconnected => {
+            session.set_pause_advised(true);
+            refusal_reply(message, CloseCode::Replaced, services)
         }
-        Refusal::Gone => reply_to.reply().of_no_session().to_json(),
-        Refusal::Moved => {
-            session.advise_pause(true);
-            told(message, CloseCode::Moved, context)
+        AttachRefusal::SessionGone => reply_to.reply().unknown_session().to_json(),
+        AttachRefusal::Moved => {
+            session.set_pause_advised(true);
+            refusal_reply(message, CloseCode::Moved, services)
         }
-        // The session is still there.
-        Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
-            session.advise_pause(true);
-            let retry = retry(CloseCode::Overloaded, context);
+        // The session still exists.
+        AttachRefusal::TooManyConnections
+        | AttachRefusal::TooManySessions
+        | AttachRefusal::TooManyNewSessions => {
+            session.set_pause_advised(true);
+            let retry = retry_delay(CloseCode::Overloaded, services);
             let reply = reply_to.reply().failed_with(503, CloseCode::Overloaded.reason());
-            Reply { advice: Some(Advice::pause(retry)), ..reply }.to_json()
+            MessageReply { advice: Some(Advice::pause(retry)), ..reply }.to_json()
         }
     })
 }

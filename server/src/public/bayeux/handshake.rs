@@ -3,49 +3,50 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::Dialect;
-use encke_core::dialect::bayeux::{Ack, Advice, Bayeux, ClientMessage, Extensions, Reply, VERSION};
-use encke_core::session::{ConnectionInput, ConnectionKind, Delivery};
+use encke_core::dialect::bayeux::{Ack, Advice, Bayeux, ClientMessage, Extensions, MessageReply, VERSION};
+use encke_core::session::{ConnectionInput, ConnectionKind, DeliveryMode};
 use hyper::header::HeaderMap;
 
-use super::session::Refused;
-use crate::client::bayeux::{advice, retry};
-use crate::client::{Attachment, Caller, Coming, Context};
-use crate::session::{AttachRequest, Attached, Refusal, Transport};
+use super::session::RefusalReply;
+use crate::client::bayeux::{advice, retry_delay};
+use crate::client::{Attachment, Caller, ConnectAttempt, Services};
+use crate::session::{AttachRefusal, AttachRequest, Attached, Transport};
 
-/// Faye's client has a name of its own for forms that a page sends to another origin.
+/// Faye's client has its own name for forms that a page sends to another origin.
 const TRANSPORTS: [&str; 4] = ["websocket", "long-polling", "cross-origin-long-polling", "callback-polling"];
 
-/// How clients can connect.
+/// Returns the supported connection types.
 pub(super) fn connection_types(callback_polling: bool) -> &'static [&'static str] {
     if callback_polling { &TRANSPORTS } else { &TRANSPORTS[..3] }
 }
 
-/// A session that a handshake has opened.
-pub(super) struct Opened {
+/// A session that was opened by a handshake.
+pub(super) struct OpenedSession {
     pub(super) attached: Attached,
     pub(super) client_id: String,
-    /// Whether its client acknowledges what it gets.
+    /// Whether the client acknowledges messages.
     pub(super) acknowledges: bool,
 }
 
-/// The caller of a handshake, once the backend has said who it is, if that is asked.
-pub(super) async fn shakes_hands(
+/// Returns the caller of a handshake, authenticated by the backend if that is configured.
+pub(super) async fn authenticate_caller(
     message: &ClientMessage<'_>,
     query_token: Option<&str>,
     (caller, headers): (&Caller, &HeaderMap),
     transport: Transport,
-    context: &Context,
+    services: &Services,
 ) -> Caller {
-    // One that cannot be read is told so in its reply.
+    // An unreadable token is reported by the reply to the handshake.
     let token = message.token().ok().flatten();
     let token = token.as_deref().or(query_token);
-    if !context.asks_first(caller, token) {
+    if !services.needs_async_auth(caller, token) {
         return caller.clone();
     }
     let dialect = Bayeux::NAME;
-    let coming = Coming { caller, headers, token, resume: None, only_resume: false, transport, dialect };
-    let decision = context.who_comes(coming).await;
-    caller.clone().decided(Some(decision))
+    let attempt =
+        ConnectAttempt { caller, headers, token, resume: None, only_resume: false, transport, dialect };
+    let decision = services.authenticate(attempt).await;
+    caller.clone().with_decision(Some(decision))
 }
 
 /// Opens a session with a connection of this kind.
@@ -55,12 +56,12 @@ pub(super) fn open(
     types: &'static [&'static str],
     kind: ConnectionKind,
     caller: &Caller,
-    context: &Context,
-) -> Result<Opened, Refused> {
+    services: &Services,
+) -> Result<OpenedSession, RefusalReply> {
     let reply_to = message.reply_to();
     let refused = |code, error: &str, advice| {
         let reply = reply(reply_to.reply(), types).failed_with(code, error);
-        Reply { advice: Some(advice), ..reply }.to_json()
+        MessageReply { advice: Some(advice), ..reply }.to_json()
     };
     let (handshake, token) = message
         .handshake()
@@ -69,10 +70,10 @@ pub(super) fn open(
     if !handshake.connection_types.iter().any(|name| types.contains(&&**name)) {
         return Err(refused(301, "none of the connection types is supported", Advice::none()));
     }
-    let later = |code| Advice::handshake(retry(code, context));
-    let identity = caller.identify(token.as_deref().or(query_token), context).map_err(|code| {
+    let later = |code| Advice::handshake(retry_delay(code, services));
+    let identity = caller.identify(token.as_deref().or(query_token), services).map_err(|code| {
         let status = if code == CloseCode::Overloaded { 503 } else { 401 };
-        refused(status, code.reason(), if code.invites_back() { later(code) } else { Advice::none() })
+        refused(status, code.reason(), if code.allows_reconnect() { later(code) } else { Advice::none() })
     })?;
     let acknowledges = handshake.acknowledges;
     let request = |may_open| AttachRequest {
@@ -82,59 +83,60 @@ pub(super) fn open(
         address: caller.address,
         kind,
         dialect: Bayeux::NAME,
-        delivery: if acknowledges { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
-        may_open,
+        delivery: if acknowledges { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
+        can_open: may_open,
         only_resume: false,
     };
-    let attached = context.attach(caller.address, request, || false).map_err(|refusal| {
+    let attached = services.attach(caller.address, request, || false).map_err(|refusal| {
         let code = match refusal {
-            Refusal::Draining | Refusal::Moved => CloseCode::Draining,
+            AttachRefusal::Draining | AttachRefusal::Moved => CloseCode::Draining,
             _ => CloseCode::Overloaded,
         };
         refused(503, code.reason(), later(code))
     })?;
     let client_id = attached.session.resume_token().expose().to_string();
-    Ok(Opened { attached, client_id, acknowledges })
+    Ok(OpenedSession { attached, client_id, acknowledges })
 }
 
-fn reply<'a>(reply: Reply<'a>, types: &'static [&'static str]) -> Reply<'a> {
-    Reply { version: Some(VERSION), supported_connection_types: types, ..reply }
+fn reply<'a>(reply: MessageReply<'a>, types: &'static [&'static str]) -> MessageReply<'a> {
+    MessageReply { version: Some(VERSION), supported_connection_types: types, ..reply }
 }
 
-/// The reply to a handshake that has opened a session.
+/// Returns the reply to a handshake that has opened a session.
 pub(super) fn greeting(
     message: &ClientMessage<'_>,
-    opened: &Opened,
+    opened: &OpenedSession,
     types: &'static [&'static str],
-    context: &Context,
+    services: &Services,
 ) -> String {
     let reply_to = message.reply_to();
     let ack = opened.acknowledges.then_some(Ack::Supported(true));
-    let reply = Reply {
+    let reply = MessageReply {
         client_id: Some(&opened.client_id),
-        advice: Some(advice(context)),
+        advice: Some(advice(services)),
         ext: Extensions { ack, ..Extensions::default() },
         ..reply(reply_to.reply(), types).succeeded()
     };
     reply.to_json()
 }
 
-/// Opens a session by a request. The reply is all that there is of this connection. Says whether there is a session.
+/// Opens a session by a request, whose reply is all there is of this connection. Also returns whether a
+/// session was opened.
 pub(super) fn handshake(
     message: &ClientMessage<'_>,
     query_token: Option<&str>,
     types: &'static [&'static str],
     caller: &Caller,
-    context: &Arc<Context>,
+    services: &Arc<Services>,
 ) -> (String, bool) {
     let kind = ConnectionKind::Poll { hold: Duration::ZERO };
-    let opened = match open(message, query_token, types, kind, caller, context) {
+    let opened = match open(message, query_token, types, kind, caller, services) {
         Ok(opened) => opened,
         Err(refused) => return (refused, false),
     };
-    let greeting = greeting(message, &opened, types, context);
-    let attachment = Attachment::new(opened.attached, Arc::clone(context));
-    attachment.tell(ConnectionInput::Sent);
-    attachment.tell(ConnectionInput::Answered { pause: Duration::ZERO });
+    let greeting = greeting(message, &opened, types, services);
+    let attachment = Attachment::new(opened.attached, Arc::clone(services));
+    attachment.notify_session(ConnectionInput::Sent);
+    attachment.notify_session(ConnectionInput::Answered { pause: Duration::ZERO });
     (greeting, true)
 }

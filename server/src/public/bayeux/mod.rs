@@ -1,4 +1,4 @@
-//! The paths of Bayeux: what clients of CometD and Faye send over HTTP.
+//! The paths of Bayeux, for CometD and Faye clients over HTTP.
 
 mod asked;
 mod browser;
@@ -13,32 +13,32 @@ use std::sync::Arc;
 
 use crate::admission::Browsers;
 
-pub(super) use asked::ask;
+pub(super) use asked::read_head;
 #[cfg(feature = "simulation")]
-pub(crate) use asked::asked_in;
+pub(crate) use asked::request_with_body;
 #[cfg(test)]
 pub(super) use command::{Replies, carry_out};
 pub(crate) use socket::{SocketUpgrade, serve as serve_socket};
 
-/// What all requests of such clients share.
-pub(crate) struct Bayeux {
+/// State shared by all Bayeux requests.
+pub(crate) struct BayeuxEndpoint {
     path: String,
     callback_polling: bool,
     browsers: Arc<Browsers>,
 }
 
-/// Below the path. Clients of CometD append what a request is for.
-const BELOW: [&str; 5] = ["", "/", "/handshake", "/connect", "/disconnect"];
+/// Suffixes of the path. CometD clients append the type of a request.
+const SUBPATHS: [&str; 5] = ["", "/", "/handshake", "/connect", "/disconnect"];
 
-impl Bayeux {
-    /// At an empty path there is nothing.
+impl BayeuxEndpoint {
+    /// An empty path disables Bayeux.
     pub(crate) fn new(path: String, polls_per_browser: usize, callback_polling: bool) -> Self {
         Self { path, callback_polling, browsers: Browsers::new(polls_per_browser) }
     }
 
-    /// Whether requests with this path are for it.
+    /// Whether this path belongs to Bayeux.
     pub(super) fn serves(&self, path: &str) -> bool {
-        !self.path.is_empty() && path.strip_prefix(&*self.path).is_some_and(|below| BELOW.contains(&below))
+        !self.path.is_empty() && path.strip_prefix(&*self.path).is_some_and(|below| SUBPATHS.contains(&below))
     }
 }
 
@@ -47,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_paths_are_its() {
-        let bayeux = |path: &str| Bayeux::new(path.into(), 1, false);
+    fn only_known_suffixes_are_served() {
+        let bayeux = |path: &str| BayeuxEndpoint::new(path.into(), 1, false);
         for (path, is_its) in [
             ("/bayeux", true),
             ("/bayeux/", true),

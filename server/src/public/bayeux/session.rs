@@ -1,62 +1,69 @@
-//! The session of a message, and who its client is.
+//! The session of a message, and the identity of its client.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::ClientMessage;
 
 use crate::auth::Identity;
-use crate::client::bayeux::turned_away;
-use crate::client::{Caller, Context};
+use crate::client::bayeux::refuse_with;
+use crate::client::{Caller, Services};
 use crate::session::{SessionCell, SessionHandle};
 
-/// Why a message gets no more than this reply.
-pub(super) type Refused = String;
+/// Reply to a message that is refused.
+pub(super) type RefusalReply = String;
 
-/// The session of a message.
-pub(super) fn session(message: &ClientMessage<'_>, context: &Context) -> Result<SessionHandle, Refused> {
+/// Finds the session of a message.
+pub(super) fn session(
+    message: &ClientMessage<'_>,
+    services: &Services,
+) -> Result<SessionHandle, RefusalReply> {
     let token = message.client_id().ok();
-    let found = token.as_deref().and_then(|token| context.sessions.find(token));
-    found.ok_or_else(|| match token.and_then(|token| context.sessions.untold_end(&token)) {
-        Some(code) => told(message, code, context),
-        None => message.reply_to().reply().of_no_session().to_json(),
+    let found = token.as_deref().and_then(|token| services.sessions.find(token));
+    found.ok_or_else(|| match token.and_then(|token| services.sessions.unreported_end(&token)) {
+        Some(code) => refusal_reply(message, code, services),
+        None => message.reply_to().reply().unknown_session().to_json(),
     })
 }
 
-/// Whether the client's token still holds.
+/// Checks that the client's token has not expired.
 pub(super) fn check_token(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    context: &Context,
-) -> Result<(), Refused> {
-    let now = context.timeouts.clock().unix_now();
+    services: &Services,
+) -> Result<(), RefusalReply> {
+    let now = services.timeouts.clock().unix_now();
     if session.identity().expires().is_none_or(|expires| expires > now) {
         return Ok(());
     }
-    Err(told(message, CloseCode::TokenExpired, context))
+    Err(refusal_reply(message, CloseCode::TokenExpired, services))
 }
 
-/// The reply to a client that is turned away for this reason.
-pub(super) fn told(message: &ClientMessage<'_>, code: CloseCode, context: &Context) -> Refused {
-    turned_away(message.reply_to().reply(), code, context).to_json()
+/// Returns the reply to a client that is sent away for this reason.
+pub(super) fn refusal_reply(
+    message: &ClientMessage<'_>,
+    code: CloseCode,
+    services: &Services,
+) -> RefusalReply {
+    refuse_with(message.reply_to().reply(), code, services).to_json()
 }
 
-/// Who the client is: by a token that comes with the request, or as before.
+/// Returns the identity of the client: that of a token in the request, or else the session's.
 pub(super) fn identity(
     message: &ClientMessage<'_>,
     session: &SessionCell,
     (caller, query_token): (&Caller, Option<&str>),
-    context: &Context,
-) -> Result<Identity, Refused> {
+    services: &Services,
+) -> Result<Identity, RefusalReply> {
     let bad = |error: &dyn std::fmt::Display| {
         message.reply_to().reply().failed_with(400, &error.to_string()).to_json()
     };
     let token = message.token().map_err(|error| bad(&error))?;
-    // The backend has said who this is: a token that comes again and again says no more.
-    let is_decided = context.asks_who_comes();
+    // If the backend has identified the client, a token that is sent repeatedly adds nothing.
+    let is_decided = services.has_connect_hook();
     match token.as_deref().or(query_token) {
         token if is_decided || (token.is_none() && !caller.has_token()) => {
-            check_token(message, session, context)?;
+            check_token(message, session, services)?;
             Ok(session.identity())
         }
-        token => caller.identify(token, context).map_err(|code| told(message, code, context)),
+        token => caller.identify(token, services).map_err(|code| refusal_reply(message, code, services)),
     }
 }

@@ -1,4 +1,4 @@
-//! WebSockets of Bayeux. One has no session until a message opens one, or asks for what is new in one.
+//! WebSockets of Bayeux. A socket has no session until a message opens or resumes one.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -6,122 +6,124 @@ use std::sync::Arc;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Dialect;
-use encke_core::dialect::bayeux::{ClientMessage, MessageKind, messages};
+use encke_core::dialect::bayeux::{ClientMessage, MessageKind, split_messages};
 use encke_core::session::Phase;
 use futures_util::future::{BoxFuture, Either, select};
 use hyper::header::HeaderMap;
 
 use super::command::{Replies, command};
 use super::connect::{WEBSOCKET, resume};
-use super::handshake::{Opened, connection_types, greeting, open, shakes_hands};
-use super::session::{session, told};
+use super::handshake::{OpenedSession, authenticate_caller, connection_types, greeting, open};
+use super::session::{refusal_reply, session};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
 use crate::public::Context;
 use crate::session::{Attached, SessionHandle, Transport};
 use crate::transport::Socket;
-use crate::transport::websocket::{self, BayeuxSocket, Holder, Over, Upgraded, Waiting};
+use crate::transport::websocket::{self, BayeuxSocket, SessionlessSocket, SocketEnd, SocketOwner, Upgraded};
 
-/// A request that was answered with 101.
+/// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {
     pub(crate) caller: Caller,
     pub(crate) query_token: Option<String>,
-    /// Those of which the backend may be told when a session is opened.
+    /// Headers that the backend may receive when a session is opened.
     pub(crate) headers: HeaderMap,
     /// Held until the socket is closed.
     pub(crate) _open_connection: OpenConnection,
 }
 
-/// What every session of a WebSocket has in common.
-struct Shared {
+/// State shared by all sessions of a WebSocket.
+struct BayeuxSocketOwner {
     upgrade: Arc<SocketUpgrade>,
     context: Arc<Context>,
 }
 
-impl<S: Socket> Holder<S> for Shared {
-    type AtRest = Self;
+impl<S: Socket> SocketOwner<S> for BayeuxSocketOwner {
+    type Parked = Self;
 
-    fn rest(self) -> Self {
+    fn park(self) -> Self {
         self
     }
 
-    fn wake(at_rest: Self) -> Self {
-        at_rest
+    fn unpark(owner: Self) -> Self {
+        owner
     }
 
-    fn open_anew(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()> {
-        Box::pin(go_on(socket, Some(text), self))
+    fn open_new_session(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()> {
+        Box::pin(serve_sessions(socket, Some(text), self))
     }
 }
 
-/// A connection that has a session.
-struct Begun {
+/// Session attached to a socket, and how its connection begins.
+struct BoundSession {
     attached: Attached,
     dialect: BayeuxSocket,
-    /// What is said first.
+    /// Text to send first.
     greeting: Option<String>,
-    /// What the client has said, and has no reply to.
-    first: Option<String>,
+    /// Text that the client has sent and that has no reply yet.
+    unanswered_text: Option<String>,
 }
 
-/// Serves a WebSocket to its end, once it is upgraded. While it has a session, its task holds the connection and little more.
+/// Serves a WebSocket to its end, once it is upgraded. While it has a session, its task holds the connection
+/// and little more.
 pub(crate) fn serve<S: Socket>(
     upgrade: SocketUpgrade,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
 ) -> impl Future<Output = ()> + Send {
-    let (upgraded, shared) = (Box::pin(upgraded), Shared { upgrade: Arc::new(upgrade), context });
+    let (upgraded, owner) = (Box::pin(upgraded), BayeuxSocketOwner { upgrade: Arc::new(upgrade), context });
     async move {
         let Some(socket) = upgraded.await else { return };
-        go_on(socket, None, shared).await;
+        serve_sessions(socket, None, owner).await;
     }
 }
 
-/// Serves a WebSocket without a session. `text` has been read already.
-fn go_on<S: Socket>(
+/// Serves a WebSocket without a session. `text` was already read.
+fn serve_sessions<S: Socket>(
     socket: Upgraded<S>,
     text: Option<String>,
-    shared: Shared,
+    owner: BayeuxSocketOwner,
 ) -> impl Future<Output = ()> + Send {
-    let mut opening = Some((socket, text, shared));
+    let mut opening = Some((socket, text, owner));
     async move {
-        // A client may give its session up for another.
-        while let Some((socket, text, shared)) = opening.take() {
-            let Shared { upgrade, context } = &shared;
-            let beginning = begin(socket, text, Arc::clone(upgrade), Arc::clone(context));
-            let Some((begun, begun_on)) = Box::pin(beginning).await else { return };
-            let Begun { mut attached, mut dialect, greeting, first } = begun;
+        // A client may give up its session for another.
+        while let Some((socket, text, owner)) = opening.take() {
+            let BayeuxSocketOwner { upgrade, context } = &owner;
+            let binding = bind_session(socket, text, Arc::clone(upgrade), Arc::clone(context));
+            let Some((bound, socket)) = Box::pin(binding).await else { return };
+            let BoundSession { mut attached, mut dialect, greeting, unanswered_text: first } = bound;
             for channel in std::mem::take(&mut attached.revoked) {
                 dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
             }
             let attachment = Attachment::new(attached, Arc::clone(&context.client));
-            let serving = websocket::serve_begun(begun_on, attachment, dialect, (greeting, first), shared);
-            opening = serving.await.map(|(socket, text, shared)| (socket, Some(text), shared));
+            let serving =
+                websocket::serve_with_session(socket, attachment, dialect, (greeting, first), owner);
+            opening = serving.await.map(|(socket, text, owner)| (socket, Some(text), owner));
         }
     }
 }
 
-async fn begin<S: Socket>(
+async fn bind_session<S: Socket>(
     upgraded: Upgraded<S>,
-    said_already: Option<String>,
+    first_text: Option<String>,
     upgrade: Arc<SocketUpgrade>,
     context: Arc<Context>,
-) -> Option<(Begun, Upgraded<S>)> {
-    // It counts as one in the handshake once more: it has not shown that it has a session.
+) -> Option<(BoundSession, Upgraded<S>)> {
+    // The socket counts as a handshake in progress again, because it has not shown that it has a session.
     let now = context.client.timeouts.clock().now();
     let handshake = context.handshakes.begin(upgrade.caller.address, now);
-    let mut waiting = Waiting::new(upgraded, upgrade.caller.address, &context.client).await;
-    let begun = {
+    let mut waiting = SessionlessSocket::new(upgraded, upgrade.caller.address, &context.client).await;
+    let bound = {
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
-        let cut = poll_fn(|task| handshake.poll_cut(task));
-        let begun = pin!(until_begun(&mut waiting, said_already, &upgrade, &context));
+        let evicted = poll_fn(|task| handshake.poll_evicted(task));
+        let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade, &context));
         let stopped = pin!(context.stop.cancelled());
-        match select(begun, select(select(timeout, cut), stopped)).await {
-            Either::Left((begun, _)) => begun,
-            Either::Right((Either::Left((timeout_or_cut, _)), _)) => Err(match timeout_or_cut {
+        match select(bound, select(select(timeout, evicted), stopped)).await {
+            Either::Left((bound, _)) => bound,
+            Either::Right((Either::Left((timeout_or_evicted, _)), _)) => Err(match timeout_or_evicted {
                 Either::Left(_) => CloseCode::Limit.into(),
                 Either::Right(_) => {
-                    context.refused(&context.cut(), upgrade.caller.address);
+                    context.report_refusal(&context.eviction_reason(), upgrade.caller.address);
                     CloseCode::Overloaded.into()
                 }
             }),
@@ -129,8 +131,8 @@ async fn begin<S: Socket>(
         }
     };
     drop(handshake);
-    match begun {
-        Ok(begun) => Some((begun, waiting.into_parts())),
+    match bound {
+        Ok(bound) => Some((bound, waiting.into_parts())),
         Err(over) => {
             waiting.close(over, &context.client).await;
             None
@@ -138,52 +140,57 @@ async fn begin<S: Socket>(
     }
 }
 
-async fn until_begun<S: Socket>(
-    waiting: &mut Waiting<S>,
-    mut said_already: Option<String>,
+async fn read_until_session<S: Socket>(
+    waiting: &mut SessionlessSocket<S>,
+    mut first_text: Option<String>,
     upgrade: &SocketUpgrade,
     context: &Context,
-) -> Result<Begun, Over> {
+) -> Result<BoundSession, SocketEnd> {
     loop {
-        let text = match said_already.take() {
+        let text = match first_text.take() {
             Some(text) => text,
             None => waiting.next().await?,
         };
-        match read(&text, waiting.is_over(), upgrade, context).await? {
-            Read::Begun(begun) => return Ok(begun),
-            Read::Resumed(attached, dialect) => {
-                return Ok(Begun { attached, dialect, greeting: None, first: Some(text) });
+        match read(&text, waiting.is_closed_by_peer(), upgrade, context).await? {
+            TextOutcome::Begun(bound) => return Ok(bound),
+            TextOutcome::Resumed(attached, dialect) => {
+                return Ok(BoundSession { attached, dialect, greeting: None, unanswered_text: Some(text) });
             }
-            Read::Replies(replies) => waiting.say(replies).await?,
+            TextOutcome::Replies(replies) => waiting.send(replies).await?,
         }
     }
 }
 
-/// What comes of a text.
-enum Read {
-    Begun(Begun),
+/// Result of handling a text.
+enum TextOutcome {
+    Begun(BoundSession),
     Resumed(Attached, BayeuxSocket),
     Replies(String),
 }
 
-async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Context) -> Result<Read, Over> {
+async fn read(
+    text: &str,
+    has_ended: bool,
+    upgrade: &SocketUpgrade,
+    context: &Context,
+) -> Result<TextOutcome, SocketEnd> {
     let SocketUpgrade { caller, query_token, headers, .. } = upgrade;
     let (client, query_token) = (&context.client, query_token.as_deref());
-    let texts = messages(text).map_err(|_| Over::from(CloseCode::ProtocolError))?;
+    let texts = split_messages(text).map_err(|_| SocketEnd::from(CloseCode::ProtocolError))?;
     let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {
         let types = connection_types(context.bayeux.callback_polling);
         let caller =
-            shakes_hands(message, query_token, (caller, headers), Transport::WebSocket, client).await;
+            authenticate_caller(message, query_token, (caller, headers), Transport::WebSocket, client).await;
         return Ok(match open(message, query_token, types, WEBSOCKET, &caller, client) {
             Ok(opened) => {
                 let greeting = Some(format!("[{}]", greeting(message, &opened, types, client)));
-                let Opened { attached, client_id, acknowledges } = opened;
+                let OpenedSession { attached, client_id, acknowledges } = opened;
                 let dialect = BayeuxSocket::new(&client_id, acknowledges.then_some(0));
-                Read::Begun(Begun { attached, dialect, greeting, first: None })
+                TextOutcome::Begun(BoundSession { attached, dialect, greeting, unanswered_text: None })
             }
-            Err(refused) => Read::Replies(format!("[{refused}]")),
+            Err(refused) => TextOutcome::Replies(format!("[{refused}]")),
         });
     }
     let mut refused = None;
@@ -194,24 +201,24 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
         match found.as_ref().map_err(Clone::clone).and_then(resume) {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();
-                return Ok(Read::Resumed(attached, BayeuxSocket::new(&client_id, acknowledged)));
+                return Ok(TextOutcome::Resumed(attached, BayeuxSocket::new(&client_id, acknowledged)));
             }
-            Err(reply) => refused = Some((reply, found, told(message, CloseCode::Normal, client))),
+            Err(reply) => refused = Some((reply, found, refusal_reply(message, CloseCode::Normal, client))),
         }
     }
     let (mut replies, mut is_first) = (Replies::default(), true);
     for message in parsed {
         match message {
-            // It has been refused.
+            // Already refused.
             Ok(message) if message.kind() == MessageKind::Connect && std::mem::take(&mut is_first) => {}
             Ok(message) => _ = command(message, caller.address, client, &mut replies).await,
             Err(error) => replies.push(&error.reply()),
         }
     }
     if let Some((reply, found, over)) = refused {
-        // What came with it may have ended the session.
+        // Another message of the text may have ended the session.
         let is_over = found.is_ok_and(|session| session.phase() == Phase::Closed(CloseReason::Client));
         replies.push(if is_over { &over } else { &reply });
     }
-    Ok(Read::Replies(format!("[{}]", replies.0)))
+    Ok(TextOutcome::Replies(format!("[{}]", replies.0)))
 }

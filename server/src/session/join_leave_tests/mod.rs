@@ -1,4 +1,4 @@
-//! Which joins and leaves are told, and in which order.
+//! Tests of which joins and leaves are published, and in which order.
 
 mod model;
 
@@ -9,57 +9,57 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use encke_core::close::CloseReason;
-use encke_core::dialect::{Beginning, DialectName};
-use encke_core::message::Kind;
-use encke_core::session::{ConnectionKind, Delivery, Heartbeat, Input};
+use encke_core::dialect::{DialectName, StartPosition};
+use encke_core::message::ContentKind;
+use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Input};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
-use super::join_leave::MOST_WAITING;
-use super::{AttachRequest, SessionHandle, Via};
+use super::join_leave::MAX_QUEUED;
+use super::{AttachRequest, CommandSource, SessionHandle};
 use crate::auth::{Grant, Permission};
 use crate::channel::{ChannelName, HistoryPart};
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::Settings;
-use crate::engine::slow::{Held, SlowEngine};
-use crate::engine::{Answer, EngineError, LogEngine};
+use crate::engine::slow::{SlowControl, SlowEngine};
+use crate::engine::{EngineError, EngineResponse, LogEngine};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
-use crate::executor::{Executor, Task};
+use crate::executor::{BoxedTask, Executor};
 use crate::session::Attached;
 use crate::timeouts::Timeouts;
 use crate::{client, context};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);
-const TOLD: &str = "namespace=[{prefix='/a/', join_leave=true}]";
+const JOIN_LEAVE: &str = "namespace=[{prefix='/a/', join_leave=true}]";
 
-/// Runs tasks when it is told to.
+/// An executor that polls its tasks only on request.
 #[derive(Default)]
-struct Tasks(Mutex<Vec<Task>>);
+struct ManualExecutor(Mutex<Vec<BoxedTask>>);
 
-impl std::fmt::Debug for Tasks {
+impl std::fmt::Debug for ManualExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tasks")
+        f.write_str("ManualExecutor")
     }
 }
 
-impl Executor for Tasks {
-    fn spawn(&self, task: Task) {
+impl Executor for ManualExecutor {
+    fn spawn(&self, task: BoxedTask) {
         self.0.lock().push(task);
     }
 }
 
-impl Tasks {
-    /// Each goes on a little.
-    fn turn(&self) {
+impl ManualExecutor {
+    /// Polls each task once.
+    fn poll_all(&self) {
         let tasks = std::mem::take(&mut *self.0.lock());
         let mut task_context = TaskContext::from_waker(Waker::noop());
-        let waiting: Vec<Task> = tasks
+        let pending: Vec<BoxedTask> = tasks
             .into_iter()
             .filter_map(|mut task| task.poll_unpin(&mut task_context).is_pending().then_some(task))
             .collect();
-        self.0.lock().extend(waiting);
+        self.0.lock().extend(pending);
     }
 
     fn len(&self) -> usize {
@@ -67,17 +67,17 @@ impl Tasks {
     }
 }
 
-struct World {
+struct JoinLeaveWorld {
     time: Arc<SimulatedTime>,
-    context: client::Context,
-    tasks: Arc<Tasks>,
-    engine: Arc<Held>,
+    services: client::Services,
+    tasks: Arc<ManualExecutor>,
+    engine: Arc<SlowControl>,
 }
 
-impl World {
+impl JoinLeaveWorld {
     fn new() -> Self {
-        let world = Self::with(&[TOLD]);
-        world.context.sessions.begin_telling();
+        let world = Self::with(&[JOIN_LEAVE]);
+        world.services.sessions.start_join_leave();
         world
     }
 
@@ -88,23 +88,25 @@ impl World {
         let config = Settings { flags, ..Settings::default() }.resolve().expect("valid");
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_000)));
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), NO_STALL));
-        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
-        let (tasks, engine) = (Arc::new(Tasks::default()), Arc::new(Held::default()));
-        engine.answers.store(true, Ordering::Relaxed);
+        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.session_slots());
+        let (tasks, engine) = (Arc::new(ManualExecutor::default()), Arc::new(SlowControl::default()));
+        engine.is_open.store(true, Ordering::Relaxed);
         let executor = Arc::clone(&tasks) as Arc<dyn Executor>;
         let events = Box::new(HookSink(Box::new(NoHooks)));
-        let slow =
-            |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, held: Arc::clone(&engine) }) };
-        let context = context::client_on(&config, timeouts, Entropy::system(), executor, events, slow);
-        Self { time, context, tasks, engine }
+        let slow = |memory| -> Arc<dyn LogEngine<_>> {
+            Arc::new(SlowEngine { memory, control: Arc::clone(&engine) })
+        };
+        let services =
+            context::client_services_on(&config, timeouts, Entropy::system(), executor, events, slow);
+        Self { time, services, tasks, engine }
     }
 
     fn attach(&self, user: &str, allowed: &str, resume: Option<String>) -> Attached {
         let channels = [(allowed.to_owned(), vec![Permission::Subscribe])].into();
         let grant = Grant { sub: user.to_owned(), issued: None, expires: None, channels, join: Vec::new() };
-        let token = self.context.auth.sign(&grant, None).expect("it can be signed");
-        let now = self.context.timeouts.clock().unix_now();
-        let identity = self.context.auth.identify(Some(&token), now).expect("it was just signed");
+        let token = self.services.auth.sign(&grant, None).expect("it can be signed");
+        let now = self.services.timeouts.clock().unix_now();
+        let identity = self.services.auth.identify(Some(&token), now).expect("it was just signed");
         let request = AttachRequest {
             resume,
             seq: None,
@@ -112,55 +114,56 @@ impl World {
             address: ADDRESS,
             kind: ConnectionKind::Stream(Heartbeat::Frame),
             dialect: DialectName::Json,
-            delivery: Delivery::AtLeastOnce,
-            may_open: true,
+            delivery: DeliveryMode::AtLeastOnce,
+            can_open: true,
             only_resume: false,
         };
-        let permit = self.context.permits.take(ADDRESS);
-        self.context.sessions.attach(&request, permit, || false).expect("a session")
+        let permit = self.services.permits.take(ADDRESS);
+        self.services.sessions.attach(&request, permit, || false).expect("a session")
     }
 
     fn subscribe(&self, session: &SessionHandle, channel: &str) -> bool {
-        let via = Via::request(ADDRESS);
-        let subscribed = self.context.sessions.subscribe(session, via, &name(channel), &Beginning::Now);
+        let source = CommandSource::request(ADDRESS);
+        let subscribed =
+            self.services.sessions.subscribe(session, source, &name(channel), &StartPosition::Now);
         is_ok(subscribed)
     }
 
     fn unsubscribe(&self, session: &SessionHandle, channel: &str) {
-        self.context.sessions.unsubscribe(session, Via::request(ADDRESS), channel);
+        self.services.sessions.unsubscribe(session, CommandSource::request(ADDRESS), channel);
     }
 
     fn kick(&self, session: &SessionHandle) {
-        self.context.sessions.handle(session, Input::Close(CloseReason::Kicked));
+        self.services.sessions.handle(session, Input::Close(CloseReason::Kicked));
     }
 
-    /// All that can be told is.
+    /// Runs until all notices that can be published are.
     fn settle(&self) {
         while self.tasks.len() > 0 {
-            self.tasks.turn();
+            self.tasks.poll_all();
             self.time.advance(Duration::from_millis(10));
         }
-        assert!(self.context.sessions.all_told().now_or_never().is_some());
+        assert!(self.services.sessions.join_leave_settled().now_or_never().is_some());
     }
 
-    /// What the channel has: `+` or `-`, and of whom.
-    fn told(&self, channel: &str) -> Vec<String> {
-        let Some(log) = self.context.logs.channels.get(channel) else { return Vec::new() };
+    /// The notices in the channel's log, as `+` or `-` and their content.
+    fn notices(&self, channel: &str) -> Vec<String> {
+        let Some(log) = self.services.logs.channels.get(channel) else { return Vec::new() };
         let (_, messages) =
-            log.history(HistoryPart::After(0), usize::MAX, self.context.timeouts.clock().now());
-        let told = messages.into_iter().map(|message| {
-            assert_eq!(message.user, None, "whose it is, the server does not say beside it");
+            log.history(HistoryPart::After(0), usize::MAX, self.services.timeouts.clock().now());
+        let notices = messages.into_iter().map(|message| {
+            assert_eq!(message.user, None, "a notice has no publisher");
             match message.kind {
-                Kind::Data => message.data,
-                Kind::Joined => format!("+{}", message.data),
-                Kind::Left => format!("-{}", message.data),
+                ContentKind::Data => message.data,
+                ContentKind::Joined => format!("+{}", message.data),
+                ContentKind::Left => format!("-{}", message.data),
             }
         });
-        told.collect()
+        notices.collect()
     }
 
-    fn untold(&self) -> u64 {
-        let text = self.context.metrics.encode(&crate::metrics::Readings::default(), &[]);
+    fn dropped(&self) -> u64 {
+        let text = self.services.metrics.encode(&crate::metrics::Readings::default(), &[]);
         let line = text.lines().find_map(|line| line.strip_prefix("encke_join_leave_lost_total "));
         line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
@@ -170,8 +173,8 @@ fn name(text: &str) -> ChannelName {
     ChannelName::new(text, 255).expect("a name")
 }
 
-fn is_ok<T: Send + 'static, E: Send + 'static>(answer: Answer<Result<T, E>>) -> bool {
-    answer.into_future().now_or_never().expect("the engine answers").is_ok()
+fn is_ok<T: Send + 'static, E: Send + 'static>(response: EngineResponse<Result<T, E>>) -> bool {
+    response.into_future().now_or_never().expect("the engine answers").is_ok()
 }
 
 fn line(sign: char, session: &SessionHandle) -> String {
@@ -180,11 +183,11 @@ fn line(sign: char, session: &SessionHandle) -> String {
 }
 
 #[test]
-fn those_who_come_and_go_are_told_in_their_order() {
-    let world = World::new();
+fn joins_and_leaves_are_published_in_order() {
+    let world = JoinLeaveWorld::new();
     let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
     assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/x"));
-    assert!(world.subscribe(&ann, "/a/x"), "again changes nothing");
+    assert!(world.subscribe(&ann, "/a/x"), "subscribing again changes nothing");
     assert!(world.subscribe(&ann, "/b") && world.subscribe(&bob, "/a/*") && world.subscribe(&bob, "/a/y"));
     world.settle();
     world.unsubscribe(&ann, "/a/x");
@@ -192,127 +195,127 @@ fn those_who_come_and_go_are_told_in_their_order() {
     world.kick(&bob);
     world.settle();
     let expected = [line('+', &ann), line('+', &bob), line('-', &ann), line('-', &bob)];
-    assert_eq!(world.told("/a/x"), expected);
-    assert_eq!(world.told("/a/y"), [line('+', &bob), line('-', &bob)]);
-    assert!(world.told("/b").is_empty(), "it is in another namespace");
-    assert_eq!(world.untold(), 0);
+    assert_eq!(world.notices("/a/x"), expected);
+    assert_eq!(world.notices("/a/y"), [line('+', &bob), line('-', &bob)]);
+    assert!(world.notices("/b").is_empty(), "the namespace has no join_leave");
+    assert_eq!(world.dropped(), 0);
 }
 
 #[test]
-fn nothing_is_told_or_kept_where_no_namespace_says_so() {
-    let world = World::with(&["namespace=[{prefix='/a/', at_ms=true}]"]);
-    world.context.sessions.begin_telling();
+fn nothing_is_queued_without_join_leave() {
+    let world = JoinLeaveWorld::with(&["namespace=[{prefix='/a/', at_ms=true}]"]);
+    world.services.sessions.start_join_leave();
     let session = world.attach("ann", "*", None).session;
     assert!(world.subscribe(&session, "/a/x"));
     world.unsubscribe(&session, "/a/x");
-    assert!(world.context.sessions.join_leave.is_none());
-    assert_eq!((world.tasks.len(), world.told("/a/x").len()), (0, 0));
+    assert!(world.services.sessions.join_leave.is_none());
+    assert_eq!((world.tasks.len(), world.notices("/a/x").len()), (0, 0));
 }
 
 #[test]
-fn an_engine_that_cannot_be_reached_is_asked_again() {
-    let world = World::new();
+fn publishing_is_retried_while_the_engine_is_unreachable() {
+    let world = JoinLeaveWorld::new();
     for error in [EngineError::Unavailable, EngineError::OutcomeUnknown, EngineError::Overloaded] {
         let session = world.attach("ann", "*", None).session;
-        let before = world.told("/a/x");
+        let before = world.notices("/a/x");
         *world.engine.refusal.lock() = Some(error);
         assert!(world.subscribe(&session, "/a/x"));
         world.kick(&session);
         for _ in 0..100 {
-            world.tasks.turn();
+            world.tasks.poll_all();
             world.time.advance(Duration::from_millis(100));
         }
-        assert_eq!(world.told("/a/x"), before);
+        assert_eq!(world.notices("/a/x"), before);
         *world.engine.refusal.lock() = None;
         world.settle();
-        assert_eq!(world.told("/a/x")[before.len()..], [line('+', &session), line('-', &session)]);
+        assert_eq!(world.notices("/a/x")[before.len()..], [line('+', &session), line('-', &session)]);
     }
-    assert_eq!(world.untold(), 0);
+    assert_eq!(world.dropped(), 0);
 }
 
 #[test]
-fn what_is_too_much_is_lost_and_counted() {
-    let world = World::new();
+fn notices_beyond_the_limit_are_dropped_and_counted() {
+    let world = JoinLeaveWorld::new();
     let (session, other) = (world.attach("ann", "*", None).session, world.attach("bob", "*", None).session);
     *world.engine.refusal.lock() = Some(EngineError::Unavailable);
-    for _ in 0..MOST_WAITING / 2 {
+    for _ in 0..MAX_QUEUED / 2 {
         assert!(world.subscribe(&session, "/a/x"));
         world.unsubscribe(&session, "/a/x");
     }
-    assert_eq!(world.untold(), 0);
+    assert_eq!(world.dropped(), 0);
     assert!(world.subscribe(&session, "/a/x") && world.subscribe(&other, "/a/y"));
-    assert_eq!(world.untold(), 2);
+    assert_eq!(world.dropped(), 2);
     *world.engine.refusal.lock() = None;
-    // It is not too many for a log that has no limits but bytes.
+    // All of them fit into a log that is limited only by bytes.
     while world.tasks.len() > 0 {
-        world.tasks.turn();
+        world.tasks.poll_all();
         world.time.advance(Duration::from_millis(1));
     }
     world.kick(&session);
     world.kick(&other);
     world.settle();
-    assert_eq!(world.told("/a/x").last(), Some(&line('-', &session)));
-    assert_eq!(world.told("/a/y"), [line('-', &other)]);
-    assert_eq!(world.untold(), 2);
+    assert_eq!(world.notices("/a/x").last(), Some(&line('-', &session)));
+    assert_eq!(world.notices("/a/y"), [line('-', &other)]);
+    assert_eq!(world.dropped(), 2);
 }
 
 #[test]
-fn where_there_is_no_room_for_the_channel_nobody_is_told() {
-    let world = World::new();
+fn notices_are_dropped_at_the_channel_limit() {
+    let world = JoinLeaveWorld::new();
     let session = world.attach("ann", "*", None).session;
     *world.engine.refusal.lock() =
-        Some(EngineError::TooManyChannels(crate::channel::TooManyChannels::Here { limit: 1 }));
+        Some(EngineError::TooManyChannels(crate::channel::TooManyChannels::Server { limit: 1 }));
     assert!(world.subscribe(&session, "/a/x"));
     world.settle();
-    assert_eq!((world.told("/a/x").len(), world.untold()), (0, 1));
+    assert_eq!((world.notices("/a/x").len(), world.dropped()), (0, 1));
 }
 
 #[test]
-fn what_is_not_told_at_the_end_the_next_process_tells() {
-    let (world, next) = (World::new(), World::with(&[TOLD]));
+fn remaining_notices_are_published_by_the_next_process() {
+    let (world, next) = (JoinLeaveWorld::new(), JoinLeaveWorld::with(&[JOIN_LEAVE]));
     let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
     assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/y"));
     world.settle();
-    let sessions = &world.context.sessions;
-    sessions.stop_telling();
-    world.context.logs.channels.close();
+    let sessions = &world.services.sessions;
+    sessions.stop_join_leave();
+    world.services.logs.channels.close();
     world.kick(&ann);
     sessions.move_all();
     world.settle();
-    let stored = sessions.snapshot_tellings();
-    assert_eq!(world.told("/a/x"), [line('+', &ann)]);
+    let stored = sessions.snapshot_notices();
+    assert_eq!(world.notices("/a/x"), [line('+', &ann)]);
     assert_eq!(stored.len(), 1, "{stored:?}");
-    for telling in &stored {
-        next.context.sessions.restore_telling(telling).expect("it goes on");
+    for notice in &stored {
+        next.services.sessions.restore_notice(notice).expect("it is restored");
     }
-    // Nothing is asked of its engine before that knows what it goes on with.
+    // Nothing is published before the engine knows which logs it restores.
     let late = next.attach("carol", "*", None).session;
     assert!(next.subscribe(&late, "/a/x"));
     next.settle();
-    assert!(next.told("/a/x").is_empty());
-    next.context.sessions.begin_telling();
+    assert!(next.notices("/a/x").is_empty());
+    next.services.sessions.start_join_leave();
     next.settle();
-    assert_eq!(next.told("/a/x"), [line('-', &ann), line('+', &late)]);
-    let elsewhere = World::with(&[]);
-    elsewhere.context.sessions.restore_telling(&stored[0]).expect("nobody wants to know any more");
-    assert!(elsewhere.context.sessions.snapshot_tellings().is_empty());
+    assert_eq!(next.notices("/a/x"), [line('-', &ann), line('+', &late)]);
+    let without = JoinLeaveWorld::with(&[]);
+    without.services.sessions.restore_notice(&stored[0]).expect("the notice is dropped");
+    assert!(without.services.sessions.snapshot_notices().is_empty());
 }
 
-/// The channels are closed, and a task has found out before anyone has said so.
+/// The channels are closed, and a task finds out before publishing is stopped.
 #[test]
-fn what_a_closed_log_does_not_take_stays() {
-    let world = World::new();
+fn notices_stay_queued_when_the_logs_are_closed() {
+    let world = JoinLeaveWorld::new();
     let session = world.attach("ann", "*", None).session;
     assert!(world.subscribe(&session, "/a/x"));
-    world.context.logs.channels.close();
+    world.services.logs.channels.close();
     world.settle();
-    assert_eq!((world.context.sessions.snapshot_tellings().len(), world.untold()), (1, 0));
+    assert_eq!((world.services.sessions.snapshot_notices().len(), world.dropped()), (1, 0));
 }
 
-/// Whatever happens between them, of one session on one channel the one comes after the other.
+/// Joins and leaves of one session on one channel alternate, whichever threads act.
 #[test]
-fn threads_that_race_tell_of_each_in_its_order() {
-    let world = World::new();
+fn notices_of_a_session_alternate_with_concurrent_threads() {
+    let world = JoinLeaveWorld::new();
     let sessions: Vec<_> = (0..200).map(|_| world.attach("ann", "*", None).session).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| sessions.iter().for_each(|session| _ = world.subscribe(session, "/a/x")));
@@ -320,38 +323,40 @@ fn threads_that_race_tell_of_each_in_its_order() {
         scope.spawn(|| sessions.iter().for_each(|session| world.kick(session)));
     });
     world.settle();
-    let told = world.told("/a/x");
+    let notices = world.notices("/a/x");
     for session in &sessions {
-        let (come, gone) = (line('+', session), line('-', session));
-        let of_it: Vec<_> = told.iter().filter(|line| [&come, &gone].contains(line)).collect();
-        for pair in of_it.chunks(2) {
-            assert_eq!(pair, [&come, &gone], "{told:?}");
+        let (joined, left) = (line('+', session), line('-', session));
+        let own: Vec<_> = notices.iter().filter(|line| [&joined, &left].contains(line)).collect();
+        for pair in own.chunks(2) {
+            assert_eq!(pair, [&joined, &left], "{notices:?}");
         }
     }
 }
 
-/// What may be told by now, presence says as well, also while the channel still has the session among its subscribers: so a list that begins with it stays right.
+/// Presence never contradicts a published notice, even while the channel still has the session among its
+/// subscribers. So a member list that starts from presence stays right.
 #[test]
-fn nobody_is_present_who_may_be_told_to_have_left() {
-    let world = World::new();
-    let sessions = &world.context.sessions;
+fn presence_excludes_sessions_that_have_left() {
+    let world = JoinLeaveWorld::new();
+    let sessions = &world.services.sessions;
     let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
     assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/x") && world.subscribe(&bob, "/a/y"));
     let present = |channel: &str| {
-        let present = world.context.logs.channels.present(channel, 0, usize::MAX);
+        let present = world.services.logs.channels.presence_page(channel, 0, usize::MAX);
         present.members.into_iter().map(|(_, member)| member.id).collect::<Vec<_>>()
     };
-    // As another thread sees it that looks in between.
+    // The state that another thread sees between the two steps of an unsubscribe.
     let left = sessions.step(&bob, |state, _| {
-        let (slot, followed) = state.find("/a/x").map(|(slot, followed)| (slot, followed.clone()))?;
+        let (slot, subscription) =
+            state.find("/a/x").map(|(slot, subscription)| (slot, subscription.clone()))?;
         state.machine.outbox_mut().unsubscribe(slot);
-        sessions.note_left(&bob, &state.identity, &followed.channel);
-        Some(followed)
+        sessions.enqueue_leave(&bob, &state.identity, &subscription.channel);
+        Some(subscription)
     });
-    sessions.tell(&name("/a/x"));
+    sessions.publish_notices(&name("/a/x"));
     world.settle();
-    assert_eq!(world.told("/a/x").last(), Some(&line('-', &bob)));
+    assert_eq!(world.notices("/a/x").last(), Some(&line('-', &bob)));
     assert_eq!((present("/a/x"), present("/a/y")), (vec![ann.id().to_string()], vec![bob.id().to_string()]));
-    sessions.release(&left.expect("it was followed"));
+    sessions.complete_unsubscribe(&left.expect("it was subscribed"));
     assert_eq!(present("/a/x"), [ann.id().to_string()]);
 }

@@ -1,4 +1,4 @@
-//! Sessions that do anything at random, beside a model of what is told of them.
+//! A random test of join and leave notices against a model.
 
 use std::collections::BTreeMap;
 
@@ -10,68 +10,69 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::seeds::with_seeds;
 
-/// One that the model knows.
-struct Known {
+/// A session that the model tracks.
+struct KnownSession {
     attached: Attached,
     user: &'static str,
 }
 
-struct Model {
-    world: World,
+struct JoinLeaveModel {
+    world: JoinLeaveWorld,
     rng: SmallRng,
-    known: Vec<Known>,
-    told: BTreeMap<&'static str, Vec<String>>,
+    known: Vec<KnownSession>,
+    notices: BTreeMap<&'static str, Vec<String>>,
 }
 
 const CHANNELS: [&str; 4] = ["/a/x", "/a/y", "/b", "/a/*"];
 
-impl Model {
-    /// The session follows this now, and did not, or the other way round.
-    fn changed(&mut self, sign: char, session: &SessionHandle, channel: &'static str) {
+impl JoinLeaveModel {
+    /// Records in the model that the session has subscribed (`+`) or unsubscribed (`-`).
+    fn record_change(&mut self, sign: char, session: &SessionHandle, channel: &'static str) {
         if ["/a/x", "/a/y"].contains(&channel) {
-            self.told.entry(channel).or_default().push(line(sign, session));
+            self.notices.entry(channel).or_default().push(line(sign, session));
         }
     }
 
-    /// Does something that may change what a session follows, and notes what it has changed.
-    fn watching(&mut self, at: usize, act: impl FnOnce(&mut Self)) {
-        let session = self.world.context.sessions.hold(&self.known[at].attached.session);
-        let follows =
-            |model: &Self| CHANNELS.map(|channel| model.world.context.sessions.follows(&session, channel));
-        let before = follows(self);
+    /// Runs an action, and records in the model which subscriptions of the session it has changed.
+    fn with_changes(&mut self, at: usize, act: impl FnOnce(&mut Self)) {
+        let session = self.world.services.sessions.clone_handle(&self.known[at].attached.session);
+        let subscribed = |model: &Self| {
+            CHANNELS.map(|channel| model.world.services.sessions.is_subscribed(&session, channel))
+        };
+        let before = subscribed(self);
         act(self);
-        let after = follows(self);
+        let after = subscribed(self);
         for (channel, (before, after)) in CHANNELS.into_iter().zip(before.into_iter().zip(after)) {
             match (before, after) {
-                (false, true) => self.changed('+', &session, channel),
-                (true, false) => self.changed('-', &session, channel),
+                (false, true) => self.record_change('+', &session, channel),
+                (true, false) => self.record_change('-', &session, channel),
                 _ => {}
             }
         }
     }
 
     fn step(&mut self) {
-        let what = self.rng.random_range(0..14);
-        if self.known.is_empty() || (what == 0 && self.known.len() < 8) {
+        let action = self.rng.random_range(0..14);
+        if self.known.is_empty() || (action == 0 && self.known.len() < 8) {
             let user = ["ann", "bob", "carol"][self.rng.random_range(0..3)];
-            self.known.push(Known { attached: self.world.attach(user, "*", None), user });
+            self.known.push(KnownSession { attached: self.world.attach(user, "*", None), user });
             return;
         }
         let (at, channel) =
             (self.rng.random_range(0..self.known.len()), CHANNELS[self.rng.random_range(0..4)]);
-        self.watching(at, |model| {
+        self.with_changes(at, |model| {
             let (world, attached) = (&model.world, &model.known[at].attached);
-            let (session, sessions) = (&attached.session, &world.context.sessions);
-            match what {
+            let (session, sessions) = (&attached.session, &world.services.sessions);
+            match action {
                 0..=3 => _ = world.subscribe(session, channel),
                 4..=5 => world.unsubscribe(session, channel),
-                6 => _ = is_ok(sessions.subscribe_for(session, &name(channel), &Beginning::Now)),
-                7 => _ = sessions.unsubscribe_for(session, &name(channel)),
+                6 => _ = is_ok(sessions.subscribe_by_backend(session, &name(channel), &StartPosition::Now)),
+                7 => _ = sessions.unsubscribe_by_backend(session, &name(channel)),
                 8 => {
                     let ended = ConnectionInput::Ended(SuspendReason::PeerClosed);
-                    sessions.handle_connection(session, attached.link.id, ended);
+                    sessions.handle_connection(session, attached.mailbox.id, ended);
                 }
-                // A token that allows less comes with it, or not.
+                // The new token may allow less.
                 9 if !matches!(session.phase(), Phase::Closed(_)) => {
                     let allowed = if model.rng.random() { "*" } else { "/a/x" };
                     let token = session.resume_token().expose().to_string();
@@ -83,48 +84,50 @@ impl Model {
                 _ => {}
             }
         });
-        match what {
-            11 => (0..self.rng.random_range(1..4)).for_each(|_| self.world.tasks.turn()),
-            12 => self.pass(),
+        match action {
+            11 => (0..self.rng.random_range(1..4)).for_each(|_| self.world.tasks.poll_all()),
+            12 => self.pass_time(),
             13 => {
                 let refusal = self.rng.random::<bool>().then_some(EngineError::Unavailable);
                 *self.world.engine.refusal.lock() = refusal;
             }
             _ => {}
         }
-        let is_over = |known: &Known| matches!(known.attached.session.phase(), Phase::Closed(_));
+        let is_over = |known: &KnownSession| matches!(known.attached.session.phase(), Phase::Closed(_));
         self.known.retain(|known| !is_over(known));
     }
 
-    /// Time passes. Those that have been suspended for too long expire, and those that are silent are suspended.
-    fn pass(&mut self) {
+    /// Lets time pass. Sessions that have been suspended too long expire, and silent ones are suspended.
+    fn pass_time(&mut self) {
         let seconds = self.rng.random_range(1..100);
         self.world.time.advance(Duration::from_secs(seconds));
         for at in 0..self.known.len() {
-            self.watching(at, |model| {
+            self.with_changes(at, |model| {
                 let slot = model.known[at].attached.session.reference().index();
-                model.world.context.sessions.handle_timeout(slot, &mut Vec::new());
+                model.world.services.sessions.handle_timeout(slot, &mut Vec::new());
             });
         }
     }
 }
 
-/// Beside a model: whatever clients, the server, their connections, time and the engine do, what is told is what has changed, on each channel in its order.
+/// After random actions of clients, the server, connections, time and the engine, the published notices are
+/// exactly the changes of each channel, in order.
 #[test]
-fn what_is_told_is_what_has_changed() {
+fn published_notices_match_the_changes() {
     with_seeds(0..40, |seed| {
         let rng = SmallRng::seed_from_u64(seed);
-        let mut model = Model { world: World::new(), rng, known: Vec::new(), told: BTreeMap::new() };
+        let mut model =
+            JoinLeaveModel { world: JoinLeaveWorld::new(), rng, known: Vec::new(), notices: BTreeMap::new() };
         for _ in 0..400 {
             model.step();
         }
         *model.world.engine.refusal.lock() = None;
         model.world.settle();
-        // The log of a pattern has those of both.
+        // A pattern's log has the notices of both channels.
         for channel in &CHANNELS[..3] {
-            let expected = model.told.get(channel).cloned().unwrap_or_default();
-            assert_eq!(model.world.told(channel), expected, "{channel}");
+            let expected = model.notices.get(channel).cloned().unwrap_or_default();
+            assert_eq!(model.world.notices(channel), expected, "{channel}");
         }
-        assert_eq!(model.world.untold(), 0);
+        assert_eq!(model.world.dropped(), 0);
     });
 }

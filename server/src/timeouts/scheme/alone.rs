@@ -5,31 +5,31 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use strum::{Display, EnumCount, VariantArray};
 
-use super::UseTimers;
+use super::TimersVisitor;
 
-/// How the wheel thread keeps its timers: `timers.scheme`. It is displayed by its name there.
+/// Timer scheme of the wheel thread (`timers.scheme`). Displayed by its name in the configuration.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum Scheme {
+pub enum TimerScheme {
     /// [`Owners`]
     Hierarchical,
 }
 
-impl Scheme {
-    /// Makes timers that stand at `now`.
-    pub(in crate::timeouts) fn timers<T: Send + 'static, U: UseTimers<T>>(
+impl TimerScheme {
+    /// Creates timers that start at tick `now`, and passes them to `user`.
+    pub(in crate::timeouts) fn timers<T: Send + 'static, U: TimersVisitor<T>>(
         self,
         now: Tick,
         user: U,
     ) -> U::Output {
         match self {
-            Self::Hierarchical => user.with(Owners::new(now)),
+            Self::Hierarchical => user.visit(Owners::new(now)),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Scheme {
+impl<'de> Deserialize<'de> for TimerScheme {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         if name == Self::Hierarchical.to_string() {

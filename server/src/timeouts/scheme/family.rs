@@ -2,26 +2,26 @@
 
 use encke_wheel::schemes::{
     BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
-    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, Standing,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, Reusable, SimpleWheel,
     UnorderedList,
 };
 use encke_wheel::{Owners, Tick};
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumCount, VariantArray};
 
-use super::UseTimers;
+use super::TimersVisitor;
 
-/// The slots of wheels that stand alone. At 10 ms a tick one turn is 164 s, longer than what every session waits for by
-/// default (25 s, 10 s, 120 s): of those a wheel that reaches one turn refuses none, and one that hashes looks at none in
-/// vain. Only a lifetime, idleness or the age of a log lies further ahead. It is 66 KiB, and has a few timers a slot for as
-/// many sessions as a process serves.
+/// Number of slots of single-level wheels. With a tick of 10 ms, one revolution takes 164 s, longer than all
+/// default session timeouts (25 s, 10 s, 120 s). So a wheel limited to one revolution rejects none of them,
+/// and a hashed wheel never visits one in vain. Only a lifetime, idleness or the age of a log lies further
+/// ahead. A wheel takes 66 KiB and holds a few timers per slot for as many sessions as a process serves.
 const SLOTS: usize = 1 << 14;
 
-/// How the wheel thread keeps its timers: `timers.scheme`. It is displayed by its name there.
+/// Timer scheme of the wheel thread (`timers.scheme`). Displayed by its name in the configuration.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Deserialize, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum Scheme {
+pub enum TimerScheme {
     /// [`Owners`]
     Hierarchical,
     /// [`HierarchicalWheel`]
@@ -52,28 +52,28 @@ pub enum Scheme {
     Lawn,
 }
 
-impl Scheme {
-    /// Makes timers that stand at `now`.
-    pub(in crate::timeouts) fn timers<T: Send + 'static, U: UseTimers<T>>(
+impl TimerScheme {
+    /// Creates timers that start at tick `now`, and passes them to `user`.
+    pub(in crate::timeouts) fn timers<T: Send + 'static, U: TimersVisitor<T>>(
         self,
         now: Tick,
         user: U,
     ) -> U::Output {
         match self {
-            Self::Hierarchical => user.with(Owners::new(now)),
-            Self::HierarchicalLists => user.with(Standing::new(HierarchicalWheel::new(now))),
-            Self::OneMigration => user.with(Standing::new(OneMigrationWheel::new(now))),
-            Self::Coarse => user.with(Standing::new(NonCascadingWheel::new(now))),
-            Self::Simple => user.with(Standing::new(SimpleWheel::new(now, SLOTS))),
-            Self::HashedSorted => user.with(Standing::new(HashedSortedWheel::new(now, SLOTS))),
-            Self::HashedUnsorted => user.with(Standing::new(HashedUnsortedWheel::new(now, SLOTS))),
-            Self::LogicSimulation => user.with(Standing::new(LogicSimulationWheel::new(now, SLOTS))),
-            Self::CalendarQueue => user.with(Standing::new(CalendarQueue::new(now))),
-            Self::BinaryHeap => user.with(Standing::new(BinaryHeap::new(now))),
-            Self::BalancedTree => user.with(Standing::new(BalancedTree::new(now))),
-            Self::OrderedList => user.with(Standing::new(OrderedList::new(now))),
-            Self::UnorderedList => user.with(Standing::new(UnorderedList::new(now))),
-            Self::Lawn => user.with(Standing::new(Lawn::new(now))),
+            Self::Hierarchical => user.visit(Owners::new(now)),
+            Self::HierarchicalLists => user.visit(Reusable::new(HierarchicalWheel::new(now))),
+            Self::OneMigration => user.visit(Reusable::new(OneMigrationWheel::new(now))),
+            Self::Coarse => user.visit(Reusable::new(NonCascadingWheel::new(now))),
+            Self::Simple => user.visit(Reusable::new(SimpleWheel::new(now, SLOTS))),
+            Self::HashedSorted => user.visit(Reusable::new(HashedSortedWheel::new(now, SLOTS))),
+            Self::HashedUnsorted => user.visit(Reusable::new(HashedUnsortedWheel::new(now, SLOTS))),
+            Self::LogicSimulation => user.visit(Reusable::new(LogicSimulationWheel::new(now, SLOTS))),
+            Self::CalendarQueue => user.visit(Reusable::new(CalendarQueue::new(now))),
+            Self::BinaryHeap => user.visit(Reusable::new(BinaryHeap::new(now))),
+            Self::BalancedTree => user.visit(Reusable::new(BalancedTree::new(now))),
+            Self::OrderedList => user.visit(Reusable::new(OrderedList::new(now))),
+            Self::UnorderedList => user.visit(Reusable::new(UnorderedList::new(now))),
+            Self::Lawn => user.visit(Reusable::new(Lawn::new(now))),
         }
     }
 }

@@ -1,22 +1,22 @@
 use std::io::Write;
 
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, Event, Texts};
-use encke_core::encodings::Cached;
+use encke_core::dialect::{Dialect, ServerEvent, TextSink};
+use encke_core::encodings::CachedDialect;
 use hyper::StatusCode;
 
 use crate::channel::LogMessage;
-use crate::session::{Channel, Outgoing, Transport};
-use crate::transport::by_pattern::by_pattern;
+use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::transport::by_pattern::pattern_origin;
 
-/// Objects of the dialect, as one JSON array.
+/// JSON array of the dialect's objects.
 #[derive(Debug, Default)]
-pub(crate) struct Array {
-    /// Without the bracket at the end.
+pub(crate) struct JsonArray {
+    /// Without the closing bracket.
     bytes: Vec<u8>,
 }
 
-impl Array {
+impl JsonArray {
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -33,23 +33,23 @@ impl Array {
         self.bytes
     }
 
-    pub(crate) fn notify(&mut self, event: &Event<'_>) {
+    pub(crate) fn notify(&mut self, event: &ServerEvent<'_>) {
         Json::default().notify(event, self);
     }
 
-    fn next(&mut self) {
+    fn separate(&mut self) {
         self.bytes.push(if self.bytes.is_empty() { b'[' } else { b',' });
     }
 }
 
-impl Texts for Array {
+impl TextSink for JsonArray {
     fn text(&mut self, text: &str) {
-        self.next();
+        self.separate();
         self.bytes.extend_from_slice(text.as_bytes());
     }
 }
 
-impl Outgoing for Array {
+impl DeliveryWriter for JsonArray {
     const TRANSPORT: Transport = Transport::Poll;
 
     fn len(&self) -> usize {
@@ -57,43 +57,41 @@ impl Outgoing for Array {
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
-        let by = by_pattern::<Json>(channel, offset, message);
+        let by = pattern_origin::<Json>(channel, offset, message);
         let message = Json::of(message.encodings());
-        // With brackets or a comma.
+        // Including brackets or a comma.
         self.bytes.reserve(message.len_with(seq, by) + 2);
-        self.next();
+        self.separate();
         message.write_with(seq, by, &mut self.bytes);
     }
 
-    fn gap(&mut self, _: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
+    fn gap(&mut self, _: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
         self.notify(gap);
     }
 
-    fn notice(&mut self, _: u64, notice: &Event<'_>) {
+    fn notice(&mut self, _: u64, notice: &ServerEvent<'_>) {
         self.notify(notice);
     }
 }
 
-/// What an answer says.
+/// Response to a poll, without the headers of its connection.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct PollResponse {
     pub(crate) status: StatusCode,
-    /// The type of the body.
     pub(crate) media_type: &'static str,
     pub(crate) body: Vec<u8>,
-    /// Headers for this answer alone, as lines.
+    /// Additional header lines of this response.
     pub(crate) headers: String,
 }
 
-impl Content {
-    /// JSON.
+impl PollResponse {
     pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Self {
         Self { status, media_type: "application/json", body, headers: String::new() }
     }
 
-    /// The whole answer. `headers` are lines.
+    /// Serializes the complete response. `headers` are complete lines.
     pub(super) fn response(&self, headers: &[u8], keep_alive: bool) -> Vec<u8> {
-        // A line of status, four headers, a number.
+        // Size of the status line, four headers and a number.
         const HEAD_BYTES: usize = 160;
         let mut response =
             Vec::with_capacity(HEAD_BYTES + headers.len() + self.headers.len() + self.body.len());
@@ -105,7 +103,7 @@ impl Content {
             self.media_type,
             self.body.len()
         )
-        .expect("memory takes everything");
+        .expect("writing to a Vec cannot fail");
         response.extend_from_slice(headers);
         response.extend_from_slice(self.headers.as_bytes());
         if !keep_alive {
@@ -126,17 +124,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_of_texts() {
-        assert_eq!(Array::default().into_bytes(), b"[]");
-        let mut array = Array::default();
+    fn texts_form_an_array() {
+        assert_eq!(JsonArray::default().into_bytes(), b"[]");
+        let mut array = JsonArray::default();
         array.text("1");
-        array.notify(&Event::Goaway { code: CloseCode::Kicked, retry: Duration::from_millis(7) });
+        array.notify(&ServerEvent::Goaway { code: CloseCode::Kicked, retry: Duration::from_millis(7) });
         assert_eq!(array.into_bytes(), br#"[1,{"goaway":{"reason":"kicked","retry_ms":7}}]"#);
     }
 
     #[test]
-    fn an_answer_says_how_long_it_is() {
-        let answer = Content::json(StatusCode::OK, b"[]".to_vec()).response(b"vary: origin\r\n", false);
+    fn response_has_its_content_length() {
+        let answer = PollResponse::json(StatusCode::OK, b"[]".to_vec()).response(b"vary: origin\r\n", false);
         let expected = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
             content-length: 2\r\nvary: origin\r\nconnection: close\r\n\r\n[]";
         assert_eq!(String::from_utf8(answer).as_deref(), Ok(expected));

@@ -1,4 +1,4 @@
-//! A poll at rest: what of it is left without a task. Whatever there is to answer wakes it.
+//! Parked polls. Anything to respond with unparks a poll.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -6,34 +6,40 @@ use std::marker::PhantomData;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 
-use super::connection::Connection;
-use super::form::Form;
-use crate::client::Context;
-use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport};
+use super::connection::PollConnection;
+use super::form::PollResponseWriter;
+use crate::client::Services;
+use crate::session::{DeliveryBatch, PendingWork, ReadOutcome, SessionCell, SessionOutbox, Transport};
 use crate::transport::Socket;
-use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
+use crate::transport::at_rest::{ConnectionParts, ParkableTransport, ParkedStateOf, park as park_connection};
 
-/// What goes with a poll, also while it is at rest, and goes on with its connection afterwards.
-pub(crate) trait Polls<S, F>: Send + 'static {
-    /// What the task of the connection does, from a poll on that has been at rest.
-    fn go_on(self, poll: Connection<S, F>) -> impl Future<Output: Send + 'static> + Send + 'static;
+/// State that accompanies a poll, also while it is parked, and that its connection needs afterwards.
+pub(crate) trait PollContinuation<S, F>: Send + 'static {
+    /// Returns the future that the connection's task runs after the poll was parked.
+    fn continue_after_parking(
+        self,
+        poll: PollConnection<S, F>,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static;
 }
 
-struct Resting<S, F, P> {
-    form: F,
+struct ParkedPoll<S, F, P> {
+    writer: F,
     headers: Box<[u8]>,
     keep_alive: bool,
-    polls: P,
-    becomes: PhantomData<fn() -> S>,
+    continuation: P,
+    marker: PhantomData<fn() -> S>,
 }
 
-/// A poll goes to rest; the task of its connection ends.
-pub(crate) fn rest<S: Socket, F: Form, P: Polls<S, F>>(poll: Connection<S, F>, polls: P) {
-    let (awake, form, headers, keep_alive) = poll.into_quiet();
-    rest_as(awake, Resting { form, headers, keep_alive, polls, becomes: PhantomData });
+/// Parks a poll. The calling task ends afterwards.
+pub(crate) fn park<S: Socket, F: PollResponseWriter, P: PollContinuation<S, F>>(
+    poll: PollConnection<S, F>,
+    continuation: P,
+) {
+    let (parts, writer, headers, keep_alive) = poll.into_parked_parts();
+    park_connection(parts, ParkedPoll { writer, headers, keep_alive, continuation, marker: PhantomData });
 }
 
-impl<S: Socket, F: Form, P: Polls<S, F>> Rests for Resting<S, F, P> {
+impl<S: Socket, F: PollResponseWriter, P: PollContinuation<S, F>> ParkableTransport for ParkedPoll<S, F, P> {
     type Socket = S;
     const TRANSPORT: Transport = Transport::Poll;
 
@@ -41,31 +47,36 @@ impl<S: Socket, F: Form, P: Polls<S, F>> Rests for Resting<S, F, P> {
         F::DIALECT
     }
 
-    /// The next request, or part of it.
-    fn heard(&mut self, _: &Context, _: &SessionCell, bytes: &[u8], _: Timestamp) -> Heard {
-        Heard::Other(Remains { read: bytes.to_vec(), ..Remains::default() })
+    /// Input is the next request, or part of it.
+    fn handle_input(&mut self, _: &Services, _: &SessionCell, bytes: &[u8], _: Timestamp) -> ReadOutcome {
+        ReadOutcome::NeedsTask(PendingWork { read: bytes.to_vec(), ..PendingWork::default() })
     }
 
-    fn is_alive(&self, _: &RestingSocketOf<Self>) -> bool {
+    fn is_alive(&self, _: &ParkedStateOf<Self>) -> bool {
         false
     }
 
-    /// A poll gets none.
+    /// Polls are not pinged.
     fn ping(&mut self, sent: u64, _: &mut Vec<u8>) -> u64 {
         sent
     }
 
-    /// An answer ends a poll.
-    fn may_send(&self) -> bool {
+    /// A response ends the poll, which requires a task.
+    fn can_send_while_parked(&self) -> bool {
         false
     }
 
-    fn take(&mut self, _: &SessionCell, _: &mut SessionOutbox, _: &mut Vec<u8>) -> Share {
-        Share::default()
+    fn take_batch(&mut self, _: &SessionCell, _: &mut SessionOutbox, _: &mut Vec<u8>) -> DeliveryBatch {
+        DeliveryBatch::default()
     }
 
-    fn wake(self, awake: Awake<S>, remains: Remains) -> impl Future<Output: Send + 'static> + Send + 'static {
-        let Self { form, headers, keep_alive, polls, .. } = self;
-        polls.go_on(Connection::woken(awake, form, headers, keep_alive, remains.read))
+    fn unpark(
+        self,
+        parts: ConnectionParts<S>,
+        work: PendingWork,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static {
+        let Self { writer, headers, keep_alive, continuation, .. } = self;
+        continuation
+            .continue_after_parking(PollConnection::unparked(parts, writer, headers, keep_alive, work.read))
     }
 }

@@ -1,100 +1,103 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::bayeux::{Ack, Advice, EnckeExtension, Extensions, Missed, Reply, ReplyTo};
-use encke_core::dialect::{DialectName, Event};
+use encke_core::dialect::bayeux::{
+    Ack, Advice, EnckeExtension, Extensions, MessageReply, MissedEvents, ReplyTo,
+};
+use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
-use super::answer::Content;
-use super::form::Form;
+use super::answer::PollResponse;
+use super::form::PollResponseWriter;
 use crate::admission::BrowserPoll;
 use crate::channel::{ChannelName, LogMessage};
-use crate::client::bayeux::{farewell, go_on_advice};
+use crate::client::bayeux::{end_pause_advice, final_reply};
 use crate::client::{Attachment, unsubscribed};
-use crate::session::{Channel, Outgoing, Transport};
+use crate::session::{Channel, DeliveryWriter, Transport};
 use crate::transport::bayeux_texts::{append_event, array_len, write_array};
 
-/// The answer to a request with a `/meta/connect`: messages, then the replies to what came with it, then its own.
+/// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
+/// then the reply to the connect.
 #[derive(Debug)]
-pub(crate) struct ConnectForm {
+pub(crate) struct ConnectResponseWriter {
     pub(crate) connect: ReplyTo,
-    /// Replies that are there already, separated by commas.
+    /// Replies made so far, separated by commas.
     pub(crate) replies: String,
-    /// What the client has, if it acknowledges.
+    /// Last seq that the client has, if it acknowledges messages.
     pub(crate) acknowledged: Option<u64>,
-    /// What to tell the client, if there is something to tell in any case.
+    /// Advice that must be sent.
     pub(crate) advice: Option<Advice>,
-    /// The function that is called with the answer, if that is a script.
+    /// Name of the function that the response calls, if the response is a script.
     pub(crate) callback: Option<Box<str>>,
-    /// Held until the answer is made.
+    /// Held until the response is made.
     pub(crate) browser: Option<BrowserPoll>,
-    pub(crate) taken: Taken,
-    /// What the answer asks for.
+    pub(crate) collected: CollectedEvents,
+    /// Pause that the response asks for.
     pub(crate) pause: Duration,
 }
 
-/// What the session had for the client.
+/// Events taken from the session.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct CollectedEvents {
     /// Separated by commas.
     events: Vec<u8>,
-    missed: Missed,
-    /// The last, if there was one.
+    missed: MissedEvents,
+    /// Seq of the last event.
     seq: Option<u64>,
-    /// A subscription has begun or ended.
+    /// Whether a subscription has begun or ended.
     has_notice: bool,
 }
 
-impl ConnectForm {
-    fn content(&mut self, reply: &str) -> Content {
-        // Before anyone can see that this request has ended.
+impl ConnectResponseWriter {
+    fn content(&mut self, reply: &str) -> PollResponse {
+        // Released before the end of this request becomes visible.
         self.browser = None;
-        let Taken { events, .. } = std::mem::take(&mut self.taken);
+        let CollectedEvents { events, .. } = std::mem::take(&mut self.collected);
         let replies = std::mem::take(&mut self.replies);
-        array(&[&events, replies.as_bytes(), reply.as_bytes()], self.callback.as_deref())
+        array_response(&[&events, replies.as_bytes(), reply.as_bytes()], self.callback.as_deref())
     }
 }
 
-/// In a box: the task of a poll that is held is as large as all that it may hold.
-impl Form for Box<ConnectForm> {
+/// Boxed, because the task of a held poll is as large as everything it may hold.
+impl PollResponseWriter for Box<ConnectResponseWriter> {
     const DIALECT: DialectName = DialectName::Bayeux;
 
-    /// A handshake has done that.
+    /// The handshake has greeted the client.
     fn greet(&mut self, _: &Attachment) {}
 
-    fn refused(&mut self, channel: &ChannelName, reason: &'static str) {
-        self.taken.missed.note(&unsubscribed(channel, reason));
+    fn report_refused(&mut self, channel: &ChannelName, reason: &'static str) {
+        self.collected.missed.record(&unsubscribed(channel, reason));
     }
 
-    fn begin(&mut self) {}
+    fn begin_messages(&mut self) {}
 
-    fn has_taken(&self) -> bool {
-        self.taken.seq.is_some() || self.taken.has_notice
+    fn has_messages(&self) -> bool {
+        self.collected.seq.is_some() || self.collected.has_notice
     }
 
-    fn forget_taken(&mut self) {
-        self.taken.events.clear();
-        self.taken.missed.forget_taken();
-        (self.taken.seq, self.taken.has_notice) = (None, false);
+    fn discard_messages(&mut self) {
+        self.collected.events.clear();
+        self.collected.missed.discard_resendable();
+        (self.collected.seq, self.collected.has_notice) = (None, false);
     }
 
-    fn answer(&mut self, attachment: &Attachment) -> Content {
-        let advice = self.advice.or_else(|| go_on_advice(&attachment.session));
+    fn respond(&mut self, attachment: &Attachment) -> PollResponse {
+        let advice = self.advice.or_else(|| end_pause_advice(&attachment.session));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
-        let ack = self.acknowledged.map(|before| Ack::UpTo(self.taken.seq.unwrap_or(before)));
-        let ext = Extensions { ack, encke: EnckeExtension(Some(&self.taken.missed)) };
-        let reply = Reply { advice, ext, ..self.connect.reply().succeeded() }.to_json();
+        let ack = self.acknowledged.map(|before| Ack::UpTo(self.collected.seq.unwrap_or(before)));
+        let ext = Extensions { ack, encke: EnckeExtension(Some(&self.collected.missed)) };
+        let reply = MessageReply { advice, ext, ..self.connect.reply().succeeded() }.to_json();
         self.content(&reply)
     }
 
-    fn goodbye(&mut self, code: CloseCode, attachment: &Attachment) -> Content {
-        let reply = farewell(self.connect.reply(), code, attachment).to_json();
+    fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
+        let reply = final_reply(self.connect.reply(), code, attachment).to_json();
         self.content(&reply)
     }
 
-    /// An error would keep some clients away for longer.
-    fn superseded(&mut self, attachment: &Attachment) -> Content {
-        self.goodbye(CloseCode::Replaced, attachment)
+    /// An error would make some clients wait for longer.
+    fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse {
+        self.respond_closed(CloseCode::Replaced, attachment)
     }
 
     fn pause(&self) -> Duration {
@@ -102,44 +105,46 @@ impl Form for Box<ConnectForm> {
     }
 }
 
-impl Outgoing for Box<ConnectForm> {
+impl DeliveryWriter for Box<ConnectResponseWriter> {
     const TRANSPORT: Transport = Transport::Poll;
 
     fn len(&self) -> usize {
-        self.taken.events.len()
+        self.collected.events.len()
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, _: u64, message: &LogMessage) {
-        append_event(channel, message, &mut self.taken.events);
-        self.taken.seq = Some(seq);
+        append_event(channel, message, &mut self.collected.events);
+        self.collected.seq = Some(seq);
     }
 
-    fn gap(&mut self, seq: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
-        self.taken.missed.note(gap);
-        self.taken.seq = Some(seq);
+    fn gap(&mut self, seq: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
+        self.collected.missed.record(gap);
+        self.collected.seq = Some(seq);
     }
 
-    fn notice(&mut self, _: u64, notice: &Event<'_>) {
-        self.taken.missed.note(notice);
-        self.taken.has_notice = true;
+    fn notice(&mut self, _: u64, notice: &ServerEvent<'_>) {
+        self.collected.missed.record(notice);
+        self.collected.has_notice = true;
     }
 }
 
-/// An array of these parts, of which each is empty or has its members separated by commas. With a callback it is a script.
-pub(crate) fn array(parts: &[&[u8]], callback: Option<&str>) -> Content {
+/// Makes a response of the array of `parts`. Each part is empty or a list of members separated by commas.
+/// With a callback, the response is a script.
+pub(crate) fn array_response(parts: &[&[u8]], callback: Option<&str>) -> PollResponse {
     let mut body = Vec::with_capacity(array_len(parts));
     write_array(parts, &mut body);
     match callback {
-        None => Content::json(StatusCode::OK, body),
+        None => PollResponse::json(StatusCode::OK, body),
         Some(callback) => script(callback, &body),
     }
 }
 
-/// A call of a function of the page. The comment keeps the name from being the first bytes of a file of another kind. Two characters
-/// that JSON has in strings end a line in older JavaScript.
-fn script(callback: &str, json: &[u8]) -> Content {
+/// Makes a script that calls a function of the page. The leading comment keeps the name from being the first
+/// bytes of a file of another type. U+2028 and U+2029 are valid in JSON strings, but end a line in older
+/// JavaScript.
+fn script(callback: &str, json: &[u8]) -> PollResponse {
     let json = String::from_utf8_lossy(json).replace('\u{2028}', r"\u2028").replace('\u{2029}', r"\u2029");
-    Content {
+    PollResponse {
         status: StatusCode::OK,
         media_type: "text/javascript; charset=utf-8",
         body: format!("/**/{callback}({json});").into_bytes(),

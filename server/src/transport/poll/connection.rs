@@ -6,98 +6,98 @@ use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::answer::Content;
-use super::form::Form;
-use crate::admission::UnfinishedMessage;
-use crate::client::{Attachment, Sender};
-use crate::rest::Pace;
-use crate::session::{Backlog, Notes};
+use super::answer::PollResponse;
+use super::form::PollResponseWriter;
+use crate::admission::PartialMessage;
+use crate::client::{Attachment, PartialMessageSender};
+use crate::rest::ParkBackoff;
+use crate::session::{Backlog, Signals};
 use crate::transport::Socket;
-use crate::transport::at_rest::Awake;
-use crate::transport::following::Following;
-use crate::transport::metered::Metered;
+use crate::transport::at_rest::ConnectionParts;
+use crate::transport::following::PendingSubscriptions;
+use crate::transport::metered::LivenessSocket;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::until_rest::UntilRest;
-use crate::transport::unwritten::Unwritten;
+use crate::transport::until_rest::ParkTimer;
+use crate::transport::unwritten::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
-/// About the most that one answer carries. The rest follows with the next, for which the client asks at once.
-const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// Approximate maximum size of a response. The rest follows in the next one, which the client requests at
+/// once.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// How much is read of the next request while this one is held: as much as its head may have.
+/// Maximum number of bytes read of the next request while this one is held: the maximum size of its head.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
 
 /// One poll of a session, owned by its task.
-pub(crate) struct Connection<S, F> {
-    pub(super) socket: Metered<S>,
+pub(crate) struct PollConnection<S, F> {
+    pub(super) socket: LivenessSocket<S>,
     pub(super) attachment: Attachment,
-    /// It does not count as a request yet.
+    /// Whether the request has yet to be counted against the rate limit.
     pub(super) is_new: bool,
-    /// What was read of the next request.
+    /// Bytes read of the next request.
     pub(super) read_ahead: Vec<u8>,
-    /// That, once it takes memory.
-    pub(super) account: Option<UnfinishedMessage<Sender>>,
-    /// Until the session follows all channels that the request asked for.
-    pub(super) following: Option<Box<Following>>,
-    /// The session is the one that the client asked for.
+    /// Accounts for the memory of `read_ahead`, once that takes any.
+    pub(super) account: Option<PartialMessage<PartialMessageSender>>,
+    /// Set until the session is subscribed to all channels that the request asked for.
+    pub(super) subscriptions: Option<Box<PendingSubscriptions>>,
+    /// Whether the session is the one that the client asked for.
     pub(super) recovered: bool,
-    /// The answer is due, whatever there is.
+    /// The response must be sent, even if it is empty.
     pub(super) is_due: bool,
-    /// What the answer says, and how.
-    pub(super) form: F,
-    /// What the session has for this connection.
+    pub(super) writer: F,
+    /// Whether the session has messages for this connection.
     pub(super) backlog: Backlog,
-    /// Of the answer, as lines.
+    /// Header lines of the response.
     pub(super) headers: Box<[u8]>,
     pub(super) keep_alive: bool,
-    /// The answer, once it is made.
-    pub(super) out: Unwritten,
+    /// The response, once it is made.
+    pub(super) out: PendingWrite,
     pub(super) hold: WriteHold,
-    pub(super) until_rest: UntilRest,
-    pub(super) pace: Pace,
+    pub(super) park_timer: ParkTimer,
+    pub(super) backoff: ParkBackoff,
 }
 
 /// Why a poll's loop has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paused {
     Ended(Ending),
-    /// It may go to rest.
-    Rest,
+    /// The poll may be parked.
+    Park,
 }
 
 /// How a poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The kernel has the answer.
+    /// The kernel has taken the response.
     Answered,
-    /// The peer is gone, or does not read.
+    /// The peer has disconnected or does not read.
     Lost,
 }
 
-impl<S: Socket, F: Form> Connection<S, F> {
-    /// A poll that has been at rest, and what was read there of the next request.
-    pub(super) fn woken(
-        awake: Awake<S>,
-        form: F,
+impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
+    /// Restores a poll that was parked. `read_ahead` was read of the next request meanwhile.
+    pub(super) fn unparked(
+        parts: ConnectionParts<S>,
+        writer: F,
         headers: Box<[u8]>,
         keep_alive: bool,
         read_ahead: Vec<u8>,
     ) -> Self {
-        let (socket, attachment, pace) = awake.into_parts();
-        let mut connection = Self::begun(socket, attachment, form, headers, keep_alive);
-        (connection.read_ahead, connection.pace) = (read_ahead, pace);
+        let (socket, attachment, backoff) = parts.into_parts();
+        let mut connection = Self::bare(socket, attachment, writer, headers, keep_alive);
+        (connection.read_ahead, connection.backoff) = (read_ahead, backoff);
         if !connection.read_ahead.is_empty() {
             connection.account();
         }
         connection
     }
 
-    /// A poll of which its client has nothing more to hear than what its session has.
-    pub(super) fn begun(
-        socket: Metered<S>,
+    /// A poll whose client only has to receive the session's messages.
+    pub(super) fn bare(
+        socket: LivenessSocket<S>,
         attachment: Attachment,
-        form: F,
+        writer: F,
         headers: Box<[u8]>,
         keep_alive: bool,
     ) -> Self {
@@ -107,73 +107,71 @@ impl<S: Socket, F: Form> Connection<S, F> {
             is_new: false,
             read_ahead: Vec::new(),
             account: None,
-            following: None,
+            subscriptions: None,
             recovered: true,
             is_due: false,
-            form,
-            backlog: Backlog { more: true, until_acknowledged: false },
+            writer,
+            backlog: Backlog { has_more: true, awaits_ack: false },
             headers,
             keep_alive,
-            out: Unwritten::default(),
+            out: PendingWrite::default(),
             hold: WriteHold::default(),
-            until_rest: UntilRest::default(),
-            pace: Pace::default(),
+            park_timer: ParkTimer::default(),
+            backoff: ParkBackoff::default(),
         }
     }
 
-    /// Gives up all that a poll at rest has no use for.
-    pub(super) fn into_quiet(self) -> (Awake<S>, F, Box<[u8]>, bool) {
-        let Self { socket, attachment, form, headers, keep_alive, pace, .. } = self;
-        (Awake::new(socket, attachment, pace), form, headers, keep_alive)
+    /// Drops everything that a parked poll does not need.
+    pub(super) fn into_parked_parts(self) -> (ConnectionParts<S>, F, Box<[u8]>, bool) {
+        let Self { socket, attachment, writer, headers, keep_alive, backoff, .. } = self;
+        (ConnectionParts::new(socket, attachment, backoff), writer, headers, keep_alive)
     }
 
-    /// How soon it may rest.
-    pub(crate) fn pace(&self) -> Pace {
-        self.pace
+    /// Decides how soon the poll may be parked.
+    pub(crate) fn backoff(&self) -> ParkBackoff {
+        self.backoff
     }
 
-    /// It may rest as soon as this says: the polls before on its connection have found out.
-    pub(crate) fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// Sets the backoff that the earlier polls of the connection have arrived at.
+    pub(crate) fn set_backoff(&mut self, backoff: ParkBackoff) {
+        self.backoff = backoff;
     }
 
-    /// Whose poll it is.
     pub(crate) fn attachment(&self) -> &Attachment {
         &self.attachment
     }
 
-    /// What its answer will say.
-    pub(crate) fn form(&self) -> &F {
-        &self.form
+    pub(crate) fn writer(&self) -> &F {
+        &self.writer
     }
 
-    /// Holds the request, and answers it; unless it may go to rest before.
+    /// Holds the request until it is answered or may be parked.
     pub(super) async fn run(&mut self) -> Paused {
         poll_fn(|context| match poll_steps(|| self.poll_step(context)) {
-            Poll::Pending if self.is_quiet() => self.poll_rest(),
+            Poll::Pending if self.is_idle() => self.poll_park(),
             polled => polled.map(Paused::Ended),
         })
         .await
     }
 
-    /// Whether there is nothing but to wait.
-    fn is_quiet(&self) -> bool {
-        !self.backlog.more
+    /// Whether there is nothing to do but wait.
+    fn is_idle(&self) -> bool {
+        !self.backlog.has_more
             && !self.is_due
             && self.out.is_empty()
-            && self.following.is_none()
+            && self.subscriptions.is_none()
             && self.read_ahead.is_empty()
-            && self.socket.can_rest()
+            && self.socket.can_park()
     }
 
-    /// Ready when it was held for long enough, and its client is silent.
-    fn poll_rest(&mut self) -> Poll<Paused> {
-        let Self { socket, attachment, until_rest, pace, .. } = self;
-        // What it says is kept, and keeps it from resting.
-        until_rest.poll(socket, attachment, pace, &mut false).map(|()| Paused::Rest)
+    /// Ready when the poll has been held for long enough and its client is silent.
+    fn poll_park(&mut self) -> Poll<Paused> {
+        let Self { socket, attachment, park_timer, backoff, .. } = self;
+        // Input is kept in `read_ahead`, which prevents parking.
+        park_timer.poll(socket, attachment, backoff, &mut false).map(|()| Paused::Park)
     }
 
-    /// Lets go of the session.
+    /// Detaches from the session. Returns the socket, and the bytes read of the next request.
     pub(super) fn into_socket(self) -> (S, Vec<u8>) {
         (self.socket.into_inner(), self.read_ahead)
     }
@@ -182,70 +180,71 @@ impl<S: Socket, F: Form> Connection<S, F> {
         if !self.out.is_empty() {
             return self.poll_write(context);
         }
-        let notes = self.attachment.link.take_notes(context);
-        self.until_rest.hears(notes);
-        if let Some(code) = notes.close_code() {
-            let content = self.form.goodbye(code, &self.attachment);
-            self.say(&content);
+        let signals = self.attachment.mailbox.take_signals(context);
+        self.park_timer.note_signals(signals);
+        if let Some(code) = signals.close_code() {
+            let content = self.writer.respond_closed(code, &self.attachment);
+            self.queue_response(&content);
             return Ok(Poll::Ready(()));
         }
-        if notes.contains(Notes::SUPERSEDED) {
-            let content = self.form.superseded(&self.attachment);
-            self.say(&content);
+        if signals.contains(Signals::SUPERSEDED) {
+            let content = self.writer.respond_superseded(&self.attachment);
+            self.queue_response(&content);
             return Ok(Poll::Ready(()));
         }
-        self.is_due |= notes.contains(Notes::ANSWER);
-        self.backlog.more |= notes.contains(Notes::READ);
-        self.poll_following(context);
-        if self.following.is_none() && (self.backlog.more || self.is_due) && self.answer() {
+        self.is_due |= signals.contains(Signals::ANSWER);
+        self.backlog.has_more |= signals.contains(Signals::READ);
+        self.poll_subscriptions(context);
+        if self.subscriptions.is_none() && (self.backlog.has_more || self.is_due) && self.make_response() {
             return Ok(Poll::Ready(()));
         }
         self.poll_read_ahead(context)
     }
 
-    fn poll_following(&mut self, context: &mut task::Context<'_>) {
-        let Some(following) = &mut self.following else { return };
-        let Poll::Ready(refused) = following.poll(context, &self.attachment, |_, _| {}) else { return };
-        self.following = None;
-        // What it follows by now may have something to read.
-        self.backlog.more = true;
+    fn poll_subscriptions(&mut self, context: &mut task::Context<'_>) {
+        let Some(subscriptions) = &mut self.subscriptions else { return };
+        let Poll::Ready(refused) = subscriptions.poll(context, &self.attachment, |_, _| {}) else { return };
+        self.subscriptions = None;
+        // The new subscriptions may have messages to read.
+        self.backlog.has_more = true;
         if !self.recovered {
-            self.form.greet(&self.attachment);
+            self.writer.greet(&self.attachment);
         }
         for (channel, reason) in &refused {
-            self.form.refused(channel, reason);
+            self.writer.report_refused(channel, reason);
         }
         self.is_due |= !refused.is_empty();
     }
 
-    /// Makes the answer, if there is something to say, or if it is due. Returns whether there is one, or perhaps a note that has another.
-    fn answer(&mut self) -> bool {
-        self.form.begin();
-        while self.backlog.more && self.form.len() < MAX_ANSWER_BYTES {
-            let (backlog, receipts) = self.attachment.take_outgoing(&mut self.form);
+    /// Makes the response if there is something to send or it is due. Returns whether there is a response, or
+    /// a signal that may cause another one.
+    fn make_response(&mut self) -> bool {
+        self.writer.begin_messages();
+        while self.backlog.has_more && self.writer.len() < MAX_RESPONSE_BYTES {
+            let (backlog, receipts) = self.attachment.take_outgoing(&mut self.writer);
             self.backlog = backlog;
             self.out.receipts.add(receipts);
         }
-        if !self.form.has_taken() && !self.is_due {
+        if !self.writer.has_messages() && !self.is_due {
             return false;
         }
-        // From here on, the session has nothing more to say to this poll. What it has said before comes first: then the next
-        // connection gets what was taken.
-        if !self.attachment.tell(ConnectionInput::Sent) {
-            self.form.forget_taken();
+        // From here on, the session sends nothing more to this poll. If it has sent a signal already, that
+        // comes first, and the next connection gets the messages taken here.
+        if !self.attachment.notify_session(ConnectionInput::Sent) {
+            self.writer.discard_messages();
             self.out.receipts.forget();
             if !self.is_due {
                 self.is_due = true;
                 return true;
             }
         }
-        let content = self.form.answer(&self.attachment);
-        self.say(&content);
+        let content = self.writer.respond(&self.attachment);
+        self.queue_response(&content);
         true
     }
 
-    /// Has the answer written.
-    fn say(&mut self, content: &Content) {
+    /// Queues the response for writing.
+    fn queue_response(&mut self, content: &PollResponse) {
         self.out.bytes = content.response(&self.headers, self.keep_alive);
     }
 
@@ -253,11 +252,11 @@ impl<S: Socket, F: Form> Connection<S, F> {
         match self.out.poll_write(context, &mut self.socket) {
             Poll::Ready(Ok(())) => {
                 self.hold.release(&self.attachment);
-                self.attachment.tell(ConnectionInput::Answered { pause: self.form.pause() });
+                self.attachment.notify_session(ConnectionInput::Answered { pause: self.writer.pause() });
                 Err(Ending::Answered)
             }
             Poll::Ready(Err(error)) => {
-                self.attachment.failed(&error);
+                self.attachment.log_failure(&error);
                 Err(self.lost(SuspendReason::ConnectionLost))
             }
             Poll::Pending => match self.hold.poll(context, &self.socket, &self.attachment) {
@@ -267,7 +266,7 @@ impl<S: Socket, F: Form> Connection<S, F> {
         }
     }
 
-    /// Looks whether the client is still there. It may have sent its next request already.
+    /// Checks whether the client is still connected. It may have sent its next request already.
     fn poll_read_ahead(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
         let mut scratch = [0; 2048];
         let room = READ_AHEAD_BYTES.saturating_sub(self.read_ahead.len()).min(scratch.len());
@@ -286,13 +285,13 @@ impl<S: Socket, F: Form> Connection<S, F> {
         }
     }
 
-    /// What was read ahead takes memory.
+    /// Accounts for the memory of the bytes that were read ahead.
     fn account(&mut self) {
         self.socket.account(&mut self.account, self.read_ahead.capacity());
     }
 
     fn lost(&self, reason: SuspendReason) -> Ending {
-        self.attachment.tell(ConnectionInput::Ended(reason));
+        self.attachment.notify_session(ConnectionInput::Ended(reason));
         Ending::Lost
     }
 }

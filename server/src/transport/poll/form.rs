@@ -3,39 +3,40 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
 
-use super::answer::Content;
+use super::answer::PollResponse;
 use crate::channel::ChannelName;
 use crate::client::Attachment;
-use crate::session::Outgoing;
+use crate::session::DeliveryWriter;
 
-/// What a dialect makes of a poll's answer.
-pub(crate) trait Form: Outgoing + Send + 'static {
+/// Writes the response to a poll in one dialect.
+pub(crate) trait PollResponseWriter: DeliveryWriter + Send + 'static {
     const DIALECT: DialectName;
 
-    /// The session is a new one.
+    /// Called if the session is new.
     fn greet(&mut self, attachment: &Attachment);
 
-    /// The client does not follow this channel, or no longer.
-    fn refused(&mut self, channel: &ChannelName, reason: &'static str);
+    /// Reports a channel that the client may not subscribe to, or no longer.
+    fn report_refused(&mut self, channel: &ChannelName, reason: &'static str);
 
-    /// What follows is taken from the session.
-    fn begin(&mut self);
+    /// Called before messages are taken from the session.
+    fn begin_messages(&mut self);
 
-    /// Whether anything was.
-    fn has_taken(&self) -> bool;
+    /// Whether any messages were taken since [`Self::begin_messages`].
+    fn has_messages(&self) -> bool;
 
-    /// Another connection gets what was taken since [`Self::begin`].
-    fn forget_taken(&mut self);
+    /// Discards the messages taken since [`Self::begin_messages`], because another connection gets them.
+    fn discard_messages(&mut self);
 
-    /// All that there is to say.
-    fn answer(&mut self, attachment: &Attachment) -> Content;
+    /// Makes the regular response.
+    fn respond(&mut self, attachment: &Attachment) -> PollResponse;
 
-    /// The session lets go of its client, for this reason. There is no Close frame here: the answer says when to come back.
-    fn goodbye(&mut self, code: CloseCode, attachment: &Attachment) -> Content;
+    /// Makes the response for a session that releases its client. It says when to reconnect, since there is
+    /// no Close frame.
+    fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse;
 
-    /// Another poll of the session has come.
-    fn superseded(&mut self, attachment: &Attachment) -> Content;
+    /// Makes the response for a poll that is superseded by another poll of its session.
+    fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse;
 
-    /// How long the answer asks the client to wait before its next poll.
+    /// How long the response asks the client to wait before its next poll.
     fn pause(&self) -> Duration;
 }

@@ -1,31 +1,31 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::{DialectName, Event};
+use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
 use super::SUPERSEDED_PAUSE;
-use super::answer::{Array, Content};
-use super::form::Form;
+use super::answer::{JsonArray, PollResponse};
+use super::form::PollResponseWriter;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
-use crate::session::{Channel, Outgoing, Transport};
+use crate::session::{Channel, DeliveryWriter, Transport};
 
-/// An answer in the `json` dialect: the objects that a WebSocket would get.
+/// Response in the `json` dialect: the objects that a WebSocket would receive.
 #[derive(Debug, Default)]
-pub(crate) struct JsonForm {
-    array: Array,
-    /// The length of what was there before anything was taken.
-    before: usize,
+pub(crate) struct JsonResponseWriter {
+    array: JsonArray,
+    /// Length of `array` before messages were taken from the session.
+    messages_start: usize,
 }
 
-impl JsonForm {
-    fn ok(&mut self) -> Content {
-        Content::json(StatusCode::OK, std::mem::take(&mut self.array).into_bytes())
+impl JsonResponseWriter {
+    fn ok(&mut self) -> PollResponse {
+        PollResponse::json(StatusCode::OK, std::mem::take(&mut self.array).into_bytes())
     }
 }
 
-impl Form for JsonForm {
+impl PollResponseWriter for JsonResponseWriter {
     const DIALECT: DialectName = DialectName::Json;
 
     fn greet(&mut self, attachment: &Attachment) {
@@ -33,33 +33,33 @@ impl Form for JsonForm {
         self.array.notify(&hello(attachment, &token, false));
     }
 
-    fn refused(&mut self, channel: &ChannelName, reason: &'static str) {
+    fn report_refused(&mut self, channel: &ChannelName, reason: &'static str) {
         self.array.notify(&unsubscribed(channel, reason));
     }
 
-    fn begin(&mut self) {
-        self.before = self.array.len();
+    fn begin_messages(&mut self) {
+        self.messages_start = self.array.len();
     }
 
-    fn has_taken(&self) -> bool {
-        self.array.len() > self.before
+    fn has_messages(&self) -> bool {
+        self.array.len() > self.messages_start
     }
 
-    fn forget_taken(&mut self) {
-        self.array.truncate(self.before);
+    fn discard_messages(&mut self) {
+        self.array.truncate(self.messages_start);
     }
 
-    fn answer(&mut self, _: &Attachment) -> Content {
+    fn respond(&mut self, _: &Attachment) -> PollResponse {
         self.ok()
     }
 
-    fn goodbye(&mut self, code: CloseCode, attachment: &Attachment) -> Content {
-        let retry_ms = retry_ms(code, &attachment.context.entropy);
+    fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
+        let retry_ms = retry_ms(code, &attachment.services.entropy);
         self.array.notify(&goaway(code, retry_ms));
         self.ok()
     }
 
-    fn superseded(&mut self, _: &Attachment) -> Content {
+    fn respond_superseded(&mut self, _: &Attachment) -> PollResponse {
         superseded()
     }
 
@@ -68,13 +68,13 @@ impl Form for JsonForm {
     }
 }
 
-fn superseded() -> Content {
-    let body = br#"{"error":{"code":"superseded","message":"another poll of the session has come"}}"#;
+fn superseded() -> PollResponse {
+    let body = br#"{"error":{"code":"superseded","message":"another poll of the session has arrived"}}"#;
     let headers = format!("retry-after: {}\r\n", SUPERSEDED_PAUSE.as_secs());
-    Content { headers, ..Content::json(StatusCode::CONFLICT, body.to_vec()) }
+    PollResponse { headers, ..PollResponse::json(StatusCode::CONFLICT, body.to_vec()) }
 }
 
-impl Outgoing for JsonForm {
+impl DeliveryWriter for JsonResponseWriter {
     const TRANSPORT: Transport = Transport::Poll;
 
     fn len(&self) -> usize {
@@ -85,11 +85,11 @@ impl Outgoing for JsonForm {
         self.array.message(seq, channel, offset, message);
     }
 
-    fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>) {
+    fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>) {
         self.array.gap(seq, channel, gap, last);
     }
 
-    fn notice(&mut self, sent: u64, notice: &Event<'_>) {
+    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
         self.array.notice(sent, notice);
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_superseded_poll_is_told_to_wait() {
+    fn superseded_poll_gets_retry_after() {
         let answer = superseded().response(b"", true);
         let answer = String::from_utf8(answer).expect("text");
         assert!(

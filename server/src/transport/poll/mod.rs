@@ -1,7 +1,7 @@
 //! Long-polling: requests that are held until their session has something for them.
 //!
-//! hyper reads the request and no more: while it is held, all there is of it is a small task, and the answer is written to the bare
-//! socket. Then the socket is ready for the next request.
+//! hyper reads only the request. While it is held, it takes no more than a small task, and the response is
+//! written to the bare socket. Then the socket is ready for the next request.
 
 mod answer;
 mod at_rest;
@@ -16,128 +16,137 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_core::dialect::Beginning;
+use encke_core::dialect::StartPosition;
 use encke_core::session::ConnectionInput;
 use futures_util::future::{Either, select};
 
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Context};
-use crate::rest::Pace;
+use crate::client::{Attachment, Services};
+use crate::rest::ParkBackoff;
 use crate::session::Attached;
 use crate::transport::Socket;
 use crate::transport::end_of_stream::end_stream;
-use crate::transport::following::Following;
-use crate::transport::metered::Metered;
+use crate::transport::following::PendingSubscriptions;
+use crate::transport::metered::LivenessSocket;
 
-pub(crate) use answer::Array;
-pub(crate) use at_rest::{Polls, rest};
-pub(crate) use bayeux::{ConnectForm, array};
-pub(crate) use connection::Connection;
+pub(crate) use answer::JsonArray;
+pub(crate) use at_rest::{PollContinuation, park};
+pub(crate) use bayeux::{ConnectResponseWriter, array_response};
+pub(crate) use connection::PollConnection;
 use connection::{Ending, Paused};
-pub(crate) use form::Form;
-pub(crate) use json::JsonForm;
+pub(crate) use form::PollResponseWriter;
+pub(crate) use json::JsonResponseWriter;
 
-/// A request that is held.
+/// A request to be held.
 #[derive(Debug)]
 pub(crate) struct Accepted<F> {
     pub(crate) attached: Attached,
-    pub(crate) form: F,
-    /// It is answered at once.
+    pub(crate) writer: F,
+    /// Whether the request is answered at once.
     pub(crate) is_due: bool,
-    /// Channels to follow in addition to the session's.
+    /// Channels to subscribe to in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
-    /// Of each, so many of the newest messages come first.
+    /// Number of newest messages of each channel to send first.
     pub(crate) last: u64,
-    /// Headers that the answer has besides its own, as lines.
+    /// Additional header lines of the response.
     pub(crate) headers: Vec<u8>,
     /// Whether another request may follow on the connection.
     pub(crate) keep_alive: bool,
 }
 
-/// What has become of a request that was held.
-pub(crate) enum Held<S, F> {
-    /// It was answered. Another may come on the socket, of which this was read already; it may rest as soon as this says.
-    Answered(S, Vec<u8>, Pace),
-    /// Nothing more comes on its connection.
-    Over,
-    /// It [may go to rest](rest).
-    Quiet(Connection<S, F>),
+/// Result of holding a request.
+pub(crate) enum PollOutcome<S, F> {
+    /// The request was answered. The socket is ready for the next one, of which some bytes may have been
+    /// read. The backoff applies to that one as well.
+    Answered(S, Vec<u8>, ParkBackoff),
+    /// The connection is closed.
+    Closed,
+    /// The poll [may be parked](park).
+    Parkable(PollConnection<S, F>),
 }
 
-/// Holds a request until it is answered or may rest.
+/// Holds a request until it is answered or may be parked.
 ///
-/// A task is as large as all that it ever holds. So it starts with the connection, and its end is boxed.
-#[expect(clippy::manual_async_fn, reason = "it would have room for its argument twice")]
-pub(crate) fn serve<S: Socket, F: Form>(
-    mut connection: Connection<S, F>,
-) -> impl Future<Output = Held<S, F>> + Send {
+/// A task is as large as everything it ever holds. So this one starts with the complete connection, and its
+/// end is boxed.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its argument twice")]
+pub(crate) fn serve<S: Socket, F: PollResponseWriter>(
+    mut connection: PollConnection<S, F>,
+) -> impl Future<Output = PollOutcome<S, F>> + Send {
     async move {
         if connection.is_new {
-            // As a connection's frames: each counts, and what comes too fast waits. In a box, for it seldom does.
-            let pause = connection.attachment.pause().map(Box::new);
+            // Like a frame, each request counts against the rate limit, and waits if it exceeds it. Boxed,
+            // because it rarely waits.
+            let pause = connection.attachment.rate_limit_delay().map(Box::new);
             if let Some(pause) = pause {
                 pause.await;
             }
             connection.attachment.count_frame();
         }
         match connection.run().await {
-            Paused::Rest => Held::Quiet(connection),
+            Paused::Park => PollOutcome::Parkable(connection),
             Paused::Ended(Ending::Answered) if connection.keep_alive => {
-                let pace = connection.pace;
+                let backoff = connection.backoff;
                 let (socket, read_ahead) = connection.into_socket();
-                Held::Answered(socket, read_ahead, pace)
+                PollOutcome::Answered(socket, read_ahead, backoff)
             }
             Paused::Ended(Ending::Answered) => {
                 Box::pin(end(connection)).await;
-                Held::Over
+                PollOutcome::Closed
             }
-            Paused::Ended(Ending::Lost) => Held::Over,
+            Paused::Ended(Ending::Lost) => PollOutcome::Closed,
         }
     }
 }
 
-/// Ends a connection on which no other request may follow. If the peer's machine has not acknowledged the answer by then, the client may
-/// not have it.
-async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
-    let Attachment { session, link, context, .. } = &connection.attachment;
-    let (session, link, context) = (session.clone(), Arc::clone(link), Arc::clone(context));
+/// Ends a connection that accepts no further request. If the peer's machine has not acknowledged the response
+/// by then, the client may not have it.
+async fn end<S: Socket, F: PollResponseWriter>(connection: PollConnection<S, F>) {
+    let Attachment { session, mailbox, services, .. } = &connection.attachment;
+    let (session, mailbox, services) = (session.clone(), Arc::clone(mailbox), Arc::clone(services));
     let (mut socket, _) = connection.into_socket();
-    let timeout = pin!(context.closing_is_over());
+    let timeout = pin!(services.closing_elapsed());
     let has_failed = {
         let ended = pin!(end_stream(&mut socket));
         let ended = select(ended, timeout).await;
-        // Without the farewell of TLS, it has ended.
+        // A stream that ends without `close_notify` counts as ended, too.
         matches!(ended, Either::Left((Err(error), _)) if error.kind() != ErrorKind::UnexpectedEof)
     };
-    // What TLS has said before the end of our stream, which counts as a byte. A client may have read its answer and not that: its kernel
-    // resets the connection then, which tells nothing.
-    let farewell = socket.sent(0) as u64;
-    let is_lost = if has_failed { farewell == 0 } else { socket.unacknowledged().bytes > farewell + 1 };
+    // Number of bytes in our `close_notify`, which TLS sends before the end of the stream. The end counts as
+    // one byte. If a client has read its response but not these bytes, its kernel resets the connection,
+    // which says nothing about the response.
+    let close_notify_bytes = socket.sent(0) as u64;
+    let is_lost = if has_failed {
+        close_notify_bytes == 0
+    } else {
+        socket.unacknowledged().bytes > close_notify_bytes + 1
+    };
     if is_lost {
-        context.sessions.handle_connection(&session, link.id, ConnectionInput::AnswerLost);
+        services.sessions.handle_connection(&session, mailbox.id, ConnectionInput::AnswerLost);
     }
 }
 
-/// A request that was accepted, and what was read of the next.
-pub(crate) fn open<S: Socket, F: Form>(
+/// Creates the connection of an accepted request. `read_ahead` was read of the next request.
+pub(crate) fn open<S: Socket, F: PollResponseWriter>(
     socket: S,
     read_ahead: Vec<u8>,
     accepted: Accepted<F>,
-    context: Arc<Context>,
-) -> Connection<S, F> {
-    let Accepted { mut attached, form, is_due, channels, last, headers, keep_alive } = accepted;
+    services: Arc<Services>,
+) -> PollConnection<S, F> {
+    let Accepted { mut attached, writer, is_due, channels, last, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
-    // A client for which there is news does not wait.
+    // Revocations are reported at once.
     let is_due = is_due || !revoked.is_empty();
-    let following = !recovered || !revoked.is_empty() || !channels.is_empty();
-    let asked = channels.into_iter().map(|channel| (channel, Beginning::Newest(last)));
-    let following = following.then(|| Following::new(asked, revoked));
-    let socket = Metered::new(socket, Arc::clone(&attached.link), Arc::clone(&context));
-    let attachment = Attachment::new(attached, context);
-    let begun = Connection::begun(socket, attachment, form, headers.into(), keep_alive);
-    Connection { is_new: true, read_ahead, following, recovered, is_due, ..begun }
+    let must_subscribe = !recovered || !revoked.is_empty() || !channels.is_empty();
+    let requested = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last)));
+    let subscriptions = must_subscribe.then(|| PendingSubscriptions::new(requested, revoked));
+    let socket = LivenessSocket::new(socket, Arc::clone(&attached.mailbox), Arc::clone(&services));
+    let attachment = Attachment::new(attached, services);
+    let bare = PollConnection::bare(socket, attachment, writer, headers.into(), keep_alive);
+    PollConnection { is_new: true, read_ahead, subscriptions, recovered, is_due, ..bare }
 }
 
-/// How long a client waits that holds two polls of one session, before it polls again: each has the other answered, without end.
+/// Pause before the next poll of a client that has two polls of one session in progress. Without it, each of
+/// them would supersede the other, endlessly.
 const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);

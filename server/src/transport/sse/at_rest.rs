@@ -1,4 +1,4 @@
-//! A stream of events at rest: what of it is left without a task.
+//! Parked event streams.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -6,30 +6,35 @@ use std::marker::PhantomData;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 
-use super::connection::Connection;
-use super::event::{Events, heartbeat};
+use super::connection::EventStreamConnection;
+use super::event::{EventWriter, write_heartbeat};
 use super::positions::Positions;
 use super::run;
-use crate::admission::{OpenConnection, QuietConnection};
-use crate::client::Context;
-use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
+use crate::admission::{CompactConnection, OpenConnection};
+use crate::client::Services;
+use crate::session::{
+    DeliveryBatch, PendingWork, ReadOutcome, SessionCell, SessionOutbox, Transport, take_batch,
+};
 use crate::transport::Socket;
-use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
-use crate::transport::unwritten::Unwritten;
+use crate::transport::at_rest::{ConnectionParts, ParkableTransport, ParkedStateOf, park as park_connection};
+use crate::transport::unwritten::PendingWrite;
 
-struct Resting<S> {
+struct ParkedStream<S> {
     positions: Positions,
-    open_connection: QuietConnection,
-    becomes: PhantomData<fn() -> S>,
+    open_connection: CompactConnection,
+    marker: PhantomData<fn() -> S>,
 }
 
-/// A stream goes to rest; its task ends.
-pub(super) fn rest<S: Socket>(connection: Connection<S>, open_connection: OpenConnection) {
-    let (awake, positions) = connection.into_quiet();
-    rest_as(awake, Resting { positions, open_connection: open_connection.rest(), becomes: PhantomData });
+/// Parks a stream. The calling task ends afterwards.
+pub(super) fn park<S: Socket>(connection: EventStreamConnection<S>, open_connection: OpenConnection) {
+    let (parts, positions) = connection.into_parked_parts();
+    park_connection(
+        parts,
+        ParkedStream { positions, open_connection: open_connection.compact(), marker: PhantomData },
+    );
 }
 
-impl<S: Socket> Rests for Resting<S> {
+impl<S: Socket> ParkableTransport for ParkedStream<S> {
     type Socket = S;
     const TRANSPORT: Transport = Transport::Events;
 
@@ -37,34 +42,46 @@ impl<S: Socket> Rests for Resting<S> {
         DialectName::Json
     }
 
-    /// There is nothing that it could say. If it goes on, its task throws that away.
-    fn heard(&mut self, _: &Context, _: &SessionCell, _: &[u8], _: Timestamp) -> Heard {
-        Heard::Other(Remains::default())
+    /// Clients have nothing to send on an event stream. If input continues, the task discards it.
+    fn handle_input(&mut self, _: &Services, _: &SessionCell, _: &[u8], _: Timestamp) -> ReadOutcome {
+        ReadOutcome::NeedsTask(PendingWork::default())
     }
 
-    /// A client cannot answer a heartbeat; its machine can.
-    fn is_alive(&self, socket: &RestingSocketOf<Self>) -> bool {
+    /// A client cannot answer a heartbeat, but its machine acknowledges it.
+    fn is_alive(&self, socket: &ParkedStateOf<Self>) -> bool {
         socket.has_ping_arrived()
     }
 
     fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64 {
-        heartbeat(out);
+        write_heartbeat(out);
         sent
     }
 
-    fn may_send(&self) -> bool {
+    fn can_send_while_parked(&self) -> bool {
         true
     }
 
-    fn take(&mut self, session: &SessionCell, outbox: &mut SessionOutbox, out: &mut Vec<u8>) -> Share {
+    fn take_batch(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch {
         let token = session.resume_token().expose();
-        take_share(outbox, &mut Events { out, token: &token, positions: &mut self.positions })
+        take_batch(outbox, &mut EventWriter { out, token: &token, positions: &mut self.positions })
     }
 
-    fn wake(self, awake: Awake<S>, remains: Remains) -> impl Future<Output: Send + 'static> + Send + 'static {
+    fn unpark(
+        self,
+        parts: ConnectionParts<S>,
+        work: PendingWork,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static {
         let Self { positions, open_connection, .. } = self;
-        let Remains { unwritten, receipts, ping, .. } = remains;
-        let out = Unwritten::left_over(unwritten, receipts);
-        run(Connection::woken(awake, positions, (out, ping.is_some())), open_connection.wake())
+        let PendingWork { unwritten, receipts, ping, .. } = work;
+        let out = PendingWrite::from_parked(unwritten, receipts);
+        run(
+            EventStreamConnection::unparked(parts, positions, (out, ping.is_some())),
+            open_connection.expand(),
+        )
     }
 }

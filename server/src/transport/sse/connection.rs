@@ -7,143 +7,148 @@ use encke_core::dialect::Dialect;
 use encke_core::dialect::json::Json;
 use encke_core::session::ConnectionInput;
 
-use super::event::{Bare, Events, farewell, heartbeat};
+use super::event::{EventWriter, PlainEvents, write_farewell, write_heartbeat};
 use super::positions::Positions;
 use crate::client::{Attachment, hello, unsubscribed};
-use crate::rest::Pace;
-use crate::session::{Backlog, Notes, Subscribed};
+use crate::rest::ParkBackoff;
+use crate::session::{Backlog, Signals, SubscribeOutcome};
 use crate::transport::Socket;
-use crate::transport::at_rest::Awake;
+use crate::transport::at_rest::ConnectionParts;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
-use crate::transport::following::{Following, Refused};
-use crate::transport::metered::{Metered, PingFate};
+use crate::transport::following::{PendingSubscriptions, RefusedChannel};
+use crate::transport::metered::{LivenessSocket, PingFate};
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::until_rest::UntilRest;
-use crate::transport::unwritten::Unwritten;
+use crate::transport::until_rest::ParkTimer;
+use crate::transport::unwritten::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
-/// One stream of events of a session, owned by its task.
-pub(super) struct Connection<S> {
-    pub(super) socket: Metered<S>,
+/// One event stream of a session, owned by its task.
+pub(super) struct EventStreamConnection<S> {
+    pub(super) socket: LivenessSocket<S>,
     pub(super) attachment: Attachment,
     pub(super) token: String,
-    pub(super) out: Unwritten,
-    /// A heartbeat is in `out`.
+    pub(super) out: PendingWrite,
+    /// Whether `out` contains a heartbeat.
     pub(super) heartbeat: bool,
-    /// What the session has for this connection.
+    /// Whether the session has messages for this connection.
     pub(super) backlog: Backlog,
-    /// How far the client is in the channels of its URL.
+    /// Client's position in each channel of its URL.
     pub(super) positions: Positions,
-    /// Until the session follows all channels that the stream asked for. Only then is it greeted: with the hello, its client gets to
-    /// know where it is in each of them.
-    pub(super) following: Option<Box<Following>>,
-    /// The session is the one that the client asked for.
+    /// Set until the session is subscribed to all channels that the stream asked for. The hello is sent only
+    /// then, because it tells the client its position in each of them.
+    pub(super) subscriptions: Option<Box<PendingSubscriptions>>,
+    /// Whether the session is the one that the client asked for.
     pub(super) recovered: bool,
     pub(super) hold: WriteHold,
-    pub(super) until_rest: UntilRest,
-    pub(super) pace: Pace,
-    /// Its client has said something, though there is nothing that it could say, since that was looked at last.
-    pub(super) spoke: bool,
+    pub(super) park_timer: ParkTimer,
+    pub(super) backoff: ParkBackoff,
+    /// Whether the client has sent bytes since the last check, although it has nothing to send.
+    pub(super) has_input: bool,
 }
 
 /// Why a stream's loop has stopped.
 pub(super) enum Paused {
     Ended(Ending),
-    /// It may go to rest.
-    Rest,
+    /// The stream may be parked.
+    Park,
 }
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending {
-    /// We end it, and the last event says why.
+    /// We end the stream. The last event gives the reason.
     Close(CloseCode),
-    /// The peer is gone.
+    /// The peer has disconnected.
     Lost,
 }
 
-impl<S: Socket> Connection<S> {
-    /// A stream whose client was greeted, and nothing else.
-    pub(super) fn begun(socket: Metered<S>, attachment: Attachment, positions: Positions) -> Self {
+impl<S: Socket> EventStreamConnection<S> {
+    /// A stream whose client was greeted already.
+    pub(super) fn bare(socket: LivenessSocket<S>, attachment: Attachment, positions: Positions) -> Self {
         Self {
             socket,
             token: attachment.session.resume_token().expose().to_string(),
             attachment,
-            out: Unwritten::default(),
+            out: PendingWrite::default(),
             heartbeat: false,
-            backlog: Backlog { more: true, until_acknowledged: false },
+            backlog: Backlog { has_more: true, awaits_ack: false },
             positions,
-            following: None,
+            subscriptions: None,
             recovered: false,
             hold: WriteHold::default(),
-            until_rest: UntilRest::default(),
-            pace: Pace::default(),
-            spoke: false,
+            park_timer: ParkTimer::default(),
+            backoff: ParkBackoff::default(),
+            has_input: false,
         }
     }
 
-    /// A stream that has been at rest, what the kernel did not take there, and whether that ends in a heartbeat.
-    pub(super) fn woken(awake: Awake<S>, positions: Positions, (out, heartbeat): (Unwritten, bool)) -> Self {
-        let (socket, attachment, pace) = awake.into_parts();
-        Self { out, heartbeat, pace, ..Self::begun(socket, attachment, positions) }
+    /// Restores a stream that was parked, with the output that the kernel did not take meanwhile. `heartbeat`
+    /// says whether that output ends with a heartbeat.
+    pub(super) fn unparked(
+        parts: ConnectionParts<S>,
+        positions: Positions,
+        (out, heartbeat): (PendingWrite, bool),
+    ) -> Self {
+        let (socket, attachment, backoff) = parts.into_parts();
+        Self { out, heartbeat, backoff, ..Self::bare(socket, attachment, positions) }
     }
 
-    /// Gives up all that a stream at rest has no use for.
-    pub(super) fn into_quiet(self) -> (Awake<S>, Positions) {
-        let Self { socket, attachment, positions, pace, .. } = self;
-        (Awake::new(socket, attachment, pace), positions)
+    /// Drops everything that a parked stream does not need.
+    pub(super) fn into_parked_parts(self) -> (ConnectionParts<S>, Positions) {
+        let Self { socket, attachment, positions, backoff, .. } = self;
+        (ConnectionParts::new(socket, attachment, backoff), positions)
     }
 
-    /// Sends events until something ends the stream, or it may go to rest.
+    /// Sends events until the stream ends or may be parked.
     pub(super) async fn run(&mut self) -> Paused {
         poll_fn(|context| match poll_steps(|| self.poll_step(context)) {
-            Poll::Pending if self.is_quiet() => self.poll_rest(),
+            Poll::Pending if self.is_idle() => self.poll_park(),
             polled => polled.map(Paused::Ended),
         })
         .await
     }
 
-    /// Whether there is nothing but what can be done at rest: what was to be sent is in the kernel.
-    fn is_quiet(&self) -> bool {
-        !self.backlog.more
+    /// Whether everything that remains can be done while parked: the kernel has taken all output.
+    fn is_idle(&self) -> bool {
+        !self.backlog.has_more
             && self.out.is_empty()
             && !self.heartbeat
-            && self.following.is_none()
+            && self.subscriptions.is_none()
             && !self.hold.is_held()
-            && self.socket.can_rest()
+            && self.socket.can_park()
     }
 
-    /// Ready when it has been silent for long enough, and still is.
-    fn poll_rest(&mut self) -> Poll<Paused> {
-        let Self { socket, attachment, until_rest, pace, spoke, .. } = self;
-        until_rest.poll(socket, attachment, pace, spoke).map(|()| Paused::Rest)
+    /// Ready when the client has been silent for long enough, and still is.
+    fn poll_park(&mut self) -> Poll<Paused> {
+        let Self { socket, attachment, park_timer, backoff, has_input, .. } = self;
+        park_timer.poll(socket, attachment, backoff, has_input).map(|()| Paused::Park)
     }
 
-    /// Notes, then writes, then a check whether the client is still there.
+    /// Handles signals, then writes, then checks whether the client is still connected.
     fn poll_step(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
-        let notes = self.attachment.link.take_notes(context);
-        self.until_rest.hears(notes);
-        if let Some(code) = notes.close_code() {
+        let signals = self.attachment.mailbox.take_signals(context);
+        self.park_timer.note_signals(signals);
+        if let Some(code) = signals.close_code() {
             return Err(Ending::Close(code));
         }
-        self.backlog.more |= notes.contains(Notes::READ);
-        if notes.contains(Notes::PING) {
-            heartbeat(&mut self.out.bytes);
+        self.backlog.has_more |= signals.contains(Signals::READ);
+        if signals.contains(Signals::PING) {
+            write_heartbeat(&mut self.out.bytes);
             self.heartbeat = true;
         }
-        self.poll_following(context);
+        self.poll_subscriptions(context);
         if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
         }
-        if notes.contains(Notes::PROBE) {
+        if signals.contains(Signals::PROBE) {
             self.probe()?;
-            // It may have left a note to close.
+            // The probe may have caused a close signal.
             return Ok(Poll::Ready(()));
         }
-        if self.may_take_more() {
+        if self.can_take_messages() {
             let Self { out, token, positions, .. } = self;
-            let mut events = Events { out: &mut out.bytes, token, positions };
+            let mut events = EventWriter { out: &mut out.bytes, token, positions };
             let (backlog, receipts) = self.attachment.take_outgoing(&mut events);
             self.backlog = backlog;
             self.out.receipts.add(receipts);
@@ -152,47 +157,48 @@ impl<S: Socket> Connection<S> {
             }
         }
         match poll_read_some(&mut self.socket, context) {
-            Poll::Pending if self.may_take_more() => {
-                // Others first.
+            Poll::Pending if self.can_take_messages() => {
+                // Let other tasks run first.
                 context.waker().wake_by_ref();
                 Ok(Poll::Pending)
             }
             Poll::Pending => Ok(Poll::Pending),
-            // There is nothing that it could say.
+            // Clients have nothing to send on an event stream.
             Poll::Ready(Ok(false)) => {
-                self.spoke = true;
+                self.has_input = true;
                 Ok(Poll::Ready(()))
             }
             Poll::Ready(Ok(true) | Err(_)) => Err(self.lost(SuspendReason::ConnectionLost)),
         }
     }
 
-    /// The hello comes first.
-    fn may_take_more(&self) -> bool {
-        self.backlog.more && self.following.is_none()
+    /// Whether to take messages from the session. The hello comes first.
+    fn can_take_messages(&self) -> bool {
+        self.backlog.has_more && self.subscriptions.is_none()
     }
 
-    fn poll_following(&mut self, context: &mut task::Context<'_>) {
-        let Self { following, attachment, positions, recovered, .. } = self;
-        let Some(channels) = following else { return };
-        let followed = |subscribed: &Subscribed, begin| positions.follow(subscribed, begin, *recovered);
-        if let Poll::Ready(refused) = channels.poll(context, attachment, followed) {
-            self.following = None;
+    fn poll_subscriptions(&mut self, context: &mut task::Context<'_>) {
+        let Self { subscriptions, attachment, positions, recovered, .. } = self;
+        let Some(channels) = subscriptions else { return };
+        let on_subscribed =
+            |subscribed: &SubscribeOutcome, begin| positions.start(subscribed, begin, *recovered);
+        if let Poll::Ready(refused) = channels.poll(context, attachment, on_subscribed) {
+            self.subscriptions = None;
             self.greet(&refused);
-            // What it follows by now may have something to read.
-            self.backlog.more = true;
+            // The new subscriptions may have messages to read.
+            self.backlog.has_more = true;
         }
     }
 
-    fn greet(&mut self, refused: &[Refused]) {
+    fn greet(&mut self, refused: &[RefusedChannel]) {
         let exposed = self.attachment.session.resume_token().expose();
         let hello = hello(&self.attachment, &exposed, self.recovered);
-        let seq = self.attachment.link.begins_after();
+        let seq = self.attachment.mailbox.start_seq();
         let Self { out, token, positions, .. } = self;
-        let mut events = Events { out: &mut out.bytes, token, positions };
-        events.numbered(seq, &hello);
+        let mut events = EventWriter { out: &mut out.bytes, token, positions };
+        events.write_numbered(seq, &hello);
         for (channel, reason) in refused {
-            Json::default().notify(&unsubscribed(channel, reason), &mut Bare(&mut out.bytes));
+            Json::default().notify(&unsubscribed(channel, reason), &mut PlainEvents(&mut out.bytes));
         }
     }
 
@@ -201,7 +207,7 @@ impl<S: Socket> Connection<S> {
             match self.out.poll_write(context, &mut self.socket) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    self.attachment.failed(&error);
+                    self.attachment.log_failure(&error);
                     return Err(self.lost(SuspendReason::ConnectionLost));
                 }
                 Poll::Pending => {
@@ -216,12 +222,12 @@ impl<S: Socket> Connection<S> {
         if std::mem::take(&mut self.heartbeat) {
             self.socket.ping_sent();
             let seq = self.attachment.session.sent();
-            self.attachment.tell(ConnectionInput::PingSent { seq });
+            self.attachment.notify_session(ConnectionInput::PingSent { seq });
         }
         Ok(Poll::Ready(()))
     }
 
-    /// The client cannot answer a heartbeat; its machine can.
+    /// Checks an overdue heartbeat. A client cannot answer it, but its machine acknowledges it.
     fn probe(&mut self) -> Result<(), Ending> {
         let input = match self.socket.ping_fate() {
             Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
@@ -232,7 +238,7 @@ impl<S: Socket> Connection<S> {
             }
             Err(TooSlow) => return Err(self.too_slow()),
         };
-        self.attachment.tell(input);
+        self.attachment.notify_session(input);
         Ok(())
     }
 
@@ -241,23 +247,24 @@ impl<S: Socket> Connection<S> {
     }
 
     fn lost(&self, reason: SuspendReason) -> Ending {
-        self.attachment.tell(ConnectionInput::Ended(reason));
+        self.attachment.notify_session(ConnectionInput::Ended(reason));
         Ending::Lost
     }
 
-    /// There is no Close frame here: the last event says why, and when to come back.
-    pub(super) async fn say_goodbye(mut self, code: CloseCode) {
-        let context = Arc::clone(&self.attachment.context);
-        farewell(&mut self.out.bytes, code, &context.entropy);
+    /// Sends the last event, which gives the reason and says when to reconnect, since there is no Close
+    /// frame.
+    pub(super) async fn close(mut self, code: CloseCode) {
+        let context = Arc::clone(&self.attachment.services);
+        write_farewell(&mut self.out.bytes, code, &context.entropy);
         let Self { mut socket, mut out, attachment, .. } = self;
-        // The session has released this connection already; its permit may be another's.
+        // The session has already released this connection, and its permit may be in use by another.
         drop(attachment);
-        let timeout = std::pin::pin!(context.closing_is_over());
-        let goodbye = std::pin::pin!(async {
+        let timeout = std::pin::pin!(context.closing_elapsed());
+        let closing = std::pin::pin!(async {
             if poll_fn(|context| out.poll_write(context, &mut socket)).await.is_ok() {
                 let _ = end_stream(socket).await;
             }
         });
-        futures_util::future::select(timeout, goodbye).await;
+        futures_util::future::select(timeout, closing).await;
     }
 }

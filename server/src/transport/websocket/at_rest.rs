@@ -1,4 +1,4 @@
-//! A WebSocket at rest: what of it is left without a task.
+//! Parked WebSockets.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -9,33 +9,41 @@ use encke_core::frame_walk::lone_pong;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 
-use super::connection::{Connection, pong};
+use super::connection::{WebSocketConnection, pong_input};
 use super::frame::{Frames, OutgoingFrames, write_ping};
-use super::inbox::Inbox;
-use super::spoken::Spoken;
-use super::{Anew, Holder, run, websocket};
-use crate::client::Context;
-use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
+use super::inbox::FrameLimiter;
+use super::spoken::WebSocketDialect;
+use super::{NewSession, SocketOwner, run, websocket};
+use crate::client::Services;
+use crate::session::{
+    DeliveryBatch, PendingWork, ReadOutcome, SessionCell, SessionOutbox, Transport, take_batch,
+};
 use crate::transport::Socket;
-use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
-use crate::transport::unwritten::Unwritten;
+use crate::transport::at_rest::{ConnectionParts, ParkableTransport, ParkedStateOf, park as park_connection};
+use crate::transport::unwritten::PendingWrite;
 
-struct Resting<S, D, H: Holder<S>> {
-    /// There is something to send, but nothing is sent until something is acknowledged.
+struct ParkedWebSocket<S, D, H: SocketOwner<S>> {
+    /// Messages are pending, but none is sent until the client acknowledges earlier ones.
     until_acknowledged: bool,
     dialect: D,
-    holder: H::AtRest,
-    becomes: PhantomData<fn() -> S>,
+    owner: H::Parked,
+    marker: PhantomData<fn() -> S>,
 }
 
-/// A connection goes to rest; its task ends.
-pub(super) fn rest<S: Socket, D: Spoken, H: Holder<S>>(connection: Connection<S, D>, holder: H) {
-    let (awake, dialect, until_acknowledged) = connection.into_quiet();
-    let holder = holder.rest();
-    rest_as(awake, Resting::<S, D, H> { until_acknowledged, dialect, holder, becomes: PhantomData });
+/// Parks a connection. The calling task ends afterwards.
+pub(super) fn park<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
+    connection: WebSocketConnection<S, D>,
+    owner: H,
+) {
+    let (parts, dialect, until_acknowledged) = connection.into_parked_parts();
+    let owner = owner.park();
+    park_connection(
+        parts,
+        ParkedWebSocket::<S, D, H> { until_acknowledged, dialect, owner, marker: PhantomData },
+    );
 }
 
-impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
+impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> ParkableTransport for ParkedWebSocket<S, D, H> {
     type Socket = S;
     const TRANSPORT: Transport = Transport::WebSocket;
 
@@ -43,56 +51,77 @@ impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
         D::NAME
     }
 
-    /// Frames that come too fast are read later.
+    /// Frames over the rate limit are read later.
     fn may_read(&self, session: &SessionCell, now: Timestamp) -> bool {
         session.frames.next_at() <= now
     }
 
-    fn heard(&mut self, context: &Context, session: &SessionCell, bytes: &[u8], now: Timestamp) -> Heard {
+    fn handle_input(
+        &mut self,
+        context: &Services,
+        session: &SessionCell,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> ReadOutcome {
         match lone_pong::<8>(bytes).and_then(|payload| pong_seq(&payload)) {
             Some(seq) => {
-                session.frames.count(1, context.settings.frames_per_second, now);
-                Heard::Pong { input: pong(&self.dialect, seq), makes_room: self.until_acknowledged }
+                session.frames.count_input(1, context.settings.frames_per_second, now);
+                ReadOutcome::Pong {
+                    input: pong_input(&self.dialect, seq),
+                    makes_room: self.until_acknowledged,
+                }
             }
-            None => Heard::Other(Remains { read: bytes.to_vec(), ..Remains::default() }),
+            None => ReadOutcome::NeedsTask(PendingWork { read: bytes.to_vec(), ..PendingWork::default() }),
         }
     }
 
-    /// Its answer is something to read.
-    fn is_alive(&self, _: &RestingSocketOf<Self>) -> bool {
+    /// A client's pong is input, which the caller checks for itself.
+    fn is_alive(&self, _: &ParkedStateOf<Self>) -> bool {
         false
     }
 
     fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64 {
-        let seq = self.dialect.told(sent);
+        let seq = self.dialect.acknowledgeable_seq(sent);
         write_ping(&mut self.dialect, seq, &mut Frames(out));
         seq
     }
 
-    fn may_send(&self) -> bool {
-        self.dialect.sends_at_rest()
+    fn can_send_while_parked(&self) -> bool {
+        self.dialect.can_send_while_parked()
     }
 
-    fn take(&mut self, _: &SessionCell, outbox: &mut SessionOutbox, out: &mut Vec<u8>) -> Share {
+    fn take_batch(
+        &mut self,
+        _: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch {
         let frames = Frames(out);
-        let share = take_share(outbox, &mut OutgoingFrames { dialect: &mut self.dialect, frames });
-        self.until_acknowledged = share.backlog.until_acknowledged;
+        let share = take_batch(outbox, &mut OutgoingFrames { dialect: &mut self.dialect, frames });
+        self.until_acknowledged = share.backlog.awaits_ack;
         share
     }
 
-    fn wake(self, awake: Awake<S>, remains: Remains) -> impl Future<Output: Send + 'static> + Send + 'static {
-        let Self { dialect, holder, .. } = self;
-        let Remains { read, unwritten, receipts, ping, .. } = remains;
-        let out = Unwritten::left_over(unwritten, receipts);
-        let (socket, attachment, pace) = awake.into_parts();
+    fn unpark(
+        self,
+        parts: ConnectionParts<S>,
+        work: PendingWork,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static {
+        let Self { dialect, owner, .. } = self;
+        let PendingWork { read, unwritten, receipts, ping, .. } = work;
+        let out = PendingWrite::from_parked(unwritten, receipts);
+        let (socket, attachment, backoff) = parts.into_parts();
         let opening = Box::pin(async move {
-            let inbox = Inbox::new(socket, read);
-            let socket = websocket(inbox, Vec::new(), &attachment.context.settings).await;
-            Some(Connection::woken(socket, attachment, dialect, (out, ping), pace))
+            let inbox = FrameLimiter::new(socket, read);
+            let socket = websocket(inbox, Vec::new(), &attachment.services.settings).await;
+            Some(WebSocketConnection::unparked(socket, attachment, dialect, (out, ping), backoff))
         });
-        // Not an `async` block: it would have room for the connection twice.
-        run(opening, H::wake(holder)).then(|anew| {
-            OptionFuture::from(anew.map(|(socket, text, holder): Anew<S, H>| holder.open_anew(socket, text)))
+        // Not an `async` block, which would reserve space for the connection twice.
+        run(opening, H::unpark(owner)).then(|new_session| {
+            OptionFuture::from(
+                new_session
+                    .map(|(socket, text, owner): NewSession<S, H>| owner.open_new_session(socket, text)),
+            )
         })
     }
 }
@@ -110,37 +139,43 @@ mod tests {
 
     use super::*;
     use crate::admission::{OpenConnection, OpenConnections};
-    use crate::client::{Caller, Rest};
+    use crate::client::{Caller, ConnectionParking};
     use crate::clock::Clock;
     use crate::config::Settings;
     use crate::context;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::{Runtime, yield_now};
-    use crate::rest::{AnyPoller, Line, Pollers};
+    use crate::rest::{AnyPoller, IdleQueue, Pollers};
     use crate::timeouts::Timeouts;
     use crate::transport::TcpSocket;
-    use crate::transport::at_rest::size_of_resting;
-    use crate::transport::websocket::{Upgrade, Wanted, serve};
+    use crate::transport::at_rest::parked_size;
+    use crate::transport::websocket::{ConnectParams, Upgrade, serve};
 
-    /// All that connections need, but for a poller that takes them, and time that passes.
-    fn context_without_a_poller(runtime: Handle) -> Context {
+    /// Everything that connections need, except for a poller that accepts sockets and a clock that advances.
+    fn context_without_a_poller(runtime: Handle) -> Services {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
         let executor = Arc::new(runtime.clone());
         let events = Box::new(HookSink(Box::new(NoHooks)));
-        let mut context = context::client(&config, timeouts, Entropy::system(), executor, events);
+        let mut context = context::client_services(&config, timeouts, Entropy::system(), executor, events);
         let pollers = Pollers::new(1).expect("epoll");
         pollers.iter().for_each(|poller| poller.stop());
         let (poller, runtime) = (AnyPoller::Kernel(pollers), Runtime::Tokio(runtime));
-        context.rest = Some(Rest { after: Duration::ZERO, line: Line::default(), poller, runtime });
+        context.parking = Some(ConnectionParking {
+            idle_time: Duration::ZERO,
+            idle_queue: IdleQueue::default(),
+            poller,
+            runtime,
+        });
         context
     }
 
-    /// Its socket cannot be looked at: it has a task again at once, and is not to rest again at once.
+    /// The poller does not accept the socket, so the connection gets a task again at once. It must not try to
+    /// park again at once.
     #[test]
-    fn a_connection_that_cannot_rest_tries_again_later() {
+    fn failed_parking_is_retried_later() {
         let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
         runtime.block_on(async {
             let context = Arc::new(context_without_a_poller(Handle::current()));
@@ -150,29 +185,29 @@ mod tests {
             socket.set_nonblocking(true).expect("a socket");
             let request = Request::new(());
             let upgrade = Upgrade {
-                caller: Caller::of(&request, peer.ip(), &context.auth),
-                wanted: Some(Wanted::<Json>::default()),
+                caller: Caller::from_request(&request, peer.ip(), &context.auth),
+                wanted: Some(ConnectParams::<Json>::default()),
                 open_connection: OpenConnections::default().enter(None),
                 answer: Vec::new(),
             };
-            let socket = TcpSocket::wake(socket).expect("a runtime");
+            let socket = TcpSocket::unpark(socket).expect("a runtime");
             let upgraded = std::future::ready(Some((socket, Vec::new())));
             let _over = tokio::spawn(serve(upgrade, upgraded, Arc::clone(&context)));
-            let line = &context.rest.as_ref().expect("it rests").line;
+            let line = &context.parking.as_ref().expect("parking is enabled").idle_queue;
             for _ in 0..1_000 {
-                if line.next_look(Waker::noop()).is_some() {
+                if line.next_check(Waker::noop()).is_some() {
                     return;
                 }
                 yield_now().await;
             }
-            panic!("it does nothing else than to try again");
+            panic!("the connection keeps trying to park");
         });
     }
 
-    /// All that a connection at rest owns.
+    /// Covers everything that a parked connection owns.
     #[test]
-    fn a_websocket_at_rest_is_small() {
-        let size = size_of_resting::<Resting<TcpSocket, Json, OpenConnection>>();
+    fn parked_websocket_is_small() {
+        let size = parked_size::<ParkedWebSocket<TcpSocket, Json, OpenConnection>>();
         assert!(size <= 80, "{size} bytes");
     }
 }

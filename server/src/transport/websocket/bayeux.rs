@@ -1,49 +1,51 @@
-//! Bayeux over a WebSocket. Messages are sent as they come, unless the client acknowledges what it gets: then they ride on replies to
-//! `/meta/connect`, so that it has both or neither.
+//! Bayeux over a WebSocket. Messages are sent as they arrive, unless the client acknowledges them: then they
+//! are bundled with replies to `/meta/connect`, so that the client has both or neither.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{
-    Ack, Bayeux, ClientMessage, EnckeExtension, Extensions, MessageKind, Reply, messages,
+    Ack, Bayeux, ClientMessage, EnckeExtension, Extensions, MessageKind, MessageReply, split_messages,
 };
-use encke_core::dialect::{Dialect, DialectName, Event, Request, Response, Texts};
+use encke_core::dialect::{CommandRequest, Dialect, DialectName, Response, ServerEvent, TextSink};
 use encke_core::session::Heartbeat;
 
 use super::frame::Frames;
-use super::spoken::Spoken;
+use super::spoken::WebSocketDialect;
 use crate::channel::LogMessage;
 use crate::client::Attachment;
-use crate::client::bayeux::{advice, farewell, go_on_advice};
+use crate::client::bayeux::{advice, end_pause_advice, final_reply};
 use crate::session::Channel;
 use crate::transport::bayeux_texts::{append_event, array_len, write_array};
 
-/// The conversation of one WebSocket.
+/// State of the dialect on one WebSocket.
 #[derive(Debug, Default)]
 pub(crate) struct BayeuxSocket {
     dialect: Bayeux,
-    /// If the client acknowledges what it gets.
-    riding: Option<Box<Riding>>,
-    /// The first gap that the client was not told of yet, if it does not acknowledge: the next answer tells.
-    untold: Option<u64>,
-    /// The handshake by which the client gives its session up for another.
-    opening: Option<Box<str>>,
+    /// Set if the client acknowledges messages.
+    bundle: Option<Box<BundledMessages>>,
+    /// Seq of the first gap that was not reported yet, if the client does not acknowledge messages. The next
+    /// reply to a connect reports it.
+    unreported_gap: Option<u64>,
+    /// Text with the handshake that replaces the session with another.
+    handshake: Option<Box<str>>,
 }
 
-/// What is going to be answered.
+/// Messages to be sent with the next reply to a connect.
 #[derive(Debug, Default)]
-struct Riding {
+struct BundledMessages {
     /// Separated by commas.
     events: Vec<u8>,
-    /// The last that the client was sent.
+    /// Last seq that was sent to the client or added to `events`.
     seq: u64,
-    /// Something came under that since the last answer.
-    has_new: bool,
+    /// Whether anything was added since the last reply.
+    has_unsent: bool,
 }
 
 impl BayeuxSocket {
-    /// With the client of this resume token. One that acknowledges has what is up to this seq.
+    /// Creates the state for the client with this resume token. `acknowledged` is the last seq that the
+    /// client has, if it acknowledges messages.
     pub(crate) fn new(client_id: &str, acknowledged: Option<u64>) -> Self {
-        let riding = acknowledged.map(|seq| Box::new(Riding { seq, ..Riding::default() }));
-        Self { dialect: Bayeux::with_client(client_id), riding, untold: None, opening: None }
+        let bundle = acknowledged.map(|seq| Box::new(BundledMessages { seq, ..BundledMessages::default() }));
+        Self { dialect: Bayeux::with_client(client_id), bundle, unreported_gap: None, handshake: None }
     }
 }
 
@@ -56,39 +58,44 @@ impl Dialect for BayeuxSocket {
         self.dialect.heartbeat()
     }
 
-    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = Request<'a, Self::RequestId>> + use<'a> {
+    fn read<'a>(
+        &mut self,
+        text: &'a str,
+    ) -> impl Iterator<Item = CommandRequest<'a, Self::RequestId>> + use<'a> {
         self.dialect.read(text)
     }
 
-    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts) {
+    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl TextSink) {
         self.dialect.respond(responses, to);
     }
 
-    fn hold(&mut self, id: Option<Self::RequestId>, seq: Option<u64>, to: &mut impl Texts) {
-        if let (Some(riding), Some(seq)) = (&mut self.riding, seq) {
-            // An answer that said more would have the client acknowledge what it has not.
-            riding.seq = seq;
+    fn hold(&mut self, id: Option<Self::RequestId>, seq: Option<u64>, to: &mut impl TextSink) {
+        if let (Some(bundle), Some(seq)) = (&mut self.bundle, seq) {
+            // With a higher seq in the reply, the client would acknowledge messages that it does not have.
+            bundle.seq = seq;
         }
         self.dialect.hold(id, seq, to);
     }
 
-    fn refuse_hold(&mut self, id: Option<Self::RequestId>, to: &mut impl Texts) {
+    fn refuse_hold(&mut self, id: Option<Self::RequestId>, to: &mut impl TextSink) {
         self.dialect.refuse_hold(id, to);
     }
 
-    fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
+    fn notify(&mut self, event: &ServerEvent<'_>, to: &mut impl TextSink) {
         self.dialect.notify(event, to);
     }
 }
 
-impl Spoken for BayeuxSocket {
-    /// What comes behind a text that opens another session is read by the next connection: it must not be read along with the text.
-    const TURN_FRAMES: u16 = 1;
-    /// Nor before the client has its answers, which that connection does not know of.
-    const READS_WHILE_COMMANDS_WAIT: bool = false;
+impl WebSocketDialect for BayeuxSocket {
+    /// Frames after a text that opens another session are read by the next connection, so they must not be
+    /// read along with that text.
+    const FRAMES_PER_POLL: u16 = 1;
+    /// The next connection does not know of pending replies, so the client must have them before more is
+    /// read.
+    const READS_WHILE_COMMANDS_PENDING: bool = false;
 
-    fn takes_messages(&self) -> bool {
-        let waits = self.riding.is_some() || self.untold.is_some();
+    fn can_send_messages(&self) -> bool {
+        let waits = self.bundle.is_some() || self.unreported_gap.is_some();
         !waits || self.dialect.is_holding()
     }
 
@@ -100,86 +107,86 @@ impl Spoken for BayeuxSocket {
         message: &LogMessage,
         frames: &mut Frames<'_>,
     ) {
-        let Some(riding) = &mut self.riding else {
+        let Some(bundle) = &mut self.bundle else {
             let mut event = Vec::new();
             append_event(channel, message, &mut event);
             return write_text(&[&event], frames);
         };
-        append_event(channel, message, &mut riding.events);
-        (riding.seq, riding.has_new) = (seq, true);
+        append_event(channel, message, &mut bundle.events);
+        (bundle.seq, bundle.has_unsent) = (seq, true);
     }
 
-    fn gap(&mut self, seq: u64, gap: &Event<'_>, frames: &mut Frames<'_>) {
+    fn gap(&mut self, seq: u64, gap: &ServerEvent<'_>, frames: &mut Frames<'_>) {
         self.notify(gap, frames);
-        match &mut self.riding {
-            Some(riding) => (riding.seq, riding.has_new) = (seq, true),
-            None => _ = self.untold.get_or_insert(seq),
+        match &mut self.bundle {
+            Some(bundle) => (bundle.seq, bundle.has_unsent) = (seq, true),
+            None => _ = self.unreported_gap.get_or_insert(seq),
         }
     }
 
-    /// Messages wait for the answer that has it, as for one with a gap that comes next.
-    fn notice(&mut self, sent: u64, notice: &Event<'_>, frames: &mut Frames<'_>) {
+    /// Treated like a gap at the next seq: messages wait for the reply that reports the notice.
+    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>, frames: &mut Frames<'_>) {
         self.notify(notice, frames);
-        match &mut self.riding {
-            Some(riding) => riding.has_new = true,
-            None => _ = self.untold.get_or_insert(sent.saturating_add(1)),
+        match &mut self.bundle {
+            Some(bundle) => bundle.has_unsent = true,
+            None => _ = self.unreported_gap.get_or_insert(sent.saturating_add(1)),
         }
     }
 
-    fn told(&self, sent: u64) -> u64 {
-        self.untold.map_or(sent, |gap| sent.min(gap.saturating_sub(1)))
+    fn acknowledgeable_seq(&self, sent: u64) -> u64 {
+        self.unreported_gap.map_or(sent, |gap| sent.min(gap.saturating_sub(1)))
     }
 
-    fn kept(&self) -> usize {
-        self.riding.as_ref().map_or(0, |riding| riding.events.len())
+    fn buffered_bytes(&self) -> usize {
+        self.bundle.as_ref().map_or(0, |bundle| bundle.events.len())
     }
 
-    fn has_kept(&self) -> bool {
-        self.riding.as_ref().map_or(self.untold.is_some(), |riding| riding.has_new)
+    fn has_buffered(&self) -> bool {
+        self.bundle.as_ref().map_or(self.unreported_gap.is_some(), |bundle| bundle.has_unsent)
     }
 
-    fn answer(&mut self, attachment: &Attachment, frames: &mut Frames<'_>) -> bool {
+    fn answer_held(&mut self, attachment: &Attachment, frames: &mut Frames<'_>) -> bool {
         let Some((held, missed)) = self.dialect.release() else { return false };
-        self.untold = None;
-        let Attachment { session, context, .. } = attachment;
-        let is_first = session.advise_all();
-        let pause = go_on_advice(session);
-        let advice = if is_first { Some(advice(context)) } else { pause };
-        let ack = self.riding.as_ref().map(|riding| Ack::UpTo(riding.seq));
+        self.unreported_gap = None;
+        let Attachment { session, services, .. } = attachment;
+        let is_first = session.mark_advised();
+        let pause = end_pause_advice(session);
+        let advice = if is_first { Some(advice(services)) } else { pause };
+        let ack = self.bundle.as_ref().map(|bundle| Ack::UpTo(bundle.seq));
         let ext = Extensions { ack, encke: EnckeExtension(Some(&missed)) };
-        let reply = Reply { advice, ext, ..held.reply().succeeded() }.to_json();
-        let events = self.riding.as_mut().map(|riding| {
-            riding.has_new = false;
-            std::mem::take(&mut riding.events)
+        let reply = MessageReply { advice, ext, ..held.reply().succeeded() }.to_json();
+        let events = self.bundle.as_mut().map(|bundle| {
+            bundle.has_unsent = false;
+            std::mem::take(&mut bundle.events)
         });
         write_text(&[&events.unwrap_or_default(), reply.as_bytes()], frames);
         true
     }
 
-    fn rides(&self) -> bool {
-        self.riding.is_some()
+    fn bundles_messages(&self) -> bool {
+        self.bundle.is_some()
     }
 
-    /// What rides on answers is for the task.
-    fn sends_at_rest(&self) -> bool {
-        self.riding.is_none() && self.untold.is_none()
+    /// Bundled messages are sent by the task.
+    fn can_send_while_parked(&self) -> bool {
+        self.bundle.is_none() && self.unreported_gap.is_none()
     }
 
-    fn opens_anew(&mut self, text: &str) -> bool {
+    fn store_handshake(&mut self, text: &str) -> bool {
         if !has_handshake(text) {
             return false;
         }
-        self.opening = Some(text.into());
+        self.handshake = Some(text.into());
         true
     }
 
-    fn take_opening(&mut self) -> Option<String> {
-        self.opening.take().map(String::from)
+    fn take_handshake(&mut self) -> Option<String> {
+        self.handshake.take().map(String::from)
     }
 
-    fn farewell(&mut self, code: CloseCode, attachment: &Attachment, frames: &mut Frames<'_>) {
+    fn answer_held_on_close(&mut self, code: CloseCode, attachment: &Attachment, frames: &mut Frames<'_>) {
         let Some((held, _)) = self.dialect.release() else { return };
-        frames.text(&farewell(held.reply(), code, attachment).to_array());
+        frames.text(&final_reply(held.reply(), code, attachment).to_array());
     }
 }
 
@@ -191,6 +198,6 @@ fn has_handshake(text: &str) -> bool {
     let is_handshake = |text: &&str| {
         ClientMessage::parse(text).is_ok_and(|message| message.kind() == MessageKind::Handshake)
     };
-    // Hardly any text has one.
-    text.contains("handshake") && messages(text).is_ok_and(|texts| texts.iter().any(is_handshake))
+    // Hardly any text contains a handshake, so the cheap test comes first.
+    text.contains("handshake") && split_messages(text).is_ok_and(|texts| texts.iter().any(is_handshake))
 }

@@ -4,17 +4,17 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 
 use super::goodbye::Ending;
 
-/// What a failed connection means for the session, and how it is closed.
-pub(super) fn judge(error: &Error) -> (SuspendReason, Ending) {
+/// Classifies an error: the suspend reason for the session, and how to close the connection.
+pub(super) fn classify(error: &Error) -> (SuspendReason, Ending) {
     let code = match error {
         Error::Capacity(_) => CloseCode::TooBig,
         Error::Utf8(_) => CloseCode::InvalidPayload,
-        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return LOST,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return CONNECTION_LOST,
         Error::Protocol(_) => CloseCode::BadFrame,
-        _ => return LOST,
+        _ => return CONNECTION_LOST,
     };
     (SuspendReason::BadFrame, Ending::Close(code))
 }
 
-/// The connection is gone.
-pub(super) const LOST: (SuspendReason, Ending) = (SuspendReason::ConnectionLost, Ending::Lost);
+/// The peer has disconnected.
+pub(super) const CONNECTION_LOST: (SuspendReason, Ending) = (SuspendReason::ConnectionLost, Ending::Lost);

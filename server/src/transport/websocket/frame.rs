@@ -1,20 +1,21 @@
-//! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
-//! the peer's control frames; messages for many subscribers are written here, without a copy for each.
+//! Frames originated by the server, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads,
+//! and answers the peer's control frames. Messages for many subscribers are written here, without a copy for
+//! each.
 
-use encke_core::dialect::{Dialect, Event, Texts, ping_payload};
+use encke_core::dialect::{Dialect, ServerEvent, TextSink, ping_payload};
 use encke_core::session::Heartbeat;
 
-use super::spoken::Spoken;
+use super::spoken::WebSocketDialect;
 use crate::channel::LogMessage;
-use crate::session::{Channel, Outgoing, Transport};
+use crate::session::{Channel, DeliveryWriter, Transport};
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
 const PING: u8 = 0x9;
 
-const LONGEST_HEAD: usize = 10;
+const MAX_HEAD_BYTES: usize = 10;
 
-/// Frames, one after the other.
+/// Writes consecutive frames.
 pub(crate) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Frames<'_> {
@@ -24,17 +25,17 @@ impl Frames<'_> {
         self.0.extend_from_slice(&payload);
     }
 
-    /// Begins a text of this length, and returns where it is to be written.
+    /// Begins a text frame of this length. Returns the buffer for its payload.
     #[inline]
     pub(super) fn text_of(&mut self, length: usize) -> &mut Vec<u8> {
         self.head(TEXT, length);
         self.0
     }
 
-    /// Makes room for the whole frame, so that it is not made in pieces.
-    #[expect(clippy::cast_possible_truncation, reason = "each arm holds what its range says")]
+    /// Writes the head, and reserves room for the whole frame, so that the buffer grows only once.
+    #[expect(clippy::cast_possible_truncation, reason = "the range of each arm fits the type")]
     fn head(&mut self, opcode: u8, length: usize) {
-        self.0.reserve(LONGEST_HEAD + length);
+        self.0.reserve(MAX_HEAD_BYTES + length);
         self.0.push(FINAL | opcode);
         match length {
             0..=125 => self.0.push(length as u8),
@@ -50,43 +51,43 @@ impl Frames<'_> {
     }
 }
 
-impl Texts for Frames<'_> {
+impl TextSink for Frames<'_> {
     fn text(&mut self, text: &str) {
         self.head(TEXT, text.len());
         self.0.extend_from_slice(text.as_bytes());
     }
 }
 
-/// Asks for a sign of life.
+/// Writes a ping: a frame or a message, as the dialect requires.
 pub(super) fn write_ping<D: Dialect>(dialect: &mut D, seq: u64, frames: &mut Frames<'_>) {
     match dialect.heartbeat() {
         Heartbeat::Frame => frames.ping(seq),
-        Heartbeat::Message => dialect.notify(&Event::Ping { seq }, frames),
+        Heartbeat::Message => dialect.notify(&ServerEvent::Ping { seq }, frames),
     }
 }
 
-/// What a session sends, as frames.
+/// Writes a session's output as frames.
 pub(super) struct OutgoingFrames<'a, D> {
     pub(super) dialect: &'a mut D,
     pub(super) frames: Frames<'a>,
 }
 
-impl<D: Spoken> Outgoing for OutgoingFrames<'_, D> {
+impl<D: WebSocketDialect> DeliveryWriter for OutgoingFrames<'_, D> {
     const TRANSPORT: Transport = Transport::WebSocket;
 
     fn len(&self) -> usize {
-        self.frames.0.len() + self.dialect.kept()
+        self.frames.0.len() + self.dialect.buffered_bytes()
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
         self.dialect.message(seq, channel, offset, message, &mut self.frames);
     }
 
-    fn gap(&mut self, seq: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
+    fn gap(&mut self, seq: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
         self.dialect.gap(seq, gap, &mut self.frames);
     }
 
-    fn notice(&mut self, sent: u64, notice: &Event<'_>) {
+    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
         self.dialect.notice(sent, notice, &mut self.frames);
     }
 }
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_those_of_the_rfc() {
+    fn frames_match_the_rfc() {
         let mut out = Vec::new();
         Frames(&mut out).text("Hello");
         Frames(&mut out).ping(0x0102);

@@ -1,7 +1,8 @@
-//! What a peer sends, on its way to tungstenite: whole frames, and not too many of them at a time.
+//! Input on its way to tungstenite: whole frames, and a limited number of them at a time.
 //!
-//! Left to itself, tungstenite makes room for all that a frame announces, reads it in small pieces, and goes on as long as there is
-//! something to read. Here a frame takes the room that has arrived of it, is read in one piece, and others get their turn.
+//! By itself, tungstenite reserves room for everything that a frame announces, reads it in small pieces, and
+//! continues as long as there is input. Here a frame takes only as much memory as has arrived of it and is
+//! read in one piece, and other tasks get to run.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -12,213 +13,229 @@ use std::task::{self, Poll, ready};
 use encke_core::frame_walk::{FrameWalk, Walked};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::admission::UnfinishedMessage;
-use crate::client::Sender;
+use crate::admission::PartialMessage;
+use crate::client::PartialMessageSender;
 use crate::timeouts::Sleep;
 use crate::transport::Socket;
-use crate::transport::metered::Metered;
+use crate::transport::metered::LivenessSocket;
 
-/// What a connection may read before others get their turn.
-pub(super) const TURN_FRAMES: u16 = 16;
-const TURN_BYTES: u32 = 64 * 1024;
+/// Maximum number of frames that a connection reads per poll, before other tasks run.
+pub(super) const FRAMES_PER_POLL: u16 = 16;
+const BYTES_PER_POLL: u32 = 64 * 1024;
 
-/// What is handed on at a time and makes tungstenite's buffer grow for good.
-const LONG: usize = 1024;
+/// Amount of input, passed on at a time, above which tungstenite's buffer grows permanently.
+const LONG_READ_BYTES: usize = 1024;
 
 thread_local! {
-    /// Where sockets are read to: a connection that is idle, or between two frames, holds no buffer.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; TURN_BYTES as usize].into());
+    /// Buffer that sockets are read into. A connection that is idle, or between two frames, holds no buffer
+    /// of its own.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BYTES_PER_POLL as usize].into());
 }
 
-/// A socket that gives whole frames. It is part of every connection's task.
-pub(super) struct Inbox<S> {
-    socket: Metered<S>,
-    turn: Turn,
-    /// Most connections are idle, most of the time, and between two frames.
-    kept: Option<Box<Kept>>,
+/// A socket that yields whole frames. It is part of every connection's task.
+pub(super) struct FrameLimiter<S> {
+    socket: LivenessSocket<S>,
+    budget: ReadBudget,
+    /// `None` for most connections most of the time: they are idle, and between two frames.
+    buffered: Option<Box<BufferedInput>>,
 }
 
-/// What is there while a frame or a message is not whole, or frames wait.
+/// State that exists while a frame or a message is partial, or frames are delayed.
 #[derive(Debug, Default)]
-struct Kept {
+struct BufferedInput {
     walk: FrameWalk,
-    /// Read and not handed on.
+    /// Bytes that were read and not passed on.
     bytes: Vec<u8>,
-    /// How many of them were looked at,
-    walked: usize,
-    /// how many are frames that may be handed on,
+    /// Number of bytes that were scanned.
+    scanned: usize,
+    /// Number of bytes in whole frames, which may be passed on.
     whole: usize,
-    /// and how many of these were.
-    handed_on: usize,
-    /// Frames have come too fast: nothing is handed on before this has passed.
+    /// Number of these bytes that were passed on.
+    passed_on: usize,
+    /// Set while frames exceed the rate limit. Nothing is passed on before it has elapsed.
     pause: Option<Sleep>,
-    /// What all of it counts as.
-    account: Option<UnfinishedMessage<Sender>>,
+    /// Accounts for the memory of all this.
+    account: Option<PartialMessage<PartialMessageSender>>,
 }
 
-/// What is left of a turn.
+/// Remaining input allowance of the current poll.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct ReadBudget {
     bytes: u32,
     frames: u16,
-    /// Everything is handed on as it comes, for ever.
-    is_open: bool,
-    /// It outlasts the turn, and is here because here is a byte to spare.
-    above: Above,
+    /// Everything is passed on as it arrives, permanently.
+    is_unlimited: bool,
+    /// Outlives the poll. It is stored here because the struct has a spare byte.
+    parser_buffer: ParserBuffer,
 }
 
-/// tungstenite's buffer, which never shrinks.
+/// State of tungstenite's buffer, which never shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Above {
+enum ParserBuffer {
     Small,
-    /// It has held something long.
+    /// It has held a long message.
     Grown,
-    /// It has, and is empty now.
+    /// It has held a long message, and is empty now.
     Spare,
 }
 
-impl Turn {
-    const WHOLE: Self = Self { bytes: TURN_BYTES, frames: TURN_FRAMES, is_open: false, above: Above::Small };
-    const OPEN: Self = Self { bytes: 0, frames: 0, is_open: true, above: Above::Small };
+impl ReadBudget {
+    const FULL: Self = Self {
+        bytes: BYTES_PER_POLL,
+        frames: FRAMES_PER_POLL,
+        is_unlimited: false,
+        parser_buffer: ParserBuffer::Small,
+    };
+    const UNLIMITED: Self =
+        Self { bytes: 0, frames: 0, is_unlimited: true, parser_buffer: ParserBuffer::Small };
 
-    fn is_over(self) -> bool {
+    fn is_used_up(self) -> bool {
         self.frames == 0 || self.bytes == 0
     }
 }
 
-impl<S: Socket> Inbox<S> {
-    /// `read_already` is what was read before, with the request.
-    pub(super) fn new(socket: Metered<S>, read_already: Vec<u8>) -> Self {
-        let kept = Kept { bytes: read_already, ..Kept::default() };
-        let kept = (!kept.bytes.is_empty()).then(|| Box::new(kept));
-        Self { socket, turn: Turn::WHOLE, kept }
+impl<S: Socket> FrameLimiter<S> {
+    /// `read_already` was read earlier, together with the request.
+    pub(super) fn new(socket: LivenessSocket<S>, read_already: Vec<u8>) -> Self {
+        let buffered = BufferedInput { bytes: read_already, ..BufferedInput::default() };
+        let buffered = (!buffered.bytes.is_empty()).then(|| Box::new(buffered));
+        Self { socket, budget: ReadBudget::FULL, buffered }
     }
 
-    pub(super) fn socket(&self) -> &Metered<S> {
+    pub(super) fn socket(&self) -> &LivenessSocket<S> {
         &self.socket
     }
 
-    pub(super) fn socket_mut(&mut self) -> &mut Metered<S> {
+    pub(super) fn socket_mut(&mut self) -> &mut LivenessSocket<S> {
         &mut self.socket
     }
 
-    /// The socket alone.
-    pub(super) fn into_socket(self) -> Metered<S> {
+    pub(super) fn into_socket(self) -> LivenessSocket<S> {
         self.socket
     }
 
-    /// The socket, and what was read and not handed on.
+    /// Returns the socket, and the bytes that were read and not passed on.
     pub(super) fn into_parts(self) -> (S, Vec<u8>) {
-        let kept = self.kept.map(|kept| kept.bytes).unwrap_or_default();
-        (self.socket.into_inner(), kept)
+        let buffered = self.buffered.map(|buffered| buffered.bytes).unwrap_or_default();
+        (self.socket.into_inner(), buffered)
     }
 
-    /// Whether nothing of what was read is here or above: the next byte begins a message.
+    /// Whether no input is buffered here or in tungstenite: the next byte begins a message.
     pub(super) fn is_between_messages(&self) -> bool {
-        self.kept.is_none() && !self.turn.is_over()
+        self.buffered.is_none() && !self.budget.is_used_up()
     }
 
-    /// The connection has its turn, of at most so many frames.
-    pub(super) fn begin_turn(&mut self, frames: u16) {
-        self.turn = Turn { frames, above: self.turn.above, ..Turn::WHOLE };
+    /// Begins a poll that may read at most `frames` frames.
+    pub(super) fn begin_poll(&mut self, frames: u16) {
+        self.budget = ReadBudget { frames, parser_buffer: self.budget.parser_buffer, ..ReadBudget::FULL };
     }
 
-    /// Whether tungstenite has a large buffer and nothing in it.
+    /// Whether tungstenite has a large buffer that is empty.
     pub(super) fn has_spare_buffer(&self) -> bool {
-        self.turn.above == Above::Spare
+        self.budget.parser_buffer == ParserBuffer::Spare
     }
 
-    /// tungstenite has a new buffer.
+    /// Records that tungstenite has a new buffer.
     pub(super) fn buffer_renewed(&mut self) {
-        self.turn.above = Above::Small;
+        self.budget.parser_buffer = ParserBuffer::Small;
     }
 
-    /// Frames that are there wait for the rate: an answer may be among them.
+    /// Whether the rate limit delays frames. The answer to a ping may be among them.
     pub(super) fn is_paused(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.pause.is_some())
+        self.buffered.as_ref().is_some_and(|buffered| buffered.pause.is_some())
     }
 
-    /// The socket itself, once nothing of what comes matters any more.
-    pub(super) fn open(&mut self) {
-        self.turn = Turn::OPEN;
-        self.kept = None;
+    /// Passes input on unchanged, once its content does not matter any more.
+    pub(super) fn lift_limits(&mut self) {
+        self.budget = ReadBudget::UNLIMITED;
+        self.buffered = None;
     }
 
-    /// Pending while frames come too fast.
+    /// Pending while frames exceed the rate limit.
     fn poll_rate(&mut self, context: &mut task::Context<'_>) -> Poll<()> {
-        // The rate of frames is the session's.
+        // The rate limit applies to the session.
         let Some(until) = self.socket.session().map(|session| session.frames.next_at()) else {
             return Poll::Ready(());
         };
-        // The clock is read only when frames have come too fast.
+        // The clock is read only if frames have exceeded the limit.
         if until > self.socket.received_at() && until > self.socket.now() {
-            let kept = self.kept.get_or_insert_default();
-            let pause = kept.pause.get_or_insert_with(|| self.socket.sleep_until(until));
+            let buffered = self.buffered.get_or_insert_default();
+            let pause = buffered.pause.get_or_insert_with(|| self.socket.sleep_until(until));
             ready!(Pin::new(pause).poll(context));
-            kept.pause = None;
+            buffered.pause = None;
         }
         Poll::Ready(())
     }
 
-    /// Hands on what was kept, as far as it is whole and the turn allows. Returns whether there was anything.
-    fn hand_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
-        let Some(kept) = &mut self.kept else { return false };
-        if kept.handed_on == kept.whole {
-            let frames = kept.walk_on(self.turn.frames, self.socket.settings().max_message);
-            self.count(frames);
+    /// Passes on buffered bytes, as far as they are whole frames and the allowance permits. Returns whether
+    /// there were any.
+    fn pass_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
+        let Some(buffered) = &mut self.buffered else { return false };
+        if buffered.passed_on == buffered.whole {
+            let frames = buffered.scan(self.budget.frames, self.socket.settings().max_message);
+            self.count_frames(frames);
         }
-        let Some(kept) = &mut self.kept else { return false };
-        if kept.whole > LONG {
-            self.turn.above = Above::Grown;
+        let Some(buffered) = &mut self.buffered else { return false };
+        if buffered.whole > LONG_READ_BYTES {
+            self.budget.parser_buffer = ParserBuffer::Grown;
         }
-        let is_anything = kept.hand_on(into);
-        if kept.bytes.is_empty() && kept.walk.is_between_messages() {
-            self.kept = None;
-        } else if kept.whole == 0 {
-            // All that was whole is handed on now.
+        let passed_any = buffered.pass_on(into);
+        if buffered.bytes.is_empty() && buffered.walk.is_between_messages() {
+            self.buffered = None;
+        } else if buffered.whole == 0 {
+            // All whole frames are passed on now.
             self.account();
         }
-        is_anything
+        passed_any
     }
 
-    /// What is kept counts for all connections together.
+    /// Accounts for the buffered bytes, which count towards the limit of all connections together.
     fn account(&mut self) {
-        if let Some(kept) = &mut self.kept {
-            let bytes = kept.unfinished();
-            self.socket.account(&mut kept.account, bytes);
+        if let Some(buffered) = &mut self.buffered {
+            let bytes = buffered.partial_bytes();
+            self.socket.account(&mut buffered.account, bytes);
         }
     }
 
-    fn count(&mut self, frames: usize) {
-        self.turn.frames -= u16::try_from(frames).expect("a turn has no more");
+    fn count_frames(&mut self, frames: usize) {
+        self.budget.frames -= u16::try_from(frames).expect("a poll reads no more frames");
         if let Some(session) = self.socket.session() {
-            session.frames.count(frames, self.socket.settings().frames_per_second, self.socket.received_at());
+            session.frames.count_input(
+                frames,
+                self.socket.settings().frames_per_second,
+                self.socket.received_at(),
+            );
         }
     }
 
-    /// Reads what there is. What is whole and has room goes straight on; the rest is kept. Returns how much was read.
-    fn poll_fill(
+    /// Reads available bytes. Whole frames that fit are passed on directly, and the rest is buffered. Returns
+    /// the number of bytes read.
+    fn poll_read_socket(
         &mut self,
         context: &mut task::Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<usize>> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(&mut scratch[..self.turn.bytes as usize]);
+            let mut buffer = ReadBuf::new(&mut scratch[..self.budget.bytes as usize]);
             ready!(Pin::new(&mut self.socket).poll_read(context, &mut buffer))?;
             let read = buffer.filled();
-            self.turn.bytes -= u32::try_from(read.len()).expect("the buffer is no larger");
+            self.budget.bytes -= u32::try_from(read.len()).expect("the buffer is limited to the allowance");
             let (mut walk, mut walked) = (FrameWalk::default(), Walked::default());
-            if self.kept.is_none() && read.len() <= into.remaining() {
-                walked = walk.advance(read, self.turn.frames.into());
-                self.count(walked.frames);
+            if self.buffered.is_none() && read.len() <= into.remaining() {
+                walked = walk.advance(read, self.budget.frames.into());
+                self.count_frames(walked.frames);
                 into.put_slice(&read[..walked.whole]);
             }
             let rest = &read[walked.whole..];
             if !rest.is_empty() || !walk.is_between_messages() {
-                let kept = self.kept.get_or_insert_with(|| {
-                    Box::new(Kept { walk, walked: walked.bytes - walked.whole, ..Kept::default() })
+                let buffered = self.buffered.get_or_insert_with(|| {
+                    Box::new(BufferedInput {
+                        walk,
+                        scanned: walked.bytes - walked.whole,
+                        ..BufferedInput::default()
+                    })
                 });
-                kept.keep(rest);
+                buffered.append(rest);
             }
             Poll::Ready(Ok(read.len()))
         })
@@ -232,18 +249,18 @@ impl<S: Socket> Inbox<S> {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_rate(context));
-            if self.hand_on(into) {
+            if self.pass_on(into) {
                 return Poll::Ready(Ok(()));
             }
-            if self.turn.is_over() {
-                // Others first.
+            if self.budget.is_used_up() {
+                // Let other tasks run first.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
             let before = into.filled().len();
-            let read = ready!(self.poll_fill(context, into))?;
+            let read = ready!(self.poll_read_socket(context, into))?;
             self.account();
-            // Something went straight on, or it is the end, wherever in a frame that is.
+            // Bytes were passed on directly, or the stream has ended, possibly within a frame.
             if read == 0 || into.filled().len() > before {
                 return Poll::Ready(Ok(()));
             }
@@ -251,70 +268,74 @@ impl<S: Socket> Inbox<S> {
     }
 }
 
-impl Kept {
-    /// Looks at what is there, to the end of so many frames. Returns how many there were.
-    fn walk_on(&mut self, frames: u16, max_frame: usize) -> usize {
-        let walked = self.walk.advance(&self.bytes[self.walked..], frames.into());
+impl BufferedInput {
+    /// Scans the buffered bytes up to the end of the given number of frames. Returns how many there were.
+    fn scan(&mut self, frames: u16, max_frame: usize) -> usize {
+        let walked = self.walk.advance(&self.bytes[self.scanned..], frames.into());
         if walked.frames > 0 {
-            self.whole = self.walked + walked.whole;
+            self.whole = self.scanned + walked.whole;
         }
-        self.walked += walked.bytes;
-        // Nothing is gained by waiting for the rest of a frame that will be refused.
-        if self.walk.announced().is_some_and(|announced| announced > max_frame as u64) {
-            self.whole = self.walked;
+        self.scanned += walked.bytes;
+        // There is no point in waiting for the rest of a frame that will be rejected.
+        if self.walk.payload_len().is_some_and(|announced| announced > max_frame as u64) {
+            self.whole = self.scanned;
         }
         walked.frames
     }
 
-    /// What messages that are not whole take, in bytes: here, and above in a buffer that doubles as it grows.
-    fn unfinished(&self) -> usize {
-        let above = usize::try_from(self.walk.unfinished_message()).unwrap_or(usize::MAX);
-        self.bytes.capacity().saturating_add(above.saturating_mul(2))
+    /// Number of bytes of memory that partial messages take: here, and in tungstenite's buffer, which doubles
+    /// as it grows.
+    fn partial_bytes(&self) -> usize {
+        let parser_bytes = usize::try_from(self.walk.partial_message_len()).unwrap_or(usize::MAX);
+        self.bytes.capacity().saturating_add(parser_bytes.saturating_mul(2))
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        // Some room to spare, so that a frame that comes byte by byte is not moved with each of them.
+    fn append(&mut self, bytes: &[u8]) {
+        // Reserves some spare room, so that a frame that arrives byte by byte is not moved for each of them.
         self.bytes.reserve_exact(bytes.len().max(self.bytes.len() / 8));
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn hand_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
-        if self.handed_on == self.whole {
+    fn pass_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
+        if self.passed_on == self.whole {
             return false;
         }
-        let end = self.whole.min(self.handed_on + into.remaining());
-        into.put_slice(&self.bytes[self.handed_on..end]);
-        self.handed_on = end;
+        let end = self.whole.min(self.passed_on + into.remaining());
+        into.put_slice(&self.bytes[self.passed_on..end]);
+        self.passed_on = end;
         if end == self.whole {
             self.bytes.drain(..end);
             self.bytes.shrink_to_fit();
-            (self.walked, self.whole, self.handed_on) = (self.walked - end, 0, 0);
+            (self.scanned, self.whole, self.passed_on) = (self.scanned - end, 0, 0);
         }
         true
     }
 }
 
-impl<S: Socket> AsyncRead for Inbox<S> {
+impl<S: Socket> AsyncRead for FrameLimiter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut task::Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.turn.is_open {
+        if self.budget.is_unlimited {
             return Pin::new(&mut self.socket).poll_read(context, into);
         }
         let read = self.poll_frames(context, into);
-        match (read.is_pending(), self.turn.above) {
-            // It asks for more only when it has used up all that it was given, and it was given whole messages.
-            (true, Above::Grown) if self.kept.is_none() => self.turn.above = Above::Spare,
-            (false, Above::Spare) => self.turn.above = Above::Grown,
+        match (read.is_pending(), self.budget.parser_buffer) {
+            // tungstenite asks for more only after it has used everything it was given, and it was given
+            // whole messages.
+            (true, ParserBuffer::Grown) if self.buffered.is_none() => {
+                self.budget.parser_buffer = ParserBuffer::Spare
+            }
+            (false, ParserBuffer::Spare) => self.budget.parser_buffer = ParserBuffer::Grown,
             _ => {}
         }
         read
     }
 }
 
-impl<S: Socket> AsyncWrite for Inbox<S> {
+impl<S: Socket> AsyncWrite for FrameLimiter<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut task::Context<'_>,

@@ -15,236 +15,243 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
-use encke_core::session::{ConnectionKind, Delivery};
+use encke_core::session::{ConnectionKind, DeliveryMode};
 use futures_util::future::BoxFuture;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::admission::{OpenConnection, QuietConnection, RefusalReason};
-use crate::client::{Attachment, Caller, ClientSettings, Context};
-use crate::session::{AttachRequest, Refusal};
+use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
+use crate::client::{Attachment, Caller, ClientSettings, Services};
+use crate::session::{AttachRefusal, AttachRequest};
 use crate::transport::Socket;
-use crate::transport::metered::Metered;
+use crate::transport::metered::LivenessSocket;
 
-use connection::{Connection, Greeting, Paused};
+use connection::{Greeting, Paused, WebSocketConnection};
 use goodbye::Ending;
-use inbox::Inbox;
-use spoken::Spoken;
+use inbox::FrameLimiter;
+use spoken::WebSocketDialect;
 
 pub(crate) use bayeux::BayeuxSocket;
-pub(crate) use waiting::{Over, Waiting};
+pub(crate) use waiting::{SessionlessSocket, SocketEnd};
 
-/// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
-/// lean. A longer message gets the room it announces, once it is there.
+/// Size of tungstenite's read buffer. tungstenite fills it with zeros up to this size before every read and
+/// never frees it, so a small one is fast and lean. A longer message gets the room it announces, once it has
+/// arrived.
 const READ_BUFFER: usize = 128;
 
-/// What a client asks for when it connects.
+/// Parameters of a client's connection request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted<D> {
-    /// A resume token, unchecked.
+pub(crate) struct ConnectParams<D> {
+    /// Unverified resume token.
     pub(crate) resume: Option<String>,
-    /// The last message that the client has.
+    /// Seq of the last message that the client has.
     pub(crate) seq: Option<u64>,
-    /// A JWT, unchecked.
+    /// Unverified JWT.
     pub(crate) token: Option<String>,
-    /// What it will speak.
     pub(crate) dialect: D,
 }
 
-/// A request that is answered with 101.
+/// An upgrade request that is answered with 101.
 pub(crate) struct Upgrade<D> {
     pub(crate) caller: Caller,
-    /// Nothing, if the query was malformed.
-    pub(crate) wanted: Option<Wanted<D>>,
+    /// `None` if the query was malformed.
+    pub(crate) wanted: Option<ConnectParams<D>>,
     /// Held until the socket is closed.
     pub(crate) open_connection: OpenConnection,
-    /// What is written first: the 101, unless it was written.
+    /// First output: the 101, unless hyper has written it.
     pub(crate) answer: Vec<u8>,
 }
 
-/// An upgraded socket, and what was read from it before.
+/// An upgraded socket, and the bytes read from it so far.
 pub(crate) type Upgraded<S> = (S, Vec<u8>);
 
 /// Serves a WebSocket to its end, once it is upgraded.
 ///
-/// A task is as large as all that it ever holds, for all its life, including what it was given and has moved elsewhere. So the
-/// beginning and the end are boxed, and the task itself holds the connection and no more. Nobody has a use for its result: it opens no
-/// other session.
-pub(crate) fn serve<S: Socket, D: Spoken>(
+/// A task is as large as everything it ever holds, for all its life, including arguments that were moved
+/// elsewhere. So the beginning and the end are boxed, and the task itself holds only the connection. Callers
+/// ignore the result, since these dialects open no other session.
+pub(crate) fn serve<S: Socket, D: WebSocketDialect>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
-    context: Arc<Context>,
-) -> impl Future<Output = Option<Anew<S, OpenConnection>>> + Send {
+    services: Arc<Services>,
+) -> impl Future<Output = Option<NewSession<S, OpenConnection>>> + Send {
     let Upgrade { caller, wanted, open_connection, answer } = upgrade;
-    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, answer, &context).await });
+    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, answer, &services).await });
     run(opening, open_connection)
 }
 
-/// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said. Returns the
-/// socket, if its client opens another session, the text that does, and `holder`.
-pub(crate) fn serve_begun<S: Socket, D: Spoken, H: Holder<S>>(
+/// Serves a WebSocket that already has its session. `greeting_text` is sent first, and `received_text` was
+/// received from the client already. If the client opens another session, returns the socket, the text that
+/// does so, and `owner`.
+pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
     (socket, read_already): Upgraded<S>,
     attachment: Attachment,
     dialect: D,
-    (said, heard): (Option<String>, Option<String>),
-    holder: H,
-) -> impl Future<Output = Option<Anew<S, H>>> + Send {
+    (greeting_text, received_text): (Option<String>, Option<String>),
+    owner: H,
+) -> impl Future<Output = Option<NewSession<S, H>>> + Send {
     let opening = Box::pin(async move {
         let socket = connect(socket, read_already, &attachment).await;
-        let mut connection = Connection::begun(socket, attachment, dialect);
-        if let Some(text) = said {
-            connection.say(&text);
+        let mut connection = WebSocketConnection::bare(socket, attachment, dialect);
+        if let Some(text) = greeting_text {
+            connection.queue_text(&text);
         }
-        if let Some(text) = heard {
-            connection.heard(&text);
+        if let Some(text) = received_text {
+            connection.run_commands(&text);
         }
         Some(connection)
     });
-    run(opening, holder)
+    run(opening, owner)
 }
 
-/// What goes with a connection whatever becomes of its session, also while it is at rest.
-pub(crate) trait Holder<S>: Send + 'static {
-    /// The same, while the connection is at rest.
-    type AtRest: Send + 'static;
+/// State that belongs to a socket independently of its sessions, also while the connection is parked.
+pub(crate) trait SocketOwner<S>: Send + 'static {
+    /// Form of the state while the connection is parked.
+    type Parked: Send + 'static;
 
-    fn rest(self) -> Self::AtRest;
+    fn park(self) -> Self::Parked;
 
-    fn wake(at_rest: Self::AtRest) -> Self;
+    fn unpark(at_rest: Self::Parked) -> Self;
 
-    /// After a rest, its client has opened another session, by this text.
-    fn open_anew(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()>;
+    /// Serves the socket after its client has opened another session by this text. Called for connections
+    /// that have been parked.
+    fn open_new_session(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()>;
 }
 
-/// A connection whose client opens another session: the socket, the text, and what goes with it.
-pub(crate) type Anew<S, H> = (Upgraded<S>, String, H);
+/// A connection whose client opens another session: the socket, the text that does so, and the socket's
+/// owner.
+pub(crate) type NewSession<S, H> = (Upgraded<S>, String, H);
 
-impl<S> Holder<S> for OpenConnection {
-    type AtRest = QuietConnection;
+impl<S> SocketOwner<S> for OpenConnection {
+    type Parked = CompactConnection;
 
-    fn rest(self) -> QuietConnection {
-        self.rest()
+    fn park(self) -> CompactConnection {
+        self.compact()
     }
 
-    fn wake(at_rest: QuietConnection) -> Self {
-        at_rest.wake()
+    fn unpark(at_rest: CompactConnection) -> Self {
+        at_rest.expand()
     }
 
-    /// Its dialect knows of no other session.
-    fn open_anew(self, _: Upgraded<S>, _: String) -> BoxFuture<'static, ()> {
+    /// Never needed: its dialect cannot open another session.
+    fn open_new_session(self, _: Upgraded<S>, _: String) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// Runs a connection until it ends or goes to rest, or its client opens another session.
-fn run<S: Socket, D: Spoken, H: Holder<S>>(
-    opening: Pin<Box<impl Future<Output = Option<Connection<S, D>>> + Send + 'static>>,
-    holder: H,
-) -> impl Future<Output = Option<Anew<S, H>>> + Send {
-    let mut holder = Some(holder);
+/// Runs a connection until it ends or is parked, or its client opens another session.
+fn run<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
+    opening: Pin<Box<impl Future<Output = Option<WebSocketConnection<S, D>>> + Send + 'static>>,
+    owner: H,
+) -> impl Future<Output = Option<NewSession<S, H>>> + Send {
+    let mut owner = Some(owner);
     async move {
-        let mut opened = opening.await;
-        while let Some(connection) = &mut opened {
+        let mut connection_slot = opening.await;
+        while let Some(connection) = &mut connection_slot {
             match connection.run().await {
-                Paused::Ended(Ending::Anew) => {
-                    let (socket, text) = self::opening(&mut opened).await?;
-                    return Some((socket, text, holder.take()?));
+                Paused::Ended(Ending::NewSession) => {
+                    let (socket, text) = self::flush_for_new_session(&mut connection_slot).await?;
+                    return Some((socket, text, owner.take()?));
                 }
-                Paused::Ended(ending) => say_goodbye(&mut opened, ending).await,
-                Paused::Renew => renew(&mut opened).await,
-                Paused::Rest => at_rest::rest(opened.take()?, holder.take()?),
+                Paused::Ended(ending) => close_connection(&mut connection_slot, ending).await,
+                Paused::Renew => renew(&mut connection_slot).await,
+                Paused::Park => at_rest::park(connection_slot.take()?, owner.take()?),
             }
         }
         None
     }
 }
 
-/// What the client is told of the session that it gives up is told first.
-fn opening<S: Socket, D: Spoken>(
-    opened: &mut Option<Connection<S, D>>,
+/// Sends the remaining output of the session that the client gives up, then returns the socket and the text.
+fn flush_for_new_session<S: Socket, D: WebSocketDialect>(
+    connection_slot: &mut Option<WebSocketConnection<S, D>>,
 ) -> BoxFuture<'static, Option<(Upgraded<S>, String)>> {
-    let Some(connection) = opened.take() else {
+    let Some(connection) = connection_slot.take() else {
         return Box::pin(std::future::ready(None));
     };
     Box::pin(async move {
-        let ((mut socket, read_already), mut unwritten, opening) = connection.into_opening();
+        let ((mut socket, read_already), mut unwritten, opening) = connection.into_new_session();
         if !unwritten.is_empty() {
-            poll_fn(|context| unwritten.poll_write(context, &mut socket)).await.ok()?;
+            poll_fn(|task| unwritten.poll_write(task, &mut socket)).await.ok()?;
         }
         Some(((socket, read_already), opening?))
     })
 }
 
-/// Puts a session's socket into what frames are read from.
+/// Wraps the socket of a session for reading frames.
 async fn connect<S: Socket>(
     socket: S,
     read_already: Vec<u8>,
     attachment: &Attachment,
-) -> WebSocketStream<Inbox<S>> {
-    let context = &attachment.context;
-    let socket = Metered::new(socket, Arc::clone(&attachment.link), Arc::clone(context));
-    let socket = Inbox::new(socket, read_already);
-    websocket(socket, Vec::new(), &context.settings).await
+) -> WebSocketStream<FrameLimiter<S>> {
+    let services = &attachment.services;
+    let socket = LivenessSocket::new(socket, Arc::clone(&attachment.mailbox), Arc::clone(services));
+    let socket = FrameLimiter::new(socket, read_already);
+    websocket(socket, Vec::new(), &services.settings).await
 }
 
-fn renew<S: Socket, D: Spoken>(
-    opened: &mut Option<Connection<S, D>>,
+fn renew<S: Socket, D: WebSocketDialect>(
+    connection_slot: &mut Option<WebSocketConnection<S, D>>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
     Box::pin(async move {
-        if let Some(connection) = opened.take() {
-            *opened = Some(connection.renew().await);
+        if let Some(connection) = connection_slot.take() {
+            *connection_slot = Some(connection.renew().await);
         }
     })
 }
 
-fn say_goodbye<S: Socket, D: Spoken>(
-    opened: &mut Option<Connection<S, D>>,
+fn close_connection<S: Socket, D: WebSocketDialect>(
+    connection_slot: &mut Option<WebSocketConnection<S, D>>,
     ending: Ending,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let Some(connection) = opened.take() else {
+    let Some(connection) = connection_slot.take() else {
         return Box::pin(std::future::ready(()));
     };
-    let context = Arc::clone(connection.context());
+    let services = Arc::clone(connection.services());
     Box::pin(async move {
         let (socket, unwritten) = connection.into_socket(ending).await;
-        goodbye::say::<_, D>(socket, unwritten, ending, &context).await;
+        goodbye::close::<_, D>(socket, unwritten, ending, &services).await;
     })
 }
 
-/// Gives a socket its session. A connection that gets none is told why.
-async fn open<S: Socket, D: Spoken>(
+/// Attaches a socket to a session. If that is refused, the connection is closed with the reason.
+async fn open<S: Socket, D: WebSocketDialect>(
     (socket, read_already): Upgraded<S>,
     caller: &Caller,
-    wanted: Option<Wanted<D>>,
+    wanted: Option<ConnectParams<D>>,
     answer: Vec<u8>,
-    context: &Arc<Context>,
-) -> Option<Connection<S, D>> {
-    let settings = &context.settings;
-    match attach(caller, wanted, &socket, context) {
+    services: &Arc<Services>,
+) -> Option<WebSocketConnection<S, D>> {
+    let settings = &services.settings;
+    match attach(caller, wanted, &socket, services) {
         Ok((attachment, greeting)) => {
             let socket = connect(socket, read_already, &attachment).await;
-            Some(Connection::new(socket, attachment, greeting, answer))
+            Some(WebSocketConnection::new(socket, attachment, greeting, answer))
         }
-        // After the upgrade, since a browser cannot see the status of a refused one.
+        // Refused after the upgrade, because a browser cannot see the status of a refused upgrade.
         Err(code) => {
             let socket = websocket(socket, read_already, settings).await;
-            goodbye::say::<_, D>(socket, answer.into(), Ending::Close(code), context).await;
+            goodbye::close::<_, D>(socket, answer.into(), Ending::Close(code), services).await;
             None
         }
     }
 }
 
-fn attach<D: Spoken>(
+fn attach<D: WebSocketDialect>(
     caller: &Caller,
-    wanted: Option<Wanted<D>>,
+    wanted: Option<ConnectParams<D>>,
     socket: &impl Socket,
-    context: &Arc<Context>,
+    services: &Arc<Services>,
 ) -> Result<(Attachment, Greeting<D>), CloseCode> {
-    let Some(Wanted { resume, seq, token, dialect }) = wanted else {
-        context.refusals.refused(RefusalReason::Query, caller.address, "a value of the query is malformed");
+    let Some(ConnectParams { resume, seq, token, dialect }) = wanted else {
+        services.refusals.record(
+            RefusalReason::Query,
+            caller.address,
+            "the query contains a malformed value",
+        );
         return Err(CloseCode::ProtocolError);
     };
-    let identity = caller.identify(token.as_deref(), context)?;
+    let identity = caller.identify(token.as_deref(), services)?;
     let request = |may_open| AttachRequest {
         resume,
         seq,
@@ -252,24 +259,26 @@ fn attach<D: Spoken>(
         address: caller.address,
         kind: ConnectionKind::Stream(dialect.heartbeat()),
         dialect: D::NAME,
-        delivery: Delivery::AtLeastOnce,
-        may_open,
-        only_resume: caller.only_resumes(),
+        delivery: DeliveryMode::AtLeastOnce,
+        can_open: may_open,
+        only_resume: caller.can_only_resume(),
     };
-    let attached = context.attach(caller.address, request, || socket.is_over());
+    let attached = services.attach(caller.address, request, || socket.is_closed_by_peer());
     let mut attached = attached.map_err(|refusal| match refusal {
-        Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => CloseCode::Overloaded,
-        Refusal::Draining => CloseCode::Draining,
-        Refusal::Moved => CloseCode::Moved,
-        // It is asked about when it comes again.
-        Refusal::Gone if caller.only_resumes() => CloseCode::Overloaded,
-        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
-        Refusal::Late => CloseCode::Replaced,
-        Refusal::Ended(code) => code,
+        AttachRefusal::TooManyConnections
+        | AttachRefusal::TooManySessions
+        | AttachRefusal::TooManyNewSessions => CloseCode::Overloaded,
+        AttachRefusal::Draining => CloseCode::Draining,
+        AttachRefusal::Moved => CloseCode::Moved,
+        // The backend is called when the client connects again.
+        AttachRefusal::SessionGone if caller.can_only_resume() => CloseCode::Overloaded,
+        AttachRefusal::WrongUser | AttachRefusal::SessionGone => CloseCode::Unauthorized,
+        AttachRefusal::AlreadyReconnected => CloseCode::Replaced,
+        AttachRefusal::Ended(code) => code,
     })?;
     let greeting =
         Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
-    Ok((Attachment::new(attached, Arc::clone(context)), greeting))
+    Ok((Attachment::new(attached, Arc::clone(services)), greeting))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, settings: &ClientSettings) -> WebSocketStream<S>
@@ -294,11 +303,11 @@ mod tests {
     use super::*;
     use crate::transport::TcpSocket;
 
-    /// With what the runtime adds, 648 bytes.
+    /// With the runtime's overhead, the task takes 648 bytes.
     #[test]
-    fn the_task_of_a_websocket_is_small() {
-        type Arriving = Ready<Option<Upgraded<TcpSocket>>>;
-        fn size<F>(_: fn(Upgrade<Json>, Arriving, Arc<Context>) -> F) -> usize {
+    fn websocket_task_is_small() {
+        type Upgrading = Ready<Option<Upgraded<TcpSocket>>>;
+        fn size<F>(_: fn(Upgrade<Json>, Upgrading, Arc<Services>) -> F) -> usize {
             size_of::<F>()
         }
         assert!(size(serve) <= 544, "{} bytes", size(serve));

@@ -1,4 +1,4 @@
-//! A WebSocket that has no session yet, because its dialect opens sessions by messages.
+//! WebSockets without a session, for a dialect that opens sessions by messages.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,123 +17,124 @@ use tokio_util::sync::CancellationToken;
 
 use super::goodbye::{self, Ending};
 use super::{BayeuxSocket, Upgraded, fault, websocket};
-use crate::admission::UnfinishedMessage;
-use crate::client::{Context, Sender};
+use crate::admission::PartialMessage;
+use crate::client::{PartialMessageSender, Services};
 use crate::transport::Socket;
-use crate::transport::unwritten::Unwritten;
+use crate::transport::unwritten::PendingWrite;
 
-/// What is read at a time.
 const READ_BYTES: usize = 2048;
 
 /// Reads texts until one of them brings a session.
-pub(crate) struct Waiting<S> {
-    socket: WebSocketStream<OneFrame<S>>,
+pub(crate) struct SessionlessSocket<S> {
+    socket: WebSocketStream<SingleFrameReader<S>>,
 }
 
-/// It is over: to be told with [`Waiting::close`].
-pub(crate) struct Over(Ending);
+/// End of a socket without a session, to be carried out by [`SessionlessSocket::close`].
+pub(crate) struct SocketEnd(Ending);
 
-impl From<CloseCode> for Over {
+impl From<CloseCode> for SocketEnd {
     fn from(code: CloseCode) -> Self {
         Self(Ending::Close(code))
     }
 }
 
-impl<S: Socket> Waiting<S> {
+impl<S: Socket> SessionlessSocket<S> {
     pub(crate) async fn new(
         (socket, read_already): Upgraded<S>,
         address: IpAddr,
-        context: &Arc<Context>,
+        context: &Arc<Services>,
     ) -> Self {
-        let cut = CancellationToken::new();
+        let evicted = CancellationToken::new();
         let now = context.timeouts.clock().now();
-        let account = context.unfinished.begin(Sender::Request(cut.clone()), address, now);
-        let socket = OneFrame {
+        let account =
+            context.partial_messages.begin(PartialMessageSender::Request(evicted.clone()), address, now);
+        let socket = SingleFrameReader {
             socket,
             read: read_already,
             walk: FrameWalk::default(),
-            handed_on: 0,
+            passed_on: 0,
             account,
             accounted: 0,
-            cut,
+            evicted,
             context: Arc::clone(context),
         };
         Self { socket: websocket(socket, Vec::new(), &context.settings).await }
     }
 
-    /// The next text.
-    pub(crate) async fn next(&mut self) -> Result<String, Over> {
-        let cut = self.socket.get_ref().cut.clone();
-        let mut cut = pin!(cut.cancelled());
+    /// Returns the next text.
+    pub(crate) async fn next(&mut self) -> Result<String, SocketEnd> {
+        let evicted = self.socket.get_ref().evicted.clone();
+        let mut evicted = pin!(evicted.cancelled());
         loop {
-            let next = match select(self.socket.next(), cut.as_mut()).await {
+            let next = match select(self.socket.next(), evicted.as_mut()).await {
                 Either::Left((next, _)) => next,
                 Either::Right(_) => return Err(CloseCode::TryAgainLater.into()),
             };
             match next {
                 Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
                 Some(Ok(Message::Binary(_))) => return Err(CloseCode::UnsupportedData.into()),
-                Some(Ok(Message::Close(_))) => return Err(Over(Ending::ClosedByPeer)),
+                Some(Ok(Message::Close(_))) => return Err(SocketEnd(Ending::ClosedByPeer)),
                 // tungstenite answers pings.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                Some(Err(error)) => return Err(Over(fault::judge(&error).1)),
-                None => return Err(Over(Ending::Lost)),
+                Some(Err(error)) => return Err(SocketEnd(fault::classify(&error).1)),
+                None => return Err(SocketEnd(Ending::Lost)),
             }
         }
     }
 
-    pub(crate) async fn say(&mut self, text: String) -> Result<(), Over> {
-        self.socket.send(Message::text(text)).await.map_err(|error| Over(fault::judge(&error).1))
+    pub(crate) async fn send(&mut self, text: String) -> Result<(), SocketEnd> {
+        self.socket.send(Message::text(text)).await.map_err(|error| SocketEnd(fault::classify(&error).1))
     }
 
-    /// The socket, after the text that was read last, and what was read of it already.
+    /// Returns the socket, positioned after the last text, and the bytes already read beyond it.
     pub(crate) fn into_parts(self) -> Upgraded<S> {
-        let OneFrame { socket, read, .. } = self.socket.into_inner();
+        let SingleFrameReader { socket, read, .. } = self.socket.into_inner();
         (socket, read)
     }
 
-    pub(crate) async fn close(self, Over(ending): Over, context: &Arc<Context>) {
-        // What it had begun to send takes memory.
+    pub(crate) async fn close(self, SocketEnd(ending): SocketEnd, context: &Arc<Services>) {
+        // Frees the memory of the peer's partial message.
         let socket = websocket(self.socket.into_inner(), Vec::new(), &context.settings).await;
-        goodbye::say::<_, BayeuxSocket>(socket, Unwritten::default(), ending, context).await;
+        goodbye::close::<_, BayeuxSocket>(socket, PendingWrite::default(), ending, context).await;
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.socket.get_ref().socket.is_over()
+    pub(crate) fn is_closed_by_peer(&self) -> bool {
+        self.socket.get_ref().socket.is_closed_by_peer()
     }
 }
 
-/// Gives no more than one frame at a time. So once tungstenite has a message, it has nothing of the next, and all that was read can be
-/// had back.
-struct OneFrame<S> {
+/// Yields at most one frame at a time. Once tungstenite has a message, it has not read anything of the next
+/// one, so the rest of the input can be recovered.
+struct SingleFrameReader<S> {
     socket: S,
     read: Vec<u8>,
     walk: FrameWalk,
-    /// How much of what was read may be handed on.
-    handed_on: usize,
-    /// What all of a message that is not whole counts as,
-    account: UnfinishedMessage<Sender>,
-    /// in bytes.
+    /// Number of bytes in `read` that may be passed on.
+    passed_on: usize,
+    /// Accounts for the memory of a partial message.
+    account: PartialMessage<PartialMessageSender>,
+    /// Number of bytes reported to `account_partial_message`.
     accounted: usize,
-    /// There are too many of them.
-    cut: CancellationToken,
-    context: Arc<Context>,
+    /// Cancelled if all partial messages together exceed their limit and this one has to go.
+    evicted: CancellationToken,
+    context: Arc<Services>,
 }
 
-impl<S> OneFrame<S> {
+impl<S> SingleFrameReader<S> {
     fn account(&mut self) {
-        // tungstenite makes room for all of a frame once it has the header, and keeps fragments in a buffer that doubles.
-        let announced = self.walk.announced().unwrap_or(0).min(self.context.settings.max_message as u64);
-        let above = announced.saturating_add(self.walk.unfinished_message().saturating_mul(2));
-        let bytes = usize::try_from(above).unwrap_or(usize::MAX).saturating_add(self.read.capacity());
+        // tungstenite reserves room for a whole frame once it has the header, and keeps fragments in a buffer
+        // that doubles as it grows.
+        let announced = self.walk.payload_len().unwrap_or(0).min(self.context.settings.max_message as u64);
+        let parser_bytes = announced.saturating_add(self.walk.partial_message_len().saturating_mul(2));
+        let bytes = usize::try_from(parser_bytes).unwrap_or(usize::MAX).saturating_add(self.read.capacity());
         if bytes != self.accounted {
             self.accounted = bytes;
-            self.context.account(&self.account, bytes, self.context.timeouts.clock().now());
+            self.context.account_partial_message(&self.account, bytes, self.context.timeouts.clock().now());
         }
     }
 }
 
-impl<S: Socket> AsyncRead for OneFrame<S> {
+impl<S: Socket> AsyncRead for SingleFrameReader<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut task::Context<'_>,
@@ -146,15 +147,15 @@ impl<S: Socket> AsyncRead for OneFrame<S> {
             ready!(Pin::new(&mut this.socket).poll_read(context, &mut buffer))?;
             this.read.extend_from_slice(buffer.filled());
         }
-        if this.handed_on == 0 {
-            this.handed_on = this.walk.advance(&this.read, 1).bytes;
+        if this.passed_on == 0 {
+            this.passed_on = this.walk.advance(&this.read, 1).bytes;
         }
-        let taken = this.handed_on.min(into.remaining());
+        let taken = this.passed_on.min(into.remaining());
         into.put_slice(&this.read[..taken]);
         this.read.drain(..taken);
-        this.handed_on -= taken;
+        this.passed_on -= taken;
         if this.read.is_empty() {
-            // Here comes little at a time.
+            // Little arrives at a time before there is a session.
             this.read.shrink_to_fit();
         }
         this.account();
@@ -162,7 +163,7 @@ impl<S: Socket> AsyncRead for OneFrame<S> {
     }
 }
 
-impl<S: Socket> AsyncWrite for OneFrame<S> {
+impl<S: Socket> AsyncWrite for SingleFrameReader<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut task::Context<'_>,

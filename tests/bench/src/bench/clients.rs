@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use encke_loadgen::{ADDRESSES, Connection, DialOptions, Dialer, Event, Sources, Target, Traffic};
+use encke_loadgen::{
+    ADDRESSES, ClientConnection, ClientEvent, DialOptions, Dialer, Sources, Target, Traffic,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -162,26 +164,30 @@ async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>, number: u32) {
 }
 
 /// Returns why the connection has ended.
-async fn stay(mut connection: Connection, counts: &Counts, subscribers: Option<&Subscribers>) -> String {
+async fn stay(
+    mut connection: ClientConnection,
+    counts: &Counts,
+    subscribers: Option<&Subscribers>,
+) -> String {
     for command in subscribers.iter().flat_map(|subscribers| &subscribers.commands) {
         connection.send(command).await;
     }
     let (mut is_pinged, mut progress) = (false, Progress::default());
     let ended = connection.each(|event| {
         match event {
-            Event::Ping(_) | Event::Held(_) => {
+            ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) => {
                 counts.pings.set(counts.pings.get() + 1);
                 if !std::mem::replace(&mut is_pinged, true) {
                     increment(&counts.pinged);
                 }
             }
-            Event::Text(text) => {
+            ClientEvent::Text(text) => {
                 let received = subscribers.map_or(Ok(()), |it| it.receive(text, &mut progress));
                 if let Err(code) = received {
                     return ControlFlow::Break(format!("the server refuses the subscription: {code}"));
                 }
             }
-            Event::Pong(_) | Event::Id(_) => {}
+            ClientEvent::Pong(_) | ClientEvent::Id(_) => {}
         }
         ControlFlow::Continue(())
     });

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use encke_loadgen::Admin;
+use encke_loadgen::AdminClient;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -183,7 +183,7 @@ impl Server {
     /// The admin API's answer at `path`; `None` from a server that has none.
     pub(crate) async fn ask_admin(&self, path: &str) -> Result<Option<serde_json::Value>, Failure> {
         let Some(address) = self.admin else { return Ok(None) };
-        let admin = Admin::new(format!("http://{address}").parse()?, None);
+        let admin = AdminClient::new(format!("http://{address}").parse()?, None);
         let mut admin = admin.map_err(|failure| failure.to_string())?;
         let answer = timeout(START_TIMEOUT, admin.get(path)).await??;
         Ok(Some(serde_json::from_slice(&answer)?))

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use encke_loadgen::{ChannelReader, Connection, Event, Received};
+use encke_loadgen::{ChannelReader, ClientConnection, ClientEvent, Received};
 use tokio::time::timeout;
 
 use crate::Failure;
@@ -16,7 +16,7 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 /// One connection. It reads the replies after everything is published: they are small, and the kernel keeps them until then.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    connection: Connection,
+    connection: ClientConnection,
     command: String,
 }
 
@@ -38,7 +38,7 @@ impl Publisher {
     pub(crate) async fn confirm(&mut self, messages: u32) -> Result<(), Failure> {
         let (reader, mut confirmed) = (ChannelReader::new(CHANNEL), 0);
         let replies = self.connection.each(|event| {
-            let Event::Text(text) = event else { return ControlFlow::Continue(()) };
+            let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
             if reader.read(text) != Received::Reply(None) {
                 return ControlFlow::Break(Err(Failure::from(text)));
             }

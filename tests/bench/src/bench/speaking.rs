@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use encke_loadgen::{ChannelReader, Connection, Event, Received};
+use encke_loadgen::{ChannelReader, ClientConnection, ClientEvent, Received};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -95,7 +95,7 @@ impl Speaking {
     }
 
     /// One client, from now to its end, of which this is the reason.
-    pub(crate) async fn speak(&self, connection: &mut Connection, number: u32) -> String {
+    pub(crate) async fn speak(&self, connection: &mut ClientConnection, number: u32) -> String {
         let mut since = self.since.subscribe();
         let since = since.wait_for(Option::is_some).await.ok().and_then(|since| *since);
         let mut due = since.unwrap_or_else(Instant::now) + PERIOD * number / self.size;
@@ -104,7 +104,9 @@ impl Speaking {
             due += PERIOD;
             connection.send(&self.command).await;
             let reply = connection.each(|event| match event {
-                Event::Text(text) => ControlFlow::Break(self.reader.read(text) == Received::Reply(None)),
+                ClientEvent::Text(text) => {
+                    ControlFlow::Break(self.reader.read(text) == Received::Reply(None))
+                }
                 _ => ControlFlow::Continue(()),
             });
             match reply.await {

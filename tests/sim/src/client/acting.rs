@@ -1,26 +1,26 @@
-//! What clients do by themselves.
+//! Actions that clients take on their own.
 
-use encke_core::dialect::{Beginning, Since};
+use encke_core::dialect::{Since, StartPosition};
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, TEXT};
-use super::{Carrier, Following, Question};
+use super::{Carrier, PendingCommand, SubscriptionState};
 use crate::fault::Fault;
 use crate::scenario::nanos;
 use crate::schedule::{Action, ClientNumber};
 use crate::truth::{channel_name, text_of};
-use crate::world::World;
+use crate::world::Simulation;
 
-const MOST_SNAPSHOTS: usize = 4;
+const MAX_SNAPSHOTS: usize = 4;
 
-/// Clients say nothing more while so much waits to be sent.
-pub(super) const MOST_OUTGOING: usize = 8192;
+/// Maximum number of outgoing bytes at which a client still sends commands.
+pub(super) const MAX_OUTGOING: usize = 8192;
 
-impl World {
-    /// A client does something, if its plans are still these.
+impl Simulation {
+    /// Lets a client act, if `plan` is its latest plan.
     pub(crate) fn act(&mut self, number: ClientNumber, plan: u32) {
         let client = &self.clients[number as usize];
-        if client.plan != plan || client.gone {
+        if client.plan != plan || client.has_left {
             return;
         }
         match &client.link {
@@ -40,7 +40,7 @@ impl World {
     fn plan_act(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
         if client.link.is_none() {
-            // It has planned to connect.
+            // Connecting was planned when the link was lost.
             return;
         }
         let wait = client.rng.random_range(0..self.scenario.pause);
@@ -51,104 +51,113 @@ impl World {
 
     fn act_on_event_stream(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..10) {
-            0..3 => self.remember_page(number),
-            3 => self.post_something(number),
+            0..3 => self.save_snapshot(number),
+            3 => self.post_random_command(number),
             4 => self.pause_reading(number),
-            _ => self.trouble(number),
+            _ => self.inject_connection_fault(number),
         }
     }
 
     fn act_beside_poll(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
             27 => {
-                // Of a request that is not to follow.
+                // The start of a request that is never completed.
                 self.send_bytes(number, b"GET /poll");
             }
-            28 => self.remember_page(number),
+            28 => self.save_snapshot(number),
             29..31 => self.pause_reading(number),
-            31..33 => self.post_nonsense_if_allowed(number),
-            33.. => self.trouble(number),
-            _ => self.post_something(number),
+            31..33 => self.post_invalid_request_if_allowed(number),
+            33.. => self.inject_connection_fault(number),
+            _ => self.post_random_command(number),
         }
     }
 
-    /// Commands in a request of their own.
-    pub(super) fn post_something(&mut self, number: ClientNumber) {
+    /// Sends a command in a request of its own.
+    pub(super) fn post_random_command(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
-            0..15 => self.subscribe_or_not(number),
+            0..15 => self.toggle_subscription(number),
             15..28 => self.publish_by_client(number),
             28..36 => self.acknowledge(number),
-            36..39 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", Question::Other),
+            36..39 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", PendingCommand::Other),
             _ => self.end_session(number),
         }
     }
 
     fn act_on_websocket(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
-        if client.link.as_ref().is_some_and(|link| link.outgoing.len() > MOST_OUTGOING) {
+        if client.link.as_ref().is_some_and(|link| link.outgoing.len() > MAX_OUTGOING) {
             return;
         }
         match client.rng.random_range(0..40) {
-            0..10 => self.subscribe_or_not(number),
+            0..10 => self.toggle_subscription(number),
             10..20 => self.publish_by_client(number),
             20..27 => self.acknowledge(number),
-            27 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", Question::Other),
-            28 => self.remember_page(number),
+            27 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", PendingCommand::Other),
+            28 => self.save_snapshot(number),
             29..31 => self.pause_reading(number),
             31 => self.send_frame(number, PING, b"anyone there?"),
-            32 => self.misbehave(number),
+            32 => self.send_invalid_input(number),
             33 => self.end_session(number),
-            _ => self.trouble(number),
+            _ => self.inject_connection_fault(number),
         }
     }
 
-    fn subscribe_or_not(&mut self, number: ClientNumber) {
+    fn toggle_subscription(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
-        // The order of requests that overtake each other is not known.
+        // Requests may overtake each other, so the order would be unknown.
         if client.posting.is_some() {
             return;
         }
         let channel = self.scenario.any_log(&mut client.rng);
-        let is_beside = !client.link.as_ref().is_some_and(super::Link::is_websocket);
-        let Some(page) = &mut client.page else { return };
-        let is_first = !page.has_followed(channel);
-        // Beside a poll, what comes of an earlier subscription cannot be told from what comes of this one.
+        let is_beside = !client.link.as_ref().is_some_and(super::ClientLink::is_websocket);
+        let Some(model) = &mut client.model else { return };
+        let is_first = !model.has_subscribed(channel);
+        // Beside a poll, messages of an earlier subscription cannot be distinguished from those of this one.
         let past = client.past[usize::from(channel)].clone().filter(|_| !is_beside || is_first);
         let begin = match past {
-            // The answer does not say whether the server has heard that it did not want the channel any more.
-            _ if is_first && client.rng.random_bool(0.3) => Beginning::Newest(client.rng.random_range(0..12)),
-            Some((epoch, offset)) => Beginning::After(Since { epoch: epoch.into(), offset }),
-            None => Beginning::Now,
+            // The answer does not tell whether the server had already processed the unsubscribe.
+            _ if is_first && client.rng.random_bool(0.3) => {
+                StartPosition::Newest(client.rng.random_range(0..12))
+            }
+            Some((epoch, offset)) => StartPosition::After(Since { epoch: epoch.into(), offset }),
+            None => StartPosition::Now,
         };
         let name = channel_name(channel);
-        let following = page.following(channel);
-        match following {
-            Following::Asked => {}
-            Following::Yes(_) | Following::FromHere(_) if client.rng.random_bool(0.7) => {}
-            Following::Yes(_) | Following::Unknown | Following::FromHere(_) => {
-                *following = Following::No;
+        let subscription = model.subscription(channel);
+        match subscription {
+            SubscriptionState::Requested => {}
+            SubscriptionState::Active(_) | SubscriptionState::AtNextMessage(_)
+                if client.rng.random_bool(0.7) => {}
+            SubscriptionState::Active(_)
+            | SubscriptionState::Unknown
+            | SubscriptionState::AtNextMessage(_) => {
+                *subscription = SubscriptionState::Inactive;
                 client.snapshots.clear();
-                self.command(number, &format!("\"unsubscribe\":{{\"channel\":\"{name}\"}}"), Question::Other);
+                self.command(
+                    number,
+                    &format!("\"unsubscribe\":{{\"channel\":\"{name}\"}}"),
+                    PendingCommand::Other,
+                );
             }
-            Following::No => {
-                page.ask_for(channel);
+            SubscriptionState::Inactive => {
+                model.requested(channel);
                 client.snapshots.clear();
                 let from = match &begin {
-                    Beginning::Now => String::new(),
-                    Beginning::After(Since { epoch, offset }) => {
+                    StartPosition::Now => String::new(),
+                    StartPosition::After(Since { epoch, offset }) => {
                         format!(",\"since\":{{\"epoch\":\"{epoch}\",\"offset\":{offset}}}")
                     }
-                    Beginning::Newest(count) => format!(",\"last\":{count}"),
+                    StartPosition::Newest(count) => format!(",\"last\":{count}"),
                 };
-                let question = Question::Subscribe { channel, begin };
-                self.command(number, &format!("\"subscribe\":{{\"channel\":\"{name}\"{from}}}"), question);
+                let pending = PendingCommand::Subscribe { channel, begin };
+                self.command(number, &format!("\"subscribe\":{{\"channel\":\"{name}\"{from}}}"), pending);
             }
         }
     }
 
     fn publish_by_client(&mut self, number: ClientNumber) {
         let channel = self.clients[number as usize].rng.random_range(0..self.scenario.channels);
-        let longest = self.scenario.longest_message;
+        let longest = self.scenario.max_message_bytes;
         let length = self.clients[number as usize].rng.random_range(0..longest);
         let data = text_of(self.next_message(), length);
         let name = channel_name(channel);
@@ -157,7 +166,7 @@ impl World {
             return self.post(
                 number,
                 &format!("\"publish\":{{\"channel\":\"{name}\",\"data\":{data}}}"),
-                Question::Other,
+                PendingCommand::Other,
                 1 << channel,
             );
         }
@@ -166,21 +175,21 @@ impl World {
         {
             connection.published_to |= 1 << channel;
         }
-        self.command(number, &command, Question::Other);
+        self.command(number, &command, PendingCommand::Other);
     }
 
-    /// It has everything up to here, or says so of less.
+    /// Acknowledges the last seq, or an earlier one.
     fn acknowledge(&mut self, number: ClientNumber) {
         if !self.speaks_over_link(number) {
             return self.acknowledge_beside(number);
         }
         let client = &mut self.clients[number as usize];
-        let Some(page) = &client.page else { return };
+        let Some(model) = &client.model else { return };
         let Some(link) = &mut client.link else { return };
         let read = link.read.unwrap_or_default();
         let seq = if client.rng.random_bool(0.8) { read } else { client.rng.random_range(0..=read) };
-        // What it has lost by going back, it may not say that it has.
-        if seq <= page.highest {
+        // After going back, it must not acknowledge what it has lost.
+        if seq <= model.highest {
             frames::write(TEXT, format!("{{\"ack\":{{\"seq\":{seq}}}}}").as_bytes(), &mut link.outgoing);
             let connection = link.connection;
             self.flush(connection);
@@ -189,28 +198,28 @@ impl World {
 
     fn acknowledge_beside(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
-        let Some(page) = client.page.as_ref().filter(|page| !page.must_tell_seq) else { return };
-        let seq = page.highest - client.rng.random_range(0..=page.highest.min(2));
-        self.post(number, &format!("\"ack\":{{\"seq\":{seq}}}"), Question::Other, 0);
+        let Some(model) = client.model.as_ref().filter(|model| !model.must_tell_seq) else { return };
+        let seq = model.highest - client.rng.random_range(0..=model.highest.min(2));
+        self.post(number, &format!("\"ack\":{{\"seq\":{seq}}}"), PendingCommand::Other, 0);
     }
 
-    /// Whether commands go over its connection, and not beside it.
+    /// Returns whether the client sends commands on its connection, not beside it.
     fn speaks_over_link(&self, number: ClientNumber) -> bool {
-        self.clients[number as usize].link.as_ref().is_some_and(super::Link::is_websocket)
+        self.clients[number as usize].link.as_ref().is_some_and(super::ClientLink::is_websocket)
     }
 
-    fn command(&mut self, number: ClientNumber, command: &str, question: Question) {
+    fn command(&mut self, number: ClientNumber, command: &str, pending: PendingCommand) {
         if !self.speaks_over_link(number) {
-            return self.post(number, command, question, 0);
+            return self.post(number, command, pending, 0);
         }
         let client = &mut self.clients[number as usize];
         let Some(link) = &mut client.link else { return };
         let id = link.next_id;
         link.next_id += 1;
-        link.questions.push_back((id, question));
+        link.pending_commands.push_back((id, pending));
         frames::write(TEXT, format!("{{\"id\":{id},{command}}}").as_bytes(), &mut link.outgoing);
         let connection = link.connection;
-        self.trace.say(self.now, format_args!("client {number}: {}", command.get(..90).unwrap_or(command)));
+        self.trace.log(self.now, format_args!("client {number}: {}", command.get(..90).unwrap_or(command)));
         self.flush(connection);
     }
 
@@ -228,20 +237,22 @@ impl World {
         self.flush(connection);
     }
 
-    fn post_nonsense_if_allowed(&mut self, number: ClientNumber) {
+    fn post_invalid_request_if_allowed(&mut self, number: ClientNumber) {
         if self.faults_now().allows(Fault::BadInput) {
             self.fault_counts.count(Fault::BadInput);
-            self.post_nonsense(number);
+            self.post_invalid_request(number);
         }
     }
 
-    fn remember_page(&mut self, number: ClientNumber) {
+    fn save_snapshot(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
-        let is_certain = |page: &super::Page| !page.channels.iter().any(|it| matches!(it, Following::Asked));
-        if let Some(page) = client.page.as_ref().filter(|page| is_certain(page))
-            && client.snapshots.len() < MOST_SNAPSHOTS
+        let is_certain = |model: &super::SessionModel| {
+            !model.channels.iter().any(|it| matches!(it, SubscriptionState::Requested))
+        };
+        if let Some(model) = client.model.as_ref().filter(|model| is_certain(model))
+            && client.snapshots.len() < MAX_SNAPSHOTS
         {
-            client.snapshots.push(page.clone());
+            client.snapshots.push(model.clone());
         }
     }
 
@@ -258,7 +269,7 @@ impl World {
         }
     }
 
-    fn misbehave(&mut self, number: ClientNumber) {
+    fn send_invalid_input(&mut self, number: ClientNumber) {
         if !self.faults_now().allows(Fault::BadInput) {
             return;
         }
@@ -289,11 +300,11 @@ impl World {
     }
 
     pub(crate) fn close_session(&mut self, number: ClientNumber) {
-        self.command(number, "\"close\":{}", Question::Other);
+        self.command(number, "\"close\":{}", PendingCommand::Other);
     }
 
-    /// Something happens to its connection.
-    pub(super) fn trouble(&mut self, number: ClientNumber) {
+    /// Causes a fault of the client's connection.
+    pub(super) fn inject_connection_fault(&mut self, number: ClientNumber) {
         let faults = self.faults_now();
         let which = [Fault::Cut, Fault::HalfOpen, Fault::Leave, Fault::TakeOver];
         let client = &mut self.clients[number as usize];
@@ -303,11 +314,11 @@ impl World {
         }
         let Some(connection) = client.link.as_ref().map(|link| link.connection) else { return };
         self.fault_counts.count(fault);
-        self.trace.say(self.now, format_args!("client {number}: {fault:?} ({connection})"));
+        self.trace.log(self.now, format_args!("client {number}: {fault:?} ({connection})"));
         match fault {
             Fault::Cut => self.cut(connection),
             Fault::HalfOpen => {
-                self.connection(connection).expect("it is linked").wire.lock().vanish();
+                self.connection(connection).expect("an open connection").wire.lock().vanish();
                 self.clients[number as usize].unlink();
                 self.plan_to_connect(number);
                 self.consider(connection);
@@ -320,10 +331,10 @@ impl World {
                 self.lose_link(number);
                 self.plan_to_connect(number);
             }
-            // It leaves the old connection to itself.
+            // A take-over: abandons the old connection.
             _ => {
-                let is_deaf = self.clients[number as usize].rng.random_bool(0.2);
-                self.connection_mut(connection).expect("it is linked").is_deaf = is_deaf;
+                let ignores_input = self.clients[number as usize].rng.random_bool(0.2);
+                self.connection_mut(connection).expect("an open connection").ignores_input = ignores_input;
                 self.connect(number);
             }
         }

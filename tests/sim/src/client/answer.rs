@@ -1,17 +1,17 @@
-//! The client's side of long-polling: one answer, read when it is whole.
+//! Parses answers of long-polling.
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct PollAnswer<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a str,
 }
 
-/// The answer in `bytes`, if all of it is there. A request has one answer and no more.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer<'_>>, String> {
+/// Parses the answer in `bytes`. `None` if it is incomplete. A request has exactly one answer.
+pub(crate) fn read(bytes: &[u8]) -> Result<Option<PollAnswer<'_>>, String> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&bytes[..end]).map_err(|error| error.to_string())?;
-    let wrong = || format!("an answer that begins with {head}");
+    let wrong = || format!("an answer that starts with {head}");
     let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
     let (status, length) = status.zip(length).ok_or_else(wrong)?;
@@ -23,7 +23,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer<'_>>, String> {
         return Ok(None);
     }
     let body = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-    Ok(Some(Answer { status, body }))
+    Ok(Some(PollAnswer { status, body }))
 }
 
 #[cfg(test)]
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_when_they_are_whole() {
+    fn incomplete_answers_are_not_parsed() {
         let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx: y\r\n\r\n[]";
-        assert_eq!(read(bytes), Ok(Some(Answer { status: 200, body: "[]" })));
+        assert_eq!(read(bytes), Ok(Some(PollAnswer { status: 200, body: "[]" })));
         for length in 0..bytes.len() {
             assert_eq!(read(&bytes[..length]), Ok(None), "{length}");
         }

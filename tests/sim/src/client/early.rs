@@ -1,28 +1,29 @@
-//! What comes by a poll before the answer to the subscribe that its client has sent beside it.
+//! Messages that arrive by a poll before the answer to the subscribe request sent beside it.
 //!
-//! Where the subscription begins is not known yet: what can be told of a message only when it comes is kept until then.
+//! The start of the subscription is not known yet, so everything needed to check a message later is recorded
+//! when it arrives.
 
-use super::page::Place;
+use super::page::ChannelPosition;
 
-/// What came of a channel before the answer to its subscribe.
+/// Input of a channel that arrived before the answer to its subscribe.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Early {
+pub(super) enum EarlyInput {
     Message(EarlyMessage),
     Gap,
 }
 
-/// A message, and what its client knew when it came.
+/// A message, with the client's knowledge at its arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EarlyMessage {
     pub(super) offset: u64,
     pub(super) number: u64,
-    /// All messages of the log from here to this one were known.
+    /// All messages of the log between this offset and the message were known.
     pub(super) known_from: u64,
-    /// No other subscription had brought it.
+    /// No other subscription had delivered the message.
     pub(super) is_new: bool,
 }
 
-impl Early {
+impl EarlyInput {
     pub(super) fn message(&self) -> Option<EarlyMessage> {
         match self {
             Self::Message(message) => Some(*message),
@@ -32,23 +33,28 @@ impl Early {
 }
 
 impl EarlyMessage {
-    /// Its subscription was answered: it was at this place when the message came.
-    pub(super) fn came_at(self, place: &mut Place) -> Result<(), String> {
+    /// Checks the message when the answer has arrived: `place` is the client's position at the arrival of the
+    /// message.
+    pub(super) fn came_at(self, position: &mut ChannelPosition) -> Result<(), String> {
         let Self { offset, known_from, is_new, .. } = self;
-        // It is of an earlier subscription.
-        if offset <= place.begun {
+        // Belongs to an earlier subscription.
+        if offset <= position.start_offset {
             return Ok(());
         }
-        if offset <= place.up_to {
-            return Err(format!("message {offset} came twice: {place:?}"));
+        if offset <= position.up_to {
+            return Err(format!("message {offset} arrived twice: {position:?}"));
         }
-        if !is_new && offset > place.asked_up_to {
-            return Err(format!("message {offset} of {place:?} came by another subscription before"));
+        if !is_new && offset > position.requested_up_to {
+            return Err(format!(
+                "message {offset} of {position:?} was delivered by another subscription before"
+            ));
         }
-        if known_from > place.up_to + 1 {
-            return Err(format!("message {offset} came at {place:?}: some are missing, and it was not told"));
+        if known_from > position.up_to + 1 {
+            return Err(format!(
+                "message {offset} arrived at {position:?}: messages before it are missing and not reported"
+            ));
         }
-        place.up_to = offset;
+        position.up_to = offset;
         Ok(())
     }
 }

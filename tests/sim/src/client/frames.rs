@@ -1,4 +1,4 @@
-//! The client's side of RFC 6455: masked frames out, whole frames in.
+//! Frames of RFC 6455: writes masked frames, parses the server's.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ pub(crate) const PONG: u8 = 0xA;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// Any will do: what it protects against is not in this simulation.
+/// A constant suffices: the attack that masking prevents does not exist in this simulation.
 const MASK: [u8; 4] = [0x37, 0xFA, 0x21, 0x3D];
 
-/// Appends a whole, masked frame.
+/// Appends an unfragmented, masked frame.
 pub(crate) fn write(opcode: u8, payload: &[u8], out: &mut VecDeque<u8>) {
     out.push_back(FINAL | opcode);
     match payload.len() {
@@ -28,16 +28,16 @@ pub(crate) fn write(opcode: u8, payload: &[u8], out: &mut VecDeque<u8>) {
 
 /// A frame from the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct ServerFrame<'a> {
     pub(crate) opcode: u8,
     pub(crate) payload: &'a [u8],
 }
 
-/// The first frame in `bytes`, if all of it is there, and its length.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, String> {
+/// Parses the first frame in `bytes`. Returns it with its length, or `None` if it is incomplete.
+pub(crate) fn read(bytes: &[u8]) -> Result<Option<(ServerFrame<'_>, usize)>, String> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
     if first & !0xF != FINAL || second & MASKED != 0 {
-        return Err(format!("a frame that begins with {first:#x} {second:#x}"));
+        return Err(format!("a frame that starts with {first:#x} {second:#x}"));
     }
     let extended = match second {
         126 => 2,
@@ -50,7 +50,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, String> {
         _ => length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)),
     };
     let Some(payload) = rest.get(..length) else { return Ok(None) };
-    Ok(Some((Frame { opcode: first & 0xF, payload }, 2 + extended + length)))
+    Ok(Some((ServerFrame { opcode: first & 0xF, payload }, 2 + extended + length)))
 }
 
 #[cfg(test)]
@@ -58,13 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_read_when_they_are_whole() {
+    fn incomplete_frames_are_not_parsed() {
         for (bytes, length) in [
             (&b"\x81\x05Hello"[..], 5),
             (&[&[0x81, 126, 0, 200][..], &[b'x'; 200]].concat(), 200),
             (&[&[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0][..], &[b'x'; 65_536]].concat(), 65_536),
         ] {
-            let (frame, taken) = read(bytes).expect("a good frame").expect("a whole frame");
+            let (frame, taken) = read(bytes).expect("a valid frame").expect("a complete frame");
             assert_eq!((frame.opcode, frame.payload.len(), taken), (TEXT, length, bytes.len()));
             assert_eq!(read(&bytes[..bytes.len() - 1]), Ok(None));
         }

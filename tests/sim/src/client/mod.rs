@@ -1,4 +1,4 @@
-//! The clients: perfect models of what a client of the wire has to be, with bad habits that the scenario chooses.
+//! Clients: perfect models of a correct client, with faults that the scenario chooses.
 
 mod acting;
 mod answer;
@@ -15,108 +15,108 @@ mod reading;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-use encke_core::dialect::Beginning;
+use encke_core::dialect::StartPosition;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use crate::scenario::Scenario;
 use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
 use crate::truth::LOGS;
-pub(crate) use bayeux::{Bayeux, Reply as BayeuxReply};
-pub(crate) use page::{Following, Page};
-pub(crate) use polling::Request;
+pub(crate) use bayeux::{Bayeux, BayeuxReply};
+pub(crate) use page::{SessionModel, SubscriptionState};
+pub(crate) use polling::PollRequest;
 pub(crate) use posting::Post;
 
-/// A message that a client has of a channel, with its epoch.
-type Had = (String, u64);
+/// Epoch and offset of the last message that a client has of a channel.
+type LastMessage = (String, u64);
 
-/// One client.
+/// A client.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) rng: SmallRng,
     pub(crate) address: IpAddr,
-    /// What it knows of its session, if it has one that it may come back to.
-    pub(crate) page: Option<Page>,
-    /// It speaks Bayeux, and has nothing of the other dialect.
+    /// State of its session, if it has one that it may resume.
+    pub(crate) model: Option<SessionModel>,
+    /// State of a Bayeux client. Such a client does not use the fields of the JSON dialect.
     pub(crate) bayeux: Option<Box<Bayeux>>,
-    /// What it may go back to.
-    snapshots: Vec<Page>,
-    /// What it had in sessions that are over, by channel.
-    past: Vec<Option<Had>>,
-    pub(crate) link: Option<Link>,
-    /// Its last connection was a poll.
+    /// Earlier states that it may go back to.
+    snapshots: Vec<SessionModel>,
+    /// Last message of each channel in its former sessions.
+    past: Vec<Option<LastMessage>>,
+    pub(crate) link: Option<ClientLink>,
+    /// Its latest connection was a poll.
     pub(crate) polls: bool,
-    /// The request with commands that has no answer yet.
+    /// Its request with commands that has no answer yet.
     posting: Option<PostNumber>,
-    /// Counts its plans: an earlier one is not carried out.
+    /// Number of its latest plan; earlier plans are void.
     pub(crate) plan: u32,
-    /// It has gone for good.
-    pub(crate) gone: bool,
+    /// It has left for good.
+    pub(crate) has_left: bool,
 }
 
-/// How a client is connected.
+/// Transport and dialect of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     WebSocket,
     Events,
     Poll,
-    /// A `/meta/connect`.
+    /// A request with a `/meta/connect`.
     Connect,
-    /// A WebSocket on which Bayeux is spoken.
+    /// A WebSocket with Bayeux.
     BayeuxSocket,
 }
 
-/// A client's connection, as the client knows it.
+/// A connection, as its client sees it.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ClientLink {
     pub(crate) connection: ConnectionNumber,
     pub(crate) carrier: Carrier,
-    /// Read from the kernel, not yet whole.
+    /// Bytes read from the kernel and not parsed yet.
     incoming: Vec<u8>,
-    /// Not yet taken by the kernel.
+    /// Bytes that the kernel has not accepted yet.
     pub(crate) outgoing: VecDeque<u8>,
-    /// The head of the answer was read, or there is none.
+    /// The head of the response was parsed, or the transport has no head.
     head_read: bool,
-    /// The channel of the URL, of a stream of events or of a poll that opens a session.
+    /// Channel in the URL of an event stream, or of a poll that opens a session.
     channel: Option<u8>,
-    /// The id of the event that was read last, and not looked at yet.
+    /// Id of the last event, until it is processed.
     event_id: Option<String>,
-    /// Where it said that it was in that channel.
+    /// Position in that channel that it sent when connecting.
     offered: Option<String>,
-    /// It was told its session.
+    /// It has received its session.
     pub(crate) greeted: bool,
-    /// The last seq here, if it is known where it begins.
+    /// Last seq on this connection, if the start is known.
     read: Option<u64>,
-    asked: Option<Asked>,
-    questions: VecDeque<(u64, Question)>,
+    offer: Option<ResumeOffer>,
+    pending_commands: VecDeque<(u64, PendingCommand)>,
     next_id: u64,
-    /// It reads nothing before this instant.
+    /// It reads nothing before this time.
     pub(crate) paused_until: u64,
-    /// It reads so many bytes at a time, and then waits.
-    pub(crate) sips: Option<(usize, u64)>,
+    /// It reads this many bytes at a time, and then waits for this many nanoseconds.
+    pub(crate) read_chunks: Option<(usize, u64)>,
     /// It does not answer pings.
-    pub(crate) is_mute: bool,
+    pub(crate) ignores_pings: bool,
     /// It answers pings late.
     pub(crate) is_late: bool,
 }
 
-/// What it offered when it connected.
+/// Session and seq that it sent when connecting.
 #[derive(Clone, Debug)]
-struct Asked {
+struct ResumeOffer {
     session: String,
     seq: Option<u64>,
-    /// It claimed what it cannot have.
+    /// The seq was never sent.
     is_future: bool,
 }
 
-/// A command that has no answer yet.
+/// A command without an answer yet.
 #[derive(Debug)]
-enum Question {
-    Subscribe { channel: u8, begin: Beginning<'static> },
+enum PendingCommand {
+    Subscribe { channel: u8, begin: StartPosition<'static> },
     Other,
 }
 
-impl Client {
+impl SimClient {
     pub(crate) fn new(number: ClientNumber, scenario: &Scenario) -> Self {
         let mut rng = scenario.rng(1000 + u64::from(number));
         let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, rng.random_range(1..5)));
@@ -125,7 +125,7 @@ impl Client {
         Self {
             rng,
             address,
-            page: None,
+            model: None,
             bayeux,
             snapshots: Vec::new(),
             past: vec![None; usize::from(LOGS)],
@@ -133,44 +133,44 @@ impl Client {
             polls: speaks_bayeux,
             posting: None,
             plan: 0,
-            gone: false,
+            has_left: false,
         }
     }
 
-    /// Where its stream of events is, as an EventSource would say when it comes back.
+    /// Records the position of its event stream, which an EventSource would send when it reconnects.
     fn note_event_id(&mut self) {
-        if let (Some(link), Some(page)) = (&mut self.link, &mut self.page)
+        if let (Some(link), Some(model)) = (&mut self.link, &mut self.model)
             && let (Some(channel), Some(id)) = (link.channel, link.event_id.take())
         {
-            page.stream = Some((channel, id));
+            model.stream = Some((channel, id));
         }
     }
 
-    /// It does not come back to its session. What it had of the channels, it remembers.
+    /// Gives up its session, but remembers its positions in the channels.
     fn forget_session(&mut self) {
         self.snapshots.clear();
-        let Some(page) = self.page.take() else { return };
-        for (past, following) in self.past.iter_mut().zip(page.channels) {
-            if let Following::Yes(place) = following {
+        let Some(model) = self.model.take() else { return };
+        for (past, subscription) in self.past.iter_mut().zip(model.channels) {
+            if let SubscriptionState::Active(place) = subscription {
                 *past = Some((place.epoch, place.up_to));
             }
         }
     }
 
-    /// Whether this is its connection.
+    /// Returns whether this is its current connection.
     pub(crate) fn is_linked_by(&self, connection: ConnectionNumber) -> bool {
         self.link.as_ref().is_some_and(|link| link.connection == connection)
     }
 
-    /// The session that it may come back to.
+    /// Session that it may resume.
     pub(crate) fn session(&self) -> Option<&str> {
         match &self.bayeux {
-            Some(bayeux) => bayeux.page.as_ref().map(|page| &*page.session),
-            None => self.page.as_ref().map(|page| &*page.session),
+            Some(bayeux) => bayeux.model.as_ref().map(|model| &*model.session),
+            None => self.model.as_ref().map(|model| &*model.session),
         }
     }
 
-    /// Its connection is lost to it.
+    /// Drops its connection.
     pub(crate) fn unlink(&mut self) {
         let carrier = self.link.take().map(|link| link.carrier);
         if let Some(bayeux) = &mut self.bayeux {
@@ -180,17 +180,17 @@ impl Client {
                 bayeux.lose_answer();
             }
         }
-        // What a client of polls asks for does not come over the connection that it loses.
+        // A polling client receives replies beside the connection, so pending commands are not affected.
         let is_poll = carrier == Some(Carrier::Poll);
-        if let Some(page) = self.page.as_mut().filter(|_| !is_poll) {
-            page.disconnected();
+        if let Some(model) = self.model.as_mut().filter(|_| !is_poll) {
+            model.disconnected();
         }
     }
 }
 
-impl Link {
-    /// Of a client of Bayeux.
-    fn of_bayeux(carrier: Carrier, connection: ConnectionNumber, sips: Option<(usize, u64)>) -> Self {
+impl ClientLink {
+    /// Creates a connection of a Bayeux client.
+    fn of_bayeux(carrier: Carrier, connection: ConnectionNumber, read_chunks: Option<(usize, u64)>) -> Self {
         Self {
             connection,
             carrier,
@@ -202,12 +202,12 @@ impl Link {
             offered: None,
             greeted: false,
             read: None,
-            asked: None,
-            questions: VecDeque::new(),
+            offer: None,
+            pending_commands: VecDeque::new(),
             next_id: 1,
             paused_until: 0,
-            sips,
-            is_mute: false,
+            read_chunks,
+            ignores_pings: false,
             is_late: false,
         }
     }
@@ -220,8 +220,8 @@ impl Link {
         matches!(self.carrier, Carrier::Poll | Carrier::Connect)
     }
 
-    /// It has read everything that it has got, and reads as it comes.
+    /// Returns whether it has processed everything received, and reads without delay.
     pub(crate) fn is_attentive(&self, now: u64) -> bool {
-        self.greeted && self.incoming.is_empty() && self.paused_until <= now && self.sips.is_none()
+        self.greeted && self.incoming.is_empty() && self.paused_until <= now && self.read_chunks.is_none()
     }
 }

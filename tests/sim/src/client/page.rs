@@ -1,6 +1,7 @@
-//! All that a client knows of its session: what it has received, and what it was told that it will not receive.
+//! State of a client's session: what the client has received, and what was reported as missing.
 //!
-//! It is perfect: whatever the server sends is held against what may be sent. A client may keep a copy and go on from that.
+//! Everything that the server sends is checked against what it may send. A client may save a copy and go back
+//! to it.
 
 mod subscribed;
 
@@ -8,145 +9,149 @@ use std::collections::{BTreeSet, VecDeque};
 
 use encke_core::dialect::json::{Gap, Hello};
 
-use super::early::{Early, EarlyMessage};
+use super::early::{EarlyInput, EarlyMessage};
 use crate::truth::{LOGS, Truth};
 pub(super) use subscribed::Subscribed;
 
-/// How many of the newest seqs a client remembers the content of.
+/// Number of latest seqs whose content is remembered.
 const REMEMBERED: usize = 256;
 
-/// What came under a seq.
+/// Content of a seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+enum SeqContent {
     Message { channel: u8, offset: u64 },
     Gap { channel: u8 },
 }
 
-/// Where a client is in a channel.
+/// Position of a client in a channel.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ChannelPosition {
     pub(crate) epoch: String,
-    /// The subscription began after this message,
-    pub(super) begun: u64,
-    /// and after this seq: what came before is of an earlier one.
-    begun_seq: u64,
-    /// What comes up to here it asked for, though another subscription may have had it.
-    pub(super) asked_up_to: u64,
-    /// It was asked for beside the connection: messages of an earlier subscription, from another life of the log, may come still.
-    asked_beside: bool,
-    /// Nobody has told the epoch: it is one that has what came so far.
-    is_epoch_seen: bool,
-    /// It has everything up to here, or was told that it is missing. What is next may have come by another subscription.
+    /// Offset after which the subscription starts.
+    pub(super) start_offset: u64,
+    /// Seq after which the subscription starts; earlier seqs belong to an earlier subscription.
+    start_seq: u64,
+    /// Messages up to this offset were requested explicitly, so another subscription may have delivered them
+    /// already.
+    pub(super) requested_up_to: u64,
+    /// The subscribe was sent beside the connection. Messages of an earlier subscription, in another epoch,
+    /// may still arrive.
+    was_sent_beside: bool,
+    /// The epoch was not announced, but inferred from the messages received.
+    is_epoch_inferred: bool,
+    /// The client has every message up to this offset, or its loss was reported. The next ones may have come
+    /// by another subscription.
     pub(crate) up_to: u64,
 }
 
-/// A client's relation to a channel.
+/// State of a client's subscription to a channel.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Following {
-    /// It has not asked for it, or does not want it any more: what still comes is ignored.
+pub(crate) enum SubscriptionState {
+    /// Not subscribed. Messages that still arrive are ignored.
     #[default]
-    No,
-    /// It has asked, and has no answer.
-    Asked,
-    /// It was following before its connection was lost with a question open: where it is cannot be told.
+    Inactive,
+    /// Subscribe sent, not answered.
+    Requested,
+    /// Unknown position: the connection was lost while the subscribe was pending.
     Unknown,
-    /// Where it begins is seen from what comes first: a poll has opened a session that follows it, or it goes on in another life, whose
-    /// epoch was told.
-    FromHere(Option<String>),
-    Yes(Place),
+    /// The first message determines the position: the session was opened by a poll for this channel, or a new
+    /// epoch, given here, continues a former one.
+    AtNextMessage(Option<String>),
+    Active(ChannelPosition),
 }
 
-/// See the module.
+/// See the [module](self).
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
+pub(crate) struct SessionModel {
     pub(crate) session: String,
     pub(crate) resume: String,
-    /// The highest seq that it has had.
+    /// The highest seq received.
     pub(crate) highest: u64,
-    pub(crate) channels: Vec<Following>,
-    /// The channel of its last stream's URL, and the id of the last event.
+    pub(crate) channels: Vec<SubscriptionState>,
+    /// Channel in the URL of its last stream, and the id of the last event.
     pub(crate) stream: Option<(u8, String)>,
-    recent: VecDeque<(u64, Content)>,
-    /// The numbers of all messages that it has had, or was told that it will not get.
+    recent: VecDeque<(u64, SeqContent)>,
+    /// Numbers of all messages received or reported as missing.
     known: BTreeSet<u64>,
-    /// Of those that it has had.
-    had: BTreeSet<u64>,
-    /// What came by a poll of channels that it has asked for beside that, and has no answer.
-    early: Vec<(u8, Early)>,
-    /// The channels that it has ever followed, as bits.
-    followed: u16,
-    /// Something has happened after which gaps are allowed though the log still has what they stand for.
+    /// Numbers of all messages received.
+    received: BTreeSet<u64>,
+    /// Input of channels whose subscribe was sent beside a poll and is not answered.
+    early: Vec<(u8, EarlyInput)>,
+    /// Bit set of the channels ever subscribed to.
+    ever_subscribed: u16,
+    /// Gaps are allowed although the log still contains the messages.
     pub(crate) gaps_allowed: bool,
-    /// It has gone back to what it had before, and has acknowledged more than that.
+    /// The client went back to an earlier state, after it had acknowledged more.
     pub(crate) has_gone_back: bool,
-    /// It has gone back to what it had before, and the server may not know: it has to say what it has.
+    /// The client went back to an earlier state, and the server may not know. It must send its seq.
     pub(crate) must_tell_seq: bool,
 }
 
-impl Page {
+impl SessionModel {
     pub(crate) fn new(hello: &Hello<'_>) -> Self {
         Self {
             session: hello.session.clone().into_owned(),
             resume: hello.resume.clone().into_owned(),
             highest: 0,
-            channels: vec![Following::No; usize::from(LOGS)],
+            channels: vec![SubscriptionState::Inactive; usize::from(LOGS)],
             stream: None,
             recent: VecDeque::new(),
             known: BTreeSet::new(),
-            had: BTreeSet::new(),
+            received: BTreeSet::new(),
             early: Vec::new(),
-            followed: 0,
+            ever_subscribed: 0,
             gaps_allowed: false,
             has_gone_back: false,
             must_tell_seq: false,
         }
     }
 
-    pub(crate) fn following(&mut self, channel: u8) -> &mut Following {
+    pub(crate) fn subscription(&mut self, channel: u8) -> &mut SubscriptionState {
         &mut self.channels[usize::from(channel)]
     }
 
-    /// It asks for a channel.
-    pub(crate) fn ask_for(&mut self, channel: u8) {
-        self.followed |= 1 << channel;
+    /// Records that a subscribe was sent.
+    pub(crate) fn requested(&mut self, channel: u8) {
+        self.ever_subscribed |= 1 << channel;
         self.early.retain(|(of, _)| *of != channel);
-        *self.following(channel) = Following::Asked;
+        *self.subscription(channel) = SubscriptionState::Requested;
     }
 
-    /// A session that a poll has opened follows a channel: from where is not told.
-    pub(crate) fn begun_here(&mut self, channel: u8) {
-        self.followed |= 1 << channel;
-        *self.following(channel) = Following::FromHere(None);
+    /// Records that a session opened by a poll subscribes to a channel, at an unknown position.
+    pub(crate) fn begin_at_unknown(&mut self, channel: u8) {
+        self.ever_subscribed |= 1 << channel;
+        *self.subscription(channel) = SubscriptionState::AtNextMessage(None);
     }
 
-    pub(crate) fn has_followed(&self, channel: u8) -> bool {
-        self.followed & 1 << channel != 0
+    pub(crate) fn has_subscribed(&self, channel: u8) -> bool {
+        self.ever_subscribed & 1 << channel != 0
     }
 
-    /// A new session follows a channel from where the client was in it. `log` is the epoch and the last message of its log.
-    pub(crate) fn begun_at(&mut self, channel: u8, position: &str, log: Option<(&str, u64)>) {
-        let begun_seq = self.highest;
-        self.followed |= 1 << channel;
-        *self.following(channel) = match (position.split_once(':'), log) {
-            (None, _) => Following::No,
+    /// Records that a new session continues a channel at the client's position. `log` is the epoch and last
+    /// offset of the channel's log.
+    pub(crate) fn continue_at(&mut self, channel: u8, position: &str, log: Option<(&str, u64)>) {
+        let start_seq = self.highest;
+        self.ever_subscribed |= 1 << channel;
+        *self.subscription(channel) = match (position.split_once(':'), log) {
+            (None, _) => SubscriptionState::Inactive,
             (Some((epoch, offset)), Some((current, last))) if epoch == current => match offset.parse() {
-                Ok(begun) if begun <= last => Following::Yes(Place {
+                Ok(start_offset) if start_offset <= last => SubscriptionState::Active(ChannelPosition {
                     epoch: epoch.to_owned(),
-                    begun,
-                    begun_seq,
-                    asked_up_to: last,
-                    asked_beside: false,
-                    is_epoch_seen: false,
-                    up_to: begun,
+                    start_offset,
+                    start_seq,
+                    requested_up_to: last,
+                    was_sent_beside: false,
+                    is_epoch_inferred: false,
+                    up_to: start_offset,
                 }),
-                _ => Following::Unknown,
+                _ => SubscriptionState::Unknown,
             },
-            // It is told a gap of unknown length first.
-            (Some(_), _) => Following::Unknown,
+            // A gap of unknown length is reported first.
+            (Some(_), _) => SubscriptionState::Unknown,
         };
     }
 
-    /// A message has come. Returns what is wrong with it, if anything.
+    /// Processes a message. Returns a description of a violation.
     pub(crate) fn message(
         &mut self,
         seq: u64,
@@ -155,68 +160,77 @@ impl Page {
         number: u64,
         truth: &Truth,
     ) -> Result<(), String> {
-        let fresh = self.remember(seq, Content::Message { channel, offset })?;
+        let fresh = self.remember(seq, SeqContent::Message { channel, offset })?;
         self.known.insert(number);
-        let is_new = self.had.insert(number);
+        let is_new = self.received.insert(number);
         let (gaps_allowed, has_gone_back) = (self.gaps_allowed, self.has_gone_back);
-        if fresh && matches!(self.following(channel), Following::Asked) {
+        if fresh && matches!(self.subscription(channel), SubscriptionState::Requested) {
             let is_known = knows(&self.known, truth, channel);
             let known_from =
                 (1..offset).rev().find(|offset| !is_known(*offset)).map_or(1, |missing| missing + 1);
-            self.early.push((channel, Early::Message(EarlyMessage { offset, number, known_from, is_new })));
+            self.early
+                .push((channel, EarlyInput::Message(EarlyMessage { offset, number, known_from, is_new })));
         }
-        if fresh && let following @ Following::FromHere(_) = self.following(channel) {
-            let Following::FromHere(told) = std::mem::take(following) else { unreachable!("it is") };
-            // An answer may be read when the channel has another life already.
-            let (is_epoch_seen, begun) = (told.is_none(), offset - 1);
-            let epoch = told.unwrap_or_else(|| truth.channel(channel).epoch_of(offset, number).to_owned());
-            *following = Following::Yes(Place {
+        if fresh && let subscription @ SubscriptionState::AtNextMessage(_) = self.subscription(channel) {
+            let SubscriptionState::AtNextMessage(told) = std::mem::take(subscription) else {
+                unreachable!("checked above")
+            };
+            // When an answer is read, the channel may have a new epoch already.
+            let (is_epoch_inferred, start_offset) = (told.is_none(), offset - 1);
+            let epoch =
+                told.unwrap_or_else(|| truth.channel(channel).epoch_containing(offset, number).to_owned());
+            *subscription = SubscriptionState::Active(ChannelPosition {
                 epoch,
-                begun,
-                begun_seq: seq - 1,
-                asked_up_to: begun,
-                asked_beside: false,
-                is_epoch_seen,
-                up_to: begun,
+                start_offset,
+                start_seq: seq - 1,
+                requested_up_to: start_offset,
+                was_sent_beside: false,
+                is_epoch_inferred,
+                up_to: start_offset,
             });
         }
         let is_known = knows(&self.known, truth, channel);
-        let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
+        let SubscriptionState::Active(position) = &mut self.channels[usize::from(channel)] else {
+            return Ok(());
+        };
         let known = truth.channel(channel);
-        // What is sent again is of the life that it was sent in first.
-        let is_of_former_one = place.asked_beside && known.is_of_earlier_life(&place.epoch, offset, number)
-            || seq <= place.begun_seq && known.is_of_another_life(&place.epoch, offset, number);
+        // A message sent again belongs to the epoch in which it was first sent.
+        let is_of_former_one = position.was_sent_beside
+            && known.is_in_earlier_epoch(&position.epoch, offset, number)
+            || seq <= position.start_seq && known.is_in_other_epoch(&position.epoch, offset, number);
         if is_of_former_one {
             return Ok(());
         }
-        // What both have, it may have been sent in either.
-        let is_of_former = known.former_message(&place.epoch, offset) == Some(number);
+        // A message that both epochs contain may have been sent in either.
+        let is_of_former = known.former_message(&position.epoch, offset) == Some(number);
         let is_of_present = known.message(offset) == Some(number);
-        if fresh && known.may_go_on(&place.epoch, &known.epoch) && is_of_present && !is_of_former {
-            // Another life of the log has gone on, with all that it has.
-            if !known.goes_on_from(&place.epoch, place.up_to) {
+        if fresh && known.may_continue_as(&position.epoch, &known.epoch) && is_of_present && !is_of_former {
+            // A new epoch of the log has continued the former one, with all its messages.
+            if !known.continues_from(&position.epoch, position.up_to) {
                 if !has_gone_back {
                     return Err(format!(
-                        "message {offset} of channel {channel} came at {place:?}, which was lost"
+                        "message {offset} of channel {channel} arrived at {position:?}, which the new epoch does not continue"
                     ));
                 }
-                // What told of that it has acknowledged. That it does not come again is told later, when the ring is sent.
-                (place.begun, place.begun_seq) = (offset - 1, seq - 1);
-                (place.asked_up_to, place.up_to) = (offset - 1, offset - 1);
+                // The client had acknowledged the gap that reported this, so it is not sent again. The server
+                // reports that later, when it sends the ring.
+                (position.start_offset, position.start_seq) = (offset - 1, seq - 1);
+                (position.requested_up_to, position.up_to) = (offset - 1, offset - 1);
             }
-            place.epoch.clone_from(&known.epoch);
-            place.is_epoch_seen = true;
+            position.epoch.clone_from(&known.epoch);
+            position.is_epoch_inferred = true;
         }
-        if fresh && place.is_epoch_seen && known.message_of(&place.epoch, offset) != Some(number) {
-            // All that came so far is in another life as well, and the session has not left that.
-            let epoch = known.epoch_of(offset, number);
-            let numbers =
-                known.message_of(&place.epoch, place.up_to).zip(known.message_of(epoch, place.up_to));
+        if fresh && position.is_epoch_inferred && known.message_of(&position.epoch, offset) != Some(number) {
+            // All messages received so far are also in another epoch, and the session has stayed in that one.
+            let epoch = known.epoch_containing(offset, number);
+            let numbers = known
+                .message_of(&position.epoch, position.up_to)
+                .zip(known.message_of(epoch, position.up_to));
             if numbers.is_none_or(|(one, other)| one == other) {
-                place.epoch = epoch.to_owned();
+                position.epoch = epoch.to_owned();
             }
         }
-        if known.epoch == place.epoch {
+        if known.epoch == position.epoch {
             if offset > known.last {
                 return Err(format!("message {offset} of channel {channel} was not published"));
             }
@@ -227,31 +241,38 @@ impl Page {
             }
         }
         if !fresh {
-            if seq > place.begun_seq && offset > place.up_to {
-                return Err(format!("seq {seq} was had, but not message {offset} of {place:?}"));
+            if seq > position.start_seq && offset > position.up_to {
+                return Err(format!(
+                    "seq {seq} was received before, but not message {offset} of {position:?}"
+                ));
             }
             return Ok(());
         }
-        // Of an earlier subscription to the same channel something may come still.
-        if offset <= place.begun {
+        // Messages of an earlier subscription to the same channel may still arrive.
+        if offset <= position.start_offset {
             return Ok(());
         }
-        if offset <= place.up_to {
-            return Err(format!("message {offset} came twice, at seq {seq}: {place:?}"));
+        if offset <= position.up_to {
+            return Err(format!("message {offset} arrived twice, at seq {seq}: {position:?}"));
         }
-        // After a gap of unknown length, what an earlier life had as well may come once more.
-        let came_before = || known.goes_on && known.is_of_earlier_life(&place.epoch, offset, number);
-        if !is_new && offset > place.asked_up_to && !gaps_allowed && !came_before() {
-            return Err(format!("message {offset} of {place:?} came by another subscription before"));
+        // After a gap of unknown length, messages that an earlier epoch also contained may arrive again.
+        let came_before = || known.may_continue && known.is_in_earlier_epoch(&position.epoch, offset, number);
+        if !is_new && offset > position.requested_up_to && !gaps_allowed && !came_before() {
+            return Err(format!(
+                "message {offset} of {position:?} was delivered by another subscription before"
+            ));
         }
-        if !(place.up_to + 1..offset).all(is_known) && !gaps_allowed {
-            return Err(format!("message {offset} came at {place:?}: some are missing, and it was not told"));
+        if !(position.up_to + 1..offset).all(is_known) && !gaps_allowed {
+            return Err(format!(
+                "message {offset} arrived at {position:?}: messages before it are missing and not reported"
+            ));
         }
-        place.up_to = offset;
+        position.up_to = offset;
         Ok(())
     }
 
-    /// A gap has come. `first` is the oldest message in the channel's log now, if the log is that of this life.
+    /// Processes a gap. `first` is the offset of the oldest message in the log, if the log still has the
+    /// gap's epoch.
     pub(crate) fn gap(
         &mut self,
         gap: &Gap<'_>,
@@ -259,70 +280,86 @@ impl Page {
         first: Option<u64>,
         truth: &Truth,
     ) -> Result<(), String> {
-        let fresh = self.remember(gap.seq, Content::Gap { channel })?;
-        if fresh && matches!(self.following(channel), Following::Asked) {
-            self.early.push((channel, Early::Gap));
+        let fresh = self.remember(gap.seq, SeqContent::Gap { channel })?;
+        if fresh && matches!(self.subscription(channel), SubscriptionState::Requested) {
+            self.early.push((channel, EarlyInput::Gap));
         }
-        if fresh && let following @ Following::FromHere(_) = self.following(channel) {
-            *following = Following::Unknown;
+        if fresh && let subscription @ SubscriptionState::AtNextMessage(_) = self.subscription(channel) {
+            *subscription = SubscriptionState::Unknown;
         }
         let gaps_allowed = self.gaps_allowed;
         let log = truth.channel(channel);
         if let Some(range) = gap.from.zip(gap.to) {
-            // What another subscription shares with this one is told as well, also when the life of this log is over.
-            let (numbers, unseen) = log.numbers(&gap.epoch, range);
+            // A gap also covers messages that other subscriptions share with this one, even if the epoch has
+            // ended.
+            let (numbers, may_have_unobserved) = log.numbers(&gap.epoch, range);
             self.known.extend(numbers);
-            // Which messages these are in other logs cannot be told.
-            self.gaps_allowed |= unseen;
+            // These messages cannot be identified in other logs.
+            self.gaps_allowed |= may_have_unobserved;
         }
-        let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
-        // It is of an earlier subscription, whose log may be gone.
-        if gap.seq <= place.begun_seq {
+        let SubscriptionState::Active(position) = &mut self.channels[usize::from(channel)] else {
+            return Ok(());
+        };
+        // The gap belongs to an earlier subscription, whose log may not exist any more.
+        if gap.seq <= position.start_seq {
             return Ok(());
         }
-        if place.asked_beside && log.was_before(&gap.epoch, &place.epoch) {
+        if position.was_sent_beside && log.was_before(&gap.epoch, &position.epoch) {
             return Ok(());
         }
         let was_in_another = gap.from.is_none()
-            && place.is_epoch_seen
-            && gap.epoch == place.epoch
-            && log.is_in_another_life(&place.epoch, place.up_to);
-        if was_in_another || log.may_go_on(&place.epoch, &gap.epoch) {
-            // Another life of the log has gone on, and lacks what it had.
-            self.channels[usize::from(channel)] = Following::FromHere(Some(gap.epoch.clone().into_owned()));
+            && position.is_epoch_inferred
+            && gap.epoch == position.epoch
+            && log.is_also_in_other_epoch(&position.epoch, position.up_to);
+        if was_in_another || log.may_continue_as(&position.epoch, &gap.epoch) {
+            // A new epoch of the log has continued the former one, but lacks some of its messages.
+            self.channels[usize::from(channel)] =
+                SubscriptionState::AtNextMessage(Some(gap.epoch.clone().into_owned()));
             return Ok(());
         }
-        if gap.epoch != place.epoch {
-            return Err(format!("a gap of epoch {} at {place:?}", gap.epoch));
+        if gap.epoch != position.epoch {
+            return Err(format!("a gap in epoch {} at {position:?}", gap.epoch));
         }
         match gap.from.zip(gap.to) {
-            // An earlier subscription's may have been under way when this one was asked for beside it.
-            None if gaps_allowed || place.asked_beside => {}
-            None => return Err(format!("a gap of unknown length that nothing explains at {place:?}")),
+            // The gap of an earlier subscription may have been in transit when this subscribe was sent beside
+            // it.
+            None if gaps_allowed || position.was_sent_beside => {}
+            None => return Err(format!("an unexplained gap of unknown length at {position:?}")),
             Some((from, to)) => {
                 let is_covered =
-                    (place.up_to + 1..from).all(knows(&self.known, truth, channel)) || gaps_allowed;
+                    (position.up_to + 1..from).all(knows(&self.known, truth, channel)) || gaps_allowed;
                 if from > to || fresh && !is_covered {
-                    return Err(format!("the gap {from}..={to} does not cover what is missing at {place:?}"));
+                    return Err(format!(
+                        "the gap {from}..={to} does not cover what is missing at {position:?}"
+                    ));
                 }
-                let explained = gaps_allowed || to <= place.begun || first.is_none_or(|first| to < first);
+                let explained =
+                    gaps_allowed || to <= position.start_offset || first.is_none_or(|first| to < first);
                 if fresh && !explained {
-                    return Err(format!("the gap {from}..={to} at {place:?}: the log has it from {first:?}"));
+                    return Err(format!(
+                        "the gap {from}..={to} at {position:?}: the log contains messages from {first:?} on"
+                    ));
                 }
-                place.up_to = place.up_to.max(to);
+                position.up_to = position.up_to.max(to);
             }
         }
         Ok(())
     }
 
-    /// Whether it has everything of a log up to here.
-    pub(crate) fn has_up_to(&self, channel: u8, place: &Place, up_to: u64, truth: &Truth) -> bool {
-        let mut rest = place.up_to + 1..=up_to;
-        place.up_to <= up_to && (self.gaps_allowed || rest.all(knows(&self.known, truth, channel)))
+    /// Returns whether the client has every message of a log up to this offset.
+    pub(crate) fn has_up_to(
+        &self,
+        channel: u8,
+        position: &ChannelPosition,
+        up_to: u64,
+        truth: &Truth,
+    ) -> bool {
+        let mut rest = position.up_to + 1..=up_to;
+        position.up_to <= up_to && (self.gaps_allowed || rest.all(knows(&self.known, truth, channel)))
     }
 
-    /// Whether a seq is a new one. One that came before must have had the same content.
-    fn remember(&mut self, seq: u64, content: Content) -> Result<bool, String> {
+    /// Returns whether a seq is new. A repeated seq must have the same content.
+    fn remember(&mut self, seq: u64, content: SeqContent) -> Result<bool, String> {
         if seq > self.highest {
             self.highest = seq;
             if self.recent.len() == REMEMBERED {
@@ -333,26 +370,26 @@ impl Page {
         }
         let found = self.recent.binary_search_by_key(&seq, |(seq, _)| *seq);
         match (found.map(|at| self.recent[at].1), content) {
-            // A gap may stand for what can no longer be sent again.
-            (Ok(before), Content::Message { .. }) if before != content => {
+            // A gap may replace a message that can no longer be sent again.
+            (Ok(before), SeqContent::Message { .. }) if before != content => {
                 Err(format!("seq {seq} was {before:?}, now {content:?}"))
             }
             _ => Ok(false),
         }
     }
 
-    /// The connection is lost: questions that are open stay open.
+    /// Records the loss of the connection: pending subscribes will not be answered.
     pub(crate) fn disconnected(&mut self) {
         self.early.clear();
-        for following in &mut self.channels {
-            if matches!(following, Following::Asked) {
-                *following = Following::Unknown;
+        for subscription in &mut self.channels {
+            if matches!(subscription, SubscriptionState::Requested) {
+                *subscription = SubscriptionState::Unknown;
             }
         }
     }
 }
 
-/// Whether a message of a log is known. What was published too long ago to be remembered is taken for known.
+/// Returns a predicate for known messages of a log. Messages that are no longer remembered count as known.
 fn knows<'a>(known: &'a BTreeSet<u64>, truth: &'a Truth, channel: u8) -> impl Fn(u64) -> bool + 'a {
     move |offset| truth.channel(channel).message(offset).is_none_or(|number| known.contains(&number))
 }

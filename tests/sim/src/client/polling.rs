@@ -1,52 +1,52 @@
-//! Clients of long-polling: one request after another, each of which is held until there is something to answer.
+//! Long-polling clients: one request after another, each held until there is something to answer.
 
-use encke_server::simulation::{ConnectRequest, Poll};
+use encke_server::simulation::{ConnectRequest, HeldPoll};
 use rand::RngExt;
 use serde_json::value::RawValue;
 
-use super::{Asked, answer};
+use super::{ResumeOffer, answer};
 use crate::scenario::{MILLI, SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
 use crate::truth::channel_name;
-use crate::world::World;
+use crate::world::Simulation;
 
-/// How long a client waits that was told of another poll of its session.
+/// Pause of a client after its poll was superseded.
 const SUPERSEDED_PAUSE: u64 = SECOND;
 
-/// A request for the next answer, on its way or held.
+/// A poll in transit or held.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct PollRequest {
     target: String,
     connect: Option<ConnectRequest>,
-    /// The channel that it asks for, where it opens a session.
+    /// Channel of a poll that opens a session.
     channel: Option<u8>,
-    asked: Option<Asked>,
-    /// It says that no other request follows on its connection.
+    offer: Option<ResumeOffer>,
+    /// It sends `Connection: close`.
     is_last: bool,
 }
 
-impl Request {
-    /// With a `/meta/connect`.
+impl PollRequest {
+    /// Creates a request with a `/meta/connect`.
     pub(super) fn connect(connect: ConnectRequest) -> Self {
         let is_last = connect.is_last;
-        Self { target: String::new(), connect: Some(connect), channel: None, asked: None, is_last }
+        Self { target: String::new(), connect: Some(connect), channel: None, offer: None, is_last }
     }
 }
 
-impl World {
-    /// The client sends its next poll. As long as it is under way, others may overtake it.
+impl Simulation {
+    /// Sends the client's next poll. While it is in transit, others may overtake it.
     pub(super) fn request_poll(&mut self, number: ClientNumber, resume: Option<String>, seq: Option<u64>) {
         let channels = self.scenario.channels;
         let client = &mut self.clients[number as usize];
-        let link = client.link.as_mut().expect("it has just connected");
+        let link = client.link.as_mut().expect("just connected");
         let connection = link.connection;
         let is_last = client.rng.random_bool(0.3);
         let channel = client.rng.random_range(0..channels);
-        let mut request = Request {
+        let mut request = PollRequest {
             target: String::new(),
             connect: None,
             channel: None,
-            asked: link.asked.clone(),
+            offer: link.offer.clone(),
             is_last,
         };
         request.target = match (&resume, seq) {
@@ -57,13 +57,13 @@ impl World {
                 format!("/poll?channels={}", channel_name(channel))
             }
         };
-        let state = self.connection_mut(connection).expect("it is new");
+        let state = self.connection_mut(connection).expect("a new connection");
         state.request = Some(Box::new(request));
         let latency = state.latency;
         self.now_or_after(latency, Action::Arrive(connection));
     }
 
-    /// A poll has reached the server.
+    /// Handles the arrival of a poll at the server.
     pub(crate) fn arrive(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connection_mut(number) else { return };
         let Some(request) = connection.request.take() else { return };
@@ -73,10 +73,10 @@ impl World {
             return self.connect_arrives(number, address, connect);
         }
         match self.server.serve_poll(wire.server_socket(), address, &request.target, request.is_last) {
-            Ok(Poll { task, session, recovered }) => {
+            Ok(HeldPoll { task, session, recovered }) => {
                 self.serve(number, task);
                 self.poll_begins(session.clone(), number);
-                self.trace.say(self.now, format_args!("the poll {number} of {session} is there"));
+                self.trace.log(self.now, format_args!("poll {number} of {session} is accepted"));
                 if let Some(connection) = self.connection_mut(number) {
                     connection.session = Some(session.clone());
                 }
@@ -93,31 +93,31 @@ impl World {
         &mut self,
         client: ClientNumber,
         number: ConnectionNumber,
-        request: &Request,
+        request: &PollRequest,
         session: &str,
         recovered: bool,
     ) {
-        let is_future = request.asked.as_ref().is_some_and(|asked| asked.is_future);
-        let asked = request.asked.as_ref().map(|asked| asked.session.as_str());
-        if recovered != (asked == Some(session)) || recovered && is_future {
+        let is_future = request.offer.as_ref().is_some_and(|offer| offer.is_future);
+        let offer = request.offer.as_ref().map(|offer| offer.session.as_str());
+        if recovered != (offer == Some(session)) || recovered && is_future {
             return self.violate("resume", format!("{request:?} got {session}, recovered: {recovered}"));
         }
-        if !recovered && let Some(asked) = asked {
-            // A new session or the old one, never both.
-            self.check_session_may_be_lost(asked, is_future);
+        if !recovered && let Some(offer) = offer {
+            // The client gets its session or a new one, never both.
+            self.check_session_may_be_lost(offer, is_future);
         }
         let client = &mut self.clients[client as usize];
         if let Some(link) = client.link.as_mut().filter(|link| link.connection == number) {
             link.channel = request.channel;
             link.greeted = recovered;
-            if recovered && let Some(page) = &mut client.page {
-                page.must_tell_seq = false;
+            if recovered && let Some(model) = &mut client.model {
+                model.must_tell_seq = false;
             }
         }
     }
 
-    /// What has come of an answer.
-    pub(super) fn understand_answer(&mut self, number: ClientNumber, connection: ConnectionNumber) {
+    /// Processes the answer, if it is complete.
+    pub(super) fn process_poll_answer(&mut self, number: ClientNumber, connection: ConnectionNumber) {
         let Some(link) = self.clients[number as usize].link.as_ref() else { return };
         if link.incoming.is_empty() {
             return;
@@ -128,23 +128,23 @@ impl World {
             Err(error) => return self.violate("wire", format!("client {number} reads {error}")),
         };
         match status {
-            200 => self.hear_array(number, connection, &body),
-            409 => self.hear_superseded(number, connection),
+            200 => self.receive_array(number, connection, &body),
+            409 => self.receive_superseded(number, connection),
             status => self.violate("replies", format!("client {number} reads {status}: {body}")),
         }
     }
 
-    fn hear_array(&mut self, number: ClientNumber, connection: ConnectionNumber, body: &str) {
+    fn receive_array(&mut self, number: ClientNumber, connection: ConnectionNumber, body: &str) {
         let objects: Vec<&RawValue> = match serde_json::from_str(body) {
             Ok(objects) => objects,
             Err(error) => return self.violate("wire", format!("client {number} reads {body}: {error}")),
         };
         if objects.is_empty() {
-            self.trace.say(self.now, format_args!("client {number} reads []"));
+            self.trace.log(self.now, format_args!("client {number} reads []"));
             self.check_hold_was_over(connection);
         }
         for object in objects {
-            self.hear_text(number, object.get());
+            self.receive_text(number, object.get());
             if self.violation.is_some() || !self.clients[number as usize].is_linked_by(connection) {
                 return;
             }
@@ -156,29 +156,30 @@ impl World {
         self.end_poll(number, connection, pause);
     }
 
-    /// It knows of another poll of its session, or there was one that it has given up.
-    fn hear_superseded(&mut self, number: ClientNumber, connection: ConnectionNumber) {
-        self.trace.say(self.now, format_args!("client {number} reads that {connection} was superseded"));
+    /// Checks that a superseded poll was followed by another one, which the client may have abandoned.
+    fn receive_superseded(&mut self, number: ClientNumber, connection: ConnectionNumber) {
+        self.trace.log(self.now, format_args!("client {number} reads that {connection} was superseded"));
         if self.is_latest_poll(connection) {
-            return self.violate("replies", format!("no other poll has come than {connection}"));
+            return self.violate("replies", format!("{connection} was superseded, but is the latest poll"));
         }
         self.end_poll(number, connection, SUPERSEDED_PAUSE);
     }
 
-    /// The poll is over, and the client will come with the next.
+    /// Ends the poll and plans the next.
     pub(super) fn end_poll(&mut self, number: ClientNumber, connection: ConnectionNumber, pause: u64) {
         self.lose_link(number);
         self.plan_to_act(number, pause);
         self.consider(connection);
     }
 
-    /// Before it polls again, if it waits.
+    /// Sends a command between two polls.
     fn post_between_polls(&mut self, number: ClientNumber) {
         self.lose_link(number);
-        self.post_something(number);
+        self.post_random_command(number);
     }
 
-    /// Mostly none. Some wait for so long that they may be missed.
+    /// Pause before the next poll: usually short, sometimes long enough to miss the poll gap or the reconnect
+    /// window.
     pub(super) fn pause_between_polls(&mut self, number: ClientNumber) -> u64 {
         let gap = nanos(self.scenario.config.session.poll_gap);
         let window = nanos(self.scenario.config.session.reconnect_window);
@@ -189,7 +190,7 @@ impl World {
             0..14 => rng.random_range(0..(gap / 100).max(2)),
             14..18 => rng.random_range(0..gap),
             18 => gap.saturating_sub(1) + rng.random_range(0..4 * self.scenario.tick()),
-            // As long as the session may live, give or take.
+            // About as long as the session may live.
             _ => (window + 4 * self.scenario.tick())
                 .saturating_sub(rng.random_range(0..8 * self.scenario.tick())),
         }

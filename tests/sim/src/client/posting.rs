@@ -1,17 +1,17 @@
-//! Commands in requests of their own: beside a poll or a stream of events, and between polls.
+//! Commands in requests of their own: beside a poll or an event stream, and between polls.
 
 use encke_core::dialect::json::ServerMessage;
-use encke_server::simulation::Answer;
+use encke_server::simulation::HttpResponse;
 use rand::RngExt;
 use serde_json::value::RawValue;
 
-use super::Question;
-use super::bayeux::{Asks, handshaken};
+use super::PendingCommand;
+use super::bayeux::{BayeuxCommand, session_of_handshake};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::{Action, ClientNumber, PostNumber};
 use crate::tasks::TaskId;
-use crate::world::World;
+use crate::world::Simulation;
 
 /// A request with commands.
 #[derive(Debug)]
@@ -20,19 +20,19 @@ pub(crate) struct Post {
     session: String,
     target: String,
     body: String,
-    questions: Vec<(u64, Question)>,
-    /// What a client of Bayeux asks for.
-    asks: Option<Asks>,
-    /// How long it takes to arrive, and its answer to come back, in nanoseconds.
+    pending_commands: Vec<(u64, PendingCommand)>,
+    /// Command of a Bayeux client.
+    command: Option<BayeuxCommand>,
+    /// Latency of the request, and of its answer, in nanoseconds.
     latency: u64,
     task: Option<TaskId>,
-    answer: Option<Answer>,
-    /// The channels to which it publishes, as bits.
+    answer: Option<HttpResponse>,
+    /// Bit set of the channels it publishes to.
     pub(crate) published_to: u8,
 }
 
 impl Post {
-    /// It has reached the server.
+    /// Returns whether the request has arrived at the server.
     pub(crate) fn is_served(&self) -> bool {
         self.task.is_some()
     }
@@ -42,15 +42,22 @@ impl Post {
     }
 }
 
-impl World {
-    /// The client sends one command by itself, unless it waits for the answer to another: requests may overtake each other.
-    pub(super) fn post(&mut self, number: ClientNumber, command: &str, question: Question, published_to: u8) {
+impl Simulation {
+    /// Sends a command in a request of its own, unless another one is pending: requests may overtake each
+    /// other.
+    pub(super) fn post(
+        &mut self,
+        number: ClientNumber,
+        command: &str,
+        pending: PendingCommand,
+        published_to: u8,
+    ) {
         let client = &self.clients[number as usize];
         if client.posting.is_some() {
             return;
         }
         let id = u64::from(self.next_post());
-        // What follows its own close is not answered.
+        // Commands after a close are not answered.
         let is_array =
             !command.starts_with("\"close\"") && self.clients[number as usize].rng.random_bool(0.3);
         let body = match is_array {
@@ -60,15 +67,15 @@ impl World {
             ),
             false => format!("{{\"id\":{id},{command}}}"),
         };
-        let mut questions = vec![(id, question)];
+        let mut pending_commands = vec![(id, pending)];
         if is_array {
-            questions.push((id + 1, Question::Other));
+            pending_commands.push((id + 1, PendingCommand::Other));
         }
-        self.post_body(number, body, questions, published_to);
+        self.post_body(number, body, pending_commands, published_to);
     }
 
-    /// What no client should send.
-    pub(super) fn post_nonsense(&mut self, number: ClientNumber) {
+    /// Sends an invalid request.
+    pub(super) fn post_invalid_request(&mut self, number: ClientNumber) {
         let many = format!("[{}{{\"no_such_command\":{{}}}}]", "{\"no_such_command\":{}},".repeat(64));
         let bodies = ["this is not JSON", "[]", "{\"ack\":{\"seq\":1000000}}", "[7]", many.as_str(), ""];
         let client = &mut self.clients[number as usize];
@@ -82,26 +89,26 @@ impl World {
         &mut self,
         number: ClientNumber,
         body: String,
-        questions: Vec<(u64, Question)>,
+        pending_commands: Vec<(u64, PendingCommand)>,
         published_to: u8,
     ) {
         let faults = self.faults_now();
         let post = self.next_post();
         let client = &mut self.clients[number as usize];
-        let Some(page) = &client.page else { return };
+        let Some(model) = &client.model else { return };
         let latency = if faults.allows(Fault::Latency) { client.rng.random_range(0..300 * MILLI) } else { 0 };
-        self.trace.say(self.now, format_args!("client {number} posts {}", body.get(..90).unwrap_or(&body)));
+        self.trace.log(self.now, format_args!("client {number} posts {}", body.get(..90).unwrap_or(&body)));
         client.posting = Some(post);
         let is_lost = faults.allows(Fault::Cut) && client.rng.random_bool(0.05);
         let lost_after = client.rng.random_range(0..2 * latency + SECOND);
-        let (session, target) = (page.session.clone(), format!("/poll?resume={}", page.resume));
+        let (session, target) = (model.session.clone(), format!("/poll?resume={}", model.resume));
         let one = Post {
             client: number,
             session,
             target,
             body,
-            questions,
-            asks: None,
+            pending_commands,
+            command: None,
             latency,
             task: None,
             answer: None,
@@ -110,12 +117,12 @@ impl World {
         self.send_post(one, is_lost.then_some(lost_after));
     }
 
-    /// A client of Bayeux asks for something, unless it waits for an answer.
-    pub(super) fn ask_by_request(
+    /// Sends a Bayeux command in a request of its own, unless another one is pending.
+    pub(super) fn send_by_request(
         &mut self,
         number: ClientNumber,
         body: String,
-        asks: Asks,
+        command: BayeuxCommand,
         published_to: u8,
     ) {
         let faults = self.faults_now();
@@ -126,7 +133,7 @@ impl World {
         }
         let session = client.session().unwrap_or_default().to_owned();
         let latency = if faults.allows(Fault::Latency) { client.rng.random_range(0..300 * MILLI) } else { 0 };
-        self.trace.say(self.now, format_args!("client {number} asks {}", body.get(..150).unwrap_or(&body)));
+        self.trace.log(self.now, format_args!("client {number} sends {}", body.get(..150).unwrap_or(&body)));
         client.posting = Some(post);
         let is_lost = faults.allows(Fault::Cut) && client.rng.random_bool(0.05);
         let lost_after = is_lost.then(|| client.rng.random_range(0..2 * latency + SECOND));
@@ -135,8 +142,8 @@ impl World {
             session,
             target: String::new(),
             body,
-            questions: Vec::new(),
-            asks: Some(asks),
+            pending_commands: Vec::new(),
+            command: Some(command),
             latency,
             task: None,
             answer: None,
@@ -162,57 +169,59 @@ impl World {
         self.posts.get(number as usize)?.as_deref()
     }
 
-    /// Commands have reached the server.
-    pub(crate) fn carry_out_commands(&mut self, number: PostNumber) {
+    /// Handles the arrival of a request at the server.
+    pub(crate) fn execute_post(&mut self, number: PostNumber) {
         let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
         let address = self.clients[post.client as usize].address;
         let answers = std::sync::Arc::clone(&self.answers);
         let answer = move |answer| answers.lock().push((number, answer));
         let body = std::mem::take(&mut post.body);
-        if post.asks.is_some() {
-            let task = self.server.ask_bayeux(address, body, answer);
+        if post.command.is_some() {
+            let task = self.server.serve_bayeux_commands(address, body, answer);
             let task = self.tasks.spawn(task);
             post.task = Some(task);
-            return self.now_serves(task, crate::world::Served::Post(number));
+            return self.now_serves(task, crate::world::TaskSubject::Post(number));
         }
         let body = body.into_bytes();
-        match self.server.carry_out(address, &post.target, body, answer) {
+        match self.server.execute_commands(address, &post.target, body, answer) {
             Ok(task) => {
                 let task = self.tasks.spawn(task);
-                self.posts[number as usize].as_mut().expect("it is there").task = Some(task);
-                self.now_serves(task, crate::world::Served::Post(number));
+                self.posts[number as usize].as_mut().expect("a pending request").task = Some(task);
+                self.now_serves(task, crate::world::TaskSubject::Post(number));
             }
-            Err(refusal) => self.answer_post(number, refusal),
+            Err(refusal) => self.record_post_answer(number, refusal),
         }
     }
 
-    /// The server has an answer to commands.
-    pub(crate) fn answer_post(&mut self, number: PostNumber, answer: Answer) {
+    /// Handles the server's answer to a request.
+    pub(crate) fn record_post_answer(&mut self, number: PostNumber, answer: HttpResponse) {
         let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
-        if let Some(asks) = &mut post.asks {
-            asks.answered(&self.server);
-            if let (Asks::Handshake { .. }, Some(session)) = (asks, handshaken(&answer)) {
+        if let Some(command) = &mut post.command {
+            command.answered(&self.server);
+            if let (BayeuxCommand::Handshake { .. }, Some(session)) = (command, session_of_handshake(&answer))
+            {
                 self.handshake_answered(&session);
             }
         }
         let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
         post.answer = Some(answer);
         let latency = post.latency;
-        let followed = |(_, question): &(u64, Question)| match question {
-            Question::Subscribe { channel, .. } => Some(*channel),
-            Question::Other => None,
+        let followed = |(_, pending): &(u64, PendingCommand)| match pending {
+            PendingCommand::Subscribe { channel, .. } => Some(*channel),
+            PendingCommand::Other => None,
         };
-        let followed: Vec<u8> = post.questions.iter().filter_map(followed).collect();
-        // A life that begins with it is known before what is under way of the one before is read.
-        followed.into_iter().for_each(|log| self.look_at_log(log));
+        let followed: Vec<u8> = post.pending_commands.iter().filter_map(followed).collect();
+        // If the command started a new epoch, it must be recorded before the client reads messages of the
+        // former one that are in transit.
+        followed.into_iter().for_each(|log| self.record_published(log));
         self.now_or_after(latency, Action::Reply(number));
     }
 
-    /// The client has lost the connection of its request. What was carried out, was.
+    /// Loses the connection of a request. Its commands may have been executed.
     pub(crate) fn lose_post(&mut self, number: PostNumber) {
         let Some(post) = self.posts[number as usize].take() else { return };
         self.fault_counts.count(Fault::Cut);
-        self.trace.say(self.now, format_args!("client {} loses a request", post.client));
+        self.trace.log(self.now, format_args!("client {} loses a request", post.client));
         if let Some(task) = post.task {
             self.tasks.cancel(task);
         }
@@ -222,61 +231,61 @@ impl World {
             bayeux.request_lost(&post.session);
             return self.plan_to_act(post.client, MILLI);
         }
-        if let Some(page) = client.page.as_mut().filter(|page| page.session == post.session) {
-            page.disconnected();
+        if let Some(model) = client.model.as_mut().filter(|model| model.session == post.session) {
+            model.disconnected();
         }
     }
 
-    /// The client reads the answer to its commands.
-    pub(crate) fn hear_answer(&mut self, number: PostNumber) {
+    /// Lets the client read the answer to its commands.
+    pub(crate) fn receive_post_answer(&mut self, number: PostNumber) {
         let Some(post) = self.posts[number as usize].take() else { return };
-        let Post { client, session, questions, answer, asks, .. } = *post;
+        let Post { client, session, pending_commands, answer, command, .. } = *post;
         self.clients[client as usize].posting = None;
-        let Some(Answer { status, body }) = answer else { return };
+        let Some(HttpResponse { status, body }) = answer else { return };
         let body = String::from_utf8_lossy(&body).into_owned();
-        self.trace.say(
+        self.trace.log(
             self.now,
             format_args!("client {client} is answered {status} {}", body.get(..90).unwrap_or(&body)),
         );
-        if let Some(asks) = asks {
-            return self.hear_replies_of_bayeux(client, &session, asks, status, &body);
+        if let Some(command) = command {
+            return self.receive_bayeux_answer(client, &session, command, status, &body);
         }
         match status {
-            200 => self.hear_replies(client, &session, questions, &body),
+            200 => self.receive_replies(client, &session, pending_commands, &body),
             410 => self.check_session_may_be_lost(&session, false),
-            // Its session has moved, and nothing was done.
+            // The session has moved, and no command was executed.
             503 if self.scenario.faults.allows(Fault::Restart) => {
-                let page = self.clients[client as usize].page.as_mut();
-                if let Some(page) = page.filter(|page| page.session == session) {
-                    page.disconnected();
+                let model = self.clients[client as usize].model.as_mut();
+                if let Some(model) = model.filter(|model| model.session == session) {
+                    model.disconnected();
                 }
             }
-            400 | 413 if questions.is_empty() => {}
+            400 | 413 if pending_commands.is_empty() => {}
             _ => self.violate("replies", format!("client {client} is answered {status}: {body}")),
         }
     }
 
-    fn hear_replies(
+    fn receive_replies(
         &mut self,
         client: ClientNumber,
         session: &str,
-        questions: Vec<(u64, Question)>,
+        pending_commands: Vec<(u64, PendingCommand)>,
         body: &str,
     ) {
         let Ok(objects) = serde_json::from_str::<Vec<&RawValue>>(body) else {
             return self.violate("wire", format!("client {client} is answered {body}"));
         };
-        let mut questions = questions.into_iter();
+        let mut pending_commands = pending_commands.into_iter();
         for object in objects {
             match serde_json::from_str(object.get()) {
                 Ok(ServerMessage::Reply(reply)) => {
                     let Some(id) = reply.id else { continue };
-                    match questions.next() {
-                        Some((expected, question)) if expected == id => {
-                            self.answer_question(client, Some(session), question, reply.outcome);
+                    match pending_commands.next() {
+                        Some((expected, pending)) if expected == id => {
+                            self.receive_command_reply(client, Some(session), pending, reply.outcome);
                         }
                         other => {
-                            let what = format!("client {client}: a reply {id} where {other:?} is due");
+                            let what = format!("client {client}: reply {id} instead of {other:?}");
                             return self.violate("replies", what);
                         }
                     }
@@ -285,8 +294,8 @@ impl World {
                 _ => return self.violate("wire", format!("client {client} is answered {body}")),
             }
         }
-        if let Some(question) = questions.next() {
-            self.violate("replies", format!("client {client}: no reply to {question:?}"));
+        if let Some(pending) = pending_commands.next() {
+            self.violate("replies", format!("client {client}: no reply to {pending:?}"));
         }
     }
 }

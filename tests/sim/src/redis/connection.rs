@@ -1,4 +1,4 @@
-//! A connection to Redis: bytes that are under way, and bytes that have come.
+//! Connections to Redis, with the bytes in transit and the bytes received.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -7,27 +7,27 @@ use std::task::{Context, Poll, Waker};
 use encke_server::simulation::Socket;
 use encke_sys::Unacknowledged;
 
-use super::resp::Value;
+use super::resp::RespValue;
 use super::{Redis, RedisConnection};
 
 #[derive(Debug, Default)]
-pub(super) struct Connection {
-    /// What the server has said, and Redis has not done.
-    pub(super) said: Vec<u8>,
-    /// What Redis has said, on its way.
+pub(super) struct RedisLink {
+    /// Bytes from the server that Redis has not processed.
+    pub(super) received: Vec<u8>,
+    /// Bytes from Redis in transit.
     answers: Vec<u8>,
     arrived: VecDeque<u8>,
     pub(super) subscriptions: BTreeSet<String>,
-    /// The commands of a transaction that has begun.
+    /// Queued commands of an open transaction.
     pub(super) transaction: Option<Vec<Vec<String>>>,
     has_failed: bool,
-    /// Nothing moves on it.
+    /// Nothing is transmitted any more.
     pub(super) is_silent: bool,
     reader: Option<Waker>,
 }
 
-impl Connection {
-    pub(super) fn say(&mut self, value: &Value) {
+impl RedisLink {
+    pub(super) fn send(&mut self, value: &RespValue) {
         value.write(&mut self.answers);
     }
 
@@ -56,7 +56,7 @@ impl Connection {
     }
 }
 
-/// The server's end of one.
+/// The server's end of a connection.
 #[derive(Debug)]
 pub(super) struct ServerEnd {
     pub(super) redis: Redis,
@@ -85,8 +85,8 @@ impl Socket for ServerEnd {
         let Some(connection) = state.connections.get_mut(&self.number).filter(|it| it.is_open()) else {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         };
-        connection.said.extend(bytes);
-        state.news.push(self.number);
+        connection.received.extend(bytes);
+        state.changed.push(self.number);
         Poll::Ready(Ok(bytes.len()))
     }
 

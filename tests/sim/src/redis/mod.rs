@@ -1,5 +1,5 @@
-//! A Redis, as far as servers use it: its connections, and what its commands do. What scripts do is the model that is held against the real
-//! ones in the end-to-end tests.
+//! A simulated Redis that supports what servers use: connections and commands. The scripts are replaced by
+//! the model that the end-to-end tests compare with the real scripts.
 
 mod commands;
 mod connection;
@@ -14,55 +14,55 @@ use std::sync::Arc;
 use encke_server::simulation::Socket;
 use parking_lot::Mutex;
 
-use connection::{Connection, ServerEnd};
+use connection::{RedisLink, ServerEnd};
 use model::Model;
 
-/// A connection to Redis, by its number. No number is used twice.
+/// Number of a connection to Redis. Numbers are not reused.
 pub(crate) type RedisConnection = u32;
 
-/// Shared with the server, which connects.
+/// The simulated Redis, shared with the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Redis(Arc<Mutex<State>>);
+pub(crate) struct Redis(Arc<Mutex<RedisState>>);
 
 #[derive(Debug)]
-struct State {
+struct RedisState {
     data: Model,
-    connections: BTreeMap<RedisConnection, Connection>,
+    connections: BTreeMap<RedisConnection, RedisLink>,
     opened: RedisConnection,
-    /// Which history of it this is.
+    /// Replication id: changes with every new data set.
     replication: u32,
-    /// That of the history that servers know, and how many there were.
-    life: (u32, u64),
-    /// Nobody is there.
+    /// Replication id of the generation that servers know, and the number of generations so far.
+    generation: (u32, u64),
+    /// Connections are refused.
     is_down: bool,
-    /// Connections at which something has happened that the scheduler must know of.
-    news: Vec<RedisConnection>,
-    /// The next that is told to servers gets lost on its way.
-    loses_pushes: u32,
-    /// Logs keep so many messages.
-    most_messages: usize,
-    /// After so many milliseconds without a message a log is gone, unless it is for ever.
+    /// Connections with bytes to move or commands to execute.
+    changed: Vec<RedisConnection>,
+    /// Number of push messages still to be lost.
+    pushes_to_lose: u32,
+    /// Maximum number of messages in a log.
+    max_messages: usize,
+    /// Time after the last message until a log expires, in milliseconds. `None`: never.
     age_ms: Option<u64>,
-    /// When each log got its newest message.
+    /// Time of each log's newest message.
     touched: BTreeMap<String, u64>,
-    /// Servers that are there, and until when they are taken to be.
+    /// Registered servers, with the end of each lease.
     servers: BTreeMap<String, u64>,
     now_ms: u64,
     epochs: u64,
 }
 
 impl Redis {
-    pub(crate) fn new(most_messages: usize, age_ms: Option<u64>) -> Self {
-        Self(Arc::new(Mutex::new(State {
+    pub(crate) fn new(max_messages: usize, age_ms: Option<u64>) -> Self {
+        Self(Arc::new(Mutex::new(RedisState {
             data: Model::default(),
             connections: BTreeMap::new(),
             opened: 0,
             replication: 1,
-            life: (0, 0),
+            generation: (0, 0),
             is_down: false,
-            news: Vec::new(),
-            loses_pushes: 0,
-            most_messages,
+            changed: Vec::new(),
+            pushes_to_lose: 0,
+            max_messages,
             age_ms,
             touched: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -71,7 +71,7 @@ impl Redis {
         })))
     }
 
-    /// A server connects.
+    /// Opens a connection for a server.
     pub(crate) fn connect(&self) -> io::Result<Box<dyn Socket>> {
         let mut state = self.0.lock();
         if state.is_down {
@@ -79,68 +79,69 @@ impl Redis {
         }
         state.opened += 1;
         let number = state.opened;
-        state.connections.insert(number, Connection::default());
+        state.connections.insert(number, RedisLink::default());
         Ok(Box::new(ServerEnd { redis: self.clone(), number }))
     }
 
-    /// Time goes on, in milliseconds since 1970.
-    pub(crate) fn pass_to(&self, now_ms: u64) {
+    /// Advances the time, in milliseconds since 1970.
+    pub(crate) fn set_time(&self, now_ms: u64) {
         self.0.lock().now_ms = now_ms;
     }
 
-    /// Connections that have something to move or to do.
-    pub(crate) fn take_news(&self) -> Vec<RedisConnection> {
-        std::mem::take(&mut self.0.lock().news)
+    /// Returns the connections with bytes to move or commands to execute.
+    pub(crate) fn take_changed(&self) -> Vec<RedisConnection> {
+        std::mem::take(&mut self.0.lock().changed)
     }
 
-    /// Carries out what has come on a connection. Returns how many commands that were, or what is wrong with them.
+    /// Executes the commands received on a connection. Returns their number, or a description of an invalid
+    /// command.
     pub(crate) fn work(&self, number: RedisConnection) -> Result<u32, String> {
         let mut state = self.0.lock();
         state.expire();
         state.work(number)
     }
 
-    /// What Redis has said on a connection arrives.
+    /// Delivers Redis's bytes on a connection.
     pub(crate) fn deliver(&self, number: RedisConnection) {
         if let Some(connection) = self.0.lock().connections.get_mut(&number) {
             connection.deliver();
         }
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         !self.0.lock().is_down
     }
 
-    /// Another server publishes.
+    /// Publishes on behalf of another server.
     pub(crate) fn publish(&self, channel: &str, data: &str) -> u64 {
         let mut state = self.0.lock();
         state.expire();
-        let life = state.learn_life();
-        state.publish(channel, data, None, life).1
+        let generation = state.learn_generation();
+        state.publish(channel, data, None, generation).1
     }
 
-    /// The epoch and the newest message of a channel, if there is one.
+    /// Returns the epoch and the last offset of a channel, if it exists.
     pub(crate) fn state_of(&self, channel: &str) -> Option<(String, u64)> {
         let state = self.0.lock();
-        let (known, count) = state.life;
+        let (known, count) = state.generation;
         let present = if known == state.replication { count } else { count + 1 };
-        let (epoch, last, life) = state.data.state(channel)?;
-        // In the present life, it has not begun yet.
-        (life >= present).then_some((epoch, last))
+        let (epoch, last, generation) = state.data.state(channel)?;
+        // A log of an earlier generation starts again with the next publish.
+        (generation >= present).then_some((epoch, last))
     }
 
-    /// The messages of a channel after this one.
+    /// Returns the messages of a channel after `since`.
     pub(crate) fn history(&self, channel: &str, since: u64) -> Vec<(u64, String)> {
         let state = self.0.lock();
         state.data.log(channel).iter().filter(|(offset, _)| *offset > since).cloned().collect()
     }
 
-    /// All connections break.
+    /// Breaks all connections.
     pub(crate) fn cut(&self) {
         self.0.lock().cut();
     }
 
-    /// Nobody can connect, or somebody can again.
+    /// Refuses connections and breaks the existing ones, or accepts connections again.
     pub(crate) fn set_down(&self, is_down: bool) {
         let mut state = self.0.lock();
         state.is_down = is_down;
@@ -149,28 +150,29 @@ impl Redis {
         }
     }
 
-    /// Nothing moves any more on a connection, and nobody says so.
+    /// Stops transmission on all connections without closing them.
     pub(crate) fn silence_all(&self) {
         self.0.lock().connections.values_mut().for_each(|connection| connection.is_silent = true);
     }
 
-    /// So many of the next messages that it tells servers get lost.
+    /// Loses the next `count` push messages.
     pub(crate) fn lose_pushes(&self, count: u32) {
-        self.0.lock().loses_pushes = count;
+        self.0.lock().pushes_to_lose = count;
     }
 
-    /// It has lost everything, and begins anew.
+    /// Loses all data.
     pub(crate) fn empty(&self) {
         let mut state = self.0.lock();
         state.data.flush();
         state.touched.clear();
         state.servers.clear();
-        state.life = (0, 0);
+        state.generation = (0, 0);
         state.replication += 1;
         state.cut();
     }
 
-    /// Another one takes over, which lacks the newest messages, this many of each log at most.
+    /// Fails over to a replica that lacks the newest messages of each log. `lost` returns their maximum
+    /// number.
     pub(crate) fn fail_over(&self, lost: impl FnMut() -> u64) {
         let mut state = self.0.lock();
         state.data.lose_tails(lost);
@@ -179,12 +181,12 @@ impl Redis {
     }
 }
 
-impl State {
+impl RedisState {
     fn cut(&mut self) {
-        self.connections.values_mut().for_each(Connection::fail);
+        self.connections.values_mut().for_each(RedisLink::fail);
     }
 
-    /// Logs become too old.
+    /// Removes expired logs.
     fn expire(&mut self) {
         let Some(age) = self.age_ms else { return };
         let now = self.now_ms;

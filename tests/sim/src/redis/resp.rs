@@ -1,6 +1,6 @@
-//! What is said on a connection to Redis: RESP, version 3.
+//! RESP, version 3.
 
-/// The first command in `bytes`, if all of it is there, and its length.
+/// Parses the first command in `bytes`. Returns it with its length, or `None` if it is incomplete.
 pub(super) fn read_command(bytes: &[u8]) -> Result<Option<(Vec<String>, usize)>, String> {
     let mut rest = bytes;
     let Some(count) = read_number(&mut rest, b'*')? else { return Ok(None) };
@@ -21,23 +21,23 @@ fn read_number(rest: &mut &[u8], kind: u8) -> Result<Option<usize>, String> {
     let line = std::str::from_utf8(&rest[..end]).map_err(|error| error.to_string())?;
     let number = line.strip_prefix(char::from(kind)).and_then(|number| number.parse().ok());
     *rest = &rest[end + 2..];
-    number.map(Some).ok_or_else(|| format!("{line:?} where {:?} is due", char::from(kind)))
+    number.map(Some).ok_or_else(|| format!("{line:?} instead of {:?}", char::from(kind)))
 }
 
-/// What Redis says.
+/// A value sent by Redis.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum RespValue {
     Simple(&'static str),
     Number(u64),
     Text(String),
     Nothing,
-    Array(Vec<Value>),
-    Map(Vec<(Value, Value)>),
-    /// By itself.
-    Push(Vec<Value>),
+    Array(Vec<RespValue>),
+    Map(Vec<(RespValue, RespValue)>),
+    /// Push message.
+    Push(Vec<RespValue>),
 }
 
-impl Value {
+impl RespValue {
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -70,18 +70,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_read_when_it_is_whole() {
+    fn incomplete_commands_are_not_parsed() {
         let bytes = b"*2\r\n$3\r\nGET\r\n$2\r\na\n\r\n*1\r\n";
-        let (words, taken) = read_command(bytes).expect("a good command").expect("a whole command");
+        let (words, taken) = read_command(bytes).expect("a valid command").expect("a complete command");
         assert_eq!((words, taken), (vec!["GET".to_owned(), "a\n".to_owned()], 21));
         assert!((0..taken).all(|length| read_command(&bytes[..length]) == Ok(None)));
         assert!(read_command(b"GET a\r\n").is_err());
     }
 
     #[test]
-    fn an_answer_is_written() {
+    fn values_are_encoded() {
         let mut bytes = Vec::new();
-        Value::Array(vec![Value::text("a"), Value::Number(7), Value::Simple("OK")]).write(&mut bytes);
+        RespValue::Array(vec![RespValue::text("a"), RespValue::Number(7), RespValue::Simple("OK")])
+            .write(&mut bytes);
         assert_eq!(bytes, b"*3\r\n$1\r\na\r\n:7\r\n+OK\r\n");
     }
 }

@@ -1,18 +1,19 @@
-//! How many requests of one browser's pages are held: no more than the server allows, and no fewer.
+//! Checks the number of held requests per browser: as many as the server allows, and no more.
 
-use encke_server::simulation::HeldConnect;
+use encke_server::simulation::AcceptedConnect;
 
-use super::World;
+use super::Simulation;
 use crate::client::BayeuxReply;
 use crate::schedule::ConnectionNumber;
 
-/// A `/meta/connect` that has its session, and the browser of which it is.
-pub(crate) type HeldOf = (ConnectionNumber, Option<u128>, HeldConnect);
+/// An accepted `/meta/connect`, and its browser.
+pub(crate) type HeldConnect = (ConnectionNumber, Option<u128>, AcceptedConnect);
 
-/// What a client is told to wait, in milliseconds, while others of its browser have their requests held.
+/// Pause in milliseconds that a client is advised to make while other pages of its browser have requests
+/// held.
 const PAUSE: u64 = 2000;
 
-/// A request that counts for its browser until it has its answer, or is lost.
+/// A request that counts towards the limit of its browser until it is answered or lost.
 #[derive(Debug)]
 pub(super) struct BrowserPoll {
     browser: u128,
@@ -20,24 +21,24 @@ pub(super) struct BrowserPoll {
     session: String,
 }
 
-impl World {
-    /// A request has its session.
-    pub(super) fn count_for_browser(
+impl Simulation {
+    /// Counts an accepted request for its browser.
+    pub(super) fn count_browser_poll(
         &mut self,
         number: ConnectionNumber,
         browser: Option<u128>,
-        held: &HeldConnect,
+        held: &AcceptedConnect,
     ) {
-        let most = self.scenario.config.bayeux.polls_per_browser;
-        let Some(browser) = browser.filter(|_| most < usize::MAX) else { return };
+        let max = self.scenario.config.bayeux.polls_per_browser;
+        let Some(browser) = browser.filter(|_| max < usize::MAX) else { return };
         self.forget_answered();
         let of_browser = || self.browser_polls.iter().filter(|it| it.browser == browser);
-        let is_full = of_browser().count() >= most && of_browser().all(|it| it.session != held.session);
-        if held.has_place && is_full || !held.has_place && !held.is_due {
-            let what = format!("{held:?} of browser {browser}, beside {:?}", self.browser_polls);
+        let is_full = of_browser().count() >= max && of_browser().all(|it| it.session != held.session);
+        if held.counts_for_browser && is_full || !held.counts_for_browser && !held.is_due {
+            let what = format!("{held:?} of browser {browser}, together with {:?}", self.browser_polls);
             return self.violate("browsers", what);
         }
-        if held.has_place {
+        if held.counts_for_browser {
             let session = held.session.clone();
             self.browser_polls.push(BrowserPoll { browser, connection: number, session });
         } else if let Some(connection) = self.connection_mut(number) {
@@ -45,7 +46,7 @@ impl World {
         }
     }
 
-    /// Those count no more whose answer has begun, or whose task has ended.
+    /// Removes requests whose answer has started or whose task has ended.
     fn forget_answered(&mut self) {
         let polls = std::mem::take(&mut self.browser_polls);
         let is_held = |poll: &BrowserPoll| {
@@ -56,16 +57,16 @@ impl World {
         self.browser_polls = polls.into_iter().filter(is_held).collect();
     }
 
-    /// Its client has the answer to a request, which it wanted at once or not.
+    /// Checks the advice in the answer to a request. `is_due`: the client asked for an immediate answer.
     pub(crate) fn check_browser(&mut self, number: ConnectionNumber, reply: &BayeuxReply, is_due: bool) {
         let was_full = self.connection(number).is_some_and(|connection| connection.browser_was_full);
-        let is_right = match reply.is_one_of_many() {
+        let is_right = match reply.advises_multiple_clients() {
             true => was_full && !is_due && reply.interval() == Some(PAUSE),
-            // Something else may have come between.
+            // The limit may have been reached before another event caused the answer.
             false => !was_full || is_due || reply.interval().is_some() || !reply.successful(),
         };
         if !is_right {
-            self.violate("browsers", format!("the connect {number}, full: {was_full}, is told {reply}"));
+            self.violate("browsers", format!("connect {number}, limit reached: {was_full}, got {reply}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The invariants that are looked at while things happen.
+//! Invariants that are checked while a run is in progress.
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
@@ -6,20 +6,20 @@ use encke_core::session::{Deadline, LifecycleEvent, Transition};
 use encke_server::SessionId;
 use encke_server::simulation::SessionView;
 
-use super::World;
+use super::Simulation;
 use super::bayeux::SocketState;
-use crate::client::{Carrier, Client, Following};
-use crate::schedule::{ConnectionNumber, Way};
+use crate::client::{Carrier, SimClient, SubscriptionState};
+use crate::schedule::{ConnectionNumber, Direction};
 use crate::truth::{channel_name, channel_of};
 
-impl World {
-    /// What the server told its hooks.
-    pub(super) fn hear_events(&mut self) {
-        let told = std::mem::take(&mut *self.given.told.0.lock());
-        for (session, event) in told {
+impl Simulation {
+    /// Processes the events received by the hooks.
+    pub(super) fn process_events(&mut self) {
+        let recorded = std::mem::take(&mut *self.inputs.recorded.0.lock());
+        for (session, event) in recorded {
             let now = self.server.now();
-            self.trace.note(&[u64::from(event.number), event.transition.reason().len() as u64]);
-            self.trace.say(self.now, format_args!("{session} {:?}", event.transition));
+            self.trace.mix(&[u64::from(event.number), event.transition.reason().len() as u64]);
+            self.trace.log(self.now, format_args!("{session} {:?}", event.transition));
             let left_at = self.check_polled(session, event, now);
             if let Err(what) = self.lifecycles.event(session, event, now, left_at) {
                 self.violate("lifecycle", format!("{session}: {what}"));
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// A client that is there and reads is not taken for gone, however late the server is.
+    /// Checks that a client that is connected and reads is not timed out, however late the server is.
     fn check_suspension(&mut self, session: SessionId, event: LifecycleEvent, now: Timestamp) {
         let Transition::Suspended(reason) = event.transition else { return };
         let Some(number) = self.only_connection_of(&session.to_string()) else { return };
@@ -38,19 +38,19 @@ impl World {
         let config = &self.scenario.config;
         let wrong = match reason {
             SuspendReason::PongTimeout if !wire.server_has_read_all() => {
-                Some("bytes wait in the kernel".to_owned())
+                Some("the kernel holds unread bytes".to_owned())
             }
             SuspendReason::PongTimeout => {
                 let due = wire.last_arrival + nanos(config.session.pong_timeout);
-                (now.as_nanos() < due).then(|| format!("bytes came at {} ns", wire.last_arrival))
+                (now.as_nanos() < due).then(|| format!("bytes arrived at {} ns", wire.last_arrival))
             }
-            SuspendReason::SlowConsumer if !wire.is_full() => Some("there is room".to_owned()),
+            SuspendReason::SlowConsumer if !wire.is_full() => Some("the send buffer has room".to_owned()),
             SuspendReason::SlowConsumer => {
                 let write_timeout = config.write_timeout;
                 let taken = wire.acknowledged.after(now.as_nanos().saturating_sub(nanos(write_timeout)));
                 let enough = config.limits.slowest_reader as f64 * write_timeout.as_secs_f64();
                 (taken as f64 >= enough.max(1.0))
-                    .then(|| format!("{taken} bytes were taken in {write_timeout:?}"))
+                    .then(|| format!("{taken} bytes were acknowledged in {write_timeout:?}"))
             }
             _ => None,
         };
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// The connection of a session, if it cannot be any other.
+    /// The only connection that the session can have, if there is one.
     fn only_connection_of(&self, session: &str) -> Option<ConnectionNumber> {
         let client = self.clients.iter().find(|client| {
             client.session() == Some(session) && client.link.as_ref().is_some_and(|link| link.greeted)
@@ -68,59 +68,60 @@ impl World {
         client.link.as_ref().map(|link| link.connection)
     }
 
-    /// A log within its limits, and all logs within theirs.
+    /// Checks that a log, and all logs together, are within their limits.
     pub(super) fn check_log(&mut self, channel: u8) {
         let Some(view) = self.server.channel(&channel_name(channel)) else { return };
         let limits = &self.scenario.config.channel.log;
-        let held = self.server.held();
+        let held = self.server.totals();
         if view.messages > limits.messages || view.messages > 1 && view.bytes > limits.bytes {
-            self.violate("bounds", format!("{view:?} where {limits:?} is allowed"));
+            self.violate("bounds", format!("{view:?} exceeds {limits:?}"));
         } else if held.log_bytes > limits.total_bytes {
             let limit = limits.total_bytes;
-            self.violate("bounds", format!("the logs hold {} bytes of {limit}", held.log_bytes));
+            self.violate("bounds", format!("the logs hold {} of {limit} bytes", held.log_bytes));
         }
     }
 
-    /// Whether who is in one epoch of a log is in the other: in Redis, another life may go on where a former one was.
-    pub(super) fn is_same_life(&self, log: u8, one: &str, other: &str) -> bool {
-        one == other || self.truth.channel(log).may_go_on(one, other)
+    /// Returns whether a session in one epoch of a log may be in the other: with Redis, an epoch may continue
+    /// a former one.
+    pub(super) fn may_be_same_session_log(&self, log: u8, one: &str, other: &str) -> bool {
+        one == other || self.truth.channel(log).may_continue_as(one, other)
     }
 
-    /// Nothing is to be done at this moment: what has to be, has been.
+    /// Checks that everything due has been done. Called when nothing is left to do at this instant.
     pub(super) fn check_when_quiet(&mut self) {
         self.unchecked += 1;
-        if self.lives.is_moving() {
-            // Time stands still for sessions.
+        if self.servers.is_moving() {
+            // Time does not pass for sessions while they move.
             return;
         }
-        if self.unchecked * 8 <= self.lifecycles.alive() || !self.schedule.nothing_put_off() {
+        if self.unchecked * 8 <= self.lifecycles.alive() || !self.schedule.has_no_delayed() {
             return;
         }
         self.unchecked = 0;
         let sessions = self.server.sessions();
         self.check_bounds(&sessions);
         self.check_holdings(&sessions);
-        if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
+        if self.now >= self.lateness_excused_until + 2 * self.scenario.tick() {
             self.check_overdue(&sessions);
             self.check_vanished();
         }
-        // Redis may owe an answer: at the end, it has given all.
-        if self.server.late_answers() > 0 || self.redis.is_some() {
+        // Redis may owe an answer. It has answered everything at the end of the run.
+        if self.server.outstanding_answers() > 0 || self.redis.is_some() {
             return;
         }
-        if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
+        if self.now >= self.lateness_excused_until + 2 * self.scenario.tick() {
             self.check_holds();
         }
         for client in 0..self.clients.len() {
-            if let Some(what) = self.what_is_missed(&self.clients[client], &sessions) {
-                self.violate("nothing waits for ever", format!("client {client}: {what}"));
+            if let Some(what) = self.describe_missed(&self.clients[client], &sessions) {
+                self.violate("progress", format!("client {client}: {what}"));
             }
         }
     }
 
     fn check_bounds(&mut self, sessions: &[SessionView]) {
         let config = &self.scenario.config;
-        let held = self.server.held();
+        let held = self.server.totals();
         let full = sessions.iter().find(|session| {
             session.unacked > config.max_unacked
                 || session.subscriptions.len() > config.limits.max_subscriptions
@@ -131,35 +132,35 @@ impl World {
             || held.channels > config.limits.max_channels
             || held.permits > config.limits.max_connections
         {
-            self.violate("bounds", format!("{held:?} where {:?} is allowed", config.limits));
+            self.violate("bounds", format!("{held:?} exceeds {:?}", config.limits));
         }
     }
 
-    /// Whatever is held is held by someone who is there.
+    /// Checks that every resource in use belongs to a live session or channel.
     fn check_holdings(&mut self, sessions: &[SessionView]) {
-        let held = self.server.held();
+        let held = self.server.totals();
         let channels = self.server.channels();
-        // To others, a session between two polls is attached; it keeps its permit for the next.
+        // Other checks count a session between two polls as attached. It keeps its permit for the next poll.
         let pausing = sessions.iter().filter(|session| session.is_between_polls).count();
         let attached = sessions.iter().filter(|session| session.is_attached).count();
         let subscriptions: usize = sessions.iter().map(|session| session.subscriptions.len()).sum();
         let subscribers: usize = channels.iter().map(|channel| channel.subscribers).sum();
         let bytes = self.server.counted_bytes();
         let alive = self.lifecycles.alive();
-        let parting = self.parting_polls();
-        let without_parting = |held: usize, due: usize| held - held.saturating_sub(due).min(parting);
+        let released = self.released_polls();
+        let without_released = |held: usize, due: usize| held - held.saturating_sub(due).min(released);
         let connections = usize::try_from(held.connections).unwrap_or(usize::MAX);
         let wrong = [
             ("sessions", held.sessions, alive),
-            ("timers of channels", held.channel_timers, channels.len()),
-            ("permits", without_parting(held.permits, attached + pausing), attached + pausing),
-            ("connections", without_parting(connections, attached), attached),
+            ("channel timers", held.channel_timers, channels.len()),
+            ("permits", without_released(held.permits, attached + pausing), attached + pausing),
+            ("connections", without_released(connections, attached), attached),
             ("subscribers", subscribers, subscriptions),
-            ("bytes of logs", held.log_bytes, bytes),
+            ("log bytes", held.log_bytes, bytes),
         ];
         for (what, is, should) in wrong {
             if is != should {
-                self.violate("nothing is held by the gone", format!("{what}: {is} instead of {should}"));
+                self.violate("no leaks", format!("{what}: {is} instead of {should}"));
             }
         }
     }
@@ -181,19 +182,20 @@ impl World {
         let channels = self.server.channels();
         let overdue = channels.iter().find(|it| it.oldest_at.is_some_and(|at| at + age + tick <= now));
         if let Some(channel) = overdue {
-            self.violate("late expiry", format!("the age of {channel:?} at {now:?}"));
+            self.violate("late expiry", format!("age limit of {channel:?} at {now:?}"));
         }
     }
 
-    /// A client that has vanished is noticed in time, by whichever timeout it is up to.
+    /// Checks that a vanished client is noticed in time, by whichever timeout applies.
     fn check_vanished(&mut self) {
         let config = &self.scenario.config;
         let timeouts = &config.session;
-        // A ping, its answer, and that once more where the kernel was still sending.
+        // A ping and its pong, and the pong timeout once more if the kernel was still sending.
         let of_streams = timeouts.ping_interval + 2 * timeouts.pong_timeout;
-        // Where a write was held before it vanished, what it read until then may be enough for the first time that it is judged.
+        // If a write was held before the client vanished, the bytes read until then may suffice at the first
+        // check.
         let of_held_writes = config.write_timeout;
-        // Whichever it is, a write may be held after that.
+        // In either case, a write may be held after that.
         let longest = of_streams.max(timeouts.poll_hold).max(of_held_writes)
             + config.write_timeout
             + config.timers.ping_slack;
@@ -206,26 +208,30 @@ impl World {
         });
         if let Some((vanished_at, client, session)) = unnoticed {
             let what = format!(
-                "client {client} of {session:?} has vanished at {vanished_at} ns, and is served at {now}"
+                "client {client} of {session:?} vanished at {vanished_at} ns, and is still served at {now}"
             );
             self.violate("late expiry", what);
         }
     }
 
-    /// What a client that can get more has not got.
-    pub(super) fn what_is_missed(&self, client: &Client, sessions: &[SessionView]) -> Option<String> {
+    /// Describes what a client that is able to receive has not received.
+    pub(super) fn describe_missed(&self, client: &SimClient, sessions: &[SessionView]) -> Option<String> {
         let (link, id) = (client.link.as_ref()?, client.session()?);
         let connection = self.connection(link.connection)?;
         {
             let wire = connection.wire.lock();
-            // What it asks for may be under way.
-            let has_asked = link.carrier == Carrier::BayeuxSocket && wire.has_way(Way::ToServer);
-            let is_moving = !link.outgoing.is_empty() || wire.is_full() || wire.has_unread() || has_asked;
+            // A `/meta/connect` may be in transit.
+            let may_have_connect_in_transit =
+                link.carrier == Carrier::BayeuxSocket && wire.can_move(Direction::ToServer);
+            let is_moving = !link.outgoing.is_empty()
+                || wire.is_full()
+                || wire.has_unread()
+                || may_have_connect_in_transit;
             if !link.is_attentive(self.now) || is_moving || wire.is_dead() || wire.is_over_for_server() {
                 return None;
             }
             if !wire.server_has_read_all() {
-                return Some("the server has not read what it said".into());
+                return Some("the server has not read its input".into());
             }
         }
         let at = sessions.binary_search_by(|session| (*session.id).cmp(id));
@@ -234,7 +240,7 @@ impl World {
             return None;
         }
         if link.is_poll()
-            && let Some(what) = Self::held_in_vain(session)
+            && let Some(what) = Self::describe_wrong_hold(session)
         {
             return Some(what);
         }
@@ -244,10 +250,10 @@ impl World {
             return Some(format!("no heartbeat is armed: {session:?}"));
         }
         if link.carrier == Carrier::BayeuxSocket {
-            match self.what_socket_misses(client, session) {
-                SocketState::Gets => {}
-                SocketState::Waits => return None,
-                SocketState::InVain(what) => return Some(what),
+            match self.describe_missed_on_socket(client, session) {
+                SocketState::UpToDate => {}
+                SocketState::Idle => return None,
+                SocketState::Wrong(what) => return Some(what),
             }
         }
         if session.is_stopped {
@@ -257,27 +263,29 @@ impl World {
             return Some(format!("there is more to send: {session:?}"));
         }
         if let Some(bayeux) = client.bayeux.as_ref() {
-            // On a WebSocket without acknowledgements, the next answer tells what is missing.
+            // On a WebSocket without acknowledgements, the next answer reports what is missing.
             let is_told_later = link.carrier == Carrier::BayeuxSocket && !bayeux.acknowledges();
             if is_told_later {
                 return None;
             }
-            return self.what_bayeux_misses(bayeux, session);
+            return self.describe_missed_by_bayeux(bayeux, session);
         }
-        let page = client.page.as_ref()?;
+        let model = client.model.as_ref()?;
         for (name, cursor) in &session.subscriptions {
             let channel = self.server.channel(name)?;
             if channel.last != *cursor {
                 return Some(format!("{name} is at {}, the session at {cursor}", channel.last));
             }
             let number = channel_of(name)?;
-            let Some(Following::Yes(place)) = page.channels.get(usize::from(number)) else { continue };
-            // In a life that lacks what it had, it is told so before what comes next.
-            let is_ahead = place.epoch != channel.epoch && place.up_to > *cursor;
-            if !self.is_same_life(number, &place.epoch, &channel.epoch)
-                || !is_ahead && !page.has_up_to(number, place, *cursor, &self.truth)
+            let Some(SubscriptionState::Active(position)) = model.channels.get(usize::from(number)) else {
+                continue;
+            };
+            // If the new epoch lacks messages that the client has, a gap is reported before the next message.
+            let is_ahead = position.epoch != channel.epoch && position.up_to > *cursor;
+            if !self.may_be_same_session_log(number, &position.epoch, &channel.epoch)
+                || !is_ahead && !model.has_up_to(number, position, *cursor, &self.truth)
             {
-                return Some(format!("{place:?} in {channel:?}, the session at {cursor}"));
+                return Some(format!("{position:?} in {channel:?}, the session at {cursor}"));
             }
         }
         None

@@ -1,4 +1,4 @@
-//! The world: a server, its clients, what is between them, and the one scheduler that decides what happens next.
+//! A run: the server, its clients, their connections, and the one scheduler that chooses the next event.
 
 mod bayeux;
 mod browsers;
@@ -15,20 +15,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
-use browsers::{BrowserPoll, HeldOf};
+use browsers::{BrowserPoll, HeldConnect};
 use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::clock::UnixTime;
 use encke_server::events::Hooks;
-use encke_server::simulation::{Answer, Server, SimulatedTime};
+use encke_server::simulation::{HttpResponse, Server, SimulatedTime};
 use parking_lot::Mutex;
-use polls::Polled;
+use polls::LastPoll;
 use rand::RngExt;
 use rand::rngs::SmallRng;
-use redis::TheRedis;
-use restart::{Given, Lives};
+use redis::ScheduledRedis;
+use restart::{ServerInputs, ServerSequence};
 
-use crate::client::{Client, Post, Request};
+use crate::client::{PollRequest, Post, SimClient};
 use crate::engine_delays::EngineDelays;
 use crate::fault::{FaultCounts, Faults};
 use crate::lifecycle::Lifecycles;
@@ -37,71 +37,71 @@ use crate::schedule::{Action, ConnectionNumber, PostNumber, Schedule, Stage};
 use crate::tasks::{TaskId, Tasks};
 use crate::trace::Trace;
 use crate::truth::{START_MS, Truth};
-use crate::wire::{News, Shared, Times};
+use crate::wire::{ChangedConnections, Clocks, SharedWire};
 
-/// Whom a task of the server serves.
+/// Connection or request that a task of the server serves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Served {
+pub(crate) enum TaskSubject {
     Connection(ConnectionNumber),
     Post(PostNumber),
 }
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) invariant: &'static str,
     pub(crate) what: String,
 }
 
-/// What a run was.
+/// Result of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct RunOutcome {
     pub(crate) violation: Option<Violation>,
     pub(crate) hash: u64,
     pub(crate) steps: u64,
     pub(crate) deliveries: u64,
     pub(crate) published: u64,
     pub(crate) events: u64,
-    /// Lifetimes of all sessions together, in nanoseconds.
+    /// Total lifetime of all sessions, in nanoseconds.
     pub(crate) session_nanos: u128,
     pub(crate) faults: FaultCounts,
     pub(crate) tail: Vec<String>,
 }
 
-/// A connection, as the scheduler knows it.
+/// State of a connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) wire: Shared,
+pub(crate) struct SimConnection {
+    pub(crate) wire: SharedWire,
     pub(crate) client: u32,
     pub(crate) task: Option<TaskId>,
-    /// The session that its client was told.
+    /// Id of the session, once the client has received it.
     pub(crate) session: Option<String>,
-    /// The poll that has not arrived.
-    pub(crate) request: Option<Box<Request>>,
-    /// When it came, other pages of its browser had as many requests held as they may.
+    /// A poll in transit.
+    pub(crate) request: Option<Box<PollRequest>>,
+    /// When the request arrived, its browser had as many requests held as allowed.
     pub(crate) browser_was_full: bool,
-    /// How long bytes take, in nanoseconds.
+    /// Latency in nanoseconds.
     pub(crate) latency: u64,
-    /// A move is planned, each way.
+    /// A move is planned, per direction.
     moving: [bool; 2],
     pub(crate) read_planned: bool,
-    /// Its client has left it and does not even read.
-    pub(crate) is_deaf: bool,
-    /// The channels to which its client has published on it, as bits.
+    /// The client has abandoned the connection, and does not even read.
+    pub(crate) ignores_input: bool,
+    /// Bit set of channels that the client has published to on this connection.
     pub(crate) published_to: u8,
 }
 
-/// What the server told its hooks.
+/// Events received by the hooks.
 #[derive(Clone, Debug, Default)]
-struct ToldEvents(Arc<Mutex<Vec<(SessionId, LifecycleEvent)>>>);
+struct RecordedEvents(Arc<Mutex<Vec<(SessionId, LifecycleEvent)>>>);
 
-impl Hooks for ToldEvents {
+impl Hooks for RecordedEvents {
     fn session_event(&self, session: SessionId, _: Option<&str>, event: LifecycleEvent) {
         self.0.lock().push((session, event));
     }
 }
 
-/// Set when the wheel's sleep is to end.
+/// Set when the wheel must wake up.
 #[derive(Debug, Default)]
 struct WheelWoken(AtomicBool);
 
@@ -111,48 +111,48 @@ impl Wake for WheelWoken {
     }
 }
 
-/// See the module.
-pub(crate) struct World {
+/// See the [module](self).
+pub(crate) struct Simulation {
     pub(crate) scenario: Scenario,
-    /// The machine's clock, in nanoseconds since the start.
+    /// Monotonic clock, in nanoseconds since the start.
     pub(crate) now: u64,
-    given: Given,
-    times: Arc<Times>,
-    news: News,
-    /// Counts the turns that were planned: an earlier plan is void.
+    inputs: ServerInputs,
+    clocks: Arc<Clocks>,
+    changed: ChangedConnections,
+    /// Number of the latest planned turn; earlier plans are void.
     wheel_plan: u32,
     work_planned: bool,
-    look_planned: bool,
+    read_parked_planned: bool,
     pub(crate) server: Server,
-    lives: Lives,
-    redis: Option<TheRedis>,
+    servers: ServerSequence,
+    redis: Option<ScheduledRedis>,
     pub(crate) tasks: Tasks,
-    /// The connection that a task serves, by the task's index.
-    served_by: Vec<Option<Served>>,
+    /// Connection or request that each task serves, by the task's index.
+    served_by: Vec<Option<TaskSubject>>,
     pub(crate) schedule: Schedule,
     ready: Vec<Action>,
     woken: Vec<TaskId>,
     rng: SmallRng,
-    connections: Vec<Option<Box<Connection>>>,
-    pub(crate) clients: Vec<Client>,
+    connections: Vec<Option<Box<SimConnection>>>,
+    pub(crate) clients: Vec<SimClient>,
     /// Requests with commands.
     pub(crate) posts: Vec<Option<Box<Post>>>,
-    /// What the server has answered to them, until the scheduler knows.
-    pub(crate) answers: Arc<Mutex<Vec<(PostNumber, Answer)>>>,
-    /// Requests with a `/meta/connect` that have got their sessions, until the scheduler knows.
-    pub(crate) held: Arc<Mutex<Vec<HeldOf>>>,
-    /// Those of browsers' pages that are held.
+    /// The server's answers to these requests, until the scheduler takes them.
+    pub(crate) answers: Arc<Mutex<Vec<(PostNumber, HttpResponse)>>>,
+    /// Accepted requests with a `/meta/connect`, until the scheduler takes them.
+    pub(crate) held: Arc<Mutex<Vec<HeldConnect>>>,
+    /// Held requests of browsers' pages.
     browser_polls: Vec<BrowserPoll>,
-    /// Sessions whose last connection was a poll.
-    polled: BTreeMap<SessionId, Polled>,
-    /// The polls whose tasks have not ended.
+    /// Sessions whose latest connection was a poll.
+    polled: BTreeMap<SessionId, LastPoll>,
+    /// Polls whose tasks have not ended.
     served_polls: BTreeSet<ConnectionNumber>,
     pub(crate) truth: Truth,
     lifecycles: Lifecycles,
     stage: Stage,
-    /// When something last came late for a reason.
-    disturbed_at: u64,
-    /// Moments without anything to do, since the last one that was checked.
+    /// Time until which lateness is excused by a fault.
+    lateness_excused_until: u64,
+    /// Number of idle instants since the last check.
     unchecked: usize,
     pub(crate) fault_counts: FaultCounts,
     pub(crate) deliveries: u64,
@@ -164,30 +164,30 @@ pub(crate) struct World {
     pub(crate) violation: Option<Violation>,
 }
 
-impl World {
+impl Simulation {
     pub(crate) fn new(scenario: Scenario, in_words: bool) -> Self {
         let tasks = Tasks::default();
-        let lives = Lives::new(&scenario);
-        let redis = TheRedis::of(&scenario);
-        let given = Given {
+        let servers = ServerSequence::new(&scenario);
+        let redis = ScheduledRedis::of(&scenario);
+        let inputs = ServerInputs {
             time: Arc::new(SimulatedTime::new(UnixTime::from_secs(START_MS / 1000))),
-            told: ToldEvents::default(),
+            recorded: RecordedEvents::default(),
             wheel_woken: Arc::default(),
             engine_delays: EngineDelays::new(&scenario),
             redis: redis.as_ref().map(|it| it.redis.clone()),
         };
-        let server = Self::start_server(&scenario, lives.number, &given, &tasks);
-        server.begin_anew();
+        let server = Self::start_server(&scenario, servers.number, &inputs, &tasks);
+        server.start_empty();
         let mut world = Self {
             now: 0,
-            given,
-            times: Arc::default(),
-            news: News::default(),
+            inputs,
+            clocks: Arc::default(),
+            changed: ChangedConnections::default(),
             wheel_plan: 0,
             work_planned: false,
-            look_planned: false,
+            read_parked_planned: false,
             server,
-            lives,
+            servers,
             redis,
             tasks,
             served_by: Vec::new(),
@@ -196,7 +196,7 @@ impl World {
             woken: Vec::new(),
             rng: scenario.rng(1),
             connections: Vec::new(),
-            clients: (0..scenario.clients).map(|number| Client::new(number, &scenario)).collect(),
+            clients: (0..scenario.clients).map(|number| SimClient::new(number, &scenario)).collect(),
             posts: Vec::new(),
             answers: Arc::default(),
             held: Arc::default(),
@@ -206,7 +206,7 @@ impl World {
             truth: Truth::new(scenario.redis),
             lifecycles: Lifecycles::new(&scenario.config.session),
             stage: Stage::Busy,
-            disturbed_at: 0,
+            lateness_excused_until: 0,
             unchecked: 0,
             fault_counts: FaultCounts::default(),
             deliveries: 0,
@@ -218,7 +218,7 @@ impl World {
             violation: None,
             scenario,
         };
-        world.tell_times();
+        world.update_clocks();
         world.plan_beginning();
         world
     }
@@ -234,15 +234,15 @@ impl World {
         self.schedule.plan(self.rng.random_range(0..self.scenario.length), Action::Stall);
         self.schedule.plan(self.scenario.length, Action::EndStage(Stage::Busy));
         self.plan_restart();
-        self.plan_trouble_with_redis();
+        self.plan_redis_fault();
     }
 
-    /// Runs to the end, or to the first invariant that does not hold.
-    pub(crate) fn run(mut self) -> Outcome {
+    /// Runs to the end, or to the first violation.
+    pub(crate) fn run(mut self) -> RunOutcome {
         while self.stage != Stage::Over && self.violation.is_none() {
             self.step();
         }
-        Outcome {
+        RunOutcome {
             violation: self.violation,
             hash: self.trace.hash(),
             steps: self.steps,
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// What may go wrong now.
+    /// Classes of faults that are allowed now.
     pub(crate) fn faults_now(&self) -> Faults {
         if self.stage == Stage::Busy { self.scenario.faults } else { Faults::default() }
     }
@@ -264,32 +264,32 @@ impl World {
         self.stage == Stage::Busy
     }
 
-    /// An invariant does not hold. The first counts.
+    /// Records a violation. Only the first one counts.
     pub(crate) fn violate(&mut self, invariant: &'static str, what: String) {
         self.violation.get_or_insert(Violation { invariant, what });
     }
 
-    /// A number for the next message.
+    /// Number for the next message.
     pub(crate) fn next_message(&mut self) -> u64 {
         self.messages += 1;
         self.messages
     }
 
-    pub(crate) fn connection(&self, number: ConnectionNumber) -> Option<&Connection> {
+    pub(crate) fn connection(&self, number: ConnectionNumber) -> Option<&SimConnection> {
         self.connections.get(number as usize)?.as_deref()
     }
 
-    pub(crate) fn connection_mut(&mut self, number: ConnectionNumber) -> Option<&mut Connection> {
+    pub(crate) fn connection_mut(&mut self, number: ConnectionNumber) -> Option<&mut SimConnection> {
         self.connections.get_mut(number as usize)?.as_deref_mut()
     }
 
-    /// A session that a client asked for is not there for it: it must have ended.
+    /// Checks that a session was not refused to its client while it existed.
     pub(crate) fn check_session_may_be_lost(&mut self, session: &str, is_future: bool) {
-        // It may have ended just now.
-        self.hear_events();
+        // The session may have ended in this step.
+        self.process_events();
         let has_ended = session.parse().is_ok_and(|id| self.lifecycles.has_ended(id));
         if !is_future && !has_ended {
-            self.violate("resume", format!("{session} is there, and its client did not get it"));
+            self.violate("resume", format!("{session} exists, but its client did not get it"));
         }
     }
 }

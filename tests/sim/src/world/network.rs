@@ -1,17 +1,17 @@
-//! What moves between the ends of connections, and when.
+//! Movement of bytes between the ends of connections.
 
 use std::net::IpAddr;
 
 use rand::RngExt;
 
-use super::{Connection, Served, World};
+use super::{SimConnection, Simulation, TaskSubject};
 use crate::fault::Fault;
 use crate::scenario::MILLI;
-use crate::schedule::{Action, ClientNumber, ConnectionNumber, Way};
+use crate::schedule::{Action, ClientNumber, ConnectionNumber, Direction};
 use crate::tasks::TaskId;
-use crate::wire::Shared;
+use crate::wire::SharedWire;
 
-impl World {
+impl Simulation {
     pub(crate) fn new_connection(&mut self, client: ClientNumber) -> ConnectionNumber {
         let number = ConnectionNumber::try_from(self.connections.len()).expect("few connections");
         let mut latency = 0;
@@ -19,8 +19,14 @@ impl World {
             latency = self.rng.random_range(0..300 * MILLI);
             self.fault_counts.count(Fault::Latency);
         }
-        self.connections.push(Some(Box::new(Connection {
-            wire: Shared::new(number, self.scenario.buffers, &self.times, &self.news, &self.tasks.at_rest),
+        self.connections.push(Some(Box::new(SimConnection {
+            wire: SharedWire::new(
+                number,
+                self.scenario.buffers,
+                &self.clocks,
+                &self.changed,
+                &self.tasks.parked_changes,
+            ),
             client,
             task: None,
             session: None,
@@ -29,25 +35,25 @@ impl World {
             latency,
             moving: [false; 2],
             read_planned: false,
-            is_deaf: false,
+            ignores_input: false,
             published_to: 0,
         })));
         number
     }
 
     pub(crate) fn serve_websocket(&mut self, number: ConnectionNumber, address: IpAddr, query: &str) {
-        let socket = self.connection(number).expect("it is new").wire.server_socket();
+        let socket = self.connection(number).expect("a new connection").wire.server_socket();
         let task = self.server.serve_websocket(socket, address, query);
         self.serve(number, task);
     }
 
     pub(crate) fn serve(&mut self, number: ConnectionNumber, task: encke_server::simulation::Task) {
         let task = self.tasks.spawn(task);
-        self.now_serves(task, Served::Connection(number));
-        self.connection_mut(number).expect("it is new").task = Some(task);
+        self.now_serves(task, TaskSubject::Connection(number));
+        self.connection_mut(number).expect("a new connection").task = Some(task);
     }
 
-    pub(crate) fn now_serves(&mut self, task: TaskId, served: impl Into<Option<Served>>) {
+    pub(crate) fn now_serves(&mut self, task: TaskId, served: impl Into<Option<TaskSubject>>) {
         let index = task.index as usize;
         if self.served_by.len() <= index {
             self.served_by.resize(index + 1, None);
@@ -55,7 +61,7 @@ impl World {
         self.served_by[index] = served.into();
     }
 
-    /// `action` happens once it has come so far.
+    /// Plans `action` after the latency, or makes it possible now if that is 0.
     pub(crate) fn now_or_after(&mut self, latency: u64, action: Action) {
         match latency {
             0 => self.ready.push(action),
@@ -63,7 +69,7 @@ impl World {
         }
     }
 
-    /// Plans the moves that are possible now, and lets go of a connection that is over.
+    /// Plans the moves that are possible now, and removes a connection that is over.
     pub(crate) fn consider(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connections.get_mut(number as usize).and_then(Option::as_deref_mut)
         else {
@@ -71,9 +77,11 @@ impl World {
         };
         let wire = connection.wire.clone();
         let wire = wire.lock();
-        for way in [Way::ToServer, Way::ToClient] {
-            if wire.has_way(way) && !std::mem::replace(&mut connection.moving[way as usize], true) {
-                let action = Action::Move(number, way);
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            if wire.can_move(direction)
+                && !std::mem::replace(&mut connection.moving[direction as usize], true)
+            {
+                let action = Action::Move(number, direction);
                 match connection.latency {
                     0 => self.ready.push(action),
                     latency => self.schedule.plan(self.now + latency, action),
@@ -85,7 +93,7 @@ impl World {
         if is_done {
             let client = connection.client;
             self.connections[number as usize] = None;
-            // A reset is noticed at once.
+            // The client notices a reset immediately.
             if self.clients[client as usize].is_linked_by(number) {
                 self.clients[client as usize].unlink();
                 self.plan_to_connect(client);
@@ -93,25 +101,25 @@ impl World {
         }
     }
 
-    /// Bytes move.
-    pub(super) fn carry(&mut self, number: ConnectionNumber, way: Way) {
+    /// Moves bytes in one direction.
+    pub(super) fn carry(&mut self, number: ConnectionNumber, direction: Direction) {
         let mut at_most = usize::MAX;
         if self.faults_now().allows(Fault::Pieces) && self.rng.random_bool(0.3) {
             at_most = self.rng.random_range(1..64);
             self.fault_counts.count(Fault::Pieces);
         }
         let Some(connection) = self.connection_mut(number) else { return };
-        connection.moving[way as usize] = false;
-        let moved = connection.wire.lock().carry(way, at_most);
-        self.trace.note(&[moved as u64]);
-        match way {
-            Way::ToServer => self.flush(number),
-            Way::ToClient => self.read(number),
+        connection.moving[direction as usize] = false;
+        let moved = connection.wire.lock().carry(direction, at_most);
+        self.trace.mix(&[moved as u64]);
+        match direction {
+            Direction::ToServer => self.flush(number),
+            Direction::ToClient => self.read(number),
         }
         self.consider(number);
     }
 
-    /// The client's kernel takes what the client has to say.
+    /// Passes the client's outgoing bytes to its kernel.
     pub(crate) fn flush(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connection(number) else { return };
         let (client, wire) = (connection.client, connection.wire.clone());
@@ -124,7 +132,7 @@ impl World {
         self.consider(number);
     }
 
-    /// Both ends lose the connection.
+    /// Resets the connection: both ends lose it.
     pub(crate) fn cut(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connection(number) else { return };
         let client = connection.client;

@@ -1,5 +1,5 @@
-//! Polls, as their server must treat them: each is answered by its hold and a tick, and a session whose client polls on is not
-//! suspended.
+//! Invariants of polls: each is answered within the hold time and a tick, and a session is not suspended
+//! while its client keeps polling.
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
@@ -7,38 +7,37 @@ use encke_core::session::{Deadline, LifecycleEvent, Transition};
 use encke_server::SessionId;
 use encke_server::simulation::SessionView;
 
-use super::World;
+use super::Simulation;
 use crate::schedule::ConnectionNumber;
 
-/// The last poll of a session that has had no other connection since.
+/// The latest poll of a session, if the session has had no other connection since.
 #[derive(Debug)]
-pub(super) struct Polled {
+pub(super) struct LastPoll {
     pub(super) connection: ConnectionNumber,
-    /// When it came.
+    /// Arrival of the poll.
     pub(super) since: Timestamp,
-    /// When its answer was in the server's kernel, or its client's end was noticed.
+    /// Time at which the answer reached the server's kernel, or the end of the client was noticed.
     pub(super) over_at: Option<Timestamp>,
 }
 
-impl World {
-    /// A poll has its session.
+impl Simulation {
+    /// Records that a poll was accepted for a session.
     pub(crate) fn poll_begins(&mut self, session: String, connection: ConnectionNumber) {
-        // That it has taken a session over from a connection of another kind is old news.
-        self.hear_events();
+        // Processes the event of a take-over from another transport first.
+        self.process_events();
         let since = self.server.now();
         let Ok(session) = session.parse::<SessionId>() else {
-            return self.violate("wire", format!("a session {session}"));
+            return self.violate("wire", format!("invalid session id {session}"));
         };
         self.served_polls.insert(connection);
-        self.polled.insert(session, Polled { connection, since, over_at: None });
+        self.polled.insert(session, LastPoll { connection, since, over_at: None });
     }
 
-    /// The task of a connection has done something. If that has ended, the connection is over, or at rest.
-    pub(super) fn look_at_poll(&mut self, number: ConnectionNumber, has_ended: bool) {
-        let is_at_rest = self
-            .connection(number)
-            .is_some_and(|it| it.wire.lock().is_at_rest && !it.wire.lock().server_gone);
-        let has_ended = has_ended && !is_at_rest;
+    /// Updates a poll after its task was polled. If the task has ended, the connection is over or parked.
+    pub(super) fn update_poll(&mut self, number: ConnectionNumber, has_ended: bool) {
+        let is_parked =
+            self.connection(number).is_some_and(|it| it.wire.lock().is_parked && !it.wire.lock().server_gone);
+        let has_ended = has_ended && !is_parked;
         if has_ended {
             self.served_polls.remove(&number);
         }
@@ -56,23 +55,23 @@ impl World {
         };
     }
 
-    /// Polls that their sessions are done with, and whose last answers are not written yet.
-    pub(super) fn parting_polls(&self) -> usize {
+    /// Number of polls that their sessions have released and whose last bytes are not written yet.
+    pub(super) fn released_polls(&self) -> usize {
         let current = self.polled.values().filter(|it| self.served_polls.contains(&it.connection)).count();
         self.served_polls.len() - current
     }
 
-    /// Whether this is the last poll of its session that came.
+    /// Returns whether this is the latest poll of its session.
     pub(crate) fn is_latest_poll(&self, number: ConnectionNumber) -> bool {
         self.polled_by(number).is_some()
     }
 
-    fn polled_by(&self, number: ConnectionNumber) -> Option<&Polled> {
+    fn polled_by(&self, number: ConnectionNumber) -> Option<&LastPoll> {
         let session = self.connection(number)?.session.as_ref()?.parse().ok()?;
         self.polled.get(&session).filter(|polled| polled.connection == number)
     }
 
-    /// An answer without anything in it.
+    /// Checks that an empty answer came after the hold time.
     pub(crate) fn check_hold_was_over(&mut self, number: ConnectionNumber) {
         let hold = self.scenario.config.session.poll_hold;
         let written_at = self.connection(number).and_then(|connection| connection.wire.lock().written_at);
@@ -80,11 +79,14 @@ impl World {
         if let (Some(at), Some(since)) = (written_at, since)
             && Timestamp::from_nanos(at) < since + hold
         {
-            self.violate("early expiry", format!("poll {number} of {since:?} was answered at {at} ns"));
+            self.violate(
+                "early expiry",
+                format!("poll {number}, held since {since:?}, was answered at {at} ns"),
+            );
         }
     }
 
-    /// A session is told to have changed. Returns when its client was last there, if it polls.
+    /// Checks a transition of a session that polls. Returns when its client was last connected.
     pub(super) fn check_polled(
         &mut self,
         session: SessionId,
@@ -114,7 +116,7 @@ impl World {
         }
     }
 
-    /// Every poll that is held has been for no longer than its hold and a tick.
+    /// Checks that no poll is held for longer than the hold time and a tick.
     pub(super) fn check_holds(&mut self) {
         let (now, config) = (self.server.now(), &self.scenario.config);
         let latest = config.session.poll_hold + config.timers.tick;
@@ -125,12 +127,12 @@ impl World {
         }
     }
 
-    /// What is wrong with a session whose client has its poll held, and is to have everything that there was before.
-    pub(super) fn held_in_vain(session: &SessionView) -> Option<String> {
+    /// Describes what is wrong with a session whose poll is held although it should have been answered.
+    pub(super) fn describe_wrong_hold(session: &SessionView) -> Option<String> {
         let is_held = session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold);
         if !is_held {
-            return Some(format!("a poll is held without end: {session:?}"));
+            return Some(format!("a poll is held without a deadline: {session:?}"));
         }
-        session.is_stopped.then(|| format!("a poll is held that could bring more: {session:?}"))
+        session.is_stopped.then(|| format!("a poll is held although it could be answered: {session:?}"))
     }
 }

@@ -1,27 +1,27 @@
-//! Redis, where a scenario has one: what moves to it and from it, and what goes wrong with it.
+//! Scheduling of Redis: its commands, its pushes, and its faults.
 
 use std::collections::BTreeSet;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::World;
+use super::Simulation;
 use crate::fault::Fault;
 use crate::redis::{Redis, RedisConnection};
 use crate::scenario::{MILLI, SECOND, Scenario, nanos};
 use crate::schedule::Action;
-use crate::truth::{MOST_CHANNELS, START_MS};
+use crate::truth::{MAX_CHANNELS, START_MS};
 
-/// The Redis that all servers of a scenario share.
+/// The Redis shared by all servers of a run.
 #[derive(Debug)]
-pub(super) struct TheRedis {
+pub(super) struct ScheduledRedis {
     pub(super) redis: Redis,
     rng: SmallRng,
-    /// Connections on which work, or the arrival of answers, is planned.
+    /// Connections with a planned action: execution of commands (`true`) or delivery of answers (`false`).
     planned: BTreeSet<(RedisConnection, bool)>,
 }
 
-impl TheRedis {
+impl ScheduledRedis {
     pub(super) fn of(scenario: &Scenario) -> Option<Self> {
         let log = &scenario.config.channel.log;
         let age_ms = log.age.map(|age| nanos(age) / MILLI);
@@ -30,24 +30,24 @@ impl TheRedis {
     }
 }
 
-impl World {
-    /// What servers and Redis have said sets out.
-    pub(super) fn hear_redis(&mut self) {
+impl Simulation {
+    /// Plans the processing of new bytes between servers and Redis.
+    pub(super) fn plan_redis_work(&mut self) {
         let Some(it) = &mut self.redis else { return };
-        it.redis.pass_to(START_MS + self.now / MILLI);
+        it.redis.set_time(START_MS + self.now / MILLI);
         let late_per_mille =
             if self.faults_now().allows(Fault::LateEngine) { self.scenario.late_per_mille } else { 0 };
         let Some(it) = &mut self.redis else { return };
         let mut late = 0;
-        for number in it.redis.take_news() {
+        for number in it.redis.take_changed() {
             for is_work in [true, false] {
                 if !it.planned.insert((number, is_work)) {
                     continue;
                 }
-                let action = if is_work { Action::Redis(number) } else { Action::RedisSays(number) };
+                let action = if is_work { Action::Redis(number) } else { Action::RedisDelivers(number) };
                 if it.rng.random_ratio(late_per_mille, 1000) {
                     late += 1;
-                    // Longer than anyone waits for an answer.
+                    // Longer than any timeout for an answer.
                     let longest = if it.rng.random_bool(0.05) { 6 * SECOND } else { SECOND };
                     self.schedule.plan(self.now + it.rng.random_range(0..longest), action);
                 } else {
@@ -58,48 +58,48 @@ impl World {
         (0..late).for_each(|_| self.fault_counts.count(Fault::LateEngine));
     }
 
-    /// Redis does what it was asked.
-    pub(super) fn redis_works(&mut self, number: RedisConnection) {
+    /// Executes the commands received on a connection.
+    pub(super) fn run_redis_commands(&mut self, number: RedisConnection) {
         let Some(it) = &mut self.redis else { return };
         it.planned.remove(&(number, true));
         match it.redis.work(number) {
-            Ok(done) => self.trace.note(&[done.into()]),
+            Ok(done) => self.trace.mix(&[done.into()]),
             Err(what) => self.violate("Redis", format!("connection {number}: {what}")),
         }
-        self.look_at_redis();
+        self.record_published_in_redis();
     }
 
-    /// What Redis has said arrives.
-    pub(super) fn redis_says(&mut self, number: RedisConnection) {
+    /// Delivers Redis's bytes on a connection.
+    pub(super) fn deliver_from_redis(&mut self, number: RedisConnection) {
         let Some(it) = &mut self.redis else { return };
         it.planned.remove(&(number, false));
         it.redis.deliver(number);
     }
 
-    pub(super) fn look_at_redis(&mut self) {
-        (0..MOST_CHANNELS).for_each(|channel| self.look_at_log(channel));
+    pub(super) fn record_published_in_redis(&mut self) {
+        (0..MAX_CHANNELS).for_each(|channel| self.record_published(channel));
     }
 
-    pub(super) fn plan_trouble_with_redis(&mut self) {
+    pub(super) fn plan_redis_fault(&mut self) {
         if let Some(it) = &mut self.redis {
             let wait = it.rng.random_range(0..self.scenario.length / 8);
-            self.schedule.plan(self.now + wait, Action::TroubleWithRedis);
+            self.schedule.plan(self.now + wait, Action::RedisFault);
         }
     }
 
-    pub(super) fn trouble_with_redis(&mut self) {
+    pub(super) fn inject_redis_fault(&mut self) {
         let faults = self.faults_now();
         let Some(it) = &mut self.redis else { return };
-        let TheRedis { redis, rng, .. } = it;
+        let ScheduledRedis { redis, rng, .. } = it;
         let allowed: Vec<Fault> = Fault::OF_REDIS.iter().copied().filter(|it| faults.allows(*it)).collect();
         if let Some(&fault) = allowed.get(rng.random_range(0..allowed.len().max(1))) {
             self.fault_counts.count(fault);
-            self.trace.say(self.now, format_args!("{fault:?}"));
+            self.trace.log(self.now, format_args!("{fault:?}"));
             match fault {
                 Fault::RedisDown => {
                     redis.set_down(true);
                     let until = self.now + rng.random_range(0..20 * SECOND);
-                    self.schedule.plan(until, Action::RedisIsBack);
+                    self.schedule.plan(until, Action::RedisRecovers);
                 }
                 Fault::RedisSilent => redis.silence_all(),
                 Fault::RedisLostPush => redis.lose_pushes(rng.random_range(1..4)),
@@ -108,28 +108,28 @@ impl World {
                 _ => redis.cut(),
             }
         }
-        self.plan_trouble_with_redis();
+        self.plan_redis_fault();
     }
 
-    pub(super) fn redis_is_back(&mut self) {
+    pub(super) fn recover_redis(&mut self) {
         if let Some(it) = &self.redis {
             it.redis.lose_pushes(0);
             it.redis.set_down(false);
         }
     }
 
-    /// Every log here that a session reads has all that Redis has.
-    pub(super) fn check_followed(&mut self) {
+    /// Checks that every log with subscribers has the same state as in Redis.
+    pub(super) fn check_logs_match_redis(&mut self) {
         let Some(it) = &self.redis else { return };
         let behind = self.server.channels().into_iter().filter(|channel| channel.subscribers > 0).find_map(
             |channel| {
                 let there = it.redis.state_of(&channel.name);
                 let here = Some((channel.epoch.clone(), channel.last));
-                (there != here).then(|| format!("{channel:?}, where Redis has {there:?}"))
+                (there != here).then(|| format!("{channel:?}, but Redis has {there:?}"))
             },
         );
         if let Some(what) = behind {
-            self.violate("nothing waits for ever", what);
+            self.violate("progress", what);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One server after another. One that is told to stop has its sessions go on in the next; one that is killed has not.
+//! A sequence of server processes. Sessions survive an orderly restart, but not a kill.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::session::Deadline;
-use encke_server::simulation::{ChannelView, Engine, GoneOn, Parameters, Server, SessionView, SimulatedTime};
+use encke_server::simulation::{
+    ChannelView, Parameters, RestoreResult, Server, SessionView, SimulatedEngine, SimulatedTime,
+};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use tempfile::TempDir;
 
-use super::{ToldEvents, WheelWoken, World};
+use super::{RecordedEvents, Simulation, WheelWoken};
 use crate::engine_delays::EngineDelays;
 use crate::fault::Fault;
 use crate::redis::Redis;
@@ -21,135 +23,139 @@ use crate::schedule::{Action, PostNumber};
 use crate::tasks::Tasks;
 use crate::truth::LOGS;
 
-/// An older file is not taken up.
+/// Maximum age of a snapshot.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// The servers that there were.
+/// Sequence of servers.
 #[derive(Debug)]
-pub(super) struct Lives {
+pub(super) struct ServerSequence {
     rng: SmallRng,
-    /// Of the present one.
+    /// Number of the current server.
     pub(super) number: u32,
-    /// When its sessions have moved, in its time, if it was told to stop.
+    /// Time at which the current server moved its sessions, in its time. `None` if it is not shutting down.
     moved_at: Option<Timestamp>,
-    /// Where it writes sessions down, once one does.
+    /// Directory of the snapshot, created when first needed.
     folder: Option<TempDir>,
 }
 
-/// What every server is given.
+/// Inputs shared by all servers of a run.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct ServerInputs {
     pub(super) time: Arc<SimulatedTime>,
-    pub(super) told: ToldEvents,
+    pub(super) recorded: RecordedEvents,
     pub(super) wheel_woken: Arc<WheelWoken>,
     pub(super) engine_delays: EngineDelays,
     pub(super) redis: Option<Redis>,
 }
 
-/// What is to be the same in the next server.
-struct Left {
+/// State that must be the same in the next server.
+struct StateBefore {
     sessions: Vec<SessionView>,
     channels: Vec<ChannelView>,
 }
 
-impl Lives {
+impl ServerSequence {
     pub(super) fn new(scenario: &Scenario) -> Self {
         Self { rng: scenario.rng(4), number: 0, moved_at: None, folder: None }
     }
 
-    /// Sessions have moved, and wait for the next server.
+    /// Returns whether sessions have moved and the next server has not started.
     pub(super) fn is_moving(&self) -> bool {
         self.moved_at.is_some()
     }
 
     fn file(&mut self) -> PathBuf {
         let folder =
-            self.folder.get_or_insert_with(|| TempDir::new().expect("there is room for small files"));
+            self.folder.get_or_insert_with(|| TempDir::new().expect("a writable temporary directory"));
         folder.path().join("sessions")
     }
 }
 
-impl World {
+impl Simulation {
     pub(super) fn plan_restart(&mut self) {
         let faults = self.scenario.faults;
         if !faults.allows(Fault::Restart) && !faults.allows(Fault::Kill) {
             return;
         }
-        let wait = self.lives.rng.random_range(0..self.scenario.length / 2);
+        let wait = self.servers.rng.random_range(0..self.scenario.length / 2);
         self.schedule.plan(self.now + wait, Action::Restart);
     }
 
-    /// The server is told to stop, or killed.
+    /// Stops the server in order, or kills it.
     pub(super) fn restart(&mut self) {
         let faults = self.faults_now();
         let (restarts, kills) = (faults.allows(Fault::Restart), faults.allows(Fault::Kill));
-        if !restarts && !kills || self.lives.is_moving() {
+        if !restarts && !kills || self.servers.is_moving() {
             return;
         }
-        let is_kill = kills && (!restarts || self.lives.rng.random_bool(0.3));
+        let is_kill = kills && (!restarts || self.servers.rng.random_bool(0.3));
         if is_kill {
             return self.kill();
         }
         self.fault_counts.count(Fault::Restart);
-        self.trace.say(self.now, format_args!("the server is told to stop"));
-        self.lives.moved_at = Some(self.server.now());
+        self.trace.log(self.now, format_args!("the server begins to shut down"));
+        self.servers.moved_at = Some(self.server.now());
         self.server.move_all();
-        // Some connections are closed by then, others are cut.
-        let drain = self.lives.rng.random_range(0..2 * SECOND);
-        self.schedule.plan(self.now + drain, Action::Replace { server: self.lives.number });
+        // Some connections are closed by then; the others are cut.
+        let drain = self.servers.rng.random_range(0..2 * SECOND);
+        self.schedule.plan(self.now + drain, Action::Replace { server: self.servers.number });
     }
 
-    /// The server writes down what it has, and the next one goes on with it.
+    /// Writes the snapshot, and starts the next server with it.
     pub(super) fn replace(&mut self, server: u32) {
-        if server != self.lives.number {
+        if server != self.servers.number {
             return;
         }
-        let Some(moved_at) = self.lives.moved_at else { return };
-        if self.faults_now().allows(Fault::Kill) && self.lives.rng.random_bool(0.1) {
+        let Some(moved_at) = self.servers.moved_at else { return };
+        if self.faults_now().allows(Fault::Kill) && self.servers.rng.random_bool(0.1) {
             return self.kill();
         }
-        self.hear_events();
-        let left = Left { sessions: self.server.sessions(), channels: self.server.channels() };
-        let file = self.lives.file();
-        self.server.write_down(&file).expect("there is room for small files");
+        self.process_events();
+        let before_restart =
+            StateBefore { sessions: self.server.sessions(), channels: self.server.channels() };
+        let file = self.servers.file();
+        self.server.write_snapshot(&file).expect("a writable temporary directory");
         self.end_server();
-        let is_long = self.lives.rng.random_bool(0.05);
+        let is_long = self.servers.rng.random_bool(0.05);
         let down = match is_long {
-            true => MAX_AGE.as_secs() * SECOND + self.lives.rng.random_range(MILLI..SECOND),
-            false => self.lives.rng.random_range(0..20 * SECOND),
+            true => MAX_AGE.as_secs() * SECOND + self.servers.rng.random_range(MILLI..SECOND),
+            false => self.servers.rng.random_range(0..20 * SECOND),
         };
-        let found = self.begin_server(down);
-        let expected =
-            if is_long { GoneOn::TooOld } else { GoneOn::With { sessions: left.sessions.len(), skipped: 0 } };
+        let found = self.start_next_server(down);
+        let expected = if is_long {
+            RestoreResult::TooOld
+        } else {
+            RestoreResult::Restored { sessions: before_restart.sessions.len(), skipped: 0 }
+        };
         if found != expected {
-            return self.violate("restart", format!("{found:?} where {expected:?} was written"));
+            return self.violate("restart", format!("{found:?} instead of {expected:?}"));
         }
         if is_long {
             self.lifecycles.end_all();
         } else {
-            // What has passed since then counts against nobody.
+            // Time during the restart does not count for sessions.
             let now = self.server.now();
-            self.lifecycles.stand_still(now.since(moved_at));
-            self.check_went_on(&left, moved_at);
+            self.lifecycles.shift_times(now.since(moved_at));
+            self.check_restored(&before_restart, moved_at);
         }
     }
 
-    /// The server ends without a word, and the next one has nothing.
+    /// Kills the server. The next one starts without a snapshot.
     fn kill(&mut self) {
         self.fault_counts.count(Fault::Kill);
-        self.trace.say(self.now, format_args!("the server is killed"));
-        self.hear_events();
+        self.trace.log(self.now, format_args!("the server is killed"));
+        self.process_events();
         self.end_server();
-        let down = self.lives.rng.random_range(0..20 * SECOND);
-        let found = self.begin_server(down);
-        // What an earlier one has written was taken up, or set aside.
-        if found != GoneOn::WithNothing {
-            self.violate("restart", format!("{found:?}, where nothing was written"));
+        let down = self.servers.rng.random_range(0..20 * SECOND);
+        let found = self.start_next_server(down);
+        // The snapshot of an earlier server was consumed or set aside.
+        if found != RestoreResult::NoFile {
+            self.violate("restart", format!("{found:?} although no snapshot was written"));
         }
         self.lifecycles.end_all();
     }
 
-    /// All that the process had is gone.
+    /// Ends the process with all its tasks and connections.
     fn end_server(&mut self) {
         for number in 0..self.posts.len() {
             let is_served =
@@ -159,42 +165,42 @@ impl World {
                 self.ready.push(Action::LosePost(number));
             }
         }
-        self.server.cut_at_rest();
+        self.server.close_parked();
         self.tasks.cancel_all();
-        // Of the end of its own connections, a process that is killed tells nobody.
-        self.given.told.0.lock().clear();
+        // A killed process does not report how its connections end.
+        self.inputs.recorded.0.lock().clear();
         self.held.lock().clear();
         self.polled.clear();
         self.served_polls.clear();
         self.browser_polls.clear();
     }
 
-    /// Another server begins, after a while without any.
-    fn begin_server(&mut self, down: u64) -> GoneOn {
-        self.lives.moved_at = None;
-        self.lives.number += 1;
-        self.pass(down);
-        self.server = Self::start_server(&self.scenario, self.lives.number, &self.given, &self.tasks);
-        let file = self.lives.file();
-        let found = self.server.go_on(&file, MAX_AGE).expect("small files can be read");
-        self.trace.say(self.now, format_args!("the next server begins: {found:?}"));
+    /// Starts the next server after a pause.
+    fn start_next_server(&mut self, down: u64) -> RestoreResult {
+        self.servers.moved_at = None;
+        self.servers.number += 1;
+        self.advance(down);
+        self.server = Self::start_server(&self.scenario, self.servers.number, &self.inputs, &self.tasks);
+        let file = self.servers.file();
+        let found = self.server.restore(&file, MAX_AGE).expect("a readable snapshot");
+        self.trace.log(self.now, format_args!("the next server starts: {found:?}"));
         self.wheel_plan = self.wheel_plan.wrapping_add(1);
         self.ready.retain(|action| !matches!(action, Action::Wheel { .. }));
         self.ready.push(Action::Wheel { plan: self.wheel_plan });
-        self.disturb(self.now);
-        self.tell_times();
-        (0..LOGS).for_each(|log| self.look_at_log(log));
+        self.excuse_lateness_until(self.now);
+        self.update_clocks();
+        (0..LOGS).for_each(|log| self.record_published(log));
         self.plan_restart();
         found
     }
 
-    /// Every session has what it had, and as long as it had.
-    fn check_went_on(&mut self, left: &Left, moved_at: Timestamp) {
+    /// Checks that the state of every session, and its remaining time, survived the restart.
+    fn check_restored(&mut self, before_restart: &StateBefore, moved_at: Timestamp) {
         let now = self.server.now();
         let remaining = |session: &SessionView, at: Timestamp| -> Vec<(Deadline, Duration)> {
             session.deadlines.iter().map(|(deadline, due)| (*deadline, due.since(at))).collect()
         };
-        let goes_on = |before: &&SessionView| {
+        let may_continue = |before: &&SessionView| {
             self.server.session(&before.id).is_some_and(|after| {
                 let outbox = |it: &SessionView| (it.seq, it.unacked, it.subscriptions.clone());
                 outbox(before) == outbox(&after)
@@ -202,7 +208,7 @@ impl World {
                     && !after.is_attached
             })
         };
-        if let Some(session) = left.sessions.iter().find(|session| !goes_on(session)) {
+        if let Some(session) = before_restart.sessions.iter().find(|session| !may_continue(session)) {
             let after = self.server.session(&session.id);
             return self.violate("restart", format!("{session:?} at {moved_at:?}, {after:?} at {now:?}"));
         }
@@ -211,30 +217,35 @@ impl World {
             let after = self.server.channel(&before.name);
             before.subscribers == 0 || after.is_some_and(|after| state(&after) == state(before))
         };
-        if let Some(channel) = left.channels.iter().find(|channel| !is_same(channel)) {
+        if let Some(channel) = before_restart.channels.iter().find(|channel| !is_same(channel)) {
             let after = self.server.channel(&channel.name);
-            self.violate("restart", format!("{channel:?} goes on as {after:?}"));
+            self.violate("restart", format!("{channel:?} was restored as {after:?}"));
         }
     }
 
-    /// The first server, or one after it.
-    pub(super) fn start_server(scenario: &Scenario, number: u32, given: &Given, tasks: &Tasks) -> Server {
-        let engine = match given.redis.clone() {
+    /// Creates a server.
+    pub(super) fn start_server(
+        scenario: &Scenario,
+        number: u32,
+        inputs: &ServerInputs,
+        tasks: &Tasks,
+    ) -> Server {
+        let engine = match inputs.redis.clone() {
             None => {
-                let delays = given.engine_delays.clone();
-                Engine::Memory(Box::new(move || delays.draw()))
+                let delays = inputs.engine_delays.clone();
+                SimulatedEngine::Memory(Box::new(move || delays.next_delay()))
             }
-            Some(redis) => Engine::Redis { connect: Box::new(move || redis.connect()) },
+            Some(redis) => SimulatedEngine::Redis { connect: Box::new(move || redis.connect()) },
         };
         Server::new(Parameters {
             config: scenario.config.clone(),
-            // No two have the same random numbers.
+            // Each server has different random numbers.
             seed: scenario.seed ^ u64::from(number) << 32,
-            time: Arc::clone(&given.time),
-            hooks: Box::new(given.told.clone()),
+            time: Arc::clone(&inputs.time),
+            hooks: Box::new(inputs.recorded.clone()),
             spawn: tasks.spawner(),
             io_threads: scenario.io_threads,
-            wheel_waker: Waker::from(Arc::clone(&given.wheel_woken)),
+            wheel_waker: Waker::from(Arc::clone(&inputs.wheel_woken)),
             dispatch_batches: scenario.dispatch_batches,
             engine,
         })

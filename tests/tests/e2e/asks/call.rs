@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use encke_tests::bayeux::{Polls, Socket, publish};
-use encke_tests::poll::Requests;
+use encke_tests::bayeux::{BayeuxPolling, BayeuxWebSocket, publish};
+use encke_tests::poll::PollClient;
 use encke_tests::waiting::{eventually, until};
-use encke_tests::{Backend, Reply};
+use encke_tests::{Backend, BackendReply};
 use serde_json::{Value, json};
 
 use super::{SECRET, alice, asking, error_code, reply};
@@ -17,22 +17,22 @@ fn call(method: &str, data: impl Into<Value>) -> Value {
 #[test]
 fn a_call_is_answered_by_the_backend() {
     let backend = Backend::start();
-    backend.answer(|asked| {
+    backend.reply_with(|asked| {
         let sum: i64 =
             asked.json()["data"].as_array().expect("a list").iter().filter_map(Value::as_i64).sum();
-        Reply::json(json!({"data": {"sum": sum}}))
+        BackendReply::json(json!({"data": {"sum": sum}}))
     });
     let server = asking(&backend, &["call"]).set(&format!("backend.secret={SECRET}")).start();
     let mut client = alice(&server);
     let answer = reply(&mut client, &call("add", json!([1, 2, 3])));
     assert_eq!(answer, json!({"ok": {"data": {"sum": 6}}}));
-    let [asked] = &*backend.asked() else { panic!("one question") };
+    let [asked] = &*backend.requests() else { panic!("one question") };
     let question =
         json!({"session": client.hello.session, "user": "alice", "method": "add", "data": [1, 2, 3]});
     assert_eq!((&*asked.path, asked.json()), ("/call", question));
     assert!(asked.header("webhook-signature").is_some_and(|signature| signature.starts_with("v1,")));
     assert_eq!(
-        server.admin.metrics().value(r#"encke_backend_questions_total{ask="call",outcome="answered"}"#),
+        server.admin.metrics().value(r#"encke_backend_requests_total{hook="call",outcome="answered"}"#),
         1.0
     );
 }
@@ -42,35 +42,35 @@ fn what_the_backend_says_is_passed_on() {
     let backend = Backend::start();
     let server = asking(&backend, &["call"]).start();
     let mut client = alice(&server);
-    let own_code = Reply::json(json!({"error": {"code": "no_such_room", "message": "there is no room 7"}}));
+    let own_code = BackendReply::json(json!({"error": {"code": "no_such_room", "message": "there is no room 7"}}));
     let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(80), "]".repeat(80));
     let table = [
-        (Reply::status(200), json!({"ok": {"data": null}})),
-        (Reply::json(r#"{"data": [1,  2]}"#), json!({"ok": {"data": [1, 2]}})),
+        (BackendReply::status(200), json!({"ok": {"data": null}})),
+        (BackendReply::json(r#"{"data": [1,  2]}"#), json!({"ok": {"data": [1, 2]}})),
         (own_code, json!({"error": {"code": "no_such_room", "message": "there is no room 7"}})),
         (
-            Reply::json(r#"{"error":{}}"#),
-            json!({"error": {"code": "forbidden", "message": "the backend refuses it"}}),
+            BackendReply::json(r#"{"error":{}}"#),
+            json!({"error": {"code": "forbidden", "message": "denied by the backend"}}),
         ),
         (
-            Reply::status(403),
-            json!({"error": {"code": "forbidden", "message": "the backend answers 403 Forbidden"}}),
+            BackendReply::status(403),
+            json!({"error": {"code": "forbidden", "message": "the backend answered 403 Forbidden"}}),
         ),
         (
-            Reply { status: 422, ..Reply::json(r#"{"error":{"code":"bad"}}"#) },
-            json!({"error": {"code": "bad", "message": "the backend refuses it"}}),
+            BackendReply { status: 422, ..BackendReply::json(r#"{"error":{"code":"bad"}}"#) },
+            json!({"error": {"code": "bad", "message": "denied by the backend"}}),
         ),
         (
-            Reply::json(deep),
-            json!({"error": {"code": "unavailable", "message": "the backend's answer cannot be used: data is nested deeper than 64 levels"}}),
+            BackendReply::json(deep),
+            json!({"error": {"code": "unavailable", "message": "invalid answer from the backend: data is nested deeper than 64 levels"}}),
         ),
     ];
     for (answer, expected) in table {
-        backend.answer(move |_| answer.clone());
+        backend.reply_with(move |_| answer.clone());
         assert_eq!(reply(&mut client, &call("x", Value::Null)), expected);
     }
     // None of these was a failure: it is asked as ever.
-    assert_eq!(backend.asked().len(), 7);
+    assert_eq!(backend.requests().len(), 7);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn calls_that_are_wrong_ask_nobody() {
     ] {
         assert_eq!(error_code(&reply(&mut client, &command)), code);
     }
-    assert_eq!(backend.asked().len(), 0);
+    assert_eq!(backend.requests().len(), 0);
 
     let nobody = asking(&backend, &["publish"]).start();
     assert_eq!(error_code(&reply(&mut alice(&nobody), &call("x", 1))), "unknown_command");
@@ -100,13 +100,13 @@ fn replies_keep_the_order_of_the_commands_and_calls_are_under_way_together() {
     let backend = Backend::start();
     // The first is answered once all have been asked.
     let asked = Arc::new(AtomicUsize::new(0));
-    backend.answer(move |call| {
+    backend.reply_with(move |call| {
         asked.fetch_add(1, Ordering::Relaxed);
         let data = call.json()["data"].clone();
         if data == 0 {
             until("all are asked", || asked.load(Ordering::Relaxed) == CALLS);
         }
-        Reply::json(json!({"data": data}))
+        BackendReply::json(json!({"data": data}))
     });
     let server =
         asking(&backend, &["call"]).set("backend.timeout=20s").set("limits.handshake_timeout=30s").start();
@@ -122,16 +122,16 @@ fn replies_keep_the_order_of_the_commands_and_calls_are_under_way_together() {
 #[test]
 fn too_many_questions_of_one_session_are_refused() {
     let backend = Backend::start();
-    backend.answer(|asked| {
+    backend.reply_with(|asked| {
         let holds = asked.json()["data"] == "hold";
-        Reply::status(200).after(Duration::from_secs(if holds { 3 } else { 0 }))
+        BackendReply::status(200).delayed_by(Duration::from_secs(if holds { 3 } else { 0 }))
     });
     let server = asking(&backend, &["call"]).set("backend.max_in_flight_per_session=3").start();
     let (mut client, mut other) = (alice(&server), alice(&server));
     for _ in 0..5 {
         client.send(&call("x", "hold").to_string());
     }
-    until("three are asked", || backend.asked().len() == 3);
+    until("three are asked", || backend.requests().len() == 3);
     assert_eq!(reply(&mut other, &call("x", 1)), json!({"ok": {"data": null}}), "others are not concerned");
     let codes: Vec<_> = (0..5).map(|_| client.object()["reply"]["error"]["code"].clone()).collect();
     assert_eq!(codes, [json!(null), json!(null), json!(null), json!("overloaded"), json!("overloaded")]);
@@ -141,26 +141,26 @@ fn too_many_questions_of_one_session_are_refused() {
 #[test]
 fn a_backend_that_does_not_answer_is_a_closed_door_and_left_alone() {
     let backend = Backend::start();
-    backend.answer(|_| Reply::status(200).after(Duration::from_secs(60)));
+    backend.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_secs(60)));
     let server = asking(&backend, &["call"]).set("backend.timeout=200ms").start();
     let mut client = alice(&server);
     for _ in 0..5 {
         assert_eq!(error_code(&reply(&mut client, &call("x", 1))), "timeout");
     }
     server.logs.await_line("the backend fails");
-    let open = || server.admin.metrics().value(r#"encke_backend_open{ask="call"}"#);
+    let open = || server.admin.metrics().value(r#"encke_backend_circuit_open{hook="call"}"#);
     assert_eq!(open(), 1.0);
-    let asked = backend.asked().len();
+    let asked = backend.requests().len();
     assert_eq!(error_code(&reply(&mut client, &call("x", 1))), "unavailable");
-    assert_eq!(backend.asked().len(), asked, "it is not asked");
-    backend.answer_status(200);
+    assert_eq!(backend.requests().len(), asked, "it is not asked");
+    backend.reply_with_status(200);
     // After a pause of a second, which is longer if a question came too early.
     eventually("it is asked again", || {
         let answer = reply(&mut client, &call("x", 1));
         (answer == json!({"ok": {"data": null}})).then_some(())
     });
     assert_eq!(open(), 0.0);
-    server.logs.await_line("the backend answers again");
+    server.logs.await_line("backend recovered");
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn failures_of_all_kinds_are_unavailable() {
     let server = asking(&backend, &["call"]).start();
     let mut client = alice(&server);
     for answer in [
-        Reply::status(500),
-        Reply::status(0),
-        Reply::json("no JSON"),
-        Reply::json(format!(r#"{{"data":"{}"}}"#, "x".repeat(70_000))),
+        BackendReply::status(500),
+        BackendReply::status(0),
+        BackendReply::json("no JSON"),
+        BackendReply::json(format!(r#"{{"data":"{}"}}"#, "x".repeat(70_000))),
     ] {
-        backend.answer(move |_| answer.clone());
+        backend.reply_with(move |_| answer.clone());
         assert_eq!(error_code(&reply(&mut client, &call("x", 1))), "unavailable");
     }
 }
@@ -182,16 +182,16 @@ fn failures_of_all_kinds_are_unavailable() {
 #[test]
 fn a_service_of_bayeux_is_a_method() {
     let backend = Backend::start();
-    backend.answer(|asked| match asked.json()["method"].as_str() {
-        Some("/service/add") => Reply::json(json!({"data": 3})),
-        _ => Reply::json(json!({"error": {"code": "no_method", "message": "there is no such method"}})),
+    backend.reply_with(|asked| match asked.json()["method"].as_str() {
+        Some("/service/add") => BackendReply::json(json!({"data": 3})),
+        _ => BackendReply::json(json!({"error": {"code": "no_method", "message": "there is no such method"}})),
     });
     let server = encke_tests::Launch::with(&[&format!("backend.call={}", backend.url("/call"))]).start();
-    let (mut polls, mut socket) = (Polls::connect(server.public), Socket::connect(server.public));
+    let (mut polls, mut socket) = (BayeuxPolling::connect(server.public), BayeuxWebSocket::connect(server.public));
     let (by_poll, by_socket) = (polls.open(&[]), socket.open(&[]));
     for (came, of) in [
-        (polls.ask(&publish(&by_poll, "/service/add", json!([1, 2]))), "a poll"),
-        (socket.ask(&publish(&by_socket, "/service/add", json!([1, 2]))), "a WebSocket"),
+        (polls.request(&publish(&by_poll, "/service/add", json!([1, 2]))), "a poll"),
+        (socket.request(&publish(&by_socket, "/service/add", json!([1, 2]))), "a WebSocket"),
     ] {
         let answer = json!({"channel": "/service/add", "id": "p", "data": 3});
         let reply = json!({"channel": "/service/add", "id": "p", "successful": true});
@@ -205,10 +205,10 @@ fn a_service_of_bayeux_is_a_method() {
 #[test]
 fn a_request_calls_too() {
     let backend = Backend::start();
-    backend.answer(|asked| Reply::json(json!({"data": asked.json()["data"]})));
+    backend.reply_with(|asked| BackendReply::json(json!({"data": asked.json()["data"]})));
     let server = asking(&backend, &["call"]).start();
     let client = alice(&server);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let path = format!("resume={}", client.hello.resume);
     let answer = requests.post(&path, &json!([call("echo", 1), call("echo", 2)]).to_string());
     let expected = [1, 2].map(|data| json!({"reply": {"id": 7, "ok": {"data": data}}}));
@@ -220,11 +220,11 @@ fn a_request_calls_too() {
 fn a_request_is_not_cut_while_the_backend_is_asked() {
     const CALLS: usize = 4;
     let backend = Backend::start();
-    backend.answer(|_| Reply::status(200).after(Duration::from_millis(500)));
+    backend.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_millis(500)));
     let launch = asking(&backend, &["call"]).set("backend.timeout=900ms");
     let server = launch.set("limits.handshake_timeout=1s").start();
     let client = alice(&server);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let calls: Vec<_> = (0..CALLS).map(|number| call("x", number)).collect();
     let answer = requests.post(&format!("resume={}", client.hello.resume), &json!(calls).to_string());
     assert_eq!(answer.json().as_array().map(Vec::len), Some(CALLS), "{answer:?}");
@@ -236,8 +236,8 @@ fn an_answer_that_does_not_say_how_long_it_is_is_no_yes() {
     let backend = Backend::start();
     let server = asking(&backend, &["call"]).start();
     let mut client = alice(&server);
-    backend.answer(|_| Reply { status: Reply::CUT, ..Reply::status(200) });
+    backend.reply_with(|_| BackendReply { status: BackendReply::TRUNCATED, ..BackendReply::status(200) });
     assert_eq!(error_code(&reply(&mut client, &call("x", 1))), "unavailable");
-    backend.answer_status(204);
+    backend.reply_with_status(204);
     assert_eq!(reply(&mut client, &call("x", 1)), json!({"ok": {"data": null}}));
 }

@@ -28,7 +28,7 @@ fn alice(server: &RunningServer) -> Client {
 /// The reply to a command, without its id.
 #[track_caller]
 fn reply(client: &mut Client, command: &Value) -> Value {
-    let mut reply = client.ask(&command.to_string());
+    let mut reply = client.request(&command.to_string());
     let id = reply.as_object_mut().and_then(|reply| reply.remove("id"));
     assert_eq!(id.as_ref(), Some(&command["id"]), "{reply}");
     reply

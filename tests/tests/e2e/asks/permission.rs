@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use encke_tests::bayeux::{Polls, subscribe};
+use encke_tests::bayeux::{BayeuxPolling, subscribe};
 use encke_tests::waiting::until;
-use encke_tests::{Backend, EventStream, Reply};
+use encke_tests::{Backend, EventStream, BackendReply};
 use serde_json::json;
 
 use super::{alice, asking, error_code, reply};
@@ -10,12 +10,12 @@ use super::{alice, asking, error_code, reply};
 #[test]
 fn the_backend_allows_refuses_and_rewrites_what_is_published() {
     let backend = Backend::start();
-    backend.answer(|asked| match asked.json()["data"].as_str() {
-        Some("bad word") => Reply::json(json!({"error": {"code": "moderated", "message": "not here"}})),
-        Some("secret") => Reply::json(json!({"data": {"hidden": true}})),
-        Some("elsewhere") => Reply::json(json!({"channel": "archive"})),
-        Some("nowhere") => Reply::json(json!({"channel": "$session"})),
-        _ => Reply::status(200),
+    backend.reply_with(|asked| match asked.json()["data"].as_str() {
+        Some("bad word") => BackendReply::json(json!({"error": {"code": "moderated", "message": "not here"}})),
+        Some("secret") => BackendReply::json(json!({"data": {"hidden": true}})),
+        Some("elsewhere") => BackendReply::json(json!({"channel": "archive"})),
+        Some("nowhere") => BackendReply::json(json!({"channel": "$session"})),
+        _ => BackendReply::status(200),
     });
     let server = asking(&backend, &["publish"]).start();
     let mut client = alice(&server);
@@ -40,19 +40,19 @@ fn the_backend_allows_refuses_and_rewrites_what_is_published() {
     }
     let question =
         json!({"session": client.hello.session, "user": "alice", "channel": "news", "data": "bad word"});
-    assert_eq!(backend.asked()[0].json(), question);
+    assert_eq!(backend.requests()[0].json(), question);
     // The API is the backend's own.
     server.admin.publish("news", "bad word");
-    assert_eq!(backend.asked().len(), 5);
+    assert_eq!(backend.requests().len(), 5);
 }
 
 #[test]
 fn what_one_client_publishes_keeps_its_order_while_the_backend_answers_in_another() {
     const MESSAGES: usize = 12;
     let backend = Backend::start();
-    backend.answer(|asked| {
+    backend.reply_with(|asked| {
         let number = asked.json()["data"].as_u64().unwrap_or_default();
-        Reply::status(200).after(Duration::from_millis(10 * (number % 4) * 5))
+        BackendReply::status(200).delayed_by(Duration::from_millis(10 * (number % 4) * 5))
     });
     let server = asking(&backend, &["publish"]).start();
     let mut client = alice(&server);
@@ -68,10 +68,10 @@ fn what_one_client_publishes_keeps_its_order_while_the_backend_answers_in_anothe
 #[test]
 fn the_backend_allows_and_refuses_who_follows() {
     let backend = Backend::start();
-    backend.answer(|asked| match asked.json()["channel"].as_str() {
-        Some("private") => Reply::status(403),
-        Some("me") => Reply::json(json!({"channel": "user.alice"})),
-        _ => Reply::json("{}"),
+    backend.reply_with(|asked| match asked.json()["channel"].as_str() {
+        Some("private") => BackendReply::status(403),
+        Some("me") => BackendReply::json(json!({"channel": "user.alice"})),
+        _ => BackendReply::json("{}"),
     });
     let server = asking(&backend, &["subscribe"]).start();
     let mut client = alice(&server);
@@ -79,19 +79,19 @@ fn the_backend_allows_and_refuses_who_follows() {
     assert_eq!(error_code(&reply(&mut client, &subscribe("private"))), "forbidden");
     assert_eq!(reply(&mut client, &subscribe("news"))["ok"]["channel"], "news");
     assert_eq!(reply(&mut client, &subscribe("me"))["ok"]["channel"], "user.alice");
-    let asked = backend.asked().len();
+    let asked = backend.requests().len();
     assert_eq!(reply(&mut client, &subscribe("news"))["ok"]["channel"], "news");
-    assert_eq!(backend.asked().len(), asked, "it follows that already");
+    assert_eq!(backend.requests().len(), asked, "it follows that already");
     server.admin.publish("user.alice", 1);
     assert_eq!(client.object()["message"]["channel"], "user.alice");
     let question = json!({"session": client.hello.session, "user": "alice", "channel": "private"});
-    assert_eq!(backend.asked()[0].json(), question);
+    assert_eq!(backend.requests()[0].json(), question);
 }
 
 #[test]
 fn channels_of_a_url_are_asked_for_too() {
     let backend = Backend::start();
-    backend.answer(|asked| Reply::status(if asked.json()["channel"] == "private" { 403 } else { 200 }));
+    backend.reply_with(|asked| BackendReply::status(if asked.json()["channel"] == "private" { 403 } else { 200 }));
     // Without tokens.
     let server =
         encke_tests::Launch::with(&[&format!("backend.subscribe={}", backend.url("/subscribe"))]).start();
@@ -101,18 +101,18 @@ fn channels_of_a_url_are_asked_for_too() {
     server.admin.publish("private", 1);
     server.admin.publish("news", 2);
     assert_eq!(stream.object().1["message"]["data"], 2);
-    assert!(backend.asked().iter().all(|asked| asked.json().get("user").is_none()));
+    assert!(backend.requests().iter().all(|asked| asked.json().get("user").is_none()));
 }
 
 /// While the backend is asked, the session may be taken over or end: nothing is left of the subscription.
 #[test]
 fn a_client_that_leaves_before_the_answer_follows_nothing() {
     let backend = Backend::start();
-    backend.answer(|_| Reply::status(200).after(Duration::from_millis(500)));
+    backend.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_millis(500)));
     let server = asking(&backend, &["subscribe"]).start();
     let mut client = alice(&server);
     client.send(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    until("it is asked", || backend.asked().len() == 1);
+    until("it is asked", || backend.requests().len() == 1);
     let session = client.hello.session.clone();
     assert_eq!(server.admin.kick(&session).status, 204);
     assert_eq!(client.close_code(), Some(4101));
@@ -123,7 +123,7 @@ fn a_client_that_leaves_before_the_answer_follows_nothing() {
 #[test]
 fn a_backend_that_fails_is_a_closed_door() {
     let backend = Backend::start();
-    backend.answer_status(500);
+    backend.reply_with_status(500);
     let server = asking(&backend, &["subscribe", "publish"]).start();
     let mut client = alice(&server);
     let answer = reply(&mut client, &json!({"id": 1, "subscribe": {"channel": "news"}}));
@@ -137,13 +137,13 @@ fn a_backend_that_fails_is_a_closed_door() {
 #[test]
 fn a_client_of_bayeux_gets_no_other_channel() {
     let backend = Backend::start();
-    backend.answer(|asked| match asked.json()["channel"].as_str() {
-        Some("/other") => Reply::json(json!({"channel": "/in/its/place"})),
-        _ => Reply::status(200),
+    backend.reply_with(|asked| match asked.json()["channel"].as_str() {
+        Some("/other") => BackendReply::json(json!({"channel": "/in/its/place"})),
+        _ => BackendReply::status(200),
     });
     let server =
         encke_tests::Launch::with(&[&format!("backend.subscribe={}", backend.url("/subscribe"))]).start();
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     let reply = polls.reply(&subscribe(&id, json!(["/more", "/other"])));
     assert!(reply["error"].as_str().is_some_and(|error| error.starts_with("403:")), "{reply}");

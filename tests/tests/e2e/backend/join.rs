@@ -1,4 +1,4 @@
-use encke_tests::{Client, EventStream, Requests};
+use encke_tests::{Client, EventStream, PollClient};
 use serde_json::{Value, json};
 
 use super::{UNAUTHORIZED, client_of, come_back, connect, done, launch, message, token};
@@ -21,7 +21,7 @@ fn a_session_joins_what_its_token_names() {
     server.admin.publish("ab", 1);
     assert_eq!(client.object(), message(1, "ab", 1, 1));
     // What it has left it does not join again, neither when it comes back nor with a token that names the same.
-    client.ask(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
+    client.request(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
     let query = format!("seq=1&token={}", joining(&["a", "ab"]));
     let mut client = come_back(&server, &client.hello, &query);
     let more = json!({"id": 2, "refresh": {"token": joining(&["a", "ab", "abc"])}});
@@ -39,19 +39,19 @@ fn a_session_joins_what_its_token_names() {
 fn a_token_that_does_not_allow_what_it_joins_is_refused() {
     let server = launch().set("limits.max_subscriptions=2").start();
     let refused = |token: &str| {
-        assert_eq!(Client::refusal(server.public, &format!("token={token}")), UNAUTHORIZED);
+        assert_eq!(Client::refusal_code(server.public, &format!("token={token}")), UNAUTHORIZED);
         let refresh = json!({"id": 1, "refresh": {"token": token}}).to_string();
-        let reply = client_of(&server, "alice").ask(&refresh);
+        let reply = client_of(&server, "alice").request(&refresh);
         assert_eq!(reply["error"]["code"], "unauthorized", "{reply}");
         reply["error"]["message"].as_str().expect("a message").to_owned()
     };
-    let not_allowed = "the token's `join` has a channel to which `channels` does not allow to subscribe";
+    let not_allowed = "the token's `join` contains a channel without `subscribe` permission in `channels`";
     assert_eq!(refused(&joining(&["a", "b"])), not_allowed);
     let too_many = "the token's `join` has more channels than limits.max_subscriptions";
     assert_eq!(refused(&joining(&["a1", "a2", "a3"])), too_many);
-    assert_eq!(refused(&joining(&["a,b"])), "the token's `join` has a name that no channel may have");
+    assert_eq!(refused(&joining(&["a,b"])), "the token's `join` has an invalid channel name");
     let all = json!({"channels": {"*": ["subscribe"]}, "join": ["$user"]});
-    assert_eq!(refused(&token("alice", all)), "the token's `join` has a name that no channel may have");
+    assert_eq!(refused(&token("alice", all)), "the token's `join` has an invalid channel name");
     connect(&server, &joining(&["a1", "a2"]));
 }
 
@@ -62,7 +62,7 @@ fn it_joins_on_every_transport_after_the_hello() {
     let mut stream = EventStream::open(server.public, &format!("channels=ab&token={token}"));
     stream.hello();
     assert_eq!(subscribed(&stream.object().1), "a");
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let answer = requests.get(&format!("channels=ab&token={token}")).json();
     assert!(answer[0]["hello"].is_object(), "{answer}");
     assert_eq!(subscribed(&answer[1]), "a");

@@ -1,7 +1,7 @@
 use std::time::SystemTime;
 
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::{Admin, Answer, Client, Hello, Launch, RunningServer};
+use encke_tests::{Admin, HttpResponse, Client, Hello, Launch, RunningServer};
 use serde_json::{Value, json};
 
 // Channels that a token names.
@@ -45,18 +45,18 @@ fn client_of(server: &RunningServer, user: &str) -> Client {
 
 /// What the API answers that has succeeded.
 #[track_caller]
-fn done(answer: &Answer) -> Value {
+fn done(answer: &HttpResponse) -> Value {
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
 }
 
 #[track_caller]
-fn assert_error(answer: &Answer, status: u16, code: &str) {
+fn assert_error(answer: &HttpResponse, status: u16, code: &str) {
     assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
 }
 
-fn revoke(admin: Admin, user: &str) -> Answer {
-    admin.ask("DELETE", &format!("/api/users/{user}"))
+fn revoke(admin: Admin, user: &str) -> HttpResponse {
+    admin.request("DELETE", &format!("/api/users/{user}"))
 }
 
 fn message(seq: u64, channel: &str, offset: u64, data: impl Into<Value>) -> Value {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use encke_tests::bayeux::{self, connect_now, events};
 use encke_tests::tokens::SECRET;
 use encke_tests::waiting::until;
-use encke_tests::{Admin, Client, EventStream, Hello, Requests, RunningServer};
+use encke_tests::{Admin, Client, EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{assert_error, client_of, come_back, connect, done, launch, message, token};
@@ -75,16 +75,16 @@ fn what_is_said_and_gone_is_told_as_a_gap() {
 
 #[test]
 fn it_comes_on_every_transport_awake_and_at_rest() {
-    for rest in ["rest.after=off", "rest.after=0"] {
+    for rest in ["parking.after=off", "parking.after=0"] {
         let server = RunningServer::with(&[rest]);
         let mut client = server.client();
         let mut stream = EventStream::open(server.public, "channels=news");
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         let polling = Hello::parse(requests.get("channels=news").json()[0].clone());
         let streaming = stream.hello();
-        requests.ask(&format!("resume={}&seq=0", polling.resume));
-        if rest == "rest.after=0" {
-            until("all rest", || server.admin.metrics().total("encke_connections_at_rest") == 3.0);
+        requests.send_get(&format!("resume={}&seq=0", polling.resume));
+        if rest == "parking.after=0" {
+            until("all rest", || server.admin.metrics().total("encke_connections_parked") == 3.0);
         }
         for number in 1..=2 {
             say(server.admin, &client.hello.session.clone(), number);
@@ -95,8 +95,8 @@ fn it_comes_on_every_transport_awake_and_at_rest() {
             let expected = format!("{}:{number}", streaming.resume);
             assert!(id.is_some_and(|id| id.starts_with(&expected)), "it counts for its id");
             say(server.admin, &polling.session, number);
-            assert_eq!(requests.answer().json(), json!([message(number, "$session", number, number)]));
-            requests.ask(&format!("resume={}&seq={number}", polling.resume));
+            assert_eq!(requests.response().json(), json!([message(number, "$session", number, number)]));
+            requests.send_get(&format!("resume={}&seq={number}", polling.resume));
         }
     }
 }
@@ -104,11 +104,11 @@ fn it_comes_on_every_transport_awake_and_at_rest() {
 #[test]
 fn bayeux_clients_hear_it_by_the_same_name() {
     let server = RunningServer::with(&[]);
-    let mut client = bayeux::Polls::connect(server.public);
+    let mut client = bayeux::BayeuxPolling::connect(server.public);
     let id = client.handshake();
-    client.ask(&json!([connect_now(&id)]));
+    client.request(&json!([connect_now(&id)]));
     say(server.admin, &bayeux::session(&id), 7);
-    let answer = client.ask(&json!([connect_now(&id)]));
+    let answer = client.request(&json!([connect_now(&id)]));
     assert_eq!(events(&answer), [json!(7)], "{answer:?}");
     assert_eq!(answer[0]["channel"], "$session");
 }
@@ -175,12 +175,12 @@ fn no_client_has_a_say_in_it() {
     client.subscribe("news");
     for name in ["$session", "$user", &format!("$session:{session}"), "$user:alice"] {
         for command in ["subscribe", "presence"] {
-            let reply = client.ask(&json!({"id": 1, command: {"channel": name}}).to_string());
+            let reply = client.request(&json!({"id": 1, command: {"channel": name}}).to_string());
             assert_eq!(reply["error"]["code"], "bad_channel", "{reply}");
         }
-        let reply = client.ask(&json!({"id": 1, "publish": {"channel": name, "data": 1}}).to_string());
+        let reply = client.request(&json!({"id": 1, "publish": {"channel": name, "data": 1}}).to_string());
         assert_eq!(reply["error"]["code"], "bad_channel", "{reply}");
-        client.ask(&json!({"id": 1, "unsubscribe": {"channel": name}}).to_string());
+        client.request(&json!({"id": 1, "unsubscribe": {"channel": name}}).to_string());
         let path: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
         assert_error(&server.admin.get(&format!("/api/channels/{path}")), 400, "bad_channel");
     }

@@ -1,12 +1,12 @@
 use encke_tests::bayeux::{self, connect, connect_now, events};
 use encke_tests::waiting::until;
-use encke_tests::{Admin, Answer, Client, EventStream, Hello, Requests, RunningServer};
+use encke_tests::{Admin, HttpResponse, Client, EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{assert_error, come_back, connect as connect_as, done, launch, message, token};
 use crate::restart::{Restarts, back};
 
-fn subscribe(admin: Admin, session: &str, body: &Value) -> Answer {
+fn subscribe(admin: Admin, session: &str, body: &Value) -> HttpResponse {
     admin.post(&format!("/api/sessions/{session}/subscribe"), &body.to_string())
 }
 
@@ -50,7 +50,7 @@ fn a_session_follows_and_leaves_as_the_backend_says() {
     // It may leave what it was made to follow.
     let begun = begin(server.admin, &session, "other");
     assert_eq!(client.object(), begun);
-    client.ask(r#"{"id":1,"unsubscribe":{"channel":"other"}}"#);
+    client.request(r#"{"id":1,"unsubscribe":{"channel":"other"}}"#);
     server.admin.publish("other", 1);
     client.subscribe("last");
     server.admin.publish("last", 1);
@@ -152,36 +152,36 @@ fn it_is_told_again_to_a_client_that_was_cut() {
 
 #[test]
 fn it_is_told_on_every_transport_awake_and_at_rest() {
-    for rest in ["rest.after=off", "rest.after=0"] {
+    for rest in ["parking.after=off", "parking.after=0"] {
         let server = RunningServer::with(&[rest]);
         let mut client = server.client();
         let mut stream = EventStream::open(server.public, "channels=a");
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         let polling = Hello::parse(requests.get("channels=a").json()[0].clone());
         let streaming = stream.hello();
-        requests.ask(&format!("resume={}&seq=0", polling.resume));
-        if rest == "rest.after=0" {
-            until("all rest", || server.admin.metrics().total("encke_connections_at_rest") == 3.0);
+        requests.send_get(&format!("resume={}&seq=0", polling.resume));
+        if rest == "parking.after=0" {
+            until("all rest", || server.admin.metrics().total("encke_connections_parked") == 3.0);
         }
         let websocket = client.hello.session.clone();
         assert_eq!(begin(server.admin, &websocket, "news"), client.object());
         let begun = begin(server.admin, &streaming.session, "news");
         assert_eq!(stream.object(), (None, begun));
         let begun = begin(server.admin, &polling.session, "news");
-        assert_eq!(requests.answer().json(), json!([begun]));
+        assert_eq!(requests.response().json(), json!([begun]));
         // A poll with the same seq is held, and not told again.
-        requests.ask(&format!("resume={}&seq=0", polling.resume));
+        requests.send_get(&format!("resume={}&seq=0", polling.resume));
         server.admin.publish("news", 1);
         assert_eq!(client.object(), message(1, "news", 1, 1));
         assert_eq!(stream.object().1, message(1, "news", 1, 1));
-        assert_eq!(requests.answer().json(), json!([message(1, "news", 1, 1)]));
-        requests.ask(&format!("resume={}&seq=1", polling.resume));
+        assert_eq!(requests.response().json(), json!([message(1, "news", 1, 1)]));
+        requests.send_get(&format!("resume={}&seq=1", polling.resume));
         for session in [&websocket, &streaming.session, &polling.session] {
             end(server.admin, session, "news");
         }
         assert_eq!(client.object(), removed("news"));
         assert_eq!(stream.object().1, removed("news"));
-        assert_eq!(requests.answer().json(), json!([removed("news")]));
+        assert_eq!(requests.response().json(), json!([removed("news")]));
     }
 }
 
@@ -190,33 +190,33 @@ fn it_is_told_on_every_transport_awake_and_at_rest() {
 fn bayeux_clients_are_told_beside_what_they_have_missed() {
     let server = RunningServer::with(&[]);
     let encke = |answer: &[Value]| answer.last().expect("a reply")["ext"]["encke"].clone();
-    let mut polls = bayeux::Polls::connect(server.public);
+    let mut polls = bayeux::BayeuxPolling::connect(server.public);
     let id = polls.handshake();
-    polls.ask(&json!([connect_now(&id)]));
+    polls.request(&json!([connect_now(&id)]));
     polls.send(&json!([connect(&id)]));
     let begun = begin(server.admin, &bayeux::session(&id), "/a");
-    let answer = polls.answer();
+    let answer = polls.response();
     assert_eq!(encke(&answer), json!({"subscribed": [begun["subscribed"]]}), "{answer:?}");
     // It is not told for ever.
     polls.send(&json!([connect(&id)]));
     server.admin.publish("/a", 1);
-    let answer = polls.answer();
+    let answer = polls.response();
     assert_eq!((events(&answer), encke(&answer)), (vec![json!(1)], Value::Null), "{answer:?}");
     polls.send(&json!([connect(&id)]));
     end(server.admin, &bayeux::session(&id), "/a");
-    let answer = polls.answer();
+    let answer = polls.response();
     assert_eq!(encke(&answer), json!({"unsubscribed": [removed("/a")["unsubscribed"]]}), "{answer:?}");
 
-    let mut socket = bayeux::Socket::connect(server.public);
+    let mut socket = bayeux::BayeuxWebSocket::connect(server.public);
     let id = socket.handshake();
-    socket.ask(&connect_now(&id));
+    socket.request(&connect_now(&id));
     socket.send(&json!([connect(&id)]));
     let begun = begin(server.admin, &bayeux::session(&id), "/a");
-    let answer = socket.up_to_reply(&json!("c"));
+    let answer = socket.messages_up_to_reply(&json!("c"));
     assert_eq!(encke(&answer), json!({"subscribed": [begun["subscribed"]]}), "{answer:?}");
     server.admin.publish("/a", 2);
     socket.send(&json!([connect_now(&id)]));
-    let answer = socket.up_to_reply(&json!("c"));
+    let answer = socket.messages_up_to_reply(&json!("c"));
     assert_eq!((events(&answer), encke(&answer)), (vec![json!(2)], Value::Null), "{answer:?}");
 }
 

@@ -14,7 +14,7 @@ fn all_connections_of_a_user_are_dropped_and_nobody_elses() {
     let suspended = client_of(&server, "alice").drop_connection();
     server.await_phase(&suspended.session, "suspended");
     let mut bob = client_of(&server, "bob");
-    let answer = server.admin.ask("POST", "/api/users/alice/disconnect");
+    let answer = server.admin.request("POST", "/api/users/alice/disconnect");
     assert_eq!(done(&answer), json!({"sessions": 3}));
     for client in &mut alice {
         assert_eq!(client.close_code(), Some(DISCONNECTED));
@@ -22,7 +22,7 @@ fn all_connections_of_a_user_are_dropped_and_nobody_elses() {
         assert!(Client::connect(server.public, &query).hello.recovered);
     }
     bob.subscribe("news");
-    let nobody = server.admin.ask("POST", "/api/users/al/disconnect");
+    let nobody = server.admin.request("POST", "/api/users/al/disconnect");
     assert_eq!(done(&nobody), json!({"sessions": 0}));
 }
 
@@ -39,14 +39,14 @@ fn a_revoked_user_is_gone_until_it_has_a_token_of_after() {
     assert_eq!(live.close_code(), Some(KICKED));
     server.await_gone(&suspended.session);
     for token in [&before, &timeless] {
-        assert_eq!(Client::refusal(server.public, &format!("token={token}")), UNAUTHORIZED);
+        assert_eq!(Client::refusal_code(server.public, &format!("token={token}")), UNAUTHORIZED);
     }
     // One of another session's, too.
-    let error = client_of(&server, "eve").ask(&json!({"id": 1, "refresh": {"token": before}}).to_string());
+    let error = client_of(&server, "eve").request(&json!({"id": 1, "refresh": {"token": before}}).to_string());
     assert_eq!(error["error"]["code"], "unauthorized", "{error}");
     assert_eq!(error["error"]["message"], "the token was issued before its user was revoked");
-    let error = client_of(&server, "eve").ask(&json!({"id": 1, "refresh": {"token": timeless}}).to_string());
-    let expected = "the token's `iat` is missing, and tokens of its user were revoked";
+    let error = client_of(&server, "eve").request(&json!({"id": 1, "refresh": {"token": timeless}}).to_string());
+    let expected = "the token's `iat` is missing, but required because tokens of the user were revoked";
     assert_eq!(error["error"]["message"], expected, "{error}");
     client_of(&server, "ali ce/é").subscribe("news");
     bob.subscribe("news");
@@ -58,9 +58,9 @@ fn a_user_without_sessions_is_revoked_too() {
     let server = launch().start();
     let before = token("alice", json!({}));
     assert_eq!(done(&revoke(server.admin, "alice")), json!({"sessions": 0}));
-    assert_eq!(Client::refusal(server.public, &format!("token={before}")), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.public, &format!("token={before}")), UNAUTHORIZED);
     for path in ["/api/users/", "/api/users/%FF", &format!("/api/users/{}", "x".repeat(256))] {
-        assert_error(&server.admin.ask("DELETE", path), 400, "bad_request");
+        assert_error(&server.admin.request("DELETE", path), 400, "bad_request");
     }
 }
 
@@ -98,7 +98,7 @@ fn who_is_revoked_is_remembered_over_a_restart() {
     let bob = client_of(&server.server, "bob");
     assert_eq!(done(&revoke(server.server.admin, "alice")), json!({"sessions": 0}));
     server.restart();
-    assert_eq!(Client::refusal(server.server.public, &format!("token={before}")), UNAUTHORIZED);
+    assert_eq!(Client::refusal_code(server.server.public, &format!("token={before}")), UNAUTHORIZED);
     // Sessions that go on are found by their users.
     let query = format!("resume={}&token={}", bob.hello.resume, token("bob", json!({})));
     let mut bob = Client::connect(server.server.public, &query);
@@ -109,7 +109,7 @@ fn who_is_revoked_is_remembered_over_a_restart() {
 
 #[test]
 fn where_it_is_said_how_long_tokens_are_good_each_must_say_so() {
-    let server = launch().set("auth.longest_token=1h").start();
+    let server = launch().set("auth.max_token_lifetime=1h").start();
     let sign = |claims| sign(&claims, SECRET);
     let now = now();
     let good = sign(json!({"sub": "alice", "iat": now, "exp": now + 3599.0}));
@@ -119,6 +119,6 @@ fn where_it_is_said_how_long_tokens_are_good_each_must_say_so() {
         json!({"sub": "alice", "exp": now + 60.0}),
         json!({"sub": "alice", "iat": now}),
     ] {
-        assert_eq!(Client::refusal(server.public, &format!("token={}", sign(claims))), UNAUTHORIZED);
+        assert_eq!(Client::refusal_code(server.public, &format!("token={}", sign(claims))), UNAUTHORIZED);
     }
 }

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
 use encke_tests::stock::{ALL, Transport};
@@ -94,11 +94,11 @@ fn a_stock_client_that_hears_nothing_comes_back_to_its_session() {
 /// The server notices a machine that has lost its power, and the session ends when its window does.
 #[test]
 fn a_stock_client_whose_machine_is_gone_expires() {
-    let link = Link::new();
+    let link = NetworkLink::new();
     let server = SOON
         .iter()
         .fold(
-            Launch::listening_on(&SocketAddr::new(link.address_here(), 0).to_string()),
+            Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string()),
             |launch, setting| launch.set(setting),
         )
         .argument("--insecure")

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use encke_tests::bayeux::{Polls, connect_now, events, publish};
+use encke_tests::bayeux::{BayeuxPolling, connect_now, events, publish};
 use encke_tests::stock::Transport;
 use encke_tests::waiting::until;
-use encke_tests::{Backend, Client, Reply, Requests, RunningServer, Stock};
+use encke_tests::{Backend, Client, BackendReply, PollClient, RunningServer, Stock};
 use serde_json::{Value, json};
 
 use super::{start_all, up_to};
@@ -52,9 +52,9 @@ fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
 #[test]
 fn stock_clients_call_the_backend() {
     let backend = Backend::start();
-    backend.answer(|asked| {
+    backend.reply_with(|asked| {
         let asked = asked.json();
-        Reply::json(json!({"data": {"method": asked["method"], "echo": asked["data"]}}))
+        BackendReply::json(json!({"data": {"method": asked["method"], "echo": asked["data"]}}))
     });
     let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
     for running in &mut start_all(server.public, &["/news"]) {
@@ -81,10 +81,10 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
     let mut all = start_all(server.public, &["/all"]);
     let mut json_socket = server.client();
     json_socket.subscribe("/all");
-    let mut json_poll = Requests::connect(server.public);
+    let mut json_poll = PollClient::connect(server.public);
     let resume = json_poll.get("channels=/all").json()[0]["hello"]["resume"].clone();
     let resume = resume.as_str().expect("a hello has a token");
-    let mut raw = Polls::connect(server.public);
+    let mut raw = BayeuxPolling::connect(server.public);
     let raw_id = raw.open(&["/all"]);
 
     let names = all.len() as u64 + 3;
@@ -96,8 +96,8 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
         json_socket.send(&format!(r#"{{"publish":{{"channel":"/all","data":{socket}}}}}"#));
         let command = format!(r#"{{"id":1,"publish":{{"channel":"/all","data":{poll}}}}}"#);
         assert_eq!(json_poll.post(&format!("resume={resume}"), &command).status, 200);
-        let mut publisher = Polls::connect(server.public);
-        let reply = publisher.ask(&publish(&raw_id, "/all", bayeux));
+        let mut publisher = BayeuxPolling::connect(server.public);
+        let reply = publisher.request(&publish(&raw_id, "/all", bayeux));
         assert_eq!(reply.last().map(|reply| &reply["successful"]), Some(&json!(true)), "{reply:?}");
         // What has come with the reply counts as well: nothing has, for a poll is where messages come.
         assert_eq!(events(&reply), [] as [Value; 0]);
@@ -126,7 +126,7 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
     }
     let mut by_raw = Vec::new();
     while by_raw.len() < total {
-        by_raw.extend(events(&raw.ask(&connect_now(&raw_id))));
+        by_raw.extend(events(&raw.request(&connect_now(&raw_id))));
     }
     for (name, came) in all
         .iter()

@@ -1,5 +1,5 @@
 use encke_tests::bayeux::{
-    Polls, assert_successful, client_id, connect, connect_with_ack, events, handshake, subscribe, with,
+    BayeuxPolling, assert_successful, client_id, connect, connect_with_ack, events, handshake, subscribe, with_field,
 };
 use encke_tests::waiting::until;
 use encke_tests::{RunningServer, crowd};
@@ -13,7 +13,7 @@ const MESSAGES: u64 = 30;
 /// Every other one acknowledges.
 #[test]
 fn five_hundred_pollers_miss_nothing() {
-    crowd::needs_descriptors(POLLERS);
+    crowd::require_descriptors(POLLERS);
     let server = RunningServer::with(&[]);
     let mut pollers: Vec<_> = (0..POLLERS).map(|number| Poller::open(&server, number % 2 == 0)).collect();
     pollers.iter_mut().for_each(Poller::poll);
@@ -41,7 +41,7 @@ fn five_hundred_pollers_miss_nothing() {
 
 /// A client with one request after the other.
 struct Poller {
-    polls: Polls,
+    polls: BayeuxPolling,
     client_id: String,
     /// What it acknowledges, if it does.
     ack: Option<u64>,
@@ -50,14 +50,14 @@ struct Poller {
 
 impl Poller {
     fn open(server: &RunningServer, acknowledges: bool) -> Self {
-        let mut polls = Polls::connect(server.public);
-        let hello = with(handshake(), "ext", json!({ "ack": acknowledges }));
+        let mut polls = BayeuxPolling::connect(server.public);
+        let hello = with_field(handshake(), "ext", json!({ "ack": acknowledges }));
         let client_id = client_id(&polls.reply(&hello));
         assert_successful(&polls.reply(&subscribe(&client_id, "/news")));
         let mut poller = Self { polls, client_id, ack: acknowledges.then_some(0), came: Vec::new() };
         // The first is answered at once.
         poller.poll();
-        let answer = poller.polls.answer();
+        let answer = poller.polls.response();
         poller.note(&answer);
         poller
     }
@@ -72,7 +72,7 @@ impl Poller {
 
     /// Awaits the answer of the poll that is held, and polls again.
     fn take(&mut self) {
-        let answer = self.polls.answer();
+        let answer = self.polls.response();
         self.note(&answer);
         self.poll();
     }

@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use encke_tests::admin::Answer;
+use encke_tests::admin::HttpResponse;
 use encke_tests::bayeux::{
-    JSON, Polls, assert_successful, client_id, connect_now, connect_now_with_ack, events, handshake, post,
-    subscribe, with,
+    JSON, BayeuxPolling, assert_successful, client_id, connect_now, connect_now_with_ack, events, handshake, post,
+    subscribe, with_field,
 };
 use encke_tests::raw::{PING, PONG, TEXT, masked};
 use encke_tests::relay::Fate;
@@ -44,8 +44,8 @@ fn relay(server: &RunningServer, seed: u64) -> Relay {
 
 /// A session of the server that follows `/news`: its client id.
 fn open(server: &RunningServer, acknowledges: bool) -> String {
-    let mut polls = Polls::connect(server.public);
-    let id = client_id(&polls.reply(&with(handshake(), "ext", json!({ "ack": acknowledges }))));
+    let mut polls = BayeuxPolling::connect(server.public);
+    let id = client_id(&polls.reply(&with_field(handshake(), "ext", json!({ "ack": acknowledges }))));
     assert_successful(&polls.reply(&subscribe(&id, "/news")));
     id
 }
@@ -124,7 +124,7 @@ fn ask_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
     let answer = String::from_utf8(answer).ok().filter(|text| text.contains("\r\n\r\n"))?;
-    let answer = Answer::parse(&answer);
+    let answer = HttpResponse::parse(&answer);
     let length: usize = answer.header("content-length")?.parse().ok()?;
     (answer.body.len() == length).then(|| encke_tests::bayeux::messages(&answer))
 }

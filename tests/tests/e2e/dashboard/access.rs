@@ -11,7 +11,7 @@ fn axe_finds_nothing_serious_on_any_page() {
     alice.subscribe("news");
     server.admin.publish("news", json!({"any": "json", "long": "x".repeat(1000)}));
     let id = alice.hello.session.clone();
-    let _alice = alice.live();
+    let _alice = alice.into_background();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     let session = format!("#/sessions/{id}");
     let places = [
@@ -42,7 +42,7 @@ fn axe_finds_nothing_serious_on_any_page() {
 fn axe_finds_nothing_serious_in_the_documents() {
     let server = with_names(&[]);
     let mut page = Dashboard::open(server.admin.address(), "docs");
-    page.await_seen("h1");
+    page.await_visible("h1");
     look(&mut page, "/docs");
 }
 
@@ -51,10 +51,10 @@ fn axe_finds_nothing_serious_in_the_documents() {
 fn look(page: &mut Dashboard, place: &str) {
     for scheme in ["light", "dark"] {
         for (width, height) in [(390, 844), (1280, 800)] {
-            page.tell("view", &json!([{ "width": width, "height": height, "colorScheme": scheme }]));
+            page.perform("view", &json!([{ "width": width, "height": height, "colorScheme": scheme }]));
             let view = format!("{place}, {scheme}, {width} wide");
-            assert_eq!(page.tell("axe", &json!([])), json!([]), "{view}");
-            let widths = page.tell("widths", &json!([]));
+            assert_eq!(page.perform("axe", &json!([])), json!([]), "{view}");
+            let widths = page.perform("widths", &json!([]));
             assert_eq!(widths[0], widths[1], "{view}: it scrolls sideways");
         }
     }
@@ -68,9 +68,9 @@ fn the_content_is_skipped_to_and_the_page_stays() {
     page.fill("#data", "not to be lost");
     skip(&mut page);
     page.await_text("h1", "Channel");
-    assert_eq!(page.tell("title", &json!([])), "news · Encke");
-    assert_eq!(page.tell("kept", &json!(["not to be lost"])), true);
-    assert_eq!(page.tell("kept", &json!(["/#/channels/news"])), true, "the address is as it was");
+    assert_eq!(page.perform("title", &json!([])), "news · Encke");
+    assert_eq!(page.perform("kept", &json!(["not to be lost"])), true);
+    assert_eq!(page.perform("kept", &json!(["/#/channels/news"])), true, "the address is as it was");
 
     let server = RunningServer::with(&["auth.api_keys=['0123456789abcdef']"]);
     let mut page = Dashboard::open(server.admin.address(), "#/limits");
@@ -93,11 +93,11 @@ fn skip(page: &mut Dashboard) {
 fn a_page_that_is_not_there_has_no_name() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/nowhere/x");
-    page.await_text("h1", "There is no such page");
-    assert_eq!(page.tell("title", &json!([])), "Not found · Encke");
+    page.await_text("h1", "Page not found");
+    assert_eq!(page.perform("title", &json!([])), "Not found · Encke");
     page.go("#/sessions/");
     page.await_text("h1", "Sessions");
-    assert_eq!(page.tell("title", &json!([])), "Sessions · Encke");
+    assert_eq!(page.perform("title", &json!([])), "Sessions · Encke");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn each_page_has_a_title_and_takes_the_focus() {
         page.press("Enter");
         page.await_text("h1", title);
         until("its heading has the focus", || page.focused() == title);
-        assert_eq!(page.tell("title", &json!([])), format!("{title} · Encke"));
+        assert_eq!(page.perform("title", &json!([])), format!("{title} · Encke"));
         page.await_texts("nav [aria-current]", &[title]);
     }
 }

@@ -15,7 +15,7 @@ fn channels_are_ranked_by_what_they_are_asked_for() {
         server.admin.publish("busy", number);
     }
     let mut page = Dashboard::open(server.admin.address(), "#/channels");
-    for (title, first) in [("Busiest", "busy"), ("Fullest", "full"), ("Most followed", "followed")] {
+    for (title, first) in [("Busiest", "busy"), ("Largest", "full"), ("Most subscribers", "followed")] {
         page.await_text(&format!("section:has(> h2:text('{title}')) tbody th .name"), first);
     }
     page.await_text("[data-channel='followed'][data-sort='followers']", "2");
@@ -31,31 +31,31 @@ fn a_channel_has_its_log_its_followers_and_a_form() {
     let mut client = server.client();
     client.subscribe("news");
     let session = client.hello.session.clone();
-    let client = client.live();
+    let client = client.into_background();
     server.admin.publish("news", "first");
     let mut page = Dashboard::open(server.admin.address(), "#/channels");
     page.fill("#channel", "news");
     page.press("Enter");
     page.await_text("h1", "Channel");
     page.await_texts(".log code", &["\"first\""]);
-    page.await_texts("section:has(> h2:text('Followers')) tbody th", &[&session]);
+    page.await_texts("section:has(> h2:text('Subscribers')) tbody th", &[&session]);
 
     page.fill("#data", "{\"second\": ");
     page.click("form .main");
     until("it is said at the field", || {
-        page.text("#data-problem").is_some_and(|text| text.starts_with("This is no JSON: "))
+        page.text("#data-problem").is_some_and(|text| text.starts_with("Invalid JSON: "))
     });
-    let invalid = page.tell("attribute", &json!(["#data", "aria-invalid"]));
+    let invalid = page.perform("attribute", &json!(["#data", "aria-invalid"]));
     assert_eq!((invalid, page.focused()), ("true".into(), "data".to_owned()));
     page.fill("#data", "{\"second\": [2, \"ü\"]}");
     page.click("form .main");
     page.await_texts(".log code", &["{\"second\":[2,\"ü\"]}", "\"first\""]);
     page.await_text("[data-name='last']", "2");
-    page.await_text("[data-name='followers']", "1");
+    page.await_text("[data-name='subscribers']", "1");
     let log = server.admin.get("/api/channels/news/history").json();
     assert_eq!(log["messages"][1]["data"]["second"][0], 2);
     drop(client);
-    page.await_text("section:has(> h2:text('Followers')) tbody .badge", "◐ suspended");
+    page.await_text("section:has(> h2:text('Subscribers')) tbody .badge", "◐ suspended");
 }
 
 /// JavaScript's numbers have 53 bits.
@@ -94,10 +94,10 @@ fn after_a_restart_a_log_has_what_is_new() {
 fn a_double_click_publishes_once() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
-    page.await_seen("#data");
+    page.await_visible("#data");
     page.fill("#data", "1");
-    page.tell("click", &json!(["form .main", {"clickCount": 2}]));
-    page.await_text("form [role='status']", "Published: it has offset 1.");
+    page.perform("click", &json!(["form .main", {"clickCount": 2}]));
+    page.await_text("form [role='status']", "Published with offset 1.");
     page.fill("#data", "2");
     page.click("form .main");
     page.await_texts(".log code", &["2", "1"]);
@@ -120,7 +120,7 @@ fn a_channel_that_is_not_there_comes_to_be() {
     let mut page = Dashboard::open(server.admin.address(), "#/channels/later");
     page.await_text(
         ".notice",
-        "There is no such channel now. It comes to be when someone follows it, or publishes to it.",
+        "This channel does not exist at the moment. It is created when a client subscribes or a message is published to it.",
     );
     page.fill("#data", &quoted("now"));
     page.click("form .main");

@@ -31,7 +31,7 @@ fn assert_harmless(page: &mut Dashboard) {
     ] {
         assert_eq!(page.count(made), 0, "{made}");
     }
-    let widths = page.tell("widths", &json!([]));
+    let widths = page.perform("widths", &json!([]));
     assert_eq!(widths[0], widths[1], "nothing is too wide");
     page.assert_no_fault();
 }
@@ -44,16 +44,16 @@ fn names_and_data_of_others_are_never_markup() {
         .iter()
         .map(|name| {
             let mut client = named(&server, name);
-            let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": name}}).to_string());
+            let reply = client.request(&json!({"id": 1, "subscribe": {"channel": name}}).to_string());
             assert_eq!(reply["ok"]["channel"], **name, "{reply}");
             server.admin.publish(name, json!({ "<b onclick=alert(5)>": name }));
-            (client.hello.session.clone(), client.live())
+            (client.hello.session.clone(), client.into_background())
         })
         .collect();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("#stream b", "live");
     for (width, height) in [(1280, 800), (390, 844)] {
-        page.tell("view", &json!([{ "width": width, "height": height }]));
+        page.perform("view", &json!([{ "width": width, "height": height }]));
         page.go("#/sessions");
         until("all users are there", || {
             let shown = page.texts(".list .name");
@@ -79,8 +79,8 @@ fn names_and_data_of_others_are_never_markup() {
         page.await_text("h1", "Channel");
         page.await_text("main .heading .name", name);
         page.await_texts(".log code", &[&format!("{{\"<b onclick=alert(5)>\":{}}}", quoted(name))]);
-        page.await_text("section:has(> h2:text('Followers')) .name", name);
-        assert_eq!(page.tell("title", &json!([])), format!("{name} · Encke").trim_start());
+        page.await_text("section:has(> h2:text('Subscribers')) .name", name);
+        assert_eq!(page.perform("title", &json!([])), format!("{name} · Encke").trim_start());
         assert_harmless(&mut page);
     }
 }

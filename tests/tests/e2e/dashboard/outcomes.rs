@@ -13,7 +13,7 @@ fn error(code: &str) -> Value {
 fn only_what_the_server_refuses_was_not_published() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
-    page.await_seen("#data");
+    page.await_visible("#data");
     for (status, error, says) in [
         (400, error("bad_channel"), "Not published: because of bad_channel"),
         (401, error("unauthorized"), "Not published: because of unauthorized"),
@@ -21,12 +21,12 @@ fn only_what_the_server_refuses_was_not_published() {
         (503, error("unavailable"), "Not published: because of unavailable"),
         (503, error("overloaded"), "Not published: because of overloaded"),
         (503, error("draining"), "Not published: because of draining"),
-        (503, error("outcome_unknown"), "Not known whether it was published: because of outcome_unknown"),
+        (503, error("outcome_unknown"), "Unknown whether it was published: because of outcome_unknown"),
         // Of something in between.
-        (502, Value::Null, "Not known whether it was published: the server answered 502"),
-        (NO_ANSWER, Value::Null, "Not known whether it was published: the server does not answer"),
+        (502, Value::Null, "Unknown whether it was published: the server answered 502"),
+        (NO_ANSWER, Value::Null, "Unknown whether it was published: the server does not answer"),
     ] {
-        page.tell("answer", &json!(["POST", "/api/publish", status, error]));
+        page.perform("answer", &json!(["POST", "/api/publish", status, error]));
         page.click("form .main");
         page.await_text("form [role='status']", says);
     }
@@ -37,14 +37,14 @@ fn only_what_the_server_refuses_was_not_done() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
-    let _client = client.live();
+    let _client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text(".badge", "● attached");
     for (status, error, says) in [
         (403, error("forbidden"), "Not done: because of forbidden"),
-        (NO_ANSWER, Value::Null, "Not known whether it was done: the server does not answer"),
+        (NO_ANSWER, Value::Null, "Unknown whether it was done: the server does not answer"),
     ] {
-        page.tell("answer", &json!(["DELETE", format!("/api/sessions/{id}"), status, error]));
+        page.perform("answer", &json!(["DELETE", format!("/api/sessions/{id}"), status, error]));
         page.click("text=End session…");
         page.click("dialog .danger");
         page.await_text(".notice", says);

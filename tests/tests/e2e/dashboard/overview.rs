@@ -4,7 +4,7 @@ use encke_tests::{Dashboard, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
 
 /// Has something of everything, and is at rest.
-fn server_with_life() -> (RunningServer, Vec<encke_tests::client::Living>, EventStream) {
+fn server_with_life() -> (RunningServer, Vec<encke_tests::client::BackgroundClient>, EventStream) {
     let server = RunningServer::with(&["limits.max_sessions=5", "session.ping_interval=1h"]);
     let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
     for client in &mut clients {
@@ -15,7 +15,7 @@ fn server_with_life() -> (RunningServer, Vec<encke_tests::client::Living>, Event
     }
     let stream = EventStream::open(server.public, "channels=news");
     let _ = server.suspended_session();
-    (server, clients.into_iter().map(encke_tests::Client::live).collect(), stream)
+    (server, clients.into_iter().map(encke_tests::Client::into_background).collect(), stream)
 }
 
 fn number(value: &Value) -> u64 {
@@ -27,7 +27,7 @@ fn what_the_overview_shows_is_what_the_api_says() {
     let (server, _clients, _stream) = server_with_life();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("#stream b", "live");
-    assert_eq!(page.tell("title", &json!([])), "Overview · Encke");
+    assert_eq!(page.perform("title", &json!([])), "Overview · Encke");
 
     page.await_text("[data-name='sessions']", "5");
     page.await_text("[data-name='sessions.note']", "4 attached, 1 suspended");
@@ -42,7 +42,7 @@ fn what_the_overview_shows_is_what_the_api_says() {
     page.await_text("[data-panel='Connections'] [data-series='websocket json']", "3");
     page.await_text("[data-panel='Connections'] [data-series='sse json']", "1");
     page.await_text("[data-name='channels']", "1");
-    page.await_text("[data-name='published.note']", "7 in all");
+    page.await_text("[data-name='published.note']", "7 total");
 
     until("the wheel is at rest, and shown as it is", || {
         let timers = server.admin.get("/api/timers").json();
@@ -53,7 +53,7 @@ fn what_the_overview_shows_is_what_the_api_says() {
                 shown(&mut page, &format!("timers.levels.{level}")) == Some(number(held))
             })
     });
-    let label = page.tell("attribute", &json!(["canvas", "aria-label"]));
+    let label = page.perform("attribute", &json!(["canvas", "aria-label"]));
     assert!(label.as_str().is_some_and(|label| label.starts_with("The wheel holds ")), "{label}");
 }
 
@@ -68,12 +68,12 @@ fn a_chart_is_read_by_keyboard() {
     until("its newest point is told", || says(&mut page, ": attached 4, suspended 1"));
     page.press("Home");
     until("its oldest is", || says(&mut page, " ago: attached "));
-    let told = page.tell("attribute", &json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]));
+    let told = page.perform("attribute", &json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]));
     assert!(told.as_str().is_some_and(|text| text.contains(" ago: attached ")), "{told}");
     page.press("Escape");
     until("it is put away", || page.texts(".at").is_empty());
     let chart = json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]);
-    let now = |page: &mut Dashboard, text: &str| page.tell("attribute", &chart).as_str() == Some(text);
+    let now = |page: &mut Dashboard, text: &str| page.perform("attribute", &chart).as_str() == Some(text);
     until("the newest is told again", || now(&mut page, "now: attached 4, suspended 1"));
     page.press("Tab");
     // It takes the place of the one that is suspended.
@@ -84,14 +84,14 @@ fn a_chart_is_read_by_keyboard() {
 #[test]
 fn a_scheme_without_slots_has_bars() {
     let server = RunningServer::with(&["timers.scheme=binary-heap"]);
-    let _clients = [server.client(), server.client()].map(encke_tests::Client::live);
+    let _clients = [server.client(), server.client()].map(encke_tests::Client::into_background);
     let mut page = Dashboard::open(server.admin.address(), "#/");
-    page.await_seen(".level-bars li");
+    page.await_visible(".level-bars li");
     assert!(page.texts("canvas").is_empty(), "there is nothing to turn");
     until("its timers are told", || {
         let entries = number(&server.admin.get("/api/timers").json()["entries"]);
         page.text(".no-slots .total")
-            .is_some_and(|text| text == format!("{entries} timers, kept by binary-heap without slots"))
+            .is_some_and(|text| text == format!("{entries} timers, held by binary-heap, which has no slots"))
     });
 }
 
@@ -105,7 +105,7 @@ fn what_is_near_its_bound_comes_first() {
     assert_eq!(page.number("limits.max_sessions.max"), Some(5));
     until("it is told in words", || {
         page.text("[data-name='says']")
-            .is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near the bound."))
+            .is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near or reached."))
     });
     let left = clients.into_iter().next().expect("there are clients").hello.session.clone();
     assert_eq!(server.admin.kick(&left).status, 204);
@@ -123,7 +123,7 @@ fn the_stream_comes_back_when_the_server_does() {
     server.await_exit(TIMEOUT);
     page.await_text("#stream b", "reconnecting");
     let server = Launch::listening_on_both(&public, &admin).start();
-    let _client = server.client().live();
+    let _client = server.client().into_background();
     page.await_text("#stream b", "live");
     page.await_text("[data-name='sessions']", "1");
     until("they are counted below", || page.text("#about").is_some_and(|text| text.ends_with(", 1 session")));

@@ -1,8 +1,8 @@
 use std::path::PathBuf;
 
-use encke_tests::client::Living;
-use encke_tests::crowd::LONG;
-use encke_tests::loadgen::Running;
+use encke_tests::client::BackgroundClient;
+use encke_tests::crowd::CROWD_TIMEOUT;
+use encke_tests::loadgen::LoadgenRun;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, Dashboard, EventStream, Hello, RunningServer};
@@ -31,7 +31,7 @@ const CHANNELS: [(&str, usize); 6] = [
 /// Clients who come, and some who leave and come back, while messages are published.
 struct Life<'a> {
     server: &'a RunningServer,
-    staying: Vec<Living>,
+    staying: Vec<BackgroundClient>,
     away: Vec<(&'static str, Hello)>,
     round: usize,
 }
@@ -47,7 +47,7 @@ impl Life<'_> {
             let mut client = named(self.server, user);
             client.subscribe(CHANNELS[self.round % CHANNELS.len()].0);
             if self.round.is_multiple_of(2) {
-                self.staying.push(client.live());
+                self.staying.push(client.into_background());
             } else {
                 self.away.push((user, client.drop_connection()));
             }
@@ -55,7 +55,7 @@ impl Life<'_> {
         if self.round.is_multiple_of(37)
             && let Some((user, hello)) = self.away.pop()
         {
-            self.staying.push(come_back(self.server, user, &hello).live());
+            self.staying.push(come_back(self.server, user, &hello).into_background());
         }
     }
 }
@@ -78,30 +78,30 @@ fn take(page: &mut Dashboard, name: &str, height: u32) {
         if scheme == "dark" && name != "overview" {
             continue;
         }
-        page.tell("view", &json!([{ "width": 1280, "height": height, "colorScheme": scheme }]));
+        page.perform("view", &json!([{ "width": 1280, "height": height, "colorScheme": scheme }]));
         let path = folder().join(format!("{picture}.png"));
-        page.tell("picture", &json!([path]));
+        page.perform("picture", &json!([path]));
         let bytes = std::fs::metadata(&path).expect("it was written").len();
         assert!((5_000..MOST_BYTES).contains(&bytes), "{picture}: {bytes} bytes");
     }
-    page.tell("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
+    page.perform("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
 }
 
 /// Goes on until the server is as old as that, as its page says.
 #[track_caller]
 fn live_until(life: &mut Life<'_>, page: &mut Dashboard, age_ms: f64) {
-    eventually_within(LONG, "the server has lived a while", || {
+    eventually_within(CROWD_TIMEOUT, "the server has lived a while", || {
         life.go_on();
-        let uptime = page.tell("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
+        let uptime = page.perform("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
         uptime.as_str()?.parse::<f64>().ok().filter(|uptime_ms| *uptime_ms > age_ms)
     });
 }
 
 /// Clients of this user that stay, and answer pings.
-fn crowd(server: &RunningServer, user: &str) -> Running {
+fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
     let token = sign(&json!({ "sub": user }), SECRET);
     let arguments = ["--connections", "90", "--rate", "50", "--duration", "5m", "--token", &token];
-    Running::start("hold", server, &arguments)
+    LoadgenRun::start("hold", server, &arguments)
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn each_page_has_its_picture() {
     for channel in ["news", "chat.lobby", "/games/**"] {
         alice.subscribe(channel);
     }
-    let alice = alice.live();
+    let alice = alice.into_background();
     let _crowds = ["kiosk", "phone", "wall"].map(|user| crowd(&server, user));
     let token = sign(&json!({ "sub": "alice", "channels": { "*": ["subscribe"] } }), SECRET);
     let _stream = EventStream::open(server.public, &format!("channels=news&token={token}"));
@@ -126,7 +126,7 @@ fn each_page_has_its_picture() {
     let hello = alice.hello.clone();
     drop(alice);
     live_until(&mut life, &mut page, 0.6 * LIVED_MS);
-    let alice = come_back(&server, "alice", &hello).live();
+    let alice = come_back(&server, "alice", &hello).into_background();
     live_until(&mut life, &mut page, LIVED_MS);
     take(&mut page, "overview", 1060);
 
@@ -139,16 +139,16 @@ fn each_page_has_its_picture() {
     take(&mut page, "session", 800);
 
     page.go("#/channels");
-    page.await_seen("[data-channel='prices.eur'][data-sort='rate']");
+    page.await_visible("[data-channel='prices.eur'][data-sort='rate']");
     take(&mut page, "channels", 700);
 
     page.go("#/channels/chat.lobby");
     until("its log is there", || page.texts(".log code").len() > 10);
-    page.await_seen("tbody .badge");
+    page.await_visible("tbody .badge");
     take(&mut page, "channel", 800);
 
     page.go("#/limits");
-    page.await_seen(".limits tbody th");
+    page.await_visible(".limits tbody th");
     take(&mut page, "limits", 620);
 
     page.go("#/playground");
@@ -158,7 +158,7 @@ fn each_page_has_its_picture() {
     page.fill("#token", "");
     page.click("button:text-is('Send')");
     until("it is answered", || page.texts("[data-way='received']").len() > 1);
-    page.click("text=Cut the connection");
-    page.await_seen("[data-deadline='reconnect']");
+    page.click("text=Drop the connection");
+    page.await_visible("[data-deadline='reconnect']");
     take(&mut page, "playground", 920);
 }

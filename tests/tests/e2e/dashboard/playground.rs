@@ -21,7 +21,7 @@ fn connected(server: &RunningServer) -> (Dashboard, String) {
 
 /// Sends a template as it is.
 fn say(page: &mut Dashboard, template: &str) {
-    page.tell("choose", &json!(["#template", template]));
+    page.perform("choose", &json!(["#template", template]));
     page.click("button:text-is('Send')");
 }
 
@@ -43,13 +43,13 @@ fn a_client_in_the_page_is_cut_and_comes_back() {
     say(&mut page, "publish");
     await_frame(&mut page, "received", r#"{"message":{"seq":1,"channel":"news""#);
 
-    page.click("text=Cut the connection");
+    page.click("text=Drop the connection");
     server.await_phase(&id, "suspended");
     page.await_text("main .badge", "◐ suspended");
     until("its window runs down", || page.texts("[data-deadline='reconnect']").len() == 1);
     server.admin.publish("news", 2);
-    page.click("button:text-is('Come back')");
-    page.await_text(STATE, "Recovered: it is the same session, and nothing was missed.");
+    page.click("button:text-is('Reconnect')");
+    page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
     await_frame(&mut page, "received", r#"{"message":{"seq":2,"channel":"news""#);
     page.await_text("main .badge", "● attached");
     assert_eq!(page.text("main a.id"), Some(id.clone()));
@@ -59,7 +59,7 @@ fn a_client_in_the_page_is_cut_and_comes_back() {
     page.await_text("h1", "Session");
     page.await_text(".badge", "● attached");
     page.go("#/playground");
-    page.await_text(STATE, "Recovered: it is the same session, and nothing was missed.");
+    page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
     say(&mut page, "close: end the session");
     server.await_gone(&id);
     page.await_text(STATE, "Closed by the server: 1000 (normal).");
@@ -70,14 +70,14 @@ fn a_session_that_is_gone_waits_for_nobody() {
     let server = RunningServer::with(&[]);
     let (mut page, id) = connected(&server);
     page.await_text("main .badge", "● attached");
-    page.click("text=Cut the connection");
-    assert_eq!(page.focused(), "Cut the connection");
-    page.await_text(STATE, "Cut. The session waits for you to come back.");
+    page.click("text=Drop the connection");
+    assert_eq!(page.focused(), "Drop the connection");
+    page.await_text(STATE, "Connection dropped. The session waits for you to reconnect.");
     assert_eq!(server.admin.kick(&id).status, 204);
-    page.await_text(STATE, "Cut. The session is gone.");
-    page.click("button:text-is('Come back')");
+    page.await_text(STATE, "Connection dropped. The session has ended.");
+    page.click("button:text-is('Reconnect')");
     page.await_text(STATE, "Closed by the server: 4101 (kicked).");
-    assert_eq!(page.focused(), "Come back");
+    assert_eq!(page.focused(), "Reconnect");
 }
 
 #[test]
@@ -90,13 +90,13 @@ fn a_server_that_does_not_answer_is_given_up() {
     page.click("button:text-is('Connect')");
     page.await_text(STATE, "Connecting.");
     assert_eq!(page.focused(), "Connect");
-    page.click("text=Cut the connection");
-    page.await_text(STATE, "Cut, before it was open.");
+    page.click("text=Drop the connection");
+    page.await_text(STATE, "Connection dropped before it was open.");
     page.go("#/limits");
     page.await_text("h1", "Limits");
     page.go("#/playground");
-    page.await_text(STATE, "Cut, before it was open.");
-    assert_eq!(page.tell("kept", &json!(["some.token"])), true, "the token is still typed");
+    page.await_text(STATE, "Connection dropped before it was open.");
+    assert_eq!(page.perform("kept", &json!(["some.token"])), true, "the token is still typed");
 }
 
 /// Says what no Encke says.
@@ -162,15 +162,15 @@ fn a_client_that_falls_silent_is_found_out() {
     let (mut page, id) = connected(&server);
     await_frame(&mut page, "received", r#"{"ping":"#);
     await_frame(&mut page, "sent", r#"{"pong":"#);
-    page.click("text=Fall silent");
+    page.click("text=Stop answering");
     page.await_text(
         STATE,
-        "Closed by the server: 4000 (pong_timeout). The session waits for you to come back.",
+        "Closed by the server: 4000 (pong_timeout). The session waits for you to reconnect.",
     );
     page.await_text("main .badge", "◐ suspended");
     server.logs.await_lifecycle(&id, &[("opened", "connect"), ("suspended", "pong_timeout")]);
-    page.click("button:text-is('Come back')");
-    page.await_text(STATE, "Recovered: it is the same session, and nothing was missed.");
+    page.click("button:text-is('Reconnect')");
+    page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
 }
 
 #[test]

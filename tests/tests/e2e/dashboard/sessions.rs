@@ -18,7 +18,7 @@ fn the_table_is_filtered_and_has_pages() {
     let server = with_names(&["session.reconnect_window=10m"]);
     let clients: Vec<_> = (0..60).map(|number| named(&server, &format!("user-{number}"))).collect();
     let ids: BTreeSet<_> = clients.iter().map(|client| client.hello.session.clone()).collect();
-    let clients: Vec<_> = clients.into_iter().map(Client::live).collect();
+    let clients: Vec<_> = clients.into_iter().map(Client::into_background).collect();
     let mut page = Dashboard::open(server.admin.address(), "#/sessions");
     until("the first page is full", || page.texts(ROWS).len() == 50);
     let first = page.texts(ROWS);
@@ -35,7 +35,7 @@ fn the_table_is_filtered_and_has_pages() {
     page.await_texts(".list .name", &["user-17"]);
 
     page.go("#/sessions");
-    page.tell("choose", &json!(["#phase", "suspended"]));
+    page.perform("choose", &json!(["#phase", "suspended"]));
     page.click("text=Filter");
     // A page that is filtered may be empty, and not the last.
     until("there is none", || page.text("[data-name='says']").is_some_and(|text| text.starts_with("No")));
@@ -54,7 +54,7 @@ fn a_session_is_shown_as_the_api_has_it() {
     server.admin.publish("news", 2);
     let id = alice.hello.session.clone();
     until("both have come", || server.admin.session(&id)["seq"] == 2);
-    let alice = alice.live();
+    let alice = alice.into_background();
 
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text("[data-name='seq']", "2");
@@ -80,7 +80,7 @@ fn a_session_is_shown_as_the_api_has_it() {
     assert_eq!(server.admin.kick(&id).status, 204);
     page.await_text(".notice", "This session has ended: kicked.");
     page.await_text(".badge", "○ closed");
-    page.await_text(".acts .note", "There is nothing left to disconnect or to end.");
+    page.await_text(".acts .note", "The session has already ended.");
     until("its life is told to its end", || page.text(".events b").is_some_and(|last| last == "closed"));
 }
 
@@ -88,7 +88,7 @@ fn a_session_is_shown_as_the_api_has_it() {
 fn nothing_is_known_of_a_session_that_never_was() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/sessions/s_fjuLroW4R2mZ1cY0pX9dTA");
-    page.await_text(".notice", "Nothing is known of this session: it ended long ago, or never was.");
+    page.await_text(".notice", "Unknown session: it ended long ago, or never existed.");
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn a_session_is_ended_by_keyboard_after_a_question() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
-    let client = client.live();
+    let client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), "#/sessions");
-    page.await_seen(&link(&id));
+    page.await_visible(&link(&id));
     page.tab_to(&id);
     page.press("Enter");
     page.await_text("h1", "Session");
@@ -113,12 +113,12 @@ fn a_session_is_ended_by_keyboard_after_a_question() {
     assert_eq!(server.admin.phase(&id).as_deref(), Some("attached"));
 
     page.press("Enter");
-    page.tab_to("End it");
+    page.tab_to("End session");
     page.press("Enter");
     assert_eq!(client.await_close(), 4101);
     page.await_text(".badge", "○ closed");
     server.await_gone(&id);
-    page.await_text(".acts .note", "There is nothing left to disconnect or to end.");
+    page.await_text(".acts .note", "The session has already ended.");
     assert_eq!(page.focused(), "End session…");
 }
 
@@ -127,7 +127,7 @@ fn a_session_is_disconnected_after_a_question() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
-    let client = client.live();
+    let client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text(".badge", "● attached");
     page.click("text=Disconnect…");
@@ -136,7 +136,7 @@ fn a_session_is_disconnected_after_a_question() {
     page.await_text(".badge", "◐ suspended");
     page.click("text=Disconnect…");
     page.click("dialog .danger");
-    page.await_text(".notice", "It has no connection any more.");
+    page.await_text(".notice", "The session has no connection now.");
 }
 
 #[test]
@@ -144,20 +144,20 @@ fn a_question_names_its_session_and_goes_with_its_page() {
     let server = with_names(&[]);
     let clients = ["alice", "bob"].map(|name| named(&server, name));
     let [alice, bob] = clients.each_ref().map(|client| client.hello.session.clone());
-    let _clients = clients.map(Client::live);
+    let _clients = clients.map(Client::into_background);
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{alice}"));
     page.await_text("[data-name='user']", "alice");
     page.go(&format!("#/sessions/{bob}"));
     page.await_text("[data-name='user']", "bob");
     page.click("text=End session…");
-    page.await_text("#question-about", &format!("{bob}, of bob"));
-    page.tell("back", &json!([]));
+    page.await_text("#question-about", &format!("{bob}, user bob"));
+    page.perform("back", &json!([]));
     page.await_text("[data-name='user']", "alice");
     until("the question is gone", || page.count("dialog") == 0);
     assert_eq!(page.focused(), "Session");
     assert_eq!(server.admin.phase(&bob).as_deref(), Some("attached"));
     page.click("text=End session…");
-    page.await_text("#question-about", &format!("{alice}, of alice"));
+    page.await_text("#question-about", &format!("{alice}, user alice"));
     page.click("dialog .danger");
     server.await_gone(&alice);
     assert_eq!(server.admin.phase(&bob).as_deref(), Some("attached"));

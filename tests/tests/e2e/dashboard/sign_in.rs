@@ -14,7 +14,7 @@ fn server() -> RunningServer {
 }
 
 fn sign_in(page: &mut Dashboard, key: &str) {
-    page.await_seen("#key");
+    page.await_visible("#key");
     page.fill("#key", key);
     page.press("Enter");
 }
@@ -24,22 +24,22 @@ fn a_key_is_asked_for_and_kept_nowhere() {
     let server = server();
     let client = server.client();
     let id = client.hello.session.clone();
-    let _client = client.live();
+    let _client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text("h1", "Sign in");
     assert!(page.texts("[role='alert']").is_empty(), "nobody has tried yet");
     sign_in(&mut page, "some-key-0123456789");
-    page.await_text("[role='alert']", "The server does not know this key.");
+    page.await_text("[role='alert']", "The server does not accept this key.");
     sign_in(&mut page, PUBLISH);
     until("its scope is told", || {
-        page.text("[role='alert']").is_some_and(|text| text.contains("scopes lack read"))
+        page.text("[role='alert']").is_some_and(|text| text.contains("lacks the scope read"))
     });
     sign_in(&mut page, ALL);
     page.await_text(".badge", "● attached");
     for key in [ALL, PUBLISH, "some-key-0123456789"] {
-        assert_eq!(page.tell("kept", &json!([key])), false, "{key}");
+        assert_eq!(page.perform("kept", &json!([key])), false, "{key}");
     }
-    page.tell("reload", &json!([]));
+    page.perform("reload", &json!([]));
     sign_in(&mut page, ALL);
     page.await_text(".badge", "● attached");
     page.click("text=Sign out");
@@ -52,7 +52,7 @@ fn what_no_header_can_carry_is_told_from_a_wrong_key() {
     let server = server();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     sign_in(&mut page, "some-key-0123456789");
-    page.await_text("[role='alert']", "The server does not know this key.");
+    page.await_text("[role='alert']", "The server does not accept this key.");
     for (key, fault) in [
         ("“read-key-0123456789”".to_owned(), "U+201C"),
         ("ключ-0123456789".to_owned(), "U+043A"),
@@ -66,9 +66,9 @@ fn what_no_header_can_carry_is_told_from_a_wrong_key() {
         assert_eq!(page.focused(), "key");
     }
     sign_in(&mut page, &"k".repeat(8192));
-    page.await_text("[role='alert']", "The server does not know this key.");
+    page.await_text("[role='alert']", "The server does not accept this key.");
 
-    page.tell("answer", &json!(["GET", "/api/live", 0]));
+    page.perform("answer", &json!(["GET", "/api/live", 0]));
     sign_in(&mut page, ALL);
     page.await_text("#stream b", "reconnecting");
     assert!(page.texts("[role='alert']").is_empty(), "nothing is known of this key");
@@ -90,10 +90,10 @@ fn who_signs_in_next_finds_nothing_of_the_last_client() {
     server.await_gone(&id);
     sign_in(&mut page, READ);
     page.await_text("[data-name='player']", "Not connected.");
-    page.await_text("section:has(> h2:text('Frames')) .note", "None yet.");
+    page.await_text("section:has(> h2:text('Frames')) .note", "No frames yet.");
     assert_eq!(page.count("[data-way]"), 0);
-    assert_eq!(page.tell("kept", &json!([TOKEN])), false);
-    assert_eq!(page.tell("kept", &json!([id])), false);
+    assert_eq!(page.perform("kept", &json!([TOKEN])), false);
+    assert_eq!(page.perform("kept", &json!([id])), false);
 }
 
 #[test]
@@ -102,13 +102,13 @@ fn a_key_that_only_looks_does_no_more() {
     let mut client = server.client();
     client.subscribe("news");
     let id = client.hello.session.clone();
-    let _client = client.live();
+    let _client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     sign_in(&mut page, READ);
     page.await_text(".badge", "● attached");
-    page.await_text(".acts .note", "Your key looks, and no more: its scopes lack sessions.");
+    page.await_text(".acts .note", "Your API key lacks the scope sessions.");
     assert_eq!(page.count(".acts button[aria-disabled='true']"), 2);
     page.go("#/channels/news");
-    page.await_text("form .note", "Your key looks, and no more: its scopes lack publish.");
+    page.await_text("form .note", "Your API key lacks the scope publish.");
     assert_eq!(page.count("fieldset:disabled"), 1);
 }

@@ -90,7 +90,7 @@ fn the_guide_word_for_word() {
     tell(&mut pages, &json!({"say": ["bob", "two"]}));
     await_messages(&pages, &both, &["alice: one", "bob: two"]);
 
-    server.stopped(|| {
+    server.while_stopped(|| {
         tell(&mut pages, &json!({"say": ["alice", "three"]}));
         let_pass(Duration::from_secs(1));
     });

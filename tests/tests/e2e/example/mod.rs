@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use encke_tests::process::Process;
 use encke_tests::waiting::until;
-use encke_tests::{Answer, Launch, admin};
+use encke_tests::{HttpResponse, Launch, admin};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
@@ -99,7 +99,7 @@ impl Example {
     #[track_caller]
     pub(crate) fn get(&self, path: &str, headers: &str) -> String {
         let Port { address, .. } = self.backend;
-        let answer = admin::ask(
+        let answer = admin::send_request(
             address,
             &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n"),
         );
@@ -109,10 +109,10 @@ impl Example {
 
     /// What the backend answers to this.
     #[track_caller]
-    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &str) -> HttpResponse {
         let Port { address, .. } = self.backend;
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-        admin::ask(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
+        admin::send_request(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
     }
 
     /// All that the server has told the backend, each event once, in the order in which it came first.

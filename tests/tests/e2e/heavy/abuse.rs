@@ -1,7 +1,7 @@
 use std::process::{Command, Output};
 use std::thread;
 
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::heavy;
 use encke_tests::{Metrics, RunningServer, binaries};
@@ -10,17 +10,17 @@ use serde_json::json;
 /// Attacks a server with these options, and asserts that the healthy session has lost nothing. Meanwhile `look` sees the metrics again
 /// and again.
 #[track_caller]
-fn attack(server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> Report {
+fn attack(server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> LoadgenReport {
     attack_for("1s", server, words, look)
 }
 
 /// The same for so long.
 #[track_caller]
-fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> Report {
+fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> LoadgenReport {
     let arguments: Vec<&str> =
         ["--duration", duration, "--quiet-for", "300ms"].into_iter().chain(words.split(' ')).collect();
     let report = thread::scope(|scope| {
-        let run = scope.spawn(|| Report::of("abuse", server, &arguments));
+        let run = scope.spawn(|| LoadgenReport::run("abuse", server, &arguments));
         while !run.is_finished() {
             look(&server.admin.metrics());
         }
@@ -34,7 +34,7 @@ fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn
 
 /// Whoever came during this attack was let in.
 #[track_caller]
-fn assert_visited(report: &Report, attack: &str) {
+fn assert_visited(report: &LoadgenReport, attack: &str) {
     report.assert(&[(&format!("/attacks/{attack}/visitor/admitted"), 1.0)]);
 }
 

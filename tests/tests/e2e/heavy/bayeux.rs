@@ -1,15 +1,15 @@
 use encke_tests::RunningServer;
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::{heavy, until};
 
 /// What Bayeux is spoken over: long-polling, WebSocket.
 const SCHEMES: [&str; 2] = ["http", "ws"];
 
 #[track_caller]
-fn run(server: &RunningServer, scheme: &str, scenario: &str, words: &str) -> Report {
+fn run(server: &RunningServer, scheme: &str, scenario: &str, words: &str) -> LoadgenReport {
     let url = format!("{scheme}://{}/bayeux", server.public);
     let words = format!("--target bayeux {words}");
-    Report::at(&url, scenario, &words.split(' ').collect::<Vec<_>>())
+    LoadgenReport::run_at(&url, scenario, &words.split(' ').collect::<Vec<_>>())
 }
 
 #[test]

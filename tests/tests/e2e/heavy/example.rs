@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use encke_tests::crowd::{LONG, await_sessions, connect, needs_descriptors};
+use encke_tests::crowd::{CROWD_TIMEOUT, await_sessions, connect, require_descriptors};
 use encke_tests::raw::RawClient;
 use encke_tests::waiting::{eventually_within, heavy, let_pass};
 use encke_tests::{Client, Hello, RunningServer};
@@ -94,7 +94,7 @@ fn lose(visitors: Vec<Visitor>) -> Vec<Told> {
 /// Waits until the backend has accepted so many events, and returns what it has. A pause between two tries is up to 30 s.
 fn await_events(server: &RunningServer, example: &Example, count: usize) -> Vec<Value> {
     let delivered = r#"encke_webhook_events_total{webhook="0",outcome="delivered"}"#;
-    eventually_within(LONG + Duration::from_secs(60), format!("{count} events"), || {
+    eventually_within(CROWD_TIMEOUT + Duration::from_secs(60), format!("{count} events"), || {
         (server.admin.metrics().value(delivered) == count as f64).then_some(())
     });
     let events = example.events();
@@ -105,7 +105,7 @@ fn await_events(server: &RunningServer, example: &Example, count: usize) -> Vec<
 #[test]
 fn a_thousand_sessions_are_told_once_and_in_order_though_the_backend_was_down() {
     let _turn = heavy();
-    needs_descriptors(SESSIONS);
+    require_descriptors(SESSIONS);
     let seed =
         std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
     println!("ENCKE_SEED={seed}");
@@ -123,7 +123,7 @@ fn a_thousand_sessions_are_told_once_and_in_order_though_the_backend_was_down() 
     for _ in 0..2 {
         told.extend(cut_half(&server, &mut random, &mut visitors));
     }
-    assert_eq!(Client::refusal(server.public, "token=t"), 4005, "nobody can say who that is");
+    assert_eq!(Client::refusal_code(server.public, "token=t"), 4005, "nobody can say who that is");
     await_sessions(&server, "attached", visitors.len());
     await_sessions(&server, "suspended", 0);
     let queued = server.admin.metrics().value(r#"encke_webhook_queued{webhook="0"}"#);

@@ -1,12 +1,12 @@
 use encke_tests::RunningServer;
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy;
 
 #[test]
 fn those_who_answer_are_left_alone() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
-    let report = Report::of("hold", &server, &["--connections", "200", "--rate", "400", "--duration", "3s"]);
+    let report = LoadgenReport::run("hold", &server, &["--connections", "200", "--rate", "400", "--duration", "3s"]);
     assert_eq!(report.number("connected"), 200.0, "{report:?}");
     assert_eq!(report.number("errors"), 0.0, "{report:?}");
     assert_eq!(report.number("unexpected_closes"), 0.0, "{report:?}");
@@ -18,7 +18,7 @@ fn every_mute_client_is_closed_and_no_other() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "200", "--rate", "400", "--duration", "10s", "--share", "0.5"];
-    let report = Report::of("mute", &server, &arguments);
+    let report = LoadgenReport::run("mute", &server, &arguments);
     assert_eq!(report.number("muted"), 100.0, "{report:?}");
     assert_eq!(report.number("closed"), 100.0, "{report:?}");
     assert_eq!(report.number("still_open"), 0.0, "{report:?}");
@@ -32,7 +32,7 @@ fn all_come_back_after_a_cut() {
     let _turn = heavy();
     let server = RunningServer::with(&[]);
     let arguments = ["--connections", "1000", "--rate", "2000", "--duration", "1s"];
-    let report = Report::of("storm", &server, &arguments);
+    let report = LoadgenReport::run("storm", &server, &arguments);
     assert_eq!(report.number("dropped"), 1000.0, "{report:?}");
     assert_eq!(report.number("resumed"), 1000.0, "{report:?}");
     let metrics = server.admin.metrics();

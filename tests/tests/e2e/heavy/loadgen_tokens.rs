@@ -101,7 +101,7 @@ fn who_has_no_good_token_is_not_let_in() {
     let hold = ["hold", &url, "--connections", "2", "--rate", "1000", "--duration", "0s"];
     for (options, code, why) in [
         (["--token", "wrong-secret"].as_slice(), 1, "closed_4102"),
-        (&["--token", "wrong secret\r\nHost: x"], 2, "characters that no token has"),
+        (&["--token", "wrong secret\r\nHost: x"], 2, "characters that are not allowed in a token"),
         (&["--token-command", "echo wrong-secret"], 1, "closed_4102"),
         (&["--token-command", "echo wrong-secret; exit 3"], 1, "exit status: 3"),
         (&["--token", "wrong-secret", "--token-command", "true"], 2, "cannot be used with"),

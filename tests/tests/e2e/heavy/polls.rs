@@ -1,5 +1,5 @@
 use encke_tests::RunningServer;
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::{heavy, until};
 
 const ONCE_AND_IN_ORDER: [(&str, f64); 7] = [
@@ -13,10 +13,10 @@ const ONCE_AND_IN_ORDER: [(&str, f64); 7] = [
 ];
 
 #[track_caller]
-fn run(server: &RunningServer, scenario: &str, words: &str) -> Report {
+fn run(server: &RunningServer, scenario: &str, words: &str) -> LoadgenReport {
     let url = format!("http://{}/poll", server.public);
     let words = format!("--target poll {words}");
-    Report::at(&url, scenario, &words.split(' ').collect::<Vec<_>>())
+    LoadgenReport::run_at(&url, scenario, &words.split(' ').collect::<Vec<_>>())
 }
 
 #[test]

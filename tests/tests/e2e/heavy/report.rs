@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy;
 use encke_tests::{RunningServer, Script, binaries};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const LINE_CONTRAST: f64 = 3.0;
 /// Runs a scenario, which has a page after that.
 fn run(scenario: &str, server: &RunningServer, arguments: &[&str], directory: &Path) {
     let directory = directory.to_str().expect("its name is text");
-    drop(Report::of(scenario, server, &[arguments, &["--report", directory]].concat()));
+    drop(LoadgenReport::run(scenario, server, &[arguments, &["--report", directory]].concat()));
 }
 
 #[track_caller]

@@ -2,12 +2,12 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use encke_tests::loadgen::{Report, Running};
+use encke_tests::loadgen::{LoadgenReport, LoadgenRun};
 use encke_tests::waiting::{heavy, until};
 use encke_tests::{RunningServer, binaries};
 
 /// How many resumed with a hello within the window.
-fn resumed_or_undecided(report: &Report) -> f64 {
+fn resumed_or_undecided(report: &LoadgenReport) -> f64 {
     // On a busy machine a hello may come after the window although it was asked for within it: that says nothing.
     report.number("resumed") + report.number("undecided")
 }
@@ -28,7 +28,7 @@ fn late_only_pongs_after_the_deadline_end_a_connection() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "100", "--rate", "400", "--duration", "6s", "--margin", "500ms"];
-    let report = Report::of("late", &server, &arguments);
+    let report = LoadgenReport::run("late", &server, &arguments);
     report.assert(&[
         ("connected", 100.0),
         ("errors", 0.0),
@@ -49,7 +49,7 @@ fn mute_what_arrived_while_loadgen_was_stopped_is_not_called_early() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "100", "--rate", "1000", "--duration", "20s"];
-    let running = Running::start("mute", &server, &arguments);
+    let running = LoadgenRun::start("mute", &server, &arguments);
     until("all have come", || server.admin.metrics().sessions("attached") == CONNECTIONS);
     // The first pings come half a second to a second after the hello, and the closes a second after them.
     running.process.freeze(Duration::from_millis(1200));
@@ -69,7 +69,7 @@ fn expire_timeouts_end_connections_on_time() {
     ] {
         let server = RunningServer::with(&[setting]);
         let common = ["--connections", "100", "--rate", "400", "--duration", "20s"];
-        let report = Report::of("expire", &server, &[&common, options].concat());
+        let report = LoadgenReport::run("expire", &server, &[&common, options].concat());
         report.assert(&[
             ("connected", 100.0),
             ("errors", 0.0),
@@ -88,7 +88,7 @@ fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
     let server = RunningServer::with(&["session.reconnect_window=2s"]);
     for kill in ["rst", "fin"] {
         let common = ["--connections", "100", "--rate", "400", "--duration", "300ms", "--margin", "700ms"];
-        let report = Report::of("vanish", &server, &[common.as_slice(), &["--kill", kill]].concat());
+        let report = LoadgenReport::run("vanish", &server, &[common.as_slice(), &["--kill", kill]].concat());
         report.assert(&[
             ("connected", 100.0),
             ("errors", 0.0),
@@ -107,7 +107,7 @@ fn takeover_the_second_connection_has_the_session() {
     let _turn = heavy();
     let server = RunningServer::with(&[]);
     let arguments = ["--connections", "200", "--rate", "400", "--duration", "500ms"];
-    let report = Report::of("takeover", &server, &arguments);
+    let report = LoadgenReport::run("takeover", &server, &arguments);
     report.assert(&[
         ("connected", 200.0),
         ("errors", 0.0),
@@ -125,7 +125,7 @@ fn takeover_the_second_connection_has_the_session() {
 fn resume_has_everything_once_and_in_order() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.reconnect_window=3s"]);
-    let report = Report::of(
+    let report = LoadgenReport::run(
         "resume",
         &server,
         &[
@@ -149,7 +149,7 @@ fn resume_has_everything_once_and_in_order() {
 }
 
 /// 4 of 20 subscribers are slow, while 5 MB are published. Whoever falls behind finds all of it.
-fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, Report) {
+fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, LoadgenReport) {
     let room = ["channel.history_messages=10000", "channel.history_bytes=64MiB", "limits.send_buffer=16KiB"];
     let server = RunningServer::with(&[&room, settings].concat());
     let common = [
@@ -157,7 +157,7 @@ fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, Report) {
         &["--size", "50000", "--share", "0.2", "--grace", "3s"],
         options,
     ];
-    let report = Report::of("slow", &server, &common.concat());
+    let report = LoadgenReport::run("slow", &server, &common.concat());
     report.assert(&ONCE_AND_IN_ORDER);
     report.assert(&[("slow", 4.0), ("published", 100.0), ("received", 1600.0), ("other_closes", 0.0)]);
     (server, report)
@@ -187,7 +187,7 @@ fn slow_links_are_slow_and_not_dead() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     // 200 KB at 6 KB/s, with pings that wait behind them.
-    let report = Report::of(
+    let report = LoadgenReport::run(
         "slow",
         &server,
         &[
@@ -206,7 +206,7 @@ fn churn_who_comes_and_goes_is_served() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let report =
-        Report::of("churn", &server, &["--rate", "100", "--duration", "4s", "--lifetime", "exp:500ms"]);
+        LoadgenReport::run("churn", &server, &["--rate", "100", "--duration", "4s", "--lifetime", "exp:500ms"]);
     report.assert(&[("errors", 0.0), ("skipped", 0.0), ("unexpected_closes", 0.0)]);
     let [arrived, connected, left] = ["arrived", "connected", "left"].map(|name| report.number(name));
     // Within five standard deviations of 400.
@@ -273,7 +273,7 @@ fn mix_all_at_once_holds_together() {
     let server = RunningServer::with(&["session.ping_interval=2s", "session.pong_timeout=2s"]);
     let plan = tempfile::NamedTempFile::new().expect("there is room for a file");
     fs::write(plan.path(), PLAN).expect("there is room in it");
-    let report = Report::of("mix", &server, &["--plan", plan.path().to_str().expect("its name is text")]);
+    let report = LoadgenReport::run("mix", &server, &["--plan", plan.path().to_str().expect("its name is text")]);
     report.assert(&ONCE_AND_IN_ORDER);
     report.assert_none_early();
     let soak = |path: &str| report.number(&format!("/plan/soak/runs/{path}"));
@@ -310,7 +310,7 @@ fn assert_restarted(publisher: &str, sessions: f64) {
     let messages = ["--messages", "200", "--publish-rate", "50", "--restart-after", "1s", "--grace", "20s"];
     let server = ["--start", &start, "--admin", &admin, "--publisher", publisher];
     let arguments = [&crowd[..], &messages, &server].concat();
-    let report = Report::at(&format!("ws://{public}/ws"), "restart", &arguments);
+    let report = LoadgenReport::run_at(&format!("ws://{public}/ws"), "restart", &arguments);
     report.assert(&ONCE_AND_IN_ORDER);
     report.assert(&[
         ("subscribed", 100.0),

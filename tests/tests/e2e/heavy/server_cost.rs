@@ -1,5 +1,5 @@
 use encke_tests::RunningServer;
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy;
 
 const CONNECTIONS: f64 = 500.0;
@@ -11,7 +11,7 @@ fn what_the_server_takes_is_told() {
     // Long enough for a load generator that a busy machine does not serve for a while, and short enough for two pings each.
     let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
     let (pid, admin) = (server.id().to_string(), format!("http://{}", server.admin.address()));
-    let report = Report::of(
+    let report = LoadgenReport::run(
         "hold",
         &server,
         &[

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use encke_tests::RunningServer;
-use encke_tests::client::Living;
+use encke_tests::client::BackgroundClient;
 use encke_tests::waiting::{heavy, until};
 
 #[test]
@@ -13,7 +13,7 @@ fn a_frozen_server_kills_no_one() {
         "session.reconnect_window=5s",
         "session.idle=25s",
     ]);
-    let clients: Vec<_> = (0..20).map(|_| server.client().live()).collect();
+    let clients: Vec<_> = (0..20).map(|_| server.client().into_background()).collect();
     let stalls_before = server.admin.metrics().value("encke_wheel_stalls_total");
     let suspended = server.suspended_session();
 
@@ -21,12 +21,12 @@ fn a_frozen_server_kills_no_one() {
 
     let again = server.resume(&suspended.resume);
     assert!(again.hello.recovered, "a freeze does not count against the reconnect window");
-    let before: Vec<_> = clients.iter().map(Living::pings).collect();
+    let before: Vec<_> = clients.iter().map(BackgroundClient::pings).collect();
     until("everyone gets another ping", || {
         clients.iter().zip(&before).all(|(client, before)| client.pings() > *before)
     });
     for client in &clients {
-        assert!(!client.ended(), "{:?}", client.heard());
+        assert!(!client.has_ended(), "{:?}", client.received());
     }
     let metrics = server.admin.metrics();
     assert!(metrics.value("encke_wheel_stalls_total") > stalls_before);

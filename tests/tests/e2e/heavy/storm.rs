@@ -1,4 +1,4 @@
-use encke_tests::crowd::{LONG, await_sessions, connect, needs_descriptors};
+use encke_tests::crowd::{CROWD_TIMEOUT, await_sessions, connect, require_descriptors};
 use encke_tests::waiting::{eventually_within, heavy};
 use encke_tests::{Hello, Launch, RunningServer};
 
@@ -34,7 +34,7 @@ fn round(server: &RunningServer) {
 #[test]
 fn ten_thousand_come_back_three_times() {
     let _turn = heavy();
-    needs_descriptors(CLIENTS);
+    require_descriptors(CLIENTS);
     let settings = [
         "session.ping_interval=10m",
         "session.reconnect_window=10m",
@@ -43,13 +43,13 @@ fn ten_thousand_come_back_three_times() {
     ];
     let server = Launch::with(&settings).start();
     // Before anyone has come: what closes a little later must not be counted.
-    let open = server.descriptors();
+    let open = server.open_descriptors();
     server.assert_unharmed();
     let mut resident = Vec::new();
     for number in 1..=3 {
         round(&server);
-        eventually_within(LONG, format!("round {number}: the descriptors are back"), || {
-            (server.descriptors() <= open).then_some(())
+        eventually_within(CROWD_TIMEOUT, format!("round {number}: the descriptors are back"), || {
+            (server.open_descriptors() <= open).then_some(())
         });
         let metrics = server.admin.metrics();
         let opened = (number * CLIENTS + 1) as f64;

@@ -1,5 +1,5 @@
 use encke_tests::Launch;
-use encke_tests::crowd::{await_sessions, connect, needs_descriptors};
+use encke_tests::crowd::{await_sessions, connect, require_descriptors};
 use encke_tests::raw::RawClient;
 use encke_tests::waiting::heavy;
 
@@ -13,7 +13,7 @@ const A_MEBIBYTE: u64 = 1 << 20;
 #[test]
 fn ten_thousand_suspended_sessions_cost_no_more_on_a_busy_channel() {
     let _turn = heavy();
-    needs_descriptors(CLIENTS);
+    require_descriptors(CLIENTS);
     let settings = [
         "session.reconnect_window=10m",
         "limits.commands_per_second=0",

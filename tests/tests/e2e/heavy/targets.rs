@@ -1,6 +1,6 @@
 //! The load generator as it speaks to servers that are not Encke: to some of npm, and to Encke as if it were any other.
 
-use encke_tests::loadgen::Report;
+use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy;
 use encke_tests::{RunningServer, Script};
 
@@ -35,9 +35,9 @@ impl Servers {
 
 /// What comes of fifty connections, all of which are made, for the options in these words.
 #[track_caller]
-fn run(url: &str, scenario: &str, words: &str) -> Report {
+fn run(url: &str, scenario: &str, words: &str) -> LoadgenReport {
     let words = format!("--connections 50 --rate 500 {words}");
-    let report = Report::at(url, scenario, &words.split(' ').collect::<Vec<_>>());
+    let report = LoadgenReport::run_at(url, scenario, &words.split(' ').collect::<Vec<_>>());
     report.assert(&[("connected", 50.0), ("errors", 0.0)]);
     report
 }

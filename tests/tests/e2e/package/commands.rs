@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use encke_tests::relay::Fate;
 use encke_tests::waiting::until;
-use encke_tests::{Backend, Relay, Reply, RunningServer, Script};
+use encke_tests::{Backend, Relay, BackendReply, RunningServer, Script};
 use serde_json::{Value, json};
 
 use super::{KINDS, WITH_ONE_PAGE, await_open, data, id, publish};
@@ -79,18 +79,18 @@ fn more_commands_than_are_allowed_in_a_second_wait() {
 fn a_call_of_a_page_that_goes_away_is_not_made_again() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
         let backend = Backend::start();
-        backend.answer(|_| Reply::json(json!({"data": 1})).after(Duration::from_secs(2)));
+        backend.reply_with(|_| BackendReply::json(json!({"data": 1})).delayed_by(Duration::from_secs(2)));
         let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
         let mut client = kind.start(&server, server.public, &json!({}));
         await_open(&client, 1);
         client.tell(&json!({"ask": ["call", "pay", 100]}));
-        until("the backend is called", || backend.asked().len() == 1);
+        until("the backend is called", || backend.requests().len() == 1);
         client.tell(&json!({"fire": "pagehide"}));
         assert_eq!(client.await_value("failed", 1)["code"], "outcome_unknown", "{kind:?}");
         client.tell(&json!({"fire": "pageshow"}));
         await_open(&client, 2);
         ask(&mut client, &json!(["publish", "news", 1]));
-        assert_eq!(backend.asked().len(), 1, "{kind:?}");
+        assert_eq!(backend.requests().len(), 1, "{kind:?}");
     }
 }
 

@@ -4,19 +4,19 @@ use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 
-use encke_tests::poll::Requests;
+use encke_tests::poll::PollClient;
 use encke_tests::tokens::SECRET;
-use encke_tests::{Answer, Launch, RunningServer};
+use encke_tests::{HttpResponse, Launch, RunningServer};
 
 use super::folder;
 
 /// The answer to one request, on a connection of its own. That to HEAD has no body, whatever its length says.
-fn ask(address: SocketAddr, method: &str, headers: &str) -> Answer {
-    let mut requests = Requests::connect(address);
+fn ask(address: SocketAddr, method: &str, headers: &str) -> HttpResponse {
+    let mut requests = PollClient::connect(address);
     requests.send(&format!(
         "{method} /encke.js HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
     ));
-    requests.answer()
+    requests.response()
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn whoever_has_the_module_is_not_sent_it_again() {
 fn head_says_what_get_would() {
     let server = RunningServer::with(&[]);
     let length = ask(server.public, "GET", "").header("content-length").expect("a length").to_owned();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send("HEAD /encke.js HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     let mut head = String::new();
     requests.stream().read_to_string(&mut head).expect("the answer ends with the connection");
@@ -76,12 +76,12 @@ fn other_methods_and_foreign_names_are_refused() {
         let answer = ask(server.public, method, "");
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")), "{method}");
     }
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send("GET /encke.js HTTP/1.1\r\nHost: rebound.example\r\n\r\n");
-    assert_eq!(requests.answer().status, 403);
+    assert_eq!(requests.response().status, 403);
     // Where clients need a token, any name will do, and the module needs none.
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send("GET /encke.js HTTP/1.1\r\nHost: rebound.example\r\n\r\n");
-    assert_eq!(requests.answer().status, 200);
+    assert_eq!(requests.response().status, 200);
 }

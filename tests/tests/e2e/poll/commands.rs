@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use encke_tests::poll::post;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::until;
-use encke_tests::{Client, EventStream, Requests, RunningServer};
+use encke_tests::{Client, EventStream, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{after, await_held, goaway, message, of, open};
@@ -44,18 +44,18 @@ fn a_subscription_wakes_the_poll_that_is_held() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "chat");
     let [epoch, _] = [1, 2].map(|number| server.admin.publish("news", number)["epoch"].clone());
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
     let since = json!({"epoch": epoch, "offset": 0});
     let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
-    let replies = Requests::connect(server.public).post(&of(&hello), &subscribe.to_string()).json();
+    let replies = PollClient::connect(server.public).post(&of(&hello), &subscribe.to_string()).json();
     assert_eq!(replies[0]["reply"]["ok"]["recovered"], true, "{replies}");
-    assert_eq!(requests.answer().json(), json!([message(1, 1, 1), message(2, 2, 2)]));
+    assert_eq!(requests.response().json(), json!([message(1, 1, 1), message(2, 2, 2)]));
     // What comes later wakes it as well, and no more after it was given up.
-    requests.ask(&after(&hello, 2));
+    requests.send_get(&after(&hello, 2));
     await_held(&server, &hello);
     server.admin.publish("news", 3);
-    assert_eq!(requests.answer().json(), json!([message(3, 3, 3)]));
+    assert_eq!(requests.response().json(), json!([message(3, 3, 3)]));
     requests.post(&of(&hello), r#"{"unsubscribe":{"channel":"news"}}"#);
     server.admin.publish("news", 4);
     server.admin.publish("chat", 5);
@@ -71,7 +71,7 @@ fn an_event_stream_speaks_by_requests() {
     let server = RunningServer::with(&[]);
     let mut events = EventStream::open(server.public, "channels=chat");
     let hello = events.hello();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let body = r#"[{"id":1,"subscribe":{"channel":"news"}},{"id":2,"publish":{"channel":"news","data":7}}]"#;
     assert_eq!(ids(&requests.post(&of(&hello), body).json()), [1, 2]);
     assert_eq!(events.object().1["message"]["data"], 7);
@@ -85,7 +85,7 @@ fn a_websocket_has_requests_beside_it() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.subscribe("news");
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let query = of(&client.hello);
     let body = r#"[{"id":1,"publish":{"channel":"news","data":7}},{"id":2,"subscribe":{"channel":"chat"}}]"#;
     assert_eq!(ids(&requests.post(&query, body).json()), [1, 2]);
@@ -100,12 +100,12 @@ fn a_websocket_has_requests_beside_it() {
 fn close_ends_the_poll_that_is_held() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
-    let mut beside = Requests::connect(server.public);
+    let mut beside = PollClient::connect(server.public);
     let body = r#"[{"id":1,"close":{}},{"id":2,"publish":{"channel":"news","data":1}}]"#;
     assert_eq!(ids(&beside.post(&of(&hello), body).json()), [1], "what follows counts no more");
-    assert_eq!(goaway(&requests.answer().json()), "normal");
+    assert_eq!(goaway(&requests.response().json()), "normal");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "client")]);
     assert_eq!(beside.post(&of(&hello), r#"{"ack":{"seq":0}}"#).status, 410);
 }
@@ -132,9 +132,9 @@ fn bad_requests_leave_the_session_unharmed() {
         ("Content-Type: application/x-www-form-urlencoded\r\n", 415),
         ("Content-Type: Application/JSON; charset=utf-8\r\n", 200),
     ] {
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         requests.send(&post(&query, content_type, ack));
-        assert_eq!(requests.answer().status, status, "{content_type}");
+        assert_eq!(requests.response().status, status, "{content_type}");
     }
     let commands = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
     let long = format!(r#"{{"publish":{{"channel":"news","data":"{}"}}}}"#, "x".repeat(1024));
@@ -146,15 +146,15 @@ fn bad_requests_leave_the_session_unharmed() {
         (&*commands(65), 413, "too_large"),
         (&*long, 413, "too_large"),
     ] {
-        let answer = Requests::connect(server.public).post(&query, body);
+        let answer = PollClient::connect(server.public).post(&query, body);
         assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{body}");
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
-    let mut raw = Requests::connect(server.public);
+    let mut raw = PollClient::connect(server.public);
     raw.send(&format!(
         "POST /poll?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 99999999999\r\n\r\n"
     ));
-    assert_eq!(raw.answer().status, 413);
+    assert_eq!(raw.response().status, 413);
     let replies = requests.post(&query, &commands(64)).json();
     assert_eq!(replies.as_array().map(Vec::len), Some(64));
     assert_eq!(requests.post("", ack).status, 400, "whose?");
@@ -170,11 +170,11 @@ fn requests_count_with_the_sessions_rate() {
     let server = RunningServer::with(&["limits.commands_per_second=5"]);
     let mut client = server.client();
     for id in 1..=3 {
-        assert!(client.ask(&format!(r#"{{"id":{id},"presence":{{"channel":"news"}}}}"#))["ok"].is_object());
+        assert!(client.request(&format!(r#"{{"id":{id},"presence":{{"channel":"news"}}}}"#))["ok"].is_object());
     }
     let presence: Vec<Value> = (1..=4).map(|id| json!({"id": id, "presence": {"channel": "news"}})).collect();
     let replies =
-        Requests::connect(server.public).post(&of(&client.hello), &json!(presence).to_string()).json();
+        PollClient::connect(server.public).post(&of(&client.hello), &json!(presence).to_string()).json();
     assert!(replies[0]["reply"]["ok"].is_object(), "{replies}");
     assert_eq!(replies[3]["reply"]["error"]["code"], "rate_limited", "{replies}");
 }
@@ -198,14 +198,14 @@ fn another_users_token_changes_nothing() {
     let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
     let token = |user: &str, channels: Value| sign(&json!({"sub": user, "channels": channels}), SECRET);
     let alices = token("alice", json!({"news": ["subscribe"]}));
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let hello = super::hello(&requests.get(&format!("channels=news&token={alices}")).json());
     let poll = format!("{}&token={alices}", after(&hello, 0));
-    requests.ask(&poll);
+    requests.send_get(&poll);
     await_held(&server, &hello);
     let bobs = token("bob", json!({"*": ["subscribe", "publish"]}));
     let forged = sign(&json!({"sub": "alice", "channels": {"*": ["publish"]}}), &"x".repeat(32));
-    let mut beside = Requests::connect(server.public);
+    let mut beside = PollClient::connect(server.public);
     for (bad, code) in [(&bobs, "forbidden"), (&forged, "unauthorized")] {
         let body = json!([{"id": 1, "refresh": {"token": bad}}, {"id": 2, "publish": {"channel": "news", "data": 1}}]);
         let replies = beside.post(&of(&hello), &body.to_string()).json();
@@ -233,23 +233,23 @@ fn half_bodies_take_no_more_than_all_may_together() {
         of(&hello),
         " ".repeat(32_000)
     );
-    let mut crowd: Vec<_> = (0..CLIENTS).map(|_| Requests::connect(server.public)).collect();
+    let mut crowd: Vec<_> = (0..CLIENTS).map(|_| PollClient::connect(server.public)).collect();
     for client in &mut crowd {
         client.send(&half);
     }
     let metric = |name: &str| server.admin.metrics().value(name);
-    until("some are given up", || metric("encke_unfinished_closed_total") >= 30.0);
-    assert!(metric("encke_unfinished_bytes") <= 256.0 * 1024.0);
+    until("some are given up", || metric("encke_partial_messages_closed_total") >= 30.0);
+    assert!(metric("encke_partial_message_bytes") <= 256.0 * 1024.0);
     // On a busy machine that need not be the first.
     let mut told = None;
     until("one of them is told", || {
         told = crowd.iter().position(|client| hears(client.stream()));
         told.is_some()
     });
-    let answer = crowd[told.expect("there is one")].answer();
+    let answer = crowd[told.expect("there is one")].response();
     assert_eq!((answer.status, answer.error_code().as_str()), (503, "overloaded"));
     drop(crowd);
-    until("nothing is left", || metric("encke_unfinished_bytes") == 0.0);
+    until("nothing is left", || metric("encke_partial_message_bytes") == 0.0);
     assert_eq!(requests.post(&of(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 use encke_tests::raw::Dial;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{TIMEOUT, eventually, until};
-use encke_tests::{Client, EventStream, RawClient, Requests, RunningServer};
+use encke_tests::{Client, EventStream, RawClient, PollClient, RunningServer};
 use serde_json::json;
 
 use super::{after, await_held, await_polls, goaway, hello, message, of, open};
@@ -13,10 +13,10 @@ fn a_drain_says_farewell() {
     let mut server = RunningServer::with(&["shutdown.drain=15s"]);
     let (mut requests, hello) = open(&server, "news");
     let (mut between, other) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
     server.terminate();
-    assert_eq!(goaway(&requests.answer().json()), "draining");
+    assert_eq!(goaway(&requests.response().json()), "draining");
     requests.await_end();
     between.await_end();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
@@ -29,10 +29,10 @@ fn a_drain_says_farewell() {
 fn who_is_kicked_is_told_so() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
     assert_eq!(server.admin.kick(&hello.session).status, 204);
-    let answer = requests.answer().json();
+    let answer = requests.response().json();
     assert_eq!(answer, json!([{"goaway": {"reason": "kicked", "retry_ms": 2_147_483_647}}]));
     // The connection may be another session's.
     assert_eq!(requests.post(&of(&hello), "[]").status, 410);
@@ -44,12 +44,12 @@ fn who_is_kicked_is_told_so() {
 fn who_is_kicked_is_told_so_again_when_it_comes_back() {
     let server = RunningServer::with(&[]);
     let (mut requests, polling) = open(&server, "news");
-    requests.ask(&after(&polling, 0));
+    requests.send_get(&after(&polling, 0));
     await_held(&server, &polling);
     let (_socket, other) = RawClient::greeted(server.public, "");
     for hello in [&polling, &other] {
         assert_eq!(server.admin.kick(&hello.session).status, 204);
-        assert_eq!(Client::refusal(server.public, &format!("resume={}", hello.resume)), 4101);
+        assert_eq!(Client::refusal_code(server.public, &format!("resume={}", hello.resume)), 4101);
         assert!(!server.resume(&hello.resume).hello.recovered);
     }
 }
@@ -70,8 +70,8 @@ fn who_is_kicked_between_two_polls_is_told_so_by_the_next() {
         let answer = requests.get(&after(&first, 0)).json();
         assert_eq!(answer, json!([{"goaway": {"reason": "kicked", "retry_ms": 2_147_483_647}}]));
         assert!(!super::hello(&requests.get(&after(&first, 0)).json()).recovered);
-        assert_eq!(Client::refusal(server.public, &format!("resume={}", second.resume)), 4101);
-        let events = EventStream::come_back(server.public, "", &format!("{}:0", third.resume)).to_end();
+        assert_eq!(Client::refusal_code(server.public, &format!("resume={}", second.resume)), 4101);
+        let events = EventStream::reconnect(server.public, "", &format!("{}:0", third.resume)).to_end();
         assert!(events.last().is_some_and(|last| last.contains(r#""reason":"kicked""#)), "{events:?}");
     }
 }
@@ -90,10 +90,10 @@ fn who_has_sent_too_much_between_two_polls_is_told_so_by_the_next() {
 fn who_is_disconnected_may_come_back() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
     assert_eq!(server.admin.disconnect(&hello.session).status, 204);
-    assert_eq!(goaway(&requests.answer().json()), "disconnected");
+    assert_eq!(goaway(&requests.response().json()), "disconnected");
     server.await_phase(&hello.session, "suspended");
     server.admin.publish("news", 1);
     assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
@@ -105,8 +105,8 @@ fn who_is_disconnected_may_come_back() {
 fn a_lifetime_passes_while_a_poll_is_held() {
     let server = RunningServer::with(&["session.lifetime=1s"]);
     let (mut requests, hello) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
-    assert_eq!(goaway(&requests.answer().json()), "lifetime");
+    requests.send_get(&after(&hello, 0));
+    assert_eq!(goaway(&requests.response().json()), "lifetime");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
 }
 
@@ -117,10 +117,10 @@ fn a_token_expires_while_a_poll_is_held() {
     let token =
         |exp: u64| sign(&json!({"sub": "alice", "exp": exp, "channels": {"*": ["subscribe"]}}), SECRET);
     let short = token(now() + 3);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let hello = hello(&requests.get(&format!("channels=news&token={short}")).json());
-    requests.ask(&format!("{}&token={short}", after(&hello, 0)));
-    assert_eq!(goaway(&requests.answer().json()), "token_expired");
+    requests.send_get(&format!("{}&token={short}", after(&hello, 0)));
+    assert_eq!(goaway(&requests.response().json()), "token_expired");
     assert_eq!(requests.get(&format!("{}&token={short}", after(&hello, 0))).status, 401);
     assert_eq!(requests.post(&of(&hello), r#"{"ack":{"seq":0}}"#).status, 401);
     server.admin.publish("news", 1);
@@ -138,19 +138,19 @@ fn no_more_polls_than_there_may_be() {
     let (mut requests, first) = open(&server, "news");
     let (other, second) = open(&server, "news");
     drop(other);
-    let mut third = Requests::connect(server.public);
+    let mut third = PollClient::connect(server.public);
     assert_eq!(goaway(&third.get("channels=news").json()), "overloaded");
-    assert_eq!(Client::refusal(server.public, ""), 4005);
+    assert_eq!(Client::refusal_code(server.public, ""), 4005);
     for seq in 0..3 {
         server.admin.publish("news", seq);
         assert_eq!(requests.get(&after(&first, seq)).json(), json!([message(seq + 1, seq + 1, seq)]));
     }
     // Which another poll of the session may have, on another connection, and while the first is held.
-    requests.ask(&after(&first, 3));
+    requests.send_get(&after(&first, 3));
     await_held(&server, &first);
-    let mut again = Requests::connect(server.public);
-    again.ask(&after(&first, 3));
-    assert_eq!(requests.answer().status, 409);
+    let mut again = PollClient::connect(server.public);
+    again.send_get(&after(&first, 3));
+    assert_eq!(requests.response().status, 409);
     assert_eq!(goaway(&third.get("channels=news").json()), "overloaded");
     requests.post(&of(&second), r#"{"close":{}}"#);
     let mut served = None;
@@ -159,7 +159,7 @@ fn no_more_polls_than_there_may_be() {
         served = answer[0]["hello"]["session"].as_str().map(ToOwned::to_owned);
         served.is_some()
     });
-    assert_eq!(goaway(&Requests::connect(server.public).get("channels=news").json()), "overloaded");
+    assert_eq!(goaway(&PollClient::connect(server.public).get("channels=news").json()), "overloaded");
 }
 
 /// The place of a session that polls no more is free once it is suspended.
@@ -167,7 +167,7 @@ fn no_more_polls_than_there_may_be() {
 fn a_suspended_session_gives_its_place_back() {
     let server = RunningServer::with(&["limits.max_connections=1", "session.poll_gap=1s"]);
     let (_requests, hello) = open(&server, "news");
-    let mut other = Requests::connect(server.public);
+    let mut other = PollClient::connect(server.public);
     assert_eq!(goaway(&other.get("").json()), "overloaded");
     server.await_phase(&hello.session, "suspended");
     let new = eventually("there is room", || {
@@ -175,7 +175,7 @@ fn a_suspended_session_gives_its_place_back() {
         answer[0]["hello"]["session"].as_str().map(ToOwned::to_owned)
     });
     assert_ne!(new, hello.session);
-    assert_eq!(goaway(&Requests::connect(server.public).get(&after(&hello, 0)).json()), "overloaded");
+    assert_eq!(goaway(&PollClient::connect(server.public).get(&after(&hello, 0)).json()), "overloaded");
 }
 
 /// A client that does not read its answer is a slow consumer; what it has not read, it gets when it comes back.
@@ -188,11 +188,11 @@ fn an_answer_that_is_not_read_comes_again() {
         server.admin.publish("news", format!("{number}{}", "x".repeat(LONG)));
     }
     let dial = Dial { receive_buffer: Some(2048), ..Dial::default() };
-    let mut slow = Requests::over(dial.connect(server.public));
-    slow.ask(&after(&hello, 0));
+    let mut slow = PollClient::over(dial.connect(server.public));
+    slow.send_get(&after(&hello, 0));
     await_polls(&server, 1);
     await_polls(&server, 0);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let mut seq = 0;
     while seq < 4 {
         for object in requests.get(&after(&hello, seq)).json().as_array().expect("an array") {

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::admin::Answer;
+use encke_tests::admin::HttpResponse;
 use encke_tests::waiting::{LATE, eventually, let_pass};
-use encke_tests::{Hello, Requests, RunningServer};
+use encke_tests::{Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{after, await_held, await_polls, hello, message, of, open};
@@ -10,7 +10,7 @@ use super::{after, await_held, await_polls, hello, message, of, open};
 const SUPERSEDED: u16 = 409;
 
 #[track_caller]
-fn assert_superseded(answer: &Answer) {
+fn assert_superseded(answer: &HttpResponse) {
     assert_eq!((answer.status, answer.header("retry-after")), (SUPERSEDED, Some("1")), "{answer:?}");
     assert_eq!(answer.error_code(), "superseded");
 }
@@ -18,7 +18,7 @@ fn assert_superseded(answer: &Answer) {
 #[test]
 fn a_new_session_is_greeted_at_once() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let answer = requests.get("channels=news,chat");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("cache-control"), Some("no-store"));
@@ -37,10 +37,10 @@ fn a_new_session_is_greeted_at_once() {
 fn a_poll_is_held_until_there_is_something() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
     server.admin.publish("news", 7);
-    assert_eq!(requests.answer().json(), json!([message(1, 1, 7)]));
+    assert_eq!(requests.response().json(), json!([message(1, 1, 7)]));
     server.admin.publish("news", 8);
     server.admin.publish("news", 9);
     assert_eq!(requests.get(&after(&hello, 1)).json(), json!([message(2, 2, 8), message(3, 3, 9)]));
@@ -71,7 +71,7 @@ fn a_lost_answer_comes_again() {
     assert_eq!(requests.get(&after(&hello, 0)).json(), all);
     assert_eq!(requests.get(&after(&hello, 0)).json(), all);
     // On another connection, by a client that does not say what it has.
-    let mut other = Requests::connect(server.public);
+    let mut other = PollClient::connect(server.public);
     assert_eq!(other.get(&of(&hello)).json(), all);
     assert_eq!(other.get(&after(&hello, 2)).json(), json!([message(3, 3, 3)]));
     server.admin.publish("news", 4);
@@ -99,14 +99,14 @@ fn a_thousand_cycles_make_one_event() {
 fn a_second_poll_supersedes_the_first() {
     let server = RunningServer::with(&[]);
     let (mut first, hello) = open(&server, "news");
-    first.ask(&after(&hello, 0));
+    first.send_get(&after(&hello, 0));
     await_held(&server, &hello);
-    let mut second = Requests::connect(server.public);
-    second.ask(&after(&hello, 0));
-    assert_superseded(&first.answer());
+    let mut second = PollClient::connect(server.public);
+    second.send_get(&after(&hello, 0));
+    assert_superseded(&first.response());
     await_held(&server, &hello);
     server.admin.publish("news", 1);
-    assert_eq!(second.answer().json(), json!([message(1, 1, 1)]));
+    assert_eq!(second.response().json(), json!([message(1, 1, 1)]));
     // The connection of the first is as good as before.
     server.admin.publish("news", 2);
     assert_eq!(first.get(&after(&hello, 1)).json(), json!([message(2, 2, 2)]));
@@ -117,18 +117,18 @@ fn a_second_poll_supersedes_the_first() {
 fn a_websocket_takes_the_session_over() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    requests.ask(&after(&hello, 0));
+    requests.send_get(&after(&hello, 0));
     await_held(&server, &hello);
     let mut socket = server.resume(&hello.resume);
     assert!(socket.hello.recovered);
-    assert_eq!(super::goaway(&requests.answer().json()), "replaced");
+    assert_eq!(super::goaway(&requests.response().json()), "replaced");
     server.admin.publish("news", 1);
     assert_eq!(socket.object(), message(1, 1, 1));
     // And back.
-    requests.ask(&after(&hello, 1));
+    requests.send_get(&after(&hello, 1));
     assert_eq!(socket.close_code(), Some(4100));
     server.admin.publish("news", 2);
-    assert_eq!(requests.answer().json(), json!([message(2, 2, 2)]));
+    assert_eq!(requests.response().json(), json!([message(2, 2, 2)]));
     let events = [("opened", "connect"), ("resumed", "take_over"), ("resumed", "take_over")];
     server.logs.await_lifecycle(&hello.session, &events);
 }
@@ -139,12 +139,12 @@ fn nothing_is_lost_with_a_poll_that_is_given_up() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
     for number in 1..=20 {
-        requests.ask(&after(&hello, number - 1));
+        requests.send_get(&after(&hello, number - 1));
         await_held(&server, &hello);
         drop(requests);
         server.admin.publish("news", number);
         await_polls(&server, 0);
-        requests = Requests::connect(server.public);
+        requests = PollClient::connect(server.public);
         assert_eq!(requests.get(&after(&hello, number - 1)).json(), json!([message(number, number, number)]));
     }
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
@@ -196,7 +196,7 @@ fn a_token_that_is_dead_gets_a_new_session() {
     let (requests, old) = open(&server, "news");
     drop((requests, server));
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let new = hello(&requests.get(&format!("{}&channels=news", after(&old, 17))).json());
     assert!(!new.recovered);
     assert_ne!(new.session, old.session);
@@ -211,7 +211,7 @@ fn a_token_that_is_dead_gets_a_new_session() {
 fn a_session_may_begin_with_the_newest() {
     let server = RunningServer::with(&[]);
     (1..=3).for_each(|number| _ = server.admin.publish("news", number));
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let answer = requests.get("channels=news&last=2").json();
     let mut objects = answer.as_array().expect("an array").clone();
     let hello = Hello::parse(objects.remove(0));
@@ -230,15 +230,15 @@ fn a_session_may_begin_with_the_newest() {
 fn a_poll_may_ask_for_more_channels() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "chat");
-    requests.ask(&format!("{}&channels=news", after(&hello, 0)));
+    requests.send_get(&format!("{}&channels=news", after(&hello, 0)));
     eventually("it follows both", || {
         let answer = server.admin.get("/api/channels/news");
         (answer.status == 200 && answer.json()["subscribers"] == 1).then_some(())
     });
     server.admin.publish("news", 1);
-    assert_eq!(requests.answer().json(), json!([message(1, 1, 1)]));
+    assert_eq!(requests.response().json(), json!([message(1, 1, 1)]));
     // A channel that it follows already is no news.
-    requests.ask(&format!("{}&channels=news", after(&hello, 1)));
+    requests.send_get(&format!("{}&channels=news", after(&hello, 1)));
     await_held(&server, &hello);
     let_pass(Duration::from_millis(200));
     await_held(&server, &hello);

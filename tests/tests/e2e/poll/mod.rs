@@ -12,13 +12,13 @@ mod requests;
 mod strangers;
 
 use encke_tests::waiting::until;
-use encke_tests::{Hello, Requests, RunningServer};
+use encke_tests::{Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 /// A session that follows a channel, and the connection on which it was opened.
 #[track_caller]
-fn open(server: &RunningServer, channel: &str) -> (Requests, Hello) {
-    let mut requests = Requests::connect(server.public);
+fn open(server: &RunningServer, channel: &str) -> (PollClient, Hello) {
+    let mut requests = PollClient::connect(server.public);
     let hello = hello(&requests.get(&format!("channels={channel}")).json());
     (requests, hello)
 }

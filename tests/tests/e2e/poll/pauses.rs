@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::waiting::{LATE, let_pass};
-use encke_tests::{Requests, RunningServer};
+use encke_tests::{PollClient, RunningServer};
 use serde_json::json;
 
 use super::{after, await_held, message, of, open};
@@ -29,7 +29,7 @@ fn a_client_that_polls_no_more_is_suspended_and_expires() {
 fn commands_put_off_the_end() {
     let server = RunningServer::with(&["session.poll_gap=2s", "session.reconnect_window=4s"]);
     let (_requests, hello) = open(&server, "news");
-    let mut beside = Requests::connect(server.public);
+    let mut beside = PollClient::connect(server.public);
     // Three times as long as the gap, in which nothing is polled.
     for _ in 0..6 {
         let_pass(Duration::from_millis(500));
@@ -51,7 +51,7 @@ fn commands_put_it_off_by_one_window_at_most() {
     let server = RunningServer::with(&["session.poll_gap=500ms", "session.reconnect_window=1s"]);
     let (_requests, hello) = open(&server, "news");
     let answered = Instant::now();
-    let mut beside = Requests::connect(server.public);
+    let mut beside = PollClient::connect(server.public);
     loop {
         let asked = answered.elapsed();
         if beside.post(&of(&hello), ACK).status == 410 {
@@ -73,7 +73,7 @@ fn the_pause_between_requests_is_bounded() {
     let from = Instant::now();
     polled.await_end();
     assert!(from.elapsed() < limit + LATE, "{:?}", from.elapsed());
-    let mut commanded = Requests::connect(server.public);
+    let mut commanded = PollClient::connect(server.public);
     // Each has as long anew.
     let from = Instant::now();
     for _ in 0..4 {
@@ -82,11 +82,11 @@ fn the_pause_between_requests_is_bounded() {
     }
     assert!(from.elapsed() >= 2 * limit);
     commanded.await_end();
-    let mut held = Requests::connect(server.public);
-    held.ask(&after(&hello, 0));
+    let mut held = PollClient::connect(server.public);
+    held.send_get(&after(&hello, 0));
     let_pass(3 * limit);
     server.admin.publish("news", 1);
-    assert_eq!(held.answer().json(), json!([message(1, 1, 1)]));
+    assert_eq!(held.response().json(), json!([message(1, 1, 1)]));
     // And afterwards it has as long again.
     let_pass(limit / 2);
     server.admin.publish("news", 2);
@@ -98,13 +98,13 @@ fn the_pause_between_requests_is_bounded() {
 fn half_a_body_is_not_awaited_for_long() {
     let server = RunningServer::with(&["limits.handshake_timeout=1s"]);
     let (_requests, hello) = open(&server, "news");
-    let mut half = Requests::connect(server.public);
+    let mut half = PollClient::connect(server.public);
     let from = Instant::now();
     half.send(&format!(
         "POST /poll?{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n[",
         of(&hello)
     ));
-    let answer = half.try_answer();
+    let answer = half.try_response();
     assert!(answer.as_ref().is_none_or(|answer| answer.status == 408), "{answer:?}");
     assert!(from.elapsed() < Duration::from_secs(1) + LATE, "{:?}", from.elapsed());
     server.assert_unharmed();
@@ -116,10 +116,10 @@ fn a_server_that_was_stopped_suspends_nobody() {
     let server = RunningServer::with(&["session.poll_hold=1s", "session.poll_gap=5s"]);
     let (mut requests, held) = open(&server, "news");
     let (mut between, other) = open(&server, "news");
-    requests.ask(&after(&held, 0));
+    requests.send_get(&after(&held, 0));
     await_held(&server, &held);
     server.freeze(Duration::from_secs(6));
-    assert_eq!(requests.answer().body, "[]");
+    assert_eq!(requests.response().body, "[]");
     server.admin.publish("news", 1);
     for (requests, hello) in [(&mut requests, &held), (&mut between, &other)] {
         assert_eq!(requests.get(&after(hello, 0)).json(), json!([message(1, 1, 1)]));

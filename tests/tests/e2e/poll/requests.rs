@@ -3,7 +3,7 @@ use std::time::Duration;
 use encke_tests::poll::{get, get_with, post};
 use encke_tests::tls::{VERSIONS, handshake};
 use encke_tests::waiting::let_pass;
-use encke_tests::{Certificate, Launch, Requests, RunningServer};
+use encke_tests::{Certificate, Launch, PollClient, RunningServer};
 use serde_json::json;
 
 use super::{after, await_held, await_polls, hello, message, of, open};
@@ -24,13 +24,13 @@ fn requests_may_come_while_one_is_held() {
         requests.send(&byte.to_string());
     }
     server.admin.publish("news", 1);
-    assert_eq!(requests.answer().json(), json!([message(1, 1, 1)]));
-    assert_eq!(requests.answer().json()[0]["reply"]["id"], 1);
+    assert_eq!(requests.response().json(), json!([message(1, 1, 1)]));
+    assert_eq!(requests.response().json()[0]["reply"]["id"], 1);
     await_held(&server, &hello);
     server.admin.publish("news", 2);
-    assert_eq!(requests.answer().json(), json!([message(2, 2, 2)]));
+    assert_eq!(requests.response().json(), json!([message(2, 2, 2)]));
     for id in 2..=3 {
-        let reply = requests.answer().json();
+        let reply = requests.response().json();
         assert_eq!((&reply[0]["reply"]["id"], &reply[0]["reply"]["ok"]["offset"]), (&json!(id), &json!(id)));
     }
 }
@@ -45,9 +45,9 @@ fn more_may_come_than_is_read_ahead() {
     requests.send(&(get(&after(&hello, 0)) + &ack.repeat(REQUESTS)));
     await_held(&server, &hello);
     server.admin.publish("news", 1);
-    assert_eq!(requests.answer().json(), json!([message(1, 1, 1)]));
+    assert_eq!(requests.response().json(), json!([message(1, 1, 1)]));
     for _ in 0..REQUESTS {
-        assert_eq!(requests.answer().json()[0]["reply"]["ok"], json!({}));
+        assert_eq!(requests.response().json()[0]["reply"]["ok"], json!({}));
     }
 }
 
@@ -55,10 +55,10 @@ fn more_may_come_than_is_read_ahead() {
 fn one_connection_may_open_many_sessions() {
     const POLLS: usize = 300;
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&get("channels=news").repeat(POLLS));
     for _ in 0..POLLS {
-        assert!(!hello(&requests.answer().json()).recovered);
+        assert!(!hello(&requests.response().json()).recovered);
     }
     assert_eq!(server.admin.metrics().sessions("attached"), POLLS as f64);
 }
@@ -68,11 +68,11 @@ fn a_client_that_asks_for_it_gets_the_end_of_the_connection() {
     let server = RunningServer::with(&[]);
     let (_, hello) = open(&server, "news");
     let held_then = |request: &str| {
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         requests.send(request);
         await_held(&server, &hello);
         let offset = server.admin.publish("news", 0)["offset"].as_u64().expect("an offset");
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!(answer.json(), json!([message(offset, offset, 0)]));
         assert_eq!(answer.header("connection"), Some("close"));
         requests.await_end();
@@ -80,9 +80,9 @@ fn a_client_that_asks_for_it_gets_the_end_of_the_connection() {
     held_then(&get_with(&after(&hello, 0), "Connection: close\r\n"));
     held_then(&get_with(&after(&hello, 1), "Connection: Keep-Alive, Close\r\n"));
     held_then(&format!("GET /poll?{} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", after(&hello, 2)));
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&post(&of(&hello), &format!("{JSON}Connection: close\r\n"), "[]"));
-    assert_eq!(requests.answer().body, "[]");
+    assert_eq!(requests.response().body, "[]");
     requests.await_end();
 }
 
@@ -97,10 +97,10 @@ fn the_body_of_a_get_is_not_read_as_a_request() {
     let chunked = format!("{:x}\r\n{smuggled}\r\n0\r\n\r\n", smuggled.len());
     for (headers, body) in [(&*length, &smuggled), ("Transfer-Encoding: chunked\r\n", &chunked)] {
         for query in [after(&hello, 0), "channels=news".into()] {
-            let mut requests = Requests::connect(server.public);
+            let mut requests = PollClient::connect(server.public);
             requests.send(&(get_with(&query, headers) + body));
-            assert_eq!(requests.answer().status, 200);
-            if let Some(answer) = requests.try_answer() {
+            assert_eq!(requests.response().status, 200);
+            if let Some(answer) = requests.try_response() {
                 panic!("an answer to what was no request: {answer:?}");
             }
         }
@@ -119,19 +119,19 @@ fn what_is_no_poll_is_told_so() {
     }
     for method in ["PUT", "DELETE", "PATCH"] {
         requests.send(&format!("{method} /poll HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"));
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, POST, OPTIONS")));
     }
     server.admin.publish("news", 1);
     assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
     // Unlike the session, a broken request does not last.
-    let mut broken = Requests::connect(server.public);
-    broken.ask(&after(&hello, 1));
+    let mut broken = PollClient::connect(server.public);
+    broken.send_get(&after(&hello, 1));
     await_held(&server, &hello);
     broken.send("nonsense\r\n\r\n");
     server.admin.publish("news", 2);
-    assert_eq!(broken.answer().json(), json!([message(2, 2, 2)]));
-    assert_eq!(broken.answer().status, 400);
+    assert_eq!(broken.response().json(), json!([message(2, 2, 2)]));
+    assert_eq!(broken.response().status, 400);
     broken.await_end();
 }
 
@@ -144,7 +144,7 @@ fn polls_over_tls() {
     let server = Launch::default().set(&set("certificate", &chain)).set(&set("key", &key)).start();
     for version in VERSIONS {
         let stream = handshake(server.public, &certificate, version).expect("trusted");
-        let mut requests = Requests::over(stream);
+        let mut requests = PollClient::over(stream);
         let hello = hello(&requests.get("channels=news").json());
         for seq in 0..3 {
             // The second comes in the same record as the first.
@@ -153,8 +153,8 @@ fn polls_over_tls() {
             await_held(&server, &hello);
             let_pass(Duration::from_millis(20));
             server.admin.publish("news", seq);
-            assert_eq!(requests.answer().json()[0]["message"]["seq"], seq + 1);
-            assert_eq!(requests.answer().json()[0]["reply"]["id"], 1);
+            assert_eq!(requests.response().json()[0]["message"]["seq"], seq + 1);
+            assert_eq!(requests.response().json()[0]["reply"]["id"], 1);
         }
         let reply = requests.post(&of(&hello), r#"{"id":2,"close":{}}"#).json();
         assert_eq!(reply[0]["reply"]["id"], 2);

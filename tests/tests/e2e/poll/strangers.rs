@@ -1,7 +1,7 @@
-use encke_tests::admin::Answer;
+use encke_tests::admin::HttpResponse;
 use encke_tests::poll::{get_with, post};
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::{Launch, Requests, RunningServer};
+use encke_tests::{Launch, PollClient, RunningServer};
 use serde_json::json;
 
 use super::{after, await_held, hello, of, open};
@@ -9,7 +9,7 @@ use super::{after, await_held, hello, of, open};
 const LISTED: &str = "https://app.example";
 const JSON: &str = "Content-Type: application/json\r\n";
 
-fn allowed(answer: &Answer) -> Option<&str> {
+fn allowed(answer: &HttpResponse) -> Option<&str> {
     answer.header("access-control-allow-origin")
 }
 
@@ -26,18 +26,18 @@ fn a_page_of_another_origin_gets_nothing() {
             post(&of(&hello), &format!("{JSON}{origin}"), close),
         ] {
             requests.send(&request);
-            let answer = requests.answer();
+            let answer = requests.response();
             assert_eq!((answer.status, answer.error_code().as_str()), (403, "forbidden"), "{request}");
             assert_eq!(allowed(&answer), None);
         }
     }
     // Before its body is read.
-    let mut unread = Requests::connect(server.public);
+    let mut unread = PollClient::connect(server.public);
     unread.send(&format!(
         "POST /poll?{} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example\r\n{JSON}Content-Length: 9\r\n\r\n",
         of(&hello)
     ));
-    assert_eq!(unread.answer().status, 403);
+    assert_eq!(unread.response().status, 403);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
     assert_eq!(server.admin.metrics().sessions("attached"), 1.0);
 }
@@ -46,19 +46,19 @@ fn a_page_of_another_origin_gets_nothing() {
 fn a_page_of_a_listed_origin_may_read_every_answer() {
     let server = Launch::default().set(&format!(r#"auth.origins=["{LISTED}"]"#)).start();
     let origin = format!("Origin: {LISTED}\r\n");
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&get_with("channels=news", &origin));
-    let answer = requests.answer();
+    let answer = requests.response();
     assert_eq!((allowed(&answer), answer.header("vary")), (Some(LISTED), Some("origin")));
     let hello = hello(&answer.json());
-    let mut first = Requests::connect(server.public);
+    let mut first = PollClient::connect(server.public);
     first.send(&get_with(&after(&hello, 0), &origin));
     await_held(&server, &hello);
     requests.send(&get_with(&after(&hello, 0), &origin));
-    let superseded = first.answer();
+    let superseded = first.response();
     assert_eq!((superseded.status, allowed(&superseded)), (409, Some(LISTED)));
     server.admin.publish("news", 1);
-    assert_eq!(allowed(&requests.answer()), Some(LISTED));
+    assert_eq!(allowed(&requests.response()), Some(LISTED));
     let post = |query: &str, content_type: &str| post(query, &format!("{content_type}{origin}"), "[]");
     for (request, status) in [
         (post(&of(&hello), JSON), 200),
@@ -68,7 +68,7 @@ fn a_page_of_a_listed_origin_may_read_every_answer() {
         (get_with("seq=x", &origin), 400),
     ] {
         requests.send(&request);
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!((answer.status, allowed(&answer)), (status, Some(LISTED)), "{request}");
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
@@ -78,13 +78,13 @@ fn a_page_of_a_listed_origin_may_read_every_answer() {
 #[test]
 fn a_preflight_is_answered() {
     let server = Launch::default().set(&format!(r#"auth.origins=["{LISTED}"]"#)).start();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let mut preflight = |origin: &str| {
         requests.send(&format!(
             "OPTIONS /poll?resume=x HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {origin}\r\n\
              Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n"
         ));
-        requests.answer()
+        requests.response()
     };
     let answer = preflight(LISTED);
     assert_eq!((answer.status, allowed(&answer)), (204, Some(LISTED)));
@@ -97,14 +97,14 @@ fn a_preflight_is_answered() {
 #[test]
 fn a_token_is_needed_where_others_need_one() {
     let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     assert_eq!(requests.get("channels=news").status, 401);
     let token = |channels| sign(&json!({"sub": "alice", "channels": channels}), SECRET);
     let token_for_chat = token(json!({"chat": ["subscribe"]}));
     assert_eq!(requests.get(&format!("channels=news&token={token_for_chat}")).status, 403);
     let token = token(json!({"news": ["subscribe"]}));
     requests.send(&get_with("channels=news", &format!("Authorization: Bearer {token}\r\n")));
-    let hello = hello(&requests.answer().json());
+    let hello = hello(&requests.response().json());
     // The secret alone does for commands, as it does on a connection; the next poll says again who asks.
     assert_eq!(requests.post(&of(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
     assert_ne!(requests.get(&after(&hello, 0)).status, 200);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use encke_tests::redis::Redis;
 use encke_tests::tokens::{IssuerKey, key_set};
 use encke_tests::waiting::until;
-use encke_tests::{Backend, Launch, Reply, RunningServer};
+use encke_tests::{Backend, Launch, BackendReply, RunningServer};
 use serde_json::json;
 
 /// A server that uses everything, with something in all of it.
@@ -30,8 +30,8 @@ impl Everything {
         let (redis, backend, issuer) = (Redis::start(), Backend::start(), Backend::start());
         let key = IssuerKey::generate("a");
         let set = key_set([&key]);
-        issuer.answer(move |_| Reply::json(&set));
-        backend.answer(|_| Reply::json("{}"));
+        issuer.reply_with(move |_| BackendReply::json(&set));
+        backend.reply_with(|_| BackendReply::json("{}"));
         let asked = |what: &str| format!("backend.{what}={}", backend.url("/"));
         let events = r#""session.opened","channel.occupied""#;
         let webhook = format!(
@@ -57,7 +57,7 @@ impl Everything {
         let token =
             key.sign(&json!({"sub": "alice", "channels": {"*": ["subscribe", "publish", "presence"]}}));
         let mut client = encke_tests::Client::connect(server.public, &format!("token={token}"));
-        assert!(client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"].is_object());
+        assert!(client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"].is_object());
         server.admin.publish("news", 1);
         let left = client.drop_connection();
         server.await_phase(&left.session, "suspended");

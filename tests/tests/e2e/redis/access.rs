@@ -45,7 +45,7 @@ fn use_everything(server: &RunningServer, redis: &mut Connection) {
     assert_message(&mut client, 1, &json!("by pattern"));
     // A channel that cannot be opened is not listened to any more.
     exec(redis, &["SET", "encke:{126}m:odd", "x"]);
-    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"odd"}}"#);
+    let reply = client.request(r#"{"id":1,"subscribe":{"channel":"odd"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     until("nobody listens", || calls(redis).contains("cmdstat_unsubscribe:"));
 }

@@ -36,7 +36,7 @@ fn a_redis_that_keeps_its_file_loses_nothing_when_it_is_killed() {
     let since = json!({"epoch": epochs[0], "offset": 3});
     let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
     let mut back = nodes[0].client();
-    assert_eq!(back.ask(&subscribe.to_string())["ok"]["recovered"], true);
+    assert_eq!(back.request(&subscribe.to_string())["ok"]["recovered"], true);
     assert_all_up_to(&mut back, 3, &json!("after"));
 }
 
@@ -72,7 +72,7 @@ fn only_those_who_have_seen_what_was_not_on_disk_are_told() {
         let since = json!({"epoch": epoch, "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
         let reply = eventually_within(NOTICED, "it is followed", || {
-            let reply = nodes[1].client().ask(&subscribe.to_string());
+            let reply = nodes[1].client().request(&subscribe.to_string());
             reply["ok"].is_object().then_some(reply)
         });
         assert_eq!(reply["ok"]["recovered"], recovered, "{reply}");

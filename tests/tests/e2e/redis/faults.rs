@@ -37,13 +37,13 @@ fn an_empty_redis_is_told_to_everyone() {
     assert_eq!(nodes[0].admin.get("/readyz").json(), json!({"status": "engine_down"}));
     for node in &nodes {
         assert_eq!(node.admin.get("/healthz").status, 200);
-        let reply = node.client().ask(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
+        let reply = node.client().request(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
         assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     }
     // What is followed already can still be followed here; what is not, cannot.
     let mut late = nodes[0].client();
-    assert_eq!(late.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 3);
-    let reply = late.ask(r#"{"id":2,"subscribe":{"channel":"sports"}}"#);
+    assert_eq!(late.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 3);
+    let reply = late.request(r#"{"id":2,"subscribe":{"channel":"sports"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     redis.revive();
     let published = await_published(&nodes[1], &json!("again"));
@@ -65,7 +65,7 @@ fn a_redis_that_stands_still_loses_nothing() {
     follower.subscribe("news");
     nodes[1].admin.publish("news", 1);
     assert_message(&mut follower, 1, &json!(1));
-    redis.process().stopped(|| {
+    redis.process().while_stopped(|| {
         let answer = nodes[1].admin.post("/api/publish", r#"{"channel":"news","data":"perhaps"}"#);
         assert_eq!((answer.status, &*answer.error_code()), (503, "outcome_unknown"), "{answer:?}");
         until("it is noticed", || {
@@ -172,7 +172,7 @@ fn only_those_who_have_seen_a_lost_message_are_told() {
     for (offset, recovered) in [(3, true), (5, false)] {
         let since = json!({"epoch": epoch, "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
-        let reply = node.client().ask(&subscribe.to_string());
+        let reply = node.client().request(&subscribe.to_string());
         assert_eq!(reply["ok"]["recovered"], recovered, "{reply}");
     }
 }
@@ -188,7 +188,7 @@ fn scripts_that_are_lost_are_brought_again() {
     let mut id = 0;
     until("another channel can be followed", || {
         id += 1;
-        let reply = client.ask(&json!({"id": id, "subscribe": {"channel": "sports"}}).to_string());
+        let reply = client.request(&json!({"id": id, "subscribe": {"channel": "sports"}}).to_string());
         assert!(reply["ok"].is_object() || reply["error"]["code"] == "unavailable", "{reply}");
         reply["ok"].is_object()
     });
@@ -245,11 +245,11 @@ fn without_redis_a_server_starts_and_waits_for_it() {
     redis.kill();
     let server = launch(&redis).start();
     let mut client = server.client();
-    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let reply = client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     redis.revive();
     await_published(&server, &json!(1));
-    assert_eq!(client.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 1);
+    assert_eq!(client.request(r#"{"id":2,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 1);
 }
 
 #[test]

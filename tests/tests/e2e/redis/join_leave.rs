@@ -4,16 +4,16 @@ use encke_tests::process::Signal;
 use encke_tests::redis::Redis;
 use encke_tests::server::run_to_end;
 use encke_tests::waiting::{TIMEOUT, until};
-use encke_tests::{Client, RunningServer, Said};
+use encke_tests::{Client, RunningServer, ServerOutput};
 use serde_json::{Value, json};
 
 use super::launch;
-use crate::join_leave::{TOLD, next, of, told};
+use crate::join_leave::{JOIN_LEAVE_RULE, next, of, told};
 use crate::restart::Restarts;
 
 #[track_caller]
 fn node(redis: &Redis) -> RunningServer {
-    launch(redis).set(TOLD).start()
+    launch(redis).set(JOIN_LEAVE_RULE).start()
 }
 
 /// A client that follows the room, and is told of itself.
@@ -53,7 +53,7 @@ fn who_comes_and_who_goes_is_told_on_all_servers() {
     let expected = json!([{"offset": 2, "joined": second_is}, {"offset": 3, "left": second_is}]);
     assert_eq!(history["messages"], expected);
     let mut late = nodes[2].client();
-    late.ask(r#"{"id":1,"subscribe":{"channel":"/room/x","last":2}}"#);
+    late.request(r#"{"id":1,"subscribe":{"channel":"/room/x","last":2}}"#);
     assert_eq!(next(&mut late), told(2, "joined", &second_is));
     assert_eq!(next(&mut late), told(3, "left", &second_is));
 }
@@ -72,7 +72,7 @@ fn a_server_that_ends_tells_who_goes_with_it_and_one_that_dies_does_not() {
     assert_eq!(ends.await_exit(TIMEOUT).code(), Some(0));
     dies.signal(Signal::KILL);
     let said = client.next_within(Duration::from_millis(300));
-    assert!(matches!(said, None | Some(Said::Ping(_))), "{said:?}");
+    assert!(matches!(said, None | Some(ServerOutput::Ping(_))), "{said:?}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn nothing_is_lost_while_redis_stands_still_or_is_away() {
     let nodes = [node(&redis), node(&redis)];
     let mut client = follower(&nodes[0]);
     let [mut goes, other] = [(); 2].map(|()| follower(&nodes[1]));
-    redis.process().stopped(|| {
+    redis.process().while_stopped(|| {
         nodes[1].admin.kick(&goes.hello.session);
         assert_eq!(goes.close_code(), Some(4101), "nobody waits for Redis");
     });
@@ -99,7 +99,7 @@ fn nothing_is_lost_while_redis_stands_still_or_is_away() {
 fn what_redis_does_not_take_outlives_the_server() {
     let mut redis = Redis::with(&["--appendonly", "yes"]);
     let engine = format!("engine.url={}", redis.url());
-    let mut restarts = Restarts::with(&[TOLD, "engine.kind=redis", &engine, "shutdown.drain=1s"]);
+    let mut restarts = Restarts::with(&[JOIN_LEAVE_RULE, "engine.kind=redis", &engine, "shutdown.drain=1s"]);
     let other = node(&redis);
     let mut client = follower(&other);
     let goes = follower(&restarts.server);
@@ -110,7 +110,7 @@ fn what_redis_does_not_take_outlives_the_server() {
     restarts.stop();
     let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
     let shown = String::from_utf8(shown.stdout).expect("text");
-    let expected = format!(r#"session {}: left "/room/x", which is not told yet"#, goes.hello.session);
+    let expected = format!(r#"session {}: left "/room/x", not published yet"#, goes.hello.session);
     assert!(shown.contains(&expected), "{shown}");
     redis.revive();
     restarts.start();

@@ -1,4 +1,4 @@
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::redis::Redis;
 use encke_tests::waiting::until;
 use encke_tests::{Launch, RunningServer};
@@ -14,8 +14,8 @@ fn node_by(url: &str) -> RunningServer {
 
 /// A link is cut one way; another server goes on meanwhile.
 #[track_caller]
-fn assert_nothing_is_lost_or_doubled(deafen: impl FnOnce(&Link)) {
-    let link = Link::new();
+fn assert_nothing_is_lost_or_doubled(deafen: impl FnOnce(&NetworkLink)) {
+    let link = NetworkLink::new();
     let redis = Redis::behind(&link);
     let (far, near) = (node_by(&redis.url()), node_by(&redis.socket_url()));
     let mut follower = far.client();
@@ -32,7 +32,7 @@ fn assert_nothing_is_lost_or_doubled(deafen: impl FnOnce(&Link)) {
         answer.error_code() == "unavailable"
     });
     near.admin.publish("news", "still");
-    link.lose_none();
+    link.deliver_all_packets();
     await_published(&far, &json!("after"));
     let all = assert_all_up_to(&mut follower, 1, &json!("after"));
     let times = |data: &str| all.iter().filter(|one| *one == data).count();
@@ -43,12 +43,12 @@ fn assert_nothing_is_lost_or_doubled(deafen: impl FnOnce(&Link)) {
 
 #[test]
 fn answers_of_redis_that_are_lost_lose_and_double_nothing() {
-    assert_nothing_is_lost_or_doubled(Link::deafen_here);
+    assert_nothing_is_lost_or_doubled(NetworkLink::block_inbound);
 }
 
 #[test]
 fn requests_to_redis_that_are_lost_lose_and_double_nothing() {
-    assert_nothing_is_lost_or_doubled(Link::deafen_there);
+    assert_nothing_is_lost_or_doubled(NetworkLink::block_outbound);
 }
 
 /// Redis does not keep what it has to tell to a server that does not listen.
@@ -60,7 +60,7 @@ fn a_server_that_redis_gives_up_reads_on_or_tells_a_gap() {
     let mut follower = slow.client();
     follower.subscribe("news");
     let long = "x".repeat(60_000);
-    slow.stopped(|| {
+    slow.while_stopped(|| {
         for number in 1..=MESSAGES {
             quick.admin.publish("news", json!([number, long]));
         }

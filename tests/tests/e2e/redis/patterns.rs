@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use encke_tests::Client;
-use encke_tests::bayeux::{Polls, connect_now, events};
+use encke_tests::bayeux::{BayeuxPolling, connect_now, events};
 use encke_tests::redis::Redis;
 use encke_tests::waiting::until;
 use redis::Connection;
@@ -48,7 +48,7 @@ fn what_matches_is_heard_wherever_it_was_published() {
     let nodes = [node(&redis), node(&redis)];
     let mut client = nodes[0].client();
     let epoch = client.subscribe("/a/**");
-    let (mut shallow, mut polls) = (nodes[1].client(), Polls::connect(nodes[1].public));
+    let (mut shallow, mut polls) = (nodes[1].client(), BayeuxPolling::connect(nodes[1].public));
     shallow.subscribe("/a/*");
     let id = polls.open(&["/a/*", "/a/b"]);
     let published = ["/b", "/a/b", "/a/b/c", "/a/d", "a/e"]
@@ -66,12 +66,12 @@ fn what_matches_is_heard_wherever_it_was_published() {
     }
     let mut heard = Vec::new();
     until("both came, once", || {
-        heard.extend(events(&polls.ask(&connect_now(&id))));
+        heard.extend(events(&polls.request(&connect_now(&id))));
         heard.len() >= 2
     });
     nodes[0].admin.publish("/a/z", "last");
     until("the last came", || {
-        heard.extend(events(&polls.ask(&connect_now(&id))));
+        heard.extend(events(&polls.request(&connect_now(&id))));
         heard.last().is_some_and(|data| data == "last")
     });
     assert_eq!(heard, ["/a/b", "/a/d", "last"]);
@@ -79,9 +79,9 @@ fn what_matches_is_heard_wherever_it_was_published() {
     let history = nodes[0].admin.get("/api/channels/%2Fa%2F**/history").json();
     assert_eq!((&history["epoch"], &history["last"]), (&json!(epoch), &json!(4)));
     let since = json!({"id": 1, "subscribe": {"channel": "/a/**", "since": {"epoch": epoch, "offset": 1}}});
-    assert_eq!(nodes[0].client().ask(&since.to_string())["ok"]["recovered"], true);
+    assert_eq!(nodes[0].client().request(&since.to_string())["ok"]["recovered"], true);
     let mut elsewhere = nodes[1].client();
-    assert_eq!(elsewhere.ask(&since.to_string())["ok"]["recovered"], false);
+    assert_eq!(elsewhere.request(&since.to_string())["ok"]["recovered"], false);
     gap(&mut elsewhere, "/a/**");
 }
 
@@ -163,7 +163,7 @@ fn what_may_have_been_missed_is_one_gap() {
     // What is followed already can still be followed; what is not, cannot.
     let mut late = node.client();
     assert_eq!(late.subscribe("/a/*"), next);
-    let reply = late.ask(r#"{"id":1,"subscribe":{"channel":"/b/*"}}"#);
+    let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/b/*"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     redis.revive();
     for client in [&mut client, &mut late] {
@@ -220,7 +220,7 @@ fn what_is_published_while_redis_stands_still_is_no_gap() {
     let nodes = [node(&redis), node(&redis)];
     let mut client = nodes[0].client();
     let epoch = client.subscribe("/a/*");
-    redis.process().stopped(|| {
+    redis.process().while_stopped(|| {
         let body = r#"{"channel":"/a/b","data":1}"#;
         let answer = nodes[1].admin.post("/api/publish", body);
         assert!(answer.status == 200 || answer.error_code() == "outcome_unknown", "{answer:?}");
@@ -281,7 +281,7 @@ fn where_redis_does_not_allow_it_a_pattern_is_unavailable() {
     redis::cmd("ACL").arg(&only_feeds).exec(&mut connection).expect("set");
     let node = node(&redis);
     let mut client = node.client();
-    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"/a/*"}}"#);
+    let reply = client.request(r#"{"id":1,"subscribe":{"channel":"/a/*"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     client.subscribe("/a/b");
     // All that any pattern can stand for.

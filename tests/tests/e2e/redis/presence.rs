@@ -43,7 +43,7 @@ fn await_total(node: &RunningServer, total: u64, missing: &Value) {
 #[track_caller]
 fn reply(client: &mut Client, missing: &Value) -> Value {
     eventually("all answer that can", || {
-        let reply = client.ask(r#"{"id":1,"presence":{"channel":"news"}}"#);
+        let reply = client.request(r#"{"id":1,"presence":{"channel":"news"}}"#);
         (reply["ok"]["incomplete"] == *missing).then_some(reply)
     })
 }
@@ -123,7 +123,7 @@ fn a_server_that_stands_still_is_named() {
     let mut clients = followers(&[&nodes[0], &nodes[1], &nodes[2]]);
     nodes.iter().for_each(|node| await_total(node, 3, &Value::Null));
     let still = json!([name(&nodes[2])]);
-    nodes[2].stopped(|| {
+    nodes[2].while_stopped(|| {
         await_total(&nodes[0], 2, &still);
         let reply = reply(&mut clients[1], &still);
         assert_eq!(reply["ok"]["total"], 2, "{reply}");
@@ -177,7 +177,7 @@ fn what_strangers_say_counts_for_nothing() {
     let mut listener = redis.connect();
     let mut listener = listener.as_pubsub();
     listener.subscribe("encke:questions").expect("it listens");
-    nodes[1].stopped(|| {
+    nodes[1].while_stopped(|| {
         let (total, missing) = std::thread::scope(|scope| {
             let asked = scope.spawn(|| total_and_missing(&nodes[0]));
             let question: String =

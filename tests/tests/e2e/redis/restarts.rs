@@ -30,7 +30,7 @@ fn follower(restarts: &Restarts) -> Hello {
         assert_eq!(message(&mut client), (number, number, json!(number)));
     }
     client.send(r#"{"ack":{"seq":1}}"#);
-    client.ask(r#"{"id":1,"presence":{"channel":"news"}}"#);
+    client.request(r#"{"id":1,"presence":{"channel":"news"}}"#);
     let hello = client.drop_connection();
     restarts.server.await_phase(&hello.session, "suspended");
     hello
@@ -75,7 +75,7 @@ fn a_session_comes_back_to_what_was_published_elsewhere_meanwhile() {
     let epoch = late.subscribe("news");
     let since = json!({"channel": "news", "since": {"epoch": epoch, "offset": 0}});
     let mut later = restarts.server.client();
-    let reply = later.ask(&json!({"id": 1, "subscribe": since}).to_string());
+    let reply = later.request(&json!({"id": 1, "subscribe": since}).to_string());
     assert_eq!((&reply["ok"]["offset"], &reply["ok"]["recovered"]), (&json!(7), &json!(true)));
     // Messages are where they were: in Redis.
     assert!(!bytes.windows(8).any(|window| window == b"messages"));
@@ -176,11 +176,11 @@ fn sessions_wait_for_a_redis_that_cannot_be_reached() {
     restarts.start();
     let mut client = back(&restarts, &hello, 1);
     // A reply, and no gap before it.
-    let reply = client.ask(r#"{"id":1,"publish":{"channel":"news","data":0}}"#);
+    let reply = client.request(r#"{"id":1,"publish":{"channel":"news","data":0}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
-    let reply = client.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+    let reply = client.request(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
     assert_eq!(reply["ok"]["channel"], "news", "it follows it already: {reply}");
-    let refused = restarts.server.client().ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let refused = restarts.server.client().request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     assert_eq!(refused["error"]["code"], "unavailable", "nobody joins what is not there: {refused}");
     drop(client);
     restarts.restart();
@@ -226,7 +226,7 @@ fn what_was_unsubscribed_holds_nothing_up() {
     client.subscribe("sports");
     restarts.server.admin.publish("news", 1);
     assert_eq!(message(&mut client).0, 1);
-    client.ask(r#"{"id":2,"unsubscribe":{"channel":"news"}}"#);
+    client.request(r#"{"id":2,"unsubscribe":{"channel":"news"}}"#);
     restarts.server.admin.publish("sports", 2);
     assert_eq!(message(&mut client).0, 2);
     drop(client);

@@ -39,7 +39,7 @@ fn sessions_outlive_their_master() {
     let since = json!({"epoch": epochs[0], "offset": 3});
     let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
     let mut back = nodes[0].client();
-    let reply = back.ask(&subscribe.to_string());
+    let reply = back.request(&subscribe.to_string());
     assert_eq!(reply["ok"]["recovered"], true, "{reply}");
     assert_all_up_to(&mut back, 3, &json!("after"));
     // The one that was killed comes back and is sent where it belongs: nobody minds.
@@ -94,7 +94,7 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
     for (offset, recovered) in [(3, true), (5, false)] {
         let since = json!({"epoch": epochs[0], "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
-        let reply = nodes[1].client().ask(&subscribe.to_string());
+        let reply = nodes[1].client().request(&subscribe.to_string());
         assert_eq!(reply["ok"]["recovered"], recovered, "{reply}");
     }
 }
@@ -103,13 +103,13 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
 fn why_no_sentinel_helps_is_said() {
     let sentinels = Sentinels::start();
     let stranger = launch_by(&sentinels).set("engine.master=another").start();
-    stranger.logs.await_line("knows no such master");
+    stranger.logs.await_line("does not know this master");
     let wrong = launch_by(&sentinels).environment("ENCKE_ENGINE__SENTINEL_PASSWORD", "hunter3").start();
-    wrong.logs.await_line("no Sentinel says where the master");
+    wrong.logs.await_line("no Sentinel knows the address of the master");
     assert!(!wrong.logs.text().contains("hunter"), "{}", wrong.logs.text());
     // A replica is none that servers write to.
     let misled = launch(&sentinels.replica).start();
-    misled.logs.await_line("it is a replica");
+    misled.logs.await_line("Redis is a replica");
     for server in [stranger, wrong, misled] {
         let answer = server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
         assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");

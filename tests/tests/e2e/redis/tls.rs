@@ -86,7 +86,7 @@ fn a_certificate_of_another_authority_is_refused() {
     let (ours, other) = (Authority::new(), Authority::new());
     let files = Files::of(&other, "localhost");
     let redis = redis_that_asks_nobody(&files);
-    assert_refused_until_mended(redis, &files, &ours, "no authority that is trusted (engine.ca)");
+    assert_refused_until_mended(redis, &files, &ours, "not issued by a trusted authority (engine.ca)");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn files_that_will_not_do_are_told_at_the_start() {
     let certificate = format!("engine.certificate={}", own.certificate.display());
     for (settings, problem) in [
         (vec!["engine.ca=/no/such/file".to_owned()], "engine.ca"),
-        (vec![format!("engine.ca={}", own.key.display())], "has no certificate in PEM"),
+        (vec![format!("engine.ca={}", own.key.display())], "contains no PEM certificate"),
         (
             vec![ca, certificate, format!("engine.key={}", other.key.display())],
             "does not belong to the certificate",

@@ -1,5 +1,5 @@
-//! Connections at rest, which have no task. Other tests run on them, too: `ENCKE_TESTS_REST=0` has every connection of every server rest at
-//! once, and without it they do so after `rest.after`.
+//! Connections at rest, which have no task. Other tests run on them, too: `ENCKE_TESTS_PARK=0` has every connection of every server rest at
+//! once, and without it they do so after `parking.after`.
 
 use encke_tests::raw::{Dial, PING, PONG, RawClient, TEXT, masked};
 use encke_tests::waiting::{LATE, let_pass, until};
@@ -17,14 +17,14 @@ mod streams;
 mod waking;
 
 /// Every connection rests whenever it can.
-const AT_ONCE: &str = "rest.after=0";
+const AT_ONCE: &str = "parking.after=0";
 
 fn at_rest(server: &RunningServer) -> f64 {
-    server.admin.metrics().total("encke_connections_at_rest")
+    server.admin.metrics().total("encke_connections_parked")
 }
 
 fn woken(server: &RunningServer) -> f64 {
-    server.admin.metrics().total("encke_connections_woken_total")
+    server.admin.metrics().total("encke_connections_unparked_total")
 }
 
 /// Waits until so many connections rest.

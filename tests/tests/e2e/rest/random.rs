@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use encke_tests::waiting::let_pass;
-use encke_tests::{Client, RunningServer, Said};
+use encke_tests::{Client, RunningServer, ServerOutput};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
@@ -58,8 +58,8 @@ impl One<'_> {
         let until = Instant::now() + time;
         loop {
             match self.client().next_within(until.saturating_duration_since(Instant::now())) {
-                Some(Said::Object(object)) => self.heard(&object),
-                Some(Said::Ping(_) | Said::Pong(_)) => {}
+                Some(ServerOutput::Object(object)) => self.heard(&object),
+                Some(ServerOutput::Ping(_) | ServerOutput::Pong(_)) => {}
                 Some(other) => panic!("{other:?}"),
                 None => return,
             }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::{Requests, crowd};
+use encke_tests::{PollClient, crowd};
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn what_the_kernel_holds_is_life() {
     let (mut client, hello) = RawClient::greeted(server.public, "");
     for _ in 0..3 {
         let ping = client.frame_of(PING);
-        server.stopped(|| {
+        server.while_stopped(|| {
             client.send(&masked(PONG, &ping.payload));
             let_pass(Duration::from_millis(700));
         });
@@ -68,8 +68,8 @@ fn pings_by_message_are_sent_at_rest_and_their_answers_wake() {
 fn thousands_at_rest_get_every_message_once_and_in_order() {
     const CLIENTS: usize = 2_100;
     const MESSAGES: u64 = 20;
-    crowd::needs_descriptors(CLIENTS);
-    let server = RunningServer::with(&["rest.after=50ms"]);
+    crowd::require_descriptors(CLIENTS);
+    let server = RunningServer::with(&["parking.after=50ms"]);
     let mut clients = crowd::connect(&server, &vec![String::new(); CLIENTS]);
     for (client, _) in &mut clients {
         client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
@@ -218,7 +218,7 @@ fn an_acknowledgement_at_rest_has_a_full_stream_go_on() {
 #[test]
 fn an_acknowledgement_beside_it_has_a_full_stream_go_on() {
     const MESSAGES: u64 = 40;
-    for rest in [AT_ONCE, "rest.after=off"] {
+    for rest in [AT_ONCE, "parking.after=off"] {
         let server = Launch::with(&[rest, "session.max_unacked=16", "session.ping_interval=60s"]).start();
         let (mut client, hello) = RawClient::greeted(server.public, "");
         client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
@@ -226,7 +226,7 @@ fn an_acknowledgement_beside_it_has_a_full_stream_go_on() {
         for number in 1..=MESSAGES {
             server.admin.publish("news", number);
         }
-        let mut beside = Requests::connect(server.public);
+        let mut beside = PollClient::connect(server.public);
         for number in 1..=MESSAGES {
             // Beside messages there are pings: its server would like to hear that they have come.
             let message = std::iter::repeat_with(|| client.frame()).find(|frame| frame.first == TEXT);

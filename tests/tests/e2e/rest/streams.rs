@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::crowd;
-use encke_tests::network::Link;
+use encke_tests::network::NetworkLink;
 use encke_tests::waiting::{LATE, TIMEOUT};
 use encke_tests::{EventStream, Launch, Script};
 
@@ -32,7 +32,7 @@ fn heartbeats_leave_and_count_at_rest() {
         assert_eq!(events.block().as_deref(), Some(":"));
     }
     let metrics = server.admin.metrics();
-    assert_eq!(metrics.value("encke_connections_at_rest{transport=\"sse\"}"), 1.0);
+    assert_eq!(metrics.value("encke_connections_parked{transport=\"sse\"}"), 1.0);
     assert_eq!(woken(&server), 0.0);
     let heard = server.admin.session(&hello.session)["last_heard_ms"].as_f64();
     assert!(heard.is_some_and(|ms| ms < 2_900.0), "{heard:?}");
@@ -41,8 +41,8 @@ fn heartbeats_leave_and_count_at_rest() {
 
 #[test]
 fn one_that_vanished_is_noticed_at_rest() {
-    let link = Link::new();
-    let server = Launch::listening_on(&std::net::SocketAddr::new(link.address_here(), 0).to_string())
+    let link = NetworkLink::new();
+    let server = Launch::listening_on(&std::net::SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
         .set(AT_ONCE)
         .set("session.ping_interval=1s")
@@ -68,8 +68,8 @@ fn one_that_vanished_is_noticed_at_rest() {
 fn thousands_at_rest_get_every_event_once_and_in_order() {
     const CLIENTS: usize = 2_000;
     const MESSAGES: u64 = 20;
-    crowd::needs_descriptors(CLIENTS);
-    let server = RunningServer::with(&["rest.after=50ms"]);
+    crowd::require_descriptors(CLIENTS);
+    let server = RunningServer::with(&["parking.after=50ms"]);
     let mut streams: Vec<_> = (0..CLIENTS).map(|_| follow(&server, "news").0).collect();
     await_rest(&server, CLIENTS);
     let before = woken(&server);
@@ -143,7 +143,7 @@ fn what_a_reader_says_wakes_it_and_is_nothing() {
     let server = RunningServer::with(&[AT_ONCE]);
     let (mut events, hello) = follow(&server, "news");
     await_rest(&server, 1);
-    events.say(b"GET / HTTP/1.1\r\n\r\n");
+    events.send(b"GET / HTTP/1.1\r\n\r\n");
     until("it has woken", || woken(&server) >= 1.0);
     await_rest(&server, 1);
     server.admin.publish("news", 1);
@@ -163,7 +163,7 @@ fn each_end_is_told_at_rest() {
     await_rest(&server, 1);
     assert_eq!(server.admin.session(&hello.session)["transport"], "sse");
     let id = format!("{}:0", hello.resume);
-    let mut second = EventStream::come_back(server.public, "channels=news", &id);
+    let mut second = EventStream::reconnect(server.public, "channels=news", &id);
     assert!(second.hello().recovered);
     let said = events.to_end();
     assert!(said.iter().any(|event| event.contains(r#""reason":"replaced""#)), "{said:?}");
@@ -171,7 +171,7 @@ fn each_end_is_told_at_rest() {
     assert_eq!(server.admin.disconnect(&hello.session).status, 204);
     let said = second.to_end();
     assert!(said.iter().any(|event| event.contains(r#""reason":"disconnected""#)), "{said:?}");
-    let mut third = EventStream::come_back(server.public, "channels=news", &id);
+    let mut third = EventStream::reconnect(server.public, "channels=news", &id);
     assert!(third.hello().recovered);
     await_rest(&server, 1);
     assert_eq!(server.admin.kick(&hello.session).status, 204);
@@ -208,7 +208,7 @@ fn streams_at_rest_go_on_in_the_next_process() {
     assert!(said.iter().any(|event| event.contains(r#""reason":"moved""#)), "{said:?}");
     restarts.server.admin.publish("news", 2);
     let id = id.expect("each message has one");
-    let mut again = EventStream::come_back(restarts.server.public, "channels=news", &id);
+    let mut again = EventStream::reconnect(restarts.server.public, "channels=news", &id);
     let greeting = again.hello();
     assert!(greeting.recovered);
     assert_eq!(greeting.session, hello.session);

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::crowd;
 use encke_tests::waiting::{TIMEOUT, let_pass, until};
-use encke_tests::{Certificate, Launch, RawClient, RunningServer, Said, TlsClient, raw};
+use encke_tests::{Certificate, Launch, RawClient, RunningServer, ServerOutput, TlsClient, raw};
 use serde_json::json;
 
 use super::*;
@@ -51,7 +51,7 @@ fn whatever_a_client_says_wakes_it() {
 /// Frames that change nothing in the session are a sign of life all the same, also when the connection rests before anyone looks.
 #[test]
 fn what_was_heard_last_is_remembered_at_rest() {
-    let server = RunningServer::with(&["rest.after=300ms"]);
+    let server = RunningServer::with(&["parking.after=300ms"]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     await_rest(&server, 1);
     let mut ping = || {
@@ -75,7 +75,7 @@ fn what_was_heard_last_is_remembered_at_rest() {
 fn with_many_processors_several_threads_look() {
     const CLIENTS: usize = 9;
     let server = Launch::with(&[AT_ONCE]).environment("TOKIO_WORKER_THREADS", "12").start();
-    let looking = || server.threads().iter().filter(|name| *name == "encke-rest").count();
+    let looking = || server.thread_names().iter().filter(|name| *name == "encke-rest").count();
     // A thread gives itself its name once it runs.
     until("one looks for four of the runtime's", || looking() == 3);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| RawClient::greeted(server.public, "").0).collect();
@@ -115,11 +115,11 @@ fn nobody_rests_within_a_message() {
 
 #[test]
 fn nobody_rests_before_a_silence_and_never_if_it_is_off() {
-    let server = RunningServer::with(&["rest.after=1m"]);
+    let server = RunningServer::with(&["parking.after=1m"]);
     let _client = server.client();
     let_pass(Duration::from_millis(300));
     assert_eq!(at_rest(&server), 0.0);
-    let server = RunningServer::with(&["rest.after=off"]);
+    let server = RunningServer::with(&["parking.after=off"]);
     let _client = server.client();
     let_pass(Duration::from_millis(300));
     assert_eq!(at_rest(&server), 0.0);
@@ -135,12 +135,12 @@ fn nobody_rests_before_a_silence_and_never_if_it_is_off() {
 #[test]
 fn who_does_nothing_but_answer_pings_rests() {
     let server = RunningServer::with(&[
-        "rest.after=1s",
+        "parking.after=1s",
         "session.ping_interval=300ms",
         "session.pong_timeout=300ms",
         "timers.ping_slack=20ms",
     ]);
-    let client = server.client().live();
+    let client = server.client().into_background();
     await_rest(&server, 1);
     client.await_more_pings(3);
     assert_eq!((at_rest(&server), woken(&server)), (1.0, 0.0));
@@ -166,7 +166,7 @@ fn a_client_that_leaves_is_noticed() {
     let (leaves, left) = RawClient::greeted(server.public, "");
     let (resets, reset) = RawClient::greeted(server.public, "");
     await_rest(&server, 2);
-    let open = server.descriptors();
+    let open = server.open_descriptors();
     drop(leaves);
     server.await_phase(&left.session, "suspended");
     resets.reset();
@@ -175,7 +175,7 @@ fn a_client_that_leaves_is_noticed() {
         server.logs.await_lifecycle(session, &[("opened", "connect"), ("suspended", "connection_lost")]);
     }
     await_rest(&server, 0);
-    until("their sockets are closed", || server.descriptors() <= open - 2);
+    until("their sockets are closed", || server.open_descriptors() <= open - 2);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_request_beside_it_reaches_it() {
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{commands}",
         commands.len()
     );
-    let answer = encke_tests::admin::ask(server.public, &head);
+    let answer = encke_tests::admin::send_request(server.public, &head);
     assert_eq!(answer.status, 200, "{answer:?}");
     server.admin.publish("news", 2);
     // The epoch is not that of the channel: what is to be said of that comes first.
@@ -239,7 +239,7 @@ fn a_request_beside_it_reaches_it() {
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{close}",
         close.len()
     );
-    assert_eq!(encke_tests::admin::ask(server.public, &head).status, 200);
+    assert_eq!(encke_tests::admin::send_request(server.public, &head).status, 200);
     assert_eq!(client.close_code(), Some(1000));
 }
 
@@ -252,7 +252,7 @@ fn a_drain_says_goodbye_at_rest() {
     server.terminate();
     for client in &mut clients {
         assert_eq!(client.object()["goaway"]["reason"], "draining");
-        assert_eq!(client.next_within(TIMEOUT), Some(Said::Close(4002, "draining".into())));
+        assert_eq!(client.next_within(TIMEOUT), Some(ServerOutput::Close(4002, "draining".into())));
         assert_eq!(client.close_code(), None);
     }
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
@@ -292,7 +292,7 @@ fn sessions_end_on_time_at_rest() {
 #[test]
 fn a_crowd_that_leaves_is_noticed() {
     const CLIENTS: usize = 2_000;
-    crowd::needs_descriptors(CLIENTS);
+    crowd::require_descriptors(CLIENTS);
     let server = RunningServer::with(&[AT_ONCE]);
     let clients = crowd::connect(&server, &vec![String::new(); CLIENTS]);
     await_rest(&server, CLIENTS);

@@ -1,6 +1,6 @@
 use encke_tests::bayeux::{
-    Polls, Socket, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
-    connect_with_ack, events, handshake, session, subscribe, with,
+    BayeuxPolling, BayeuxWebSocket, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
+    connect_with_ack, events, handshake, session, subscribe, with_field,
 };
 use encke_tests::waiting::{TIMEOUT, until};
 use serde_json::{Value, json};
@@ -26,51 +26,51 @@ fn assert_paused(answer: &[Value]) {
 #[test]
 fn a_held_connect_is_answered_and_the_session_goes_on() {
     let mut restarts = Restarts::with(&[]);
-    let mut polls = Polls::connect(restarts.server.public);
+    let mut polls = BayeuxPolling::connect(restarts.server.public);
     let id = polls.open(&["/news"]);
     restarts.server.admin.publish("/news", 1);
-    assert_eq!(events(&polls.ask(&connect(&id))), [1]);
+    assert_eq!(events(&polls.request(&connect(&id))), [1]);
     polls.send(&connect(&id));
     await_held(&restarts, &id);
     restarts.server.terminate();
-    assert_paused(&polls.answer());
+    assert_paused(&polls.response());
     restarts.server.await_exit(TIMEOUT);
     restarts.start();
     restarts.server.admin.publish("/news", 2);
-    let mut polls = Polls::connect(restarts.server.public);
-    let answer = polls.ask(&connect(&id));
+    let mut polls = BayeuxPolling::connect(restarts.server.public);
+    let answer = polls.request(&connect(&id));
     assert_eq!(events(&answer), [2], "{answer:?}");
     // The pause is over.
     assert_eq!(answer.last().map(|reply| &reply["advice"]["interval"]), Some(&json!(0)), "{answer:?}");
     restarts.server.admin.publish("/news", 3);
-    assert_eq!(events(&polls.ask(&connect_now(&id))), [3]);
+    assert_eq!(events(&polls.request(&connect_now(&id))), [3]);
 }
 
 #[test]
 fn what_was_not_acknowledged_comes_again() {
     let mut restarts = Restarts::with(&[]);
-    let mut polls = Polls::connect(restarts.server.public);
-    let id = client_id(&polls.reply(&with(handshake(), "ext", json!({"ack": true}))));
+    let mut polls = BayeuxPolling::connect(restarts.server.public);
+    let id = client_id(&polls.reply(&with_field(handshake(), "ext", json!({"ack": true}))));
     assert_successful(&polls.reply(&subscribe(&id, "/news")));
-    polls.ask(&connect_now_with_ack(&id, 0));
+    polls.request(&connect_now_with_ack(&id, 0));
     for number in 1..=2 {
         restarts.server.admin.publish("/news", number);
     }
-    assert_eq!(events(&polls.ask(&connect_with_ack(&id, 0))), [1, 2]);
+    assert_eq!(events(&polls.request(&connect_with_ack(&id, 0))), [1, 2]);
     for _ in 0..2 {
         restarts.restart();
     }
-    let mut polls = Polls::connect(restarts.server.public);
+    let mut polls = BayeuxPolling::connect(restarts.server.public);
     restarts.server.admin.publish("/news", 3);
-    assert_eq!(events(&polls.ask(&connect_with_ack(&id, 1))), [2, 3]);
+    assert_eq!(events(&polls.request(&connect_with_ack(&id, 1))), [2, 3]);
     restarts.server.admin.publish("/news", 4);
-    assert_eq!(events(&polls.ask(&connect_now_with_ack(&id, 3))), [4]);
+    assert_eq!(events(&polls.request(&connect_now_with_ack(&id, 3))), [4]);
 }
 
 #[test]
 fn a_websocket_goes_on() {
     let mut restarts = Restarts::with(&[]);
-    let mut socket = Socket::connect(restarts.server.public);
+    let mut socket = BayeuxWebSocket::connect(restarts.server.public);
     let id = socket.open(&["/news"]);
     restarts.server.admin.publish("/news", 1);
     assert_eq!(events(&socket.messages()), [1]);
@@ -83,7 +83,7 @@ fn a_websocket_goes_on() {
     restarts.server.await_exit(TIMEOUT);
     restarts.start();
     restarts.server.admin.publish("/news", 2);
-    let mut socket = Socket::connect(restarts.server.public);
+    let mut socket = BayeuxWebSocket::connect(restarts.server.public);
     socket.send(&connect(&id));
     let mut came = socket.messages();
     while events(&came).is_empty() {

@@ -64,7 +64,7 @@ fn a_damaged_file_is_set_aside_with_the_place() {
     let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
     let complaint = String::from_utf8(shown.stderr).expect("text");
     assert!(complaint.contains("the record at byte "), "{complaint}");
-    assert_set_aside(restarts, &hello, "snapshot.damaged", "its checksum is wrong");
+    assert_set_aside(restarts, &hello, "snapshot.damaged", "the checksum is wrong");
 }
 
 #[test]
@@ -72,14 +72,14 @@ fn half_a_file_is_set_aside() {
     let (restarts, hello) = written(&[]);
     let bytes = std::fs::read(restarts.path()).expect("it was written");
     std::fs::write(restarts.path(), &bytes[..bytes.len() / 2]).expect("a file");
-    assert_set_aside(restarts, &hello, "snapshot.damaged", "the file ends within it");
+    assert_set_aside(restarts, &hello, "snapshot.damaged", "the file ends within the record");
 }
 
 #[test]
 fn a_foreign_file_is_set_aside() {
     let (restarts, hello) = written(&[]);
     std::fs::write(restarts.path(), "Dear diary").expect("a file");
-    assert_set_aside(restarts, &hello, "snapshot.damaged", "this is no snapshot");
+    assert_set_aside(restarts, &hello, "snapshot.damaged", "the file is not a snapshot");
 }
 
 /// A whole one, of which nothing is known but its version.
@@ -99,7 +99,7 @@ fn a_file_of_a_later_version_is_set_aside() {
     std::fs::write(restarts.path(), &bytes).expect("a file");
     let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
     let complaint = String::from_utf8(shown.stderr).expect("text");
-    let why = "a later server has written it: its version is 2, and this one reads 1";
+    let why = "written by a newer server: its version is 2, this server reads 1";
     assert!(complaint.contains(why), "{complaint}");
     assert_set_aside(restarts, &hello, "snapshot.newer", why);
 }
@@ -147,10 +147,10 @@ fn of_two_processes_the_second_waits_for_the_first() {
     let mut restarts = Restarts::with(&["listen.wait=60s"]);
     let hello = restarts.server.suspended_session();
     let next = launch("127.0.0.1:0", &restarts.path(), &restarts.settings).spawn();
-    next.logs.await_line("waiting for the process that has the snapshot");
+    next.logs.await_line("waiting for the process that holds the snapshot's lock");
     // Another one that is told to end while it waits.
     let third = launch("127.0.0.1:0", &restarts.path(), &restarts.settings).spawn();
-    third.logs.await_line("waiting for the process that has the snapshot");
+    third.logs.await_line("waiting for the process that holds the snapshot's lock");
     let mut third = third.process;
     third.signal(Signal::TERM);
     assert_eq!(third.await_exit(TIMEOUT).code(), Some(0));
@@ -165,6 +165,6 @@ fn a_second_process_gives_up_after_a_while() {
     let restarts = Restarts::with(&[]);
     let mut next = launch("127.0.0.1:0", &restarts.path(), &["listen.wait=200ms".to_owned()]).spawn();
     assert_eq!(next.process.await_exit(TIMEOUT).code(), Some(1));
-    next.logs.await_line("another process has ");
+    next.logs.await_line("another process holds the lock ");
     restarts.server.assert_unharmed();
 }

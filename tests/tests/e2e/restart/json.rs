@@ -1,7 +1,7 @@
 use encke_tests::process::Signal;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{TIMEOUT, until};
-use encke_tests::{Client, EventStream, Hello, RawClient, Requests, Said};
+use encke_tests::{Client, EventStream, Hello, RawClient, PollClient, ServerOutput};
 use serde_json::{Value, json};
 
 use super::{MOVED, Restarts};
@@ -12,7 +12,7 @@ fn assert_moved(client: &mut Client) {
     let goaway = client.object()["goaway"].clone();
     assert_eq!(goaway["reason"], "moved");
     assert!(goaway["retry_ms"].as_u64().is_some_and(|retry_ms| retry_ms < 2_000), "{goaway}");
-    assert_eq!(client.next_within(TIMEOUT), Some(Said::Close(MOVED, "moved".into())));
+    assert_eq!(client.next_within(TIMEOUT), Some(ServerOutput::Close(MOVED, "moved".into())));
 }
 
 /// The same session as before.
@@ -108,7 +108,7 @@ fn a_session_that_nobody_has_come_back_to_may_be_kicked() {
     let hello = restarts.server.suspended_session();
     restarts.restart();
     assert_eq!(restarts.server.admin.kick(&hello.session).status, 204);
-    let refused = Client::refusal(restarts.server.public, &format!("resume={}", hello.resume));
+    let refused = Client::refusal_code(restarts.server.public, &format!("resume={}", hello.resume));
     assert_eq!(refused, 4101);
 }
 
@@ -122,7 +122,7 @@ fn who_was_kicked_before_is_told_so_afterwards() {
         restarts.restart();
     }
     let query = format!("resume={}", kicked.resume);
-    assert_eq!(Client::refusal(restarts.server.public, &query), 4101);
+    assert_eq!(Client::refusal_code(restarts.server.public, &query), 4101);
     assert!(!restarts.server.resume(&kicked.resume).hello.recovered);
 }
 
@@ -178,7 +178,7 @@ fn a_message_is_still_its_users_after_a_restart() {
     restarts.restart();
     for channel in ["news", "/a/b", "/a/*"] {
         let mut client = connect(&restarts);
-        client.ask(&json!({"id": 1, "subscribe": {"channel": channel, "last": 2}}).to_string());
+        client.request(&json!({"id": 1, "subscribe": {"channel": channel, "last": 2}}).to_string());
         let users = [client.object(), client.object()].map(|mut object| object["message"]["user"].take());
         assert_eq!(users, [json!("al \"ice\""), Value::Null], "{channel}");
     }
@@ -190,7 +190,7 @@ fn when_a_message_was_published_is_said_as_before_after_a_restart() {
     restarts.server.admin.publish("chat.a", 1);
     let ask = |restarts: &Restarts| {
         let mut client = restarts.server.client();
-        client.ask(r#"{"id":1,"subscribe":{"channel":"chat.a","last":1}}"#);
+        client.request(r#"{"id":1,"subscribe":{"channel":"chat.a","last":1}}"#);
         client.object()["message"]["at_ms"].take()
     };
     let at = ask(&restarts);
@@ -207,7 +207,7 @@ fn what_was_unsubscribed_is_sent_again() {
     client.subscribe("gone");
     restarts.server.admin.publish("gone", 1);
     assert_eq!(message(&mut client).0, 1);
-    client.ask(r#"{"id":2,"unsubscribe":{"channel":"gone"}}"#);
+    client.request(r#"{"id":2,"unsubscribe":{"channel":"gone"}}"#);
     client.subscribe("news");
     restarts.server.admin.publish("news", 2);
     assert_eq!(message(&mut client).0, 2);
@@ -233,7 +233,7 @@ fn a_stream_of_events_comes_back_by_its_last_id() {
     restarts.start();
     restarts.server.admin.publish("news", 2);
     let id = id.expect("messages have ids");
-    let mut events = EventStream::come_back(restarts.server.public, "channels=news", &id);
+    let mut events = EventStream::reconnect(restarts.server.public, "channels=news", &id);
     let again = events.hello();
     assert!(again.recovered);
     assert_eq!(again.session, hello.session);
@@ -244,7 +244,7 @@ fn a_stream_of_events_comes_back_by_its_last_id() {
 fn polls_go_on_held_or_between_two() {
     let mut restarts = Restarts::with(&[]);
     let open = || {
-        let mut requests = Requests::connect(restarts.server.public);
+        let mut requests = PollClient::connect(restarts.server.public);
         let answer = requests.get("channels=news").json();
         (requests, Hello::parse(answer[0].clone()))
     };
@@ -254,20 +254,20 @@ fn polls_go_on_held_or_between_two() {
         let answer = requests.get(&format!("resume={}&seq=0", hello.resume)).json();
         assert_eq!(answer[0]["message"]["data"], 1);
     }
-    held.ask(&format!("resume={}&seq=1", holds.resume));
+    held.send_get(&format!("resume={}&seq=1", holds.resume));
     until("it is held", || {
         let session = restarts.server.admin.session(&holds.session)["deadlines"].to_string();
         session.contains("poll_hold")
     });
     restarts.server.terminate();
-    let answer = held.answer().json();
+    let answer = held.response().json();
     assert_eq!(answer[0]["goaway"]["reason"], "moved", "{answer}");
     between.await_end();
     restarts.server.await_exit(TIMEOUT);
     restarts.start();
     restarts.server.admin.publish("news", 2);
     for hello in [&holds, &waits] {
-        let mut requests = Requests::connect(restarts.server.public);
+        let mut requests = PollClient::connect(restarts.server.public);
         let replies = requests.post(&format!("resume={}", hello.resume), r#"[{"id":1,"ack":{"seq":1}}]"#);
         assert_eq!(replies.json()[0]["reply"]["id"], 1, "{replies:?}");
         let answer = requests.get(&format!("resume={}&seq=1", hello.resume)).json();
@@ -307,7 +307,7 @@ fn nobody_is_kicked_while_it_drains() {
     assert_eq!(restarts.server.await_exit(TIMEOUT).code(), Some(0));
     restarts.start();
     assert_eq!(restarts.server.admin.kick(&hello.session).status, 204);
-    let refused = Client::refusal(restarts.server.public, &format!("resume={}", hello.resume));
+    let refused = Client::refusal_code(restarts.server.public, &format!("resume={}", hello.resume));
     assert_eq!(refused, 4101);
 }
 
@@ -359,7 +359,7 @@ fn a_killed_process_keeps_nothing_and_gaps_tell_it() {
     let mut client = Client::connect(restarts.server.public, &format!("resume={}&seq=1", hello.resume));
     assert!(!client.hello.recovered);
     let since = format!(r#"{{"epoch":"{epoch}","offset":1}}"#);
-    let reply = client.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"news","since":{since}}}}}"#));
+    let reply = client.request(&format!(r#"{{"id":1,"subscribe":{{"channel":"news","since":{since}}}}}"#));
     assert_eq!(reply["ok"]["recovered"], false);
     assert_eq!(client.object()["gap"]["channel"], "news");
 }
@@ -372,11 +372,11 @@ fn a_publish_with_a_key_may_be_repeated_after_a_restart() {
     let of_api = |restarts: &Restarts| {
         restarts.server.admin.post("/api/publish", r#"{"channel":"news","data":2,"key":"k"}"#).json()
     };
-    let (first, first_of_api) = (client.ask(publish), of_api(&restarts));
+    let (first, first_of_api) = (client.request(publish), of_api(&restarts));
     assert_eq!((&first["ok"]["offset"], &first_of_api["offset"]), (&json!(1), &json!(2)));
     let hello = client.drop_connection();
     restarts.restart();
-    assert_eq!(back(&restarts, &hello, 0).ask(publish)["ok"], first["ok"]);
+    assert_eq!(back(&restarts, &hello, 0).request(publish)["ok"], first["ok"]);
     assert_eq!(of_api(&restarts), first_of_api);
     assert_eq!(restarts.server.admin.publish("news", 3)["offset"], 3);
 }

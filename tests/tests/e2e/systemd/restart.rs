@@ -64,7 +64,7 @@ fn nobody_is_refused_at_any_moment_of_a_restart() {
         server.terminate();
         until("the server ends", || {
             come();
-            server.exited().is_some()
+            server.try_wait().is_some()
         });
         let starting = held.launch().spawn();
         until("the next one serves", || {

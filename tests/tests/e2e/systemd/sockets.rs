@@ -39,8 +39,8 @@ fn a_socket_is_known_by_its_name() {
     early.await_upgrade();
     early.hello();
     server.assert_unharmed();
-    server.logs.await_line("listening on a socket that was open before");
-    assert_eq!(server.logs.count("variables of systemd"), 0, "they were removed: {}", server.logs.text());
+    server.logs.await_line("listening on an inherited socket");
+    assert_eq!(server.logs.count("systemd's variables"), 0, "they were removed: {}", server.logs.text());
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn one_too_many_is_refused() {
         [(2, Some("public:public")), (3, Some("public:admin:public")), (1, Some("other")), (1, None)]
     {
         let launch = Launch::default().inheriting(clone(&listener), sockets, names);
-        assert_refused(launch, &[&address, "is none that is wanted", "named `public`"]);
+        assert_refused(launch, &[&address, "belongs to no listener", "named `public`"]);
     }
 }
 

@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::let_pass;
-use encke_tests::{Collector, RawClient, Requests, RunningServer, Span};
+use encke_tests::{Collector, RawClient, PollClient, RunningServer, CollectedSpan};
 use serde_json::json;
 
 use super::{named, publish, said};
@@ -14,8 +14,8 @@ fn traced_server() -> (Collector, RunningServer) {
 }
 
 /// A session that follows `news` by long-polling, between two polls; and its token.
-fn polling(server: &RunningServer) -> (Requests, String) {
-    let mut poll = Requests::connect(server.public);
+fn polling(server: &RunningServer) -> (PollClient, String) {
+    let mut poll = PollClient::connect(server.public);
     let opened = poll.get("channels=news").json();
     let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
     (poll, token)
@@ -23,7 +23,7 @@ fn polling(server: &RunningServer) -> (Requests, String) {
 
 /// The way of this message to its readers.
 #[track_caller]
-fn delivered(collector: &Collector) -> Span {
+fn delivered(collector: &Collector) -> CollectedSpan {
     named(&collector.await_trace("POST /api/publish", 4), "deliver").clone()
 }
 

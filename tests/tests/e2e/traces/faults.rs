@@ -3,7 +3,7 @@ use std::time::Duration;
 use encke_tests::authority::Authority;
 use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::{TIMEOUT, until};
-use encke_tests::{Backend, Collector, Reply, RunningServer};
+use encke_tests::{Backend, Collector, BackendReply, RunningServer};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -23,12 +23,12 @@ fn broadcast(server: &RunningServer) {
 #[test]
 fn a_collector_that_hangs_delays_nothing() {
     let collector = Collector::default();
-    collector.backend.answer(|_| Reply::status(200).after(Duration::from_secs(60)));
+    collector.backend.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_secs(60)));
     let mut server = collector.server(&[IN_MEMORY, "shutdown.drain=1s"]).start();
     let mut client = server.client();
     client.subscribe("news");
     assert_eq!(publish(&server, "other", 1, ""), 200);
-    until("it is asked", || collector.backend.asked().len() == 1);
+    until("it is asked", || collector.backend.requests().len() == 1);
     for number in 1..50 {
         assert_eq!(publish(&server, "news", number, ""), 200);
         assert_eq!(client.object()["message"]["offset"], number);
@@ -39,34 +39,34 @@ fn a_collector_that_hangs_delays_nothing() {
     server.assert_unharmed();
     server.terminate();
     assert!(server.await_exit(TIMEOUT).success(), "it ends without the answer");
-    server.logs.await_line("traces are lost that the collector has not accepted");
+    server.logs.await_line("unexported traces were lost");
 }
 
 #[test]
 fn what_is_refused_for_a_while_is_sent_again() {
     let collector = Collector::default();
-    collector.backend.answer_status(503);
+    collector.backend.reply_with_status(503);
     let server = collector.server(&[]).start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
-    server.logs.await_line("it does not accept traces");
-    collector.backend.answer_status(200);
+    server.logs.await_line("trace export failed");
+    collector.backend.reply_with_status(200);
     assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
-    server.logs.await_line("it accepts traces again");
+    server.logs.await_line("trace collector recovered");
     assert_eq!(dropped(&server, "collector"), 0.0);
 }
 
 #[test]
 fn what_is_refused_for_good_is_counted() {
     let collector = Collector::default();
-    collector.backend.answer_status(400);
+    collector.backend.reply_with_status(400);
     let server = collector.server(&[]).start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
     until("it is counted", || dropped(&server, "collector") == 4.0);
-    let asked = collector.backend.asked().len();
-    collector.backend.answer_status(200);
+    let asked = collector.backend.requests().len();
+    collector.backend.reply_with_status(200);
     assert_eq!(publish(&server, "news", 2, ""), 200);
     assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
-    assert_eq!(collector.backend.asked().len(), asked + 1, "nothing is sent twice");
+    assert_eq!(collector.backend.requests().len(), asked + 1, "nothing is sent twice");
 }
 
 #[test]
@@ -93,23 +93,23 @@ fn tls_needs_a_certificate_of_an_authority_that_is_trusted() {
 fn no_more_is_refused_than_was_sent() {
     let collector = Collector::default();
     // A partial success, that is a refusal of 100 spans.
-    collector.backend.answer(|_| Reply::json("\n\x02\x08d"));
+    collector.backend.reply_with(|_| BackendReply::json("\n\x02\x08d"));
     let server = collector.server(&[]).start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
-    server.logs.await_line("it has refused some of the spans");
+    server.logs.await_line("trace collector rejected some spans");
     until("they are counted", || dropped(&server, "collector") == 4.0);
 }
 
 #[test]
 fn an_answer_that_is_too_long_is_an_answer() {
     let collector = Collector::default();
-    collector.backend.answer(|_| Reply::json("x".repeat(100_000)));
+    collector.backend.reply_with(|_| BackendReply::json("x".repeat(100_000)));
     let server = collector.server(&[]).start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
     assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
     assert_eq!(publish(&server, "news", 2, ""), 200);
     until("the next are sent, and these not again", || collector.spans().len() == 8);
-    assert_eq!((collector.backend.asked().len(), dropped(&server, "collector")), (2, 0.0));
+    assert_eq!((collector.backend.requests().len(), dropped(&server, "collector")), (2, 0.0));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_collector_that_is_not_there_holds_up_no_end() {
     let mut server =
         collector.server(&["shutdown.drain=60s"]).set(&format!("trace.otlp=http://{gone}")).start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
-    server.logs.await_line("it does not accept traces");
+    server.logs.await_line("trace export failed");
     server.terminate();
     assert!(server.await_exit(TIMEOUT).success(), "it is asked once more, and no more");
     assert_eq!(collector.spans(), []);
@@ -130,7 +130,7 @@ fn at_the_end_what_is_there_is_sent() {
     let collector = Collector::default();
     let mut server = collector.server(&[IN_MEMORY]).start();
     // Awaited until its connection is closed.
-    let mut poll = encke_tests::Requests::connect(server.public);
+    let mut poll = encke_tests::PollClient::connect(server.public);
     poll.get("channels=news");
     assert_eq!(publish(&server, "news", 1, ""), 200);
     server.terminate();

@@ -7,7 +7,7 @@ mod faults;
 // Which spans there are, and what they say.
 mod told;
 
-use encke_tests::{RunningServer, Span};
+use encke_tests::{RunningServer, CollectedSpan};
 use serde_json::{Value, json};
 
 /// Publishes, with these headers besides others: lines that end in CR LF. Returns the status.
@@ -18,7 +18,7 @@ fn publish(server: &RunningServer, channel: &str, data: impl Into<Value>, header
 
 /// The one of this name.
 #[track_caller]
-fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+fn named<'a>(spans: &'a [CollectedSpan], name: &str) -> &'a CollectedSpan {
     let mut found = spans.iter().filter(|span| span.name == name);
     let span = found.next().unwrap_or_else(|| panic!("no {name}: {spans:#?}"));
     assert!(found.next().is_none(), "two of {name}: {spans:#?}");
@@ -26,6 +26,6 @@ fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 /// What an attribute says; nothing, if there is none.
-fn said<'a>(span: &'a Span, attribute: &str) -> Option<&'a Value> {
+fn said<'a>(span: &'a CollectedSpan, attribute: &str) -> Option<&'a Value> {
     span.attributes.get(attribute)
 }

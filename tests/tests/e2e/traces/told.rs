@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime};
 
 use encke_tests::server::IN_MEMORY;
-use encke_tests::{Collector, EventStream, Requests};
+use encke_tests::{Collector, EventStream, PollClient};
 use serde_json::{Value, json};
 
 use super::{named, publish, said};
@@ -22,10 +22,10 @@ fn publish_to_three(rest: &str) {
     socket.subscribe("news");
     let mut stream = EventStream::open(server.public, "channels=news");
     stream.hello();
-    let mut poll = Requests::connect(server.public);
+    let mut poll = PollClient::connect(server.public);
     let opened = poll.get("channels=news").json();
     let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
-    poll.ask(&format!("resume={token}&seq=0"));
+    poll.send_get(&format!("resume={token}&seq=0"));
     let session = token.split_once('.').expect("an id").0;
     server.await_phase(session, "attached");
 
@@ -33,7 +33,7 @@ fn publish_to_three(rest: &str) {
     assert_eq!(publish(&server, "news", "of which nothing is told", ""), 200);
     socket.object();
     stream.object();
-    poll.answer();
+    poll.response();
     let spans = collector.await_trace("POST /api/publish", 4);
     let after = now();
 
@@ -71,7 +71,7 @@ fn publish_to_three(rest: &str) {
     assert!(0.0 <= first && first <= last, "{deliver:#?}");
     let took = Duration::from_nanos(deliver.end - deliver.start).as_secs_f64();
     assert!((took - last).abs() < 1e-6, "it ends with the last write: {deliver:#?}");
-    let sent = collector.backend.asked();
+    let sent = collector.backend.requests();
     let is_told = |text: &str| {
         sent.iter().any(|asked| asked.body.windows(text.len()).any(|part| part == text.as_bytes()))
     };
@@ -80,12 +80,12 @@ fn publish_to_three(rest: &str) {
 
 #[test]
 fn a_message_is_followed_to_clients_with_tasks() {
-    publish_to_three("rest.after=off");
+    publish_to_three("parking.after=off");
 }
 
 #[test]
 fn a_message_is_followed_to_clients_at_rest() {
-    publish_to_three("rest.after=0s");
+    publish_to_three("parking.after=0s");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_collector_gets_the_headers_that_it_wants() {
         .start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
     assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
-    let asked = &collector.backend.asked()[0];
+    let asked = &collector.backend.requests()[0];
     assert_eq!(asked.header("authorization"), Some("Bearer hunter2"));
     assert_eq!(asked.header("x-tenant"), Some("a:b"));
     assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("encke/")), "{asked:?}");

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use encke_tests::waiting::{eventually_within, let_pass};
-use encke_tests::{Backend, Reply};
+use encke_tests::{Backend, BackendReply};
 
 use super::{SESSIONS, accepted, of_session, telling};
 
@@ -11,12 +11,12 @@ use super::{SESSIONS, accepted, of_session, telling};
 fn the_backend_is_down_meanwhile_and_nothing_is_lost() {
     const COUNT: usize = 300;
     let backend = Backend::start();
-    backend.answer(|_| Reply::status(200).after(Duration::from_millis(5)));
+    backend.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_millis(5)));
     let server = telling(&backend, SESSIONS, "").set("session.reconnect_window=2s").start();
     let mut clients = Vec::new();
     for number in 0..COUNT {
         if number == COUNT / 4 {
-            backend.answer(|_| Reply::status(0));
+            backend.reply_with(|_| BackendReply::status(0));
         }
         clients.push(server.client());
     }
@@ -31,7 +31,7 @@ fn the_backend_is_down_meanwhile_and_nothing_is_lost() {
         expected.push((hello.session, comes_back));
     }
     expected.iter().for_each(|(session, _)| server.await_gone(session));
-    backend.answer_status(200);
+    backend.reply_with_status(200);
     let events: usize = expected.iter().map(|(_, comes_back)| if *comes_back { 4 } else { 3 }).sum();
     // A pause between two tries is up to 30 s, and 16 by then.
     let all = eventually_within(Duration::from_secs(60), "all events", || {

@@ -8,7 +8,7 @@ mod lossless;
 mod told;
 
 use encke_tests::waiting::{eventually, until};
-use encke_tests::{Asked, Backend, Launch};
+use encke_tests::{BackendRequest, Backend, Launch};
 use serde_json::Value;
 
 pub(crate) use told::assert_signed;
@@ -29,11 +29,11 @@ fn webhook(backend: &Backend, events: &str, more: &str) -> String {
 
 /// The events of the requests that were accepted, in the order in which these were.
 pub(crate) fn accepted(backend: &Backend) -> Vec<Value> {
-    let accepted = backend.asked().into_iter().filter(|asked| asked.status == Some(200));
+    let accepted = backend.requests().into_iter().filter(|asked| asked.status == Some(200));
     accepted.flat_map(|asked| events_of(&asked)).collect()
 }
 
-fn events_of(asked: &Asked) -> Vec<Value> {
+fn events_of(asked: &BackendRequest) -> Vec<Value> {
     asked.json()["events"].as_array().expect("events").clone()
 }
 
@@ -61,6 +61,6 @@ fn await_session(backend: &Backend, session: &str, expected: &[(u64, &str, &str)
 
 /// Waits for the first request that is such.
 #[track_caller]
-fn await_asked(backend: &Backend, what: &str, is_such: impl Fn(&Asked) -> bool) -> Asked {
-    eventually(what, || backend.asked().into_iter().find(&is_such))
+fn await_asked(backend: &Backend, what: &str, is_such: impl Fn(&BackendRequest) -> bool) -> BackendRequest {
+    eventually(what, || backend.requests().into_iter().find(&is_such))
 }

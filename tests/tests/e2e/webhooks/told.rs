@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64;
 use encke_tests::waiting::{LATE, TIMEOUT, until};
-use encke_tests::{Asked, Backend, RunningServer, tokens};
+use encke_tests::{BackendRequest, Backend, RunningServer, tokens};
 use ring::hmac;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ fn now() -> u64 {
 
 /// As the backend of the specification would look at it.
 #[track_caller]
-pub(crate) fn assert_signed(asked: &Asked) {
+pub(crate) fn assert_signed(asked: &BackendRequest) {
     let header = |name| asked.header(name).unwrap_or_else(|| panic!("no {name}"));
     let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));
     let encoded = SECRET.strip_prefix("whsec_").expect("its prefix");
@@ -53,7 +53,7 @@ fn the_life_of_a_session_is_told_in_order_and_signed() {
         ],
     );
     drop(first);
-    let asked = backend.asked();
+    let asked = backend.requests();
     asked.iter().for_each(assert_signed);
     assert!(asked.iter().all(|asked| asked.path == "/encke"));
     let ids: Vec<_> = accepted(&backend).iter().map(|event| event["id"].to_string()).collect();
@@ -111,7 +111,7 @@ fn the_first_and_the_last_of_a_channel_are_told() {
     // A session without a connection follows on, until it expires.
     let hello = first.drop_connection();
     server.await_gone(&hello.session);
-    second.ask(r#"{"id":9,"unsubscribe":{"channel":"news"}}"#);
+    second.request(r#"{"id":9,"unsubscribe":{"channel":"news"}}"#);
     second.subscribe("news");
     second.send(r#"{"close":{}}"#);
     let (occupied, vacated) = ("channel.occupied", "channel.vacated");
@@ -179,11 +179,11 @@ fn events_that_come_together_share_a_request() {
     }
     client.send(r#"{"close":{}}"#);
     until("all events", || accepted(&backend).len() == 240);
-    let requests = backend.asked().len();
+    let requests = backend.requests().len();
     assert!(requests < 240, "{requests}");
     assert!(
         backend
-            .asked()
+            .requests()
             .iter()
             .all(|asked| asked.json()["events"].as_array().is_some_and(|it| it.len() <= 100))
     );
@@ -198,6 +198,6 @@ fn an_event_is_told_soon() {
     let asked = await_asked(&backend, "the event", |asked| {
         asked.json()["events"][0]["session"] == client.hello.session
     });
-    let after = asked.at - from;
+    let after = asked.received_at - from;
     assert!(after < Duration::from_millis(50) + LATE, "{after:?}");
 }

@@ -1,9 +1,10 @@
 //! tokio-util's `DelayQueue`.
 //!
-//! It belongs to a tokio runtime and asks its clock whether the next timer is due. The clock here is a paused one
-//! (`tokio::time::pause`) that stands until it is told to advance, a millisecond for a tick. Setting, moving and
-//! cancelling take deadlines as `Instant`s, so that no clock is read. To drive time, the clock advances in one leap, and
-//! the queue is polled until nothing is due, outside of any task: within one, tokio would interrupt it after 128 timers.
+//! It belongs to a tokio runtime and uses its clock to decide whether the next timer is due. Here the clock
+//! is paused (`tokio::time::pause`) and advanced explicitly, by one millisecond per tick. Setting, moving and
+//! cancelling take deadlines as `Instant`s, so no clock is read. To drive time, the clock advances at once,
+//! and the queue is polled until nothing is due. It is polled outside of any task, because within a task
+//! tokio would interrupt it after 128 timers.
 
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
@@ -14,15 +15,13 @@ use tokio::time::{Instant, advance};
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use super::{Due, Structure};
+use super::{ExpiredTimer, Structure};
 
 pub(crate) struct TokioDelayQueue {
     queue: DelayQueue<u64>,
-    /// When tick 0 was.
     start: Instant,
-    /// The tick that it is now.
     now: u64,
-    /// `DelayQueue` sets a timer of the runtime, the one it finds itself in.
+    /// `DelayQueue` sets a timer in the current runtime.
     _context: EnterGuard<'static>,
 }
 
@@ -49,7 +48,7 @@ impl Structure for TokioDelayQueue {
         self.queue.try_remove(&key).is_some()
     }
 
-    fn expire_next(&mut self, tick: u64) -> Option<Due> {
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer> {
         if tick > self.now {
             runtime().block_on(advance(Duration::from_millis(tick - self.now)));
             self.now = tick;
@@ -60,7 +59,7 @@ impl Structure for TokioDelayQueue {
         };
         let ahead = (expired.deadline() - self.start).as_millis();
         let tick = u64::try_from(ahead).expect("deadlines were made of 64 bits");
-        Some(Due { tick, value: expired.into_inner() })
+        Some(ExpiredTimer { tick, value: expired.into_inner() })
     }
 }
 

@@ -1,9 +1,11 @@
-//! The crate `hierarchical_hash_wheel_timer`: its cancellable four-level wheel, as its own timers use it.
+//! The crate `hierarchical_hash_wheel_timer`: its cancellable four-level wheel, used in the same way as by
+//! its own timers.
 //!
-//! A timer is an `Rc` in a slot and, by its id, in a hash map. The entry is no more than the id, 8 bytes, which are the
-//! value of the other structures. A tick is a millisecond. Moving a timer is inserting one with the same id, which makes
-//! the map drop the earlier one; that saves a `cancel`. Cancelled entries stay in their slots until time comes to them.
-//! Time is driven with as many `skip`s as it allows, and the wheel's `tick` for the others.
+//! A timer is an `Rc` in a slot and in a hash map keyed by its id. The entry contains only the id, whose 8
+//! bytes correspond to the value of the other structures. A tick is a millisecond. A timer is moved by
+//! inserting one with the same id, which makes the map drop the earlier one and saves a `cancel`. Cancelled
+//! entries stay in their slots until the wheel reaches them. Time is driven with `skip` wherever the wheel
+//! allows it, and with `tick` otherwise.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use std::vec::IntoIter;
 use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{CancellableTimerEntry, QuadWheelWithOverflow};
 
-use super::{Due, Structure};
+use super::{ExpiredTimer, Structure};
 
 #[derive(Debug)]
 struct Entry {
@@ -30,7 +32,7 @@ impl CancellableTimerEntry for Entry {
 pub(crate) struct HashWheel {
     wheel: QuadWheelWithOverflow<Entry>,
     now: u64,
-    /// What came out at the present tick and was not asked for yet.
+    /// Timers that expired at the current tick and have not been returned yet.
     due: IntoIter<Rc<Entry>>,
 }
 
@@ -46,7 +48,7 @@ impl Structure for HashWheel {
     fn schedule(&mut self, deadline: u64, id: u64) -> u64 {
         let delay = Duration::from_millis(deadline.saturating_sub(self.now).max(1));
         let entry = Rc::new(Entry { id });
-        assert!(self.wheel.insert_ref_with_delay(entry, delay).is_ok(), "it takes every delay but 0");
+        assert!(self.wheel.insert_ref_with_delay(entry, delay).is_ok(), "every delay except 0 is accepted");
         id
     }
 
@@ -58,10 +60,10 @@ impl Structure for HashWheel {
         self.wheel.cancel(&id).is_ok()
     }
 
-    fn expire_next(&mut self, tick: u64) -> Option<Due> {
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer> {
         loop {
             if let Some(entry) = self.due.next() {
-                return Some(Due { tick: self.now, value: entry.id });
+                return Some(ExpiredTimer { tick: self.now, value: entry.id });
             }
             if self.now >= tick {
                 return None;
@@ -72,7 +74,7 @@ impl Structure for HashWheel {
 }
 
 impl HashWheel {
-    /// Goes to the next tick at which the wheel has something to do, at most so many ticks ahead.
+    /// Advances to the next tick at which the wheel has work to do, by at most `at_most` ticks.
     fn step(&mut self, at_most: u64) {
         let idle = match self.wheel.can_skip() {
             Skip::None => 0,

@@ -1,6 +1,6 @@
-//! Everything that can be measured: the schemes of this crate, and the crates that people would use instead.
+//! The structures to be measured: the schemes of this crate, and the common alternatives from other crates.
 //!
-//! [`Structure`] is what they all can do, and [`schemes`] names the schemes for those benchmarks that need
+//! [`Structure`] is their common interface. [`schemes`] enumerates the schemes, for benchmarks that need
 //! [`TimerQueue`](encke_wheel::TimerQueue) itself.
 
 mod delay_queue;
@@ -10,18 +10,19 @@ pub(crate) mod standing;
 
 pub(crate) use delay_queue::TokioDelayQueue;
 pub(crate) use hash_wheel::HashWheel;
-pub(crate) use scheme::{Own, Scheme, SchemeVisitor, schemes};
+pub(crate) use scheme::{BenchScheme, SchemeStructure, SchemeVisitor, schemes};
 
-/// Timers that carry a number, from tick 0 on.
+/// Timers that carry a number, starting at tick 0.
 pub(crate) trait Structure: Sized {
     const NAME: &'static str;
 
-    /// How many timers are too many, because one operation takes time in proportion to them.
+    /// Sizes beyond which an operation takes too long, because its time is proportional to the number of
+    /// timers.
     const LIMITS: Limits = Limits::NONE;
 
     type Key: Copy;
 
-    /// Empty, at tick 0. No deadline will be further ahead than `reach`.
+    /// Creates an empty structure at tick 0. No deadline will be further ahead than `reach`.
     fn new(reach: u64) -> Self;
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
@@ -30,31 +31,29 @@ pub(crate) trait Structure: Sized {
 
     fn cancel(&mut self, key: Self::Key) -> bool;
 
-    /// Drives time towards `tick`: the first timer that comes out on the way.
-    fn expire_next(&mut self, tick: u64) -> Option<Due>;
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer>;
 
-    /// How many ticks late a timer that far ahead may come out.
+    /// Returns how many ticks late a timer may expire if it is scheduled `ahead` ticks ahead.
     fn precision(&self, _ahead: u64) -> u64 {
         0
     }
 }
 
-/// A timer that came out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Due {
-    /// Its deadline, or where the structure does not tell, the tick at which it came out.
+pub(crate) struct ExpiredTimer {
+    /// Deadline of the timer, or the tick at which it expired if the structure does not report deadlines.
     pub(crate) tick: u64,
     pub(crate) value: u64,
 }
 
-/// With how many timers a benchmark still makes sense.
+/// Maximum number of timers for which a measurement is practical.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// To set, move and cancel.
+    /// For setting, moving and cancelling.
     pub(crate) change: u32,
-    /// To drive through time, with deadlines at random.
+    /// For driving time, with random deadlines.
     pub(crate) expire: u32,
-    /// To drive through time, with the few lengths of time that sessions have.
+    /// For driving time, with the few durations that sessions use.
     pub(crate) sessions: u32,
 }
 
@@ -62,17 +61,15 @@ impl Limits {
     pub(crate) const NONE: Limits = Limits { change: u32::MAX, expire: u32::MAX, sessions: u32::MAX };
 }
 
-/// Does something with the type of each structure.
-pub(crate) trait Visitor {
+pub(crate) trait StructureVisitor {
     fn visit<S: Structure>(&mut self);
 }
 
-/// All structures, ours first.
-pub(crate) fn structures(visitor: &mut impl Visitor) {
+pub(crate) fn structures(visitor: &mut impl StructureVisitor) {
     struct Schemes<'a, V>(&'a mut V);
-    impl<V: Visitor> SchemeVisitor<u64> for Schemes<'_, V> {
-        fn visit<Q: Scheme<u64>>(&mut self) {
-            self.0.visit::<Own<Q>>();
+    impl<V: StructureVisitor> SchemeVisitor<u64> for Schemes<'_, V> {
+        fn visit<Q: BenchScheme<u64>>(&mut self) {
+            self.0.visit::<SchemeStructure<Q>>();
         }
     }
     schemes(&mut Schemes(visitor));

@@ -1,40 +1,37 @@
-//! The schemes of this crate.
-
 use encke_wheel::schemes::{
     BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
     LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, UnorderedList,
 };
-use encke_wheel::{Expire, Tick, TimerKey, TimerQueue, TimingWheel, Work};
+use encke_wheel::{Expiry, Tick, TimerKey, TimerQueue, TimingWheel, WorkBudget};
 
-use super::{Due, Limits, Structure};
+use super::{ExpiredTimer, Limits, Structure};
 
-/// A scheme, and how it is set up.
-pub(crate) trait Scheme<T>: TimerQueue<T> {
+/// A scheme and its parameters for benchmarks.
+pub(crate) trait BenchScheme<T>: TimerQueue<T> {
     const NAME: &'static str;
     const LIMITS: Limits;
 
-    /// Empty, at tick 0, for deadlines up to `reach` ahead.
+    /// Creates an empty queue at tick 0 for deadlines up to `reach` ticks ahead.
     fn with_reach(reach: u64) -> Self;
 }
 
-/// Does something with the type of each scheme.
 pub(crate) trait SchemeVisitor<T> {
-    fn visit<Q: Scheme<T>>(&mut self);
+    fn visit<Q: BenchScheme<T>>(&mut self);
 }
 
-/// How many slots a wheel has that goes around many times.
+/// Number of slots of a wheel that makes many revolutions.
 pub(crate) const SLOTS: usize = 4_096;
 
-/// How many slots a wheel needs that cannot go around.
+/// Number of slots of a wheel with a horizon of one revolution.
 fn slots_for(reach: u64) -> usize {
     let slots = (reach + 1).next_power_of_two();
     usize::try_from(slots).expect("a benchmark's ticks fit into memory")
 }
 
-/// Names each scheme once: its type, how it is set up, and its limits.
+/// Lists each scheme with its type, its constructor, and its limits.
 macro_rules! all_schemes {
     ($($scheme:ident: $new:expr, $limits:expr;)*) => {
-        $(impl<T> Scheme<T> for $scheme<T> {
+        $(impl<T> BenchScheme<T> for $scheme<T> {
             const NAME: &'static str = stringify!($scheme);
             const LIMITS: Limits = $limits;
 
@@ -44,7 +41,6 @@ macro_rules! all_schemes {
             }
         })*
 
-        /// All schemes, ours first.
         pub(crate) fn schemes<T>(visitor: &mut impl SchemeVisitor<T>) {
             $(visitor.visit::<$scheme<T>>();)*
         }
@@ -57,37 +53,36 @@ all_schemes! {
     OneMigrationWheel: |_| OneMigrationWheel::new(Tick::ZERO), Limits::NONE;
     NonCascadingWheel: |_| NonCascadingWheel::new(Tick::ZERO), Limits::NONE;
     SimpleWheel: |reach| SimpleWheel::new(Tick::ZERO, slots_for(reach)), Limits::NONE;
-    // Every turn looks at all timers.
+    // Every revolution examines all timers.
     HashedUnsortedWheel: |_| HashedUnsortedWheel::new(Tick::ZERO, SLOTS), Limits::NONE;
-    // Setting one searches a slot.
+    // Setting a timer searches a slot.
     HashedSortedWheel: |_| HashedSortedWheel::new(Tick::ZERO, SLOTS),
         Limits { change: 1_000_000, expire: 1_000_000, sessions: 1_000_000 };
     LogicSimulationWheel: |_| LogicSimulationWheel::new(Tick::ZERO, SLOTS), Limits::NONE;
     CalendarQueue: |_| CalendarQueue::new(Tick::ZERO), Limits::NONE;
-    // As many lengths of time as there are random deadlines, and each has a queue to look at.
+    // Random deadlines have as many durations as timers, each with a queue of its own to examine.
     Lawn: |_| Lawn::new(Tick::ZERO), Limits { expire: 10_000, ..Limits::NONE };
     BinaryHeap: |_| BinaryHeap::new(Tick::ZERO), Limits::NONE;
     BalancedTree: |_| BalancedTree::new(Tick::ZERO), Limits::NONE;
-    // Setting one searches the list.
+    // Setting a timer searches the list.
     OrderedList: |_| OrderedList::new(Tick::ZERO),
         Limits { change: 10_000, expire: 10_000, sessions: 100_000 };
-    // Every tick looks at all timers.
+    // Every tick examines all timers.
     UnorderedList: |_| UnorderedList::new(Tick::ZERO),
         Limits { change: u32::MAX, expire: 10_000, sessions: 100_000 };
 }
 
-/// A scheme as one of all structures.
 #[derive(Debug)]
-pub(crate) struct Own<Q>(Q);
+pub(crate) struct SchemeStructure<Q>(Q);
 
-impl<Q: Scheme<u64>> Structure for Own<Q> {
+impl<Q: BenchScheme<u64>> Structure for SchemeStructure<Q> {
     const NAME: &'static str = Q::NAME;
     const LIMITS: Limits = Q::LIMITS;
 
     type Key = TimerKey;
 
     fn new(reach: u64) -> Self {
-        Own(Q::with_reach(reach))
+        SchemeStructure(Q::with_reach(reach))
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> TimerKey {
@@ -104,11 +99,11 @@ impl<Q: Scheme<u64>> Structure for Own<Q> {
         self.0.cancel(key).is_some()
     }
 
-    fn expire_next(&mut self, tick: u64) -> Option<Due> {
-        match self.0.expire_next(Tick(tick), &mut Work::unlimited()) {
-            Expire::Due(expired) => Some(Due { tick: expired.deadline.0, value: expired.value }),
-            Expire::UpToDate => None,
-            Expire::OutOfWork => unreachable!("unlimited work does not run out"),
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer> {
+        match self.0.expire_next(Tick(tick), &mut WorkBudget::unlimited()) {
+            Expiry::Due(expired) => Some(ExpiredTimer { tick: expired.deadline.0, value: expired.value }),
+            Expiry::UpToDate => None,
+            Expiry::OutOfBudget => unreachable!("unlimited work does not run out"),
         }
     }
 

@@ -1,27 +1,27 @@
-//! Timers that stay: owners, and `Standing` by every scheme.
+//! Reusable timers: owners, and `Reusable` on top of every scheme.
 
 use std::ops::RangeInclusive;
 
-use encke_wheel::schemes::Standing;
-use encke_wheel::{Expire, Lent, Owners, StandingTimers, Tick, TimerKey, Work};
+use encke_wheel::schemes::Reusable;
+use encke_wheel::{Expiry, OwnerExpiry, Owners, ReusableTimers, Tick, TimerKey, WorkBudget};
 
-use super::{Due, Limits, Scheme, SchemeVisitor, schemes};
+use super::{BenchScheme, ExpiredTimer, Limits, SchemeVisitor, schemes};
 
-/// Timers that stay, and carry a number, from tick 0 on.
-pub(crate) trait Stays: Sized {
-    /// Of [`Standing`] that of the scheme.
+/// Reusable timers that carry a number, starting at tick 0.
+pub(crate) trait ReusableStructure: Sized {
+    /// For [`Reusable`], the name of the scheme.
     const NAME: &'static str;
     const LIMITS: Limits = Limits::NONE;
 
-    /// How many timers share a value.
+    /// Number of timers that share a value.
     const TIMERS_EACH: u32 = 1;
 
     type Key: Copy;
 
-    /// None, at tick 0. No deadline will be further ahead than `reach`.
+    /// Creates an empty structure at tick 0. No deadline will be further ahead than `reach`.
     fn new(reach: u64) -> Self;
 
-    /// Registers the timer of this number, the next after that of the last call, and arms it.
+    /// Registers and arms timer `number`. Numbers are consecutive.
     fn register(&mut self, deadline: u64, number: u64) -> Self::Key;
 
     fn arm(&mut self, key: Self::Key, deadline: u64) -> bool;
@@ -30,44 +30,41 @@ pub(crate) trait Stays: Sized {
 
     fn disarm(&mut self, key: Self::Key) -> bool;
 
-    /// Drives time towards `tick`: the first timer that expires on the way.
-    fn expire_next(&mut self, tick: u64) -> Option<Due>;
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer>;
 
     fn unregister(&mut self, key: Self::Key) -> bool;
 
-    /// How many ticks late a timer that far ahead may expire.
+    /// Returns how many ticks late a timer may expire if it is armed `ahead` ticks ahead.
     fn precision(&self, _ahead: u64) -> u64 {
         0
     }
 }
 
-/// Does something with the type of each.
-pub(crate) trait StandingVisitor {
-    fn visit<S: Stays>(&mut self);
+pub(crate) trait ReusableVisitor {
+    fn visit<S: ReusableStructure>(&mut self);
 }
 
-/// All timers that stay, ours first.
-pub(crate) fn standing(visitor: &mut impl StandingVisitor) {
+pub(crate) fn reusable_structures(visitor: &mut impl ReusableVisitor) {
     struct Schemes<'a, V>(&'a mut V);
-    impl<V: StandingVisitor> SchemeVisitor<u32> for Schemes<'_, V> {
-        fn visit<Q: Scheme<u32>>(&mut self) {
-            self.0.visit::<By<Standing<u64, Q>>>();
+    impl<V: ReusableVisitor> SchemeVisitor<u32> for Schemes<'_, V> {
+        fn visit<Q: BenchScheme<u32>>(&mut self) {
+            self.0.visit::<TraitStructure<Reusable<u64, Q>>>();
         }
     }
-    visitor.visit::<By<Owners<u64>>>();
-    visitor.visit::<Fours>();
+    visitor.visit::<TraitStructure<Owners<u64>>>();
+    visitor.visit::<OwnersOfFour>();
     schemes(&mut Schemes(visitor));
 }
 
-/// What is set up by its name.
-pub(crate) trait Named: StandingTimers<u64> {
+/// Reusable timers with a name, limits and a uniform constructor.
+pub(crate) trait NamedTimers: ReusableTimers<u64> {
     const NAME: &'static str;
     const LIMITS: Limits;
 
     fn with_reach(reach: u64) -> Self;
 }
 
-impl Named for Owners<u64> {
+impl NamedTimers for Owners<u64> {
     const NAME: &'static str = "Owners";
     const LIMITS: Limits = Limits::NONE;
 
@@ -76,26 +73,26 @@ impl Named for Owners<u64> {
     }
 }
 
-impl<Q: Scheme<u32>> Named for Standing<u64, Q> {
+impl<Q: BenchScheme<u32>> NamedTimers for Reusable<u64, Q> {
     const NAME: &'static str = Q::NAME;
     const LIMITS: Limits = Q::LIMITS;
 
     fn with_reach(reach: u64) -> Self {
-        Standing::new(Q::with_reach(reach))
+        Reusable::new(Q::with_reach(reach))
     }
 }
 
-/// By the trait for timers that stay.
-pub(crate) struct By<S>(S);
+/// Adapter for implementations of [`ReusableTimers`].
+pub(crate) struct TraitStructure<S>(S);
 
-impl<S: Named> Stays for By<S> {
+impl<S: NamedTimers> ReusableStructure for TraitStructure<S> {
     const NAME: &'static str = S::NAME;
     const LIMITS: Limits = S::LIMITS;
 
     type Key = TimerKey;
 
     fn new(reach: u64) -> Self {
-        By(S::with_reach(reach))
+        TraitStructure(S::with_reach(reach))
     }
 
     fn register(&mut self, deadline: u64, number: u64) -> TimerKey {
@@ -105,22 +102,22 @@ impl<S: Named> Stays for By<S> {
     }
 
     fn arm(&mut self, key: TimerKey, deadline: u64) -> bool {
-        self.0.arm(key, Tick(deadline)).expect("the scheme was set up to reach it")
+        self.0.arm(key, Tick(deadline)).expect("within the requested horizon")
     }
 
     fn arm_within(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> bool {
-        self.0.arm_within(key, range).expect("the scheme was set up to reach it")
+        self.0.arm_within(key, range).expect("within the requested horizon")
     }
 
     fn disarm(&mut self, key: TimerKey) -> bool {
         self.0.disarm(key)
     }
 
-    fn expire_next(&mut self, tick: u64) -> Option<Due> {
-        match self.0.expire_next(Tick(tick), &mut Work::unlimited()) {
-            Expire::Due(expired) => Some(Due { tick: expired.deadline.0, value: *expired.value }),
-            Expire::UpToDate => None,
-            Expire::OutOfWork => unreachable!("unlimited work does not run out"),
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer> {
+        match self.0.expire_next(Tick(tick), &mut WorkBudget::unlimited()) {
+            Expiry::Due(expired) => Some(ExpiredTimer { tick: expired.deadline.0, value: *expired.value }),
+            Expiry::UpToDate => None,
+            Expiry::OutOfBudget => unreachable!("unlimited work does not run out"),
         }
     }
 
@@ -133,57 +130,58 @@ impl<S: Named> Stays for By<S> {
     }
 }
 
-/// How many timers an owner has.
-const FOUR: usize = 4;
+const TIMERS_PER_OWNER: usize = 4;
 
-/// Owners of four timers each.
-pub(crate) struct Fours {
-    owners: Owners<u64, FOUR>,
+pub(crate) struct OwnersOfFour {
+    owners: Owners<u64, TIMERS_PER_OWNER>,
     last: Option<TimerKey>,
 }
 
-impl Stays for Fours {
+impl ReusableStructure for OwnersOfFour {
     const NAME: &'static str = "Owners (4 timers)";
     const TIMERS_EACH: u32 = 4;
 
     type Key = (TimerKey, usize);
 
     fn new(_reach: u64) -> Self {
-        Fours { owners: Owners::new(Tick::ZERO), last: None }
+        OwnersOfFour { owners: Owners::new(Tick::ZERO), last: None }
     }
 
     fn register(&mut self, deadline: u64, number: u64) -> Self::Key {
-        let which = usize::try_from(number).expect("a benchmark's numbers fit into memory") % FOUR;
-        let owner = match self.last.filter(|_| which > 0) {
+        let timer =
+            usize::try_from(number).expect("a benchmark's numbers fit into memory") % TIMERS_PER_OWNER;
+        let owner = match self.last.filter(|_| timer > 0) {
             Some(owner) => owner,
             None => *self.last.insert(self.owners.insert(number)),
         };
-        self.arm((owner, which), deadline);
-        (owner, which)
+        self.arm((owner, timer), deadline);
+        (owner, timer)
     }
 
-    fn arm(&mut self, (owner, which): Self::Key, deadline: u64) -> bool {
-        self.owners.get_mut(owner).map(|mut owner| owner.arm(which, Tick(deadline))).is_some()
+    fn arm(&mut self, (owner, timer): Self::Key, deadline: u64) -> bool {
+        self.owners.get_mut(owner).map(|mut owner| owner.arm(timer, Tick(deadline))).is_some()
     }
 
-    fn arm_within(&mut self, (owner, which): Self::Key, range: RangeInclusive<Tick>) -> bool {
-        self.owners.get_mut(owner).map(|mut owner| owner.arm_within(which, range)).is_some()
+    fn arm_within(&mut self, (owner, timer): Self::Key, range: RangeInclusive<Tick>) -> bool {
+        self.owners.get_mut(owner).map(|mut owner| owner.arm_within(timer, range)).is_some()
     }
 
-    fn disarm(&mut self, (owner, which): Self::Key) -> bool {
-        self.owners.get_mut(owner).is_some_and(|mut owner| owner.disarm(which))
+    fn disarm(&mut self, (owner, timer): Self::Key) -> bool {
+        self.owners.get_mut(owner).is_some_and(|mut owner| owner.disarm(timer))
     }
 
-    fn expire_next(&mut self, tick: u64) -> Option<Due> {
-        match self.owners.expire_next(Tick(tick), &mut Work::unlimited()) {
-            Lent::Due(due) => Some(Due { tick: due.deadline.0, value: due.owner.value() + due.which as u64 }),
-            Lent::UpToDate => None,
-            Lent::OutOfWork => unreachable!("unlimited work does not run out"),
+    fn expire_next(&mut self, tick: u64) -> Option<ExpiredTimer> {
+        match self.owners.expire_next(Tick(tick), &mut WorkBudget::unlimited()) {
+            OwnerExpiry::Due(due) => {
+                Some(ExpiredTimer { tick: due.deadline.0, value: due.owner.value() + due.timer as u64 })
+            }
+            OwnerExpiry::UpToDate => None,
+            OwnerExpiry::OutOfBudget => unreachable!("unlimited work does not run out"),
         }
     }
 
-    /// With its first timer, the owner goes.
-    fn unregister(&mut self, (owner, which): Self::Key) -> bool {
-        which > 0 || self.owners.remove(owner).is_some()
+    /// Removes the owner together with its first timer.
+    fn unregister(&mut self, (owner, timer): Self::Key) -> bool {
+        timer > 0 || self.owners.remove(owner).is_some()
     }
 }

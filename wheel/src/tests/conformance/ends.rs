@@ -1,11 +1,11 @@
-//! The ends of turns and of time.
+//! Tests at the boundaries of revolutions and at the end of time.
 
 use alloc::vec::Vec;
 
-use super::{Queue, ahead, drain, schedule, size, window};
-use crate::{Expire, Tick, TimerQueue, Work};
+use super::{QueueUnderTest, ahead, drain, schedule, size, window};
+use crate::{Expiry, Tick, TimerQueue, WorkBudget};
 
-pub(super) fn the_last_tick_comes_like_any_other<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn timers_expire_on_the_last_tick<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     for before in [1, 3, 60, 1000] {
         let mut queue = at(Tick(u64::MAX - before));
         if queue.horizon().is_some_and(|horizon| horizon < before) {
@@ -18,7 +18,9 @@ pub(super) fn the_last_tick_comes_like_any_other<Q: Queue>(at: fn(Tick) -> Q) {
     }
 }
 
-pub(super) fn after_the_last_tick_nothing_expires_but_all_can_be_cancelled<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn after_the_last_tick_nothing_expires_but_all_can_be_cancelled<Q: QueueUnderTest>(
+    at: fn(Tick) -> Q,
+) {
     let mut queue = at(Tick(u64::MAX - 1));
     drain(&mut queue, u64::MAX);
     let deadlines = [0, 5, u64::MAX - 1, u64::MAX];
@@ -36,13 +38,13 @@ pub(super) fn after_the_last_tick_nothing_expires_but_all_can_be_cancelled<Q: Qu
     assert!(queue.is_empty());
 }
 
-pub(super) fn a_drain_of_the_last_tick_ends<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn draining_the_last_tick_terminates<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(u64::MAX - 1));
     for value in 0..3 {
         schedule(&mut queue, Tick::MAX, value);
     }
     let mut expiries = 0;
-    while let Expire::Due(_) = queue.expire_next(Tick::MAX, &mut Work::unlimited()) {
+    while let Expiry::Due(_) = queue.expire_next(Tick::MAX, &mut WorkBudget::unlimited()) {
         expiries += 1;
         schedule(&mut queue, Tick::MAX, 100);
         queue.check();
@@ -50,23 +52,24 @@ pub(super) fn a_drain_of_the_last_tick_ends<Q: Queue>(at: fn(Tick) -> Q) {
     assert_eq!((expiries, queue.len()), (3, 3));
 }
 
-/// A few timers, as far apart as the scheme reaches; were every tick or turn stepped through, this would not end.
-pub(super) fn all_of_time_ends<Q: Queue>(at: fn(Tick) -> Q) {
+/// Uses a few timers as far apart as the scheme allows. A scheme that stepped through every tick or
+/// revolution would never finish this test.
+pub(super) fn driving_through_all_of_time_terminates<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(1));
     let far = [3, 1 << 20, (1 << 40) - 1, 1 << 40, (1 << 40) + 1, u64::MAX - 1, u64::MAX];
     let deadlines: Vec<_> = far.iter().map(|&far| ahead(&queue, far)).collect();
     for &deadline in &deadlines {
         schedule(&mut queue, deadline, deadline.0);
     }
-    let came = drain(&mut queue, u64::MAX);
-    assert_eq!(came.len(), far.len());
-    for ((tick, value), deadline) in came.into_iter().zip(deadlines) {
+    let drained = drain(&mut queue, u64::MAX);
+    assert_eq!(drained.len(), far.len());
+    for ((tick, value), deadline) in drained.into_iter().zip(deadlines) {
         let late = queue.precision(deadline.0 - 1);
         assert!(value == deadline.0 && tick >= value && tick - value <= late, "{value} at {tick}");
     }
     assert_eq!(queue.now(), Tick::MAX);
 
-    // Cancelled timers leave nothing behind that would be stepped through either.
+    // Nor do cancelled timers leave anything behind that would be stepped through.
     let mut queue = at(Tick(0));
     let deadline = ahead(&queue, 5000);
     let key = schedule(&mut queue, deadline, 0);
@@ -74,26 +77,24 @@ pub(super) fn all_of_time_ends<Q: Queue>(at: fn(Tick) -> Q) {
     assert_eq!(drain(&mut queue, u64::MAX), []);
 }
 
-pub(super) fn stepping_over_wraps_tick_by_tick<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn stepping_over_wraps_tick_by_tick<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     for bits in [3, 6, 8, 9, 16, 24, 40, 63].into_iter().step_by(size(1, 7)) {
         let wrap = 1_u64 << bits;
         let start = wrap.saturating_sub(size(40, 4) as u64);
         let mut queue = at(Tick(start));
-        // One timer every tick, each as far ahead as the other.
         let ahead_of = |queue: &Q| ahead(queue, 20);
         let mut waiting: Vec<(u64, u64, u64)> = Vec::new();
         for now in start + 1..start + size(120, 8) as u64 {
             let deadline = ahead_of(&queue);
-            let (due, latest) = window(&queue, deadline).expect("it is ahead");
+            let (due, latest) = window(&queue, deadline).expect("in the future");
             waiting.push((due, latest, now));
             schedule(&mut queue, deadline, now);
             for (tick, value) in drain(&mut queue, now) {
-                let position = waiting.iter().position(|&(.., number)| number == value).expect("it waits");
+                let position = waiting.iter().position(|&(.., number)| number == value).expect("pending");
                 let (due, latest, _) = waiting.swap_remove(position);
                 assert!(tick == now && (due..=latest).contains(&tick), "{due}..={latest} at {tick}");
             }
-            assert!(waiting.iter().all(|&(_, latest, _)| latest > now), "left behind at {now}");
-            // A whole turn ahead, for some.
+            assert!(waiting.iter().all(|&(_, latest, _)| latest > now), "a timer was skipped at {now}");
             for turn in [8, 256, wrap] {
                 if let Ok(key) = queue.schedule(Tick(now.saturating_add(turn)), 0) {
                     queue.check();

@@ -1,4 +1,4 @@
-//! What every scheme promises, tested with every scheme, as timers for once and as timers that stay.
+//! Guarantees of all schemes, tested with every scheme, with one-shot and with reusable timers.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -6,10 +6,10 @@ use core::num::NonZeroU64;
 use super::{seed, size};
 use crate::schemes::{
     BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
-    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, Standing,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, Reusable, SimpleWheel,
     UnorderedList,
 };
-use crate::{Expire, LEVELS, Owners, Tick, TimerKey, TimerQueue, TimingWheel, Work};
+use crate::{Expiry, LEVELS, Owners, Tick, TimerKey, TimerQueue, TimingWheel, WorkBudget};
 
 mod ends;
 mod model;
@@ -18,29 +18,26 @@ mod promises;
 mod reach;
 mod stopping;
 
-use once::Once;
+use once::OneShot;
 
-/// A scheme under test.
-trait Queue: TimerQueue<u64> + Checked {}
+trait QueueUnderTest: TimerQueue<u64> + CheckedQueue {}
 
-impl<Q: TimerQueue<u64> + Checked> Queue for Q {}
+impl<Q: TimerQueue<u64> + CheckedQueue> QueueUnderTest for Q {}
 
-/// What is looked at inside.
-trait Checked {
-    /// How many units of work a timer takes at most, from scheduling to expiry, if that is bounded.
-    const UNITS: Option<u64>;
+trait CheckedQueue {
+    /// Maximum number of units of work that a timer takes from scheduling to expiry, if bounded.
+    const MAX_UNITS_PER_TIMER: Option<u64>;
 
-    /// Panics unless all its invariants hold.
     fn check(&self);
 }
 
 macro_rules! queue {
     ($($name:ident: $units:expr,)*) => {$(
-        impl<T> Checked for $name<T> {
-            const UNITS: Option<u64> = $units;
+        impl<T> CheckedQueue for $name<T> {
+            const MAX_UNITS_PER_TIMER: Option<u64> = $units;
 
             fn check(&self) {
-                // Miri looks for what the checker cannot see, and would take hours for the checker.
+                // Miri detects errors that the checker cannot see, and would take hours to run the checker.
                 if !cfg!(miri) {
                     self.check_invariants();
                 }
@@ -66,7 +63,7 @@ queue! {
     Lawn: None,
 }
 
-/// Every test with every scheme: each is a function of how to make an empty queue that stands at some tick.
+/// Defines every test for every scheme. Each test is a function of a constructor that takes the current tick.
 macro_rules! conform {
     ($($(#[$attribute:meta])* $scheme:ident: $new:expr,)*) => {$(
         $(#[$attribute])*
@@ -78,28 +75,28 @@ macro_rules! conform {
                 model::with_deadlines_of_every_magnitude
                 model::just_before_each_level_wraps
                 model::up_to_the_end_of_time
-                promises::nothing_comes_before_its_tick_and_everything_at_it
-                promises::what_is_not_ahead_is_due_at_the_next_tick
+                promises::timers_expire_on_time
+                promises::past_deadlines_are_due_at_the_next_tick
                 promises::order_holds_after_a_long_gap
                 promises::time_does_not_go_backwards
                 promises::rescheduling_moves_a_timer_both_ways
                 promises::a_stale_key_finds_nothing
-                promises::a_range_is_met
+                promises::timers_expire_within_their_range
                 promises::a_hundred_thousand_timers_on_one_tick
-                promises::wakeups_alone_find_every_timer
-                stopping::without_work_nothing_comes_out
+                promises::driving_only_at_wakeups_expires_every_timer
+                stopping::nothing_expires_without_budget
                 stopping::one_unit_at_a_time_yields_the_same_as_all_at_once
                 stopping::the_queue_may_change_wherever_it_stops
-                stopping::a_drain_ends_though_every_expiry_schedules_another
-                stopping::what_is_scheduled_while_draining_takes_its_turn
-                ends::the_last_tick_comes_like_any_other
+                stopping::a_drain_terminates_even_if_every_expiry_schedules_another
+                stopping::timers_scheduled_while_draining_expire_in_order
+                ends::timers_expire_on_the_last_tick
                 ends::after_the_last_tick_nothing_expires_but_all_can_be_cancelled
-                ends::a_drain_of_the_last_tick_ends
-                ends::all_of_time_ends
+                ends::draining_the_last_tick_terminates
+                ends::driving_through_all_of_time_terminates
                 ends::stepping_over_wraps_tick_by_tick
-                reach::what_is_beyond_comes_back_untouched
-                reach::a_timer_stays_where_it_was_if_it_cannot_be_moved
-                reach::a_range_that_is_partly_within_reach_is_met
+                reach::timers_beyond_the_horizon_are_refused
+                reach::a_refused_reschedule_keeps_the_deadline
+                reach::a_range_partly_within_the_horizon_is_accepted
             }
         }
     )*};
@@ -116,14 +113,16 @@ const WIDTH: NonZeroU64 = NonZeroU64::new(50).expect("fifty is not zero");
 
 conform! {
     timing_wheel: TimingWheel::new,
-    owners: |now| Once(Owners::new(now)),
+    owners: |now| OneShot(Owners::new(now)),
 }
 
-/// Schemes without unsafe code. What Miri looks for, only the compiler could put there: the short run leaves them out by this name.
+/// Schemes without unsafe code. In these, only the compiler could cause the errors that Miri detects, so the
+/// short run excludes them by this module name.
 mod safe {
     use super::*;
 
-    // Few slots, so that every test goes around more than once; and as many as are usual, but for Miri.
+    // Few slots, so that every test makes more than one revolution; and the usual number of slots, except
+    // under Miri.
     conform! {
         unordered_list: UnorderedList::new,
         ordered_list: OrderedList::new,
@@ -153,58 +152,58 @@ mod safe {
         lawn: Lawn::new,
     }
 
-    /// Timers that stay.
-    mod standing {
+    mod reusable {
         use super::*;
 
         conform! {
-            timing_wheel: |now| Once(Standing::new(TimingWheel::new(now))),
-            unordered_list: |now| Once(Standing::new(UnorderedList::new(now))),
-            ordered_list: |now| Once(Standing::new(OrderedList::new(now))),
-            binary_heap: |now| Once(Standing::new(BinaryHeap::new(now))),
-            balanced_tree: |now| Once(Standing::new(BalancedTree::new(now))),
-            logic_simulation_wheel: |now| Once(Standing::new(LogicSimulationWheel::new(now, 8))),
-            simple_wheel: |now| Once(Standing::new(SimpleWheel::new(now, 7))),
-            simple_wheel_of_7_times_50: |now| Once(Standing::new(SimpleWheel::with_width(now, 7, WIDTH))),
-            hashed_sorted_wheel: |now| Once(Standing::new(HashedSortedWheel::new(now, 8))),
-            hashed_unsorted_wheel: |now| Once(Standing::new(HashedUnsortedWheel::new(now, 8))),
-            hierarchical_wheel: |now| Once(Standing::new(HierarchicalWheel::new(now))),
-            non_cascading_wheel: |now| Once(Standing::new(NonCascadingWheel::new(now))),
-            one_migration_wheel: |now| Once(Standing::new(OneMigrationWheel::new(now))),
-            calendar_queue: |now| Once(Standing::new(CalendarQueue::new(now))),
-            lawn: |now| Once(Standing::new(Lawn::new(now))),
+            timing_wheel: |now| OneShot(Reusable::new(TimingWheel::new(now))),
+            unordered_list: |now| OneShot(Reusable::new(UnorderedList::new(now))),
+            ordered_list: |now| OneShot(Reusable::new(OrderedList::new(now))),
+            binary_heap: |now| OneShot(Reusable::new(BinaryHeap::new(now))),
+            balanced_tree: |now| OneShot(Reusable::new(BalancedTree::new(now))),
+            logic_simulation_wheel: |now| OneShot(Reusable::new(LogicSimulationWheel::new(now, 8))),
+            simple_wheel: |now| OneShot(Reusable::new(SimpleWheel::new(now, 7))),
+            simple_wheel_of_7_times_50: |now| OneShot(Reusable::new(SimpleWheel::with_width(now, 7, WIDTH))),
+            hashed_sorted_wheel: |now| OneShot(Reusable::new(HashedSortedWheel::new(now, 8))),
+            hashed_unsorted_wheel: |now| OneShot(Reusable::new(HashedUnsortedWheel::new(now, 8))),
+            hierarchical_wheel: |now| OneShot(Reusable::new(HierarchicalWheel::new(now))),
+            non_cascading_wheel: |now| OneShot(Reusable::new(NonCascadingWheel::new(now))),
+            one_migration_wheel: |now| OneShot(Reusable::new(OneMigrationWheel::new(now))),
+            calendar_queue: |now| OneShot(Reusable::new(CalendarQueue::new(now))),
+            lawn: |now| OneShot(Reusable::new(Lawn::new(now))),
         }
     }
 }
 
-/// When a timer that is scheduled now comes out at the earliest and at the latest; `None` if it never does.
-fn window(queue: &impl Queue, deadline: Tick) -> Option<(u64, u64)> {
+/// Earliest and latest tick at which a timer scheduled now would expire, or `None` if it never does.
+fn window(queue: &impl QueueUnderTest, deadline: Tick) -> Option<(u64, u64)> {
     let now = queue.now();
     let due = deadline.0.max(now.0.checked_add(1)?);
     Some((due, due.saturating_add(queue.precision(deadline.saturating_since(now)))))
 }
 
-/// `ahead` ticks from now, or as far as the scheme reaches.
-fn ahead(queue: &impl Queue, ahead: u64) -> Tick {
+/// The tick `ahead` ticks from now, or the last one within the horizon.
+fn ahead(queue: &impl QueueUnderTest, ahead: u64) -> Tick {
     queue.now().saturating_add(queue.horizon().map_or(ahead, |horizon| horizon.min(ahead)))
 }
 
-fn schedule(queue: &mut impl Queue, deadline: Tick, value: u64) -> TimerKey {
+fn schedule(queue: &mut impl QueueUnderTest, deadline: Tick, value: u64) -> TimerKey {
     queue.schedule(deadline, value).expect("within the horizon")
 }
 
-/// Drives the queue to `now` and returns what comes out, sorted within each tick, with the tick at which it came.
-fn drain(queue: &mut impl Queue, now: u64) -> Vec<(u64, u64)> {
+/// Drives the queue to `now` and returns the expired values with the ticks at which they expired, sorted
+/// within each tick.
+fn drain(queue: &mut impl QueueUnderTest, now: u64) -> Vec<(u64, u64)> {
     let mut due = Vec::new();
     loop {
-        match queue.expire_next(Tick(now), &mut Work::unlimited()) {
-            Expire::Due(expired) => due.push((queue.now().0, expired.value)),
-            Expire::UpToDate => break,
-            Expire::OutOfWork => unreachable!("the budget is unlimited"),
+        match queue.expire_next(Tick(now), &mut WorkBudget::unlimited()) {
+            Expiry::Due(expired) => due.push((queue.now().0, expired.value)),
+            Expiry::UpToDate => break,
+            Expiry::OutOfBudget => unreachable!("the budget is unlimited"),
         }
     }
     queue.check();
-    assert!(due.is_sorted_by_key(|&(tick, _)| tick), "one tick after the other");
+    assert!(due.is_sorted_by_key(|&(tick, _)| tick), "out of order");
     due.sort_unstable();
     due
 }

@@ -1,42 +1,42 @@
-//! Random use of a queue, compared with a sorted map at every step.
+//! Random operations on a queue, compared with a sorted map after every step.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use super::seed::{Random, with_seeds};
-use super::{Queue, size, window};
-use crate::{BeyondHorizon, Expire, Expired, Tick, TimerKey, Work};
+use super::{QueueUnderTest, size, window};
+use crate::{BeyondHorizon, Expired, Expiry, Tick, TimerKey, WorkBudget};
 
-/// What the queue should be: timers sorted by the tick at which they come out at the latest.
-struct Model<Q> {
+/// Expected state of the queue: timers sorted by the latest tick at which they expire.
+struct QueueModel<Q> {
     queue: Q,
-    /// Every timer by when it comes out at the latest (one past `u64::MAX` if never) and its number, which is its value.
-    timers: BTreeMap<(u128, u64), Timer>,
-    /// Every key ever given out, with the number of its timer.
+    /// Every timer by its latest expiry (one past `u64::MAX` if it never expires) and its number, which is
+    /// its value.
+    timers: BTreeMap<(u128, u64), ModelTimer>,
+    /// Every key ever returned, with its timer's number.
     keys: Vec<(TimerKey, u64)>,
-    /// By number of timer: when it comes out at the latest, while it is alive.
+    /// Latest expiry of each live timer, by number.
     alive: BTreeMap<u64, u128>,
-    /// What may be spent on all that was scheduled so far, if that is bounded.
+    /// Maximum work for all timers scheduled so far, if bounded.
     allowed: u64,
-    /// Deadlines are mostly less than `2^magnitude` ahead.
+    /// Deadlines are mostly less than `2^magnitude` ticks ahead.
     magnitude: u32,
 }
 
 #[derive(Debug, PartialEq)]
-struct Timer {
+struct ModelTimer {
     key: TimerKey,
     deadline: Tick,
-    /// When it comes out at the earliest.
     due: u64,
 }
 
-impl<Q: Queue> Model<Q> {
+impl<Q: QueueUnderTest> QueueModel<Q> {
     fn new(queue: Q, magnitude: u32) -> Self {
         let reach = queue.horizon().map_or(u64::BITS, |horizon| horizon.max(1).ilog2() + 2);
         let magnitude = magnitude.min(reach);
         let (timers, alive, keys) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Model { queue, timers, keys, alive, allowed: 0, magnitude }
+        QueueModel { queue, timers, keys, alive, allowed: 0, magnitude }
     }
 
     fn add(&mut self, number: u64, key: TimerKey, deadline: Tick) {
@@ -44,22 +44,22 @@ impl<Q: Queue> Model<Q> {
             Some((due, latest)) => (due, u128::from(latest)),
             None => (u64::MAX, u128::from(u64::MAX) + 1),
         };
-        assert_eq!(self.timers.insert((latest, number), Timer { key, deadline, due }), None);
+        assert_eq!(self.timers.insert((latest, number), ModelTimer { key, deadline, due }), None);
         self.alive.insert(number, latest);
-        self.allowed += Q::UNITS.unwrap_or(0);
+        self.allowed += Q::MAX_UNITS_PER_TIMER.unwrap_or(0);
     }
 
-    fn remove(&mut self, number: u64) -> Option<Timer> {
+    fn remove(&mut self, number: u64) -> Option<ModelTimer> {
         let latest = self.alive.remove(&number)?;
-        Some(self.timers.remove(&(latest, number)).expect("both maps know it"))
+        Some(self.timers.remove(&(latest, number)).expect("in both maps"))
     }
 
     fn deadline_of(&self, number: u64) -> Option<Tick> {
         self.alive.get(&number).map(|&latest| self.timers[&(latest, number)].deadline)
     }
 
-    /// A deadline: mostly ahead, around the boundaries of levels, sometimes late, sometimes at the end of
-    /// time.
+    /// A deadline: mostly in the future and around the boundaries of levels, sometimes late, sometimes at the
+    /// end of time.
     fn any_deadline(&self, random: &mut Random) -> Tick {
         let now = self.queue.now();
         match random.below(16) {
@@ -84,7 +84,6 @@ impl<Q: Queue> Model<Q> {
         start..=start.saturating_add(random.ticks(self.magnitude))
     }
 
-    /// The last tick that the queue takes.
     fn last(&self) -> Tick {
         self.queue.now().saturating_add(self.queue.horizon().unwrap_or(u64::MAX))
     }
@@ -107,12 +106,12 @@ impl<Q: Queue> Model<Q> {
             Ok(key) => key,
             Err(refused) => {
                 assert_eq!(refused, BeyondHorizon { value: number, last });
-                assert!(*range.start() > last, "{range:?} is within reach at {now}");
+                assert!(*range.start() > last, "{range:?} is within the horizon at {now}");
                 return;
             }
         };
         assert!(*range.start() <= last, "{range:?} is beyond the horizon at {now}");
-        let chosen = self.queue.deadline(key).expect("it is scheduled");
+        let chosen = self.queue.deadline(key).expect("scheduled");
         assert!(range.contains(&chosen) && chosen <= last, "{chosen} for {range:?} at {now}");
         assert!(chosen > now || range.end() <= &now, "{chosen} for {range:?} at {now}");
         self.keys.push((key, number));
@@ -120,7 +119,7 @@ impl<Q: Queue> Model<Q> {
     }
 
     fn any_key(&self, random: &mut Random) -> Option<(TimerKey, u64)> {
-        // Recent ones are alive more often.
+        // Recent timers are more likely to be alive.
         let back = if random.one_in(2) { random.below(50) } else { random.next() };
         let back = usize::try_from(back % self.keys.len().max(1) as u64).expect("an index");
         self.keys.iter().rev().nth(back).copied()
@@ -142,7 +141,7 @@ impl<Q: Queue> Model<Q> {
             assert_eq!((result, after), (Ok(false), None));
             return;
         };
-        let after = after.expect("it is scheduled");
+        let after = after.expect("scheduled");
         match result {
             Err(refused) => {
                 assert_eq!((refused, after), (BeyondHorizon { value: (), last }, before));
@@ -156,7 +155,7 @@ impl<Q: Queue> Model<Q> {
                     assert_eq!(before, after);
                     return;
                 }
-                self.remove(number).expect("it was alive");
+                self.remove(number).expect("alive");
                 self.add(number, key, after);
             }
         }
@@ -168,8 +167,8 @@ impl<Q: Queue> Model<Q> {
         assert_eq!(self.queue.cancel(key), expected);
     }
 
-    /// The clock: mostly a little later, sometimes much, sometimes exactly when something happens, sometimes
-    /// earlier.
+    /// The next time: mostly a little later, sometimes much later, sometimes exactly when something happens,
+    /// sometimes earlier.
     fn any_now(&self, random: &mut Random) -> Tick {
         let now = self.queue.now();
         match random.below(8) {
@@ -182,47 +181,50 @@ impl<Q: Queue> Model<Q> {
         }
     }
 
-    /// How much the queue still holds, cancelled timers included where it comes across them later.
+    /// Number of timers in the structure, including cancelled timers that have not been removed yet.
     fn occupancy(&self) -> usize {
         (0..self.queue.levels()).map(|level| self.queue.occupancy(level)).sum()
     }
 
-    /// By when one timer at least has come out.
+    /// Tick by which at least one timer has expired.
     fn first_latest(&self) -> Option<u64> {
         self.timers.first_key_value().and_then(|(&(latest, _), _)| u64::try_from(latest).ok())
     }
 
-    /// Drives the queue to some time, with some budget, changing it on the way.
     fn advance(&mut self, random: &mut Random) {
         let now = self.any_now(random);
-        let mut work = if random.one_in(2) { Work::new(random.below(20)) } else { Work::unlimited() };
+        let mut work =
+            if random.one_in(2) { WorkBudget::new(random.below(20)) } else { WorkBudget::unlimited() };
         for _ in 0..200 {
-            let before = (self.queue.now(), work.left());
+            let before = (self.queue.now(), work.remaining());
             let promised = self.queue.next_wakeup(Tick::MAX);
             let outcome = self.queue.expire_next(now, &mut work);
-            let spent = before.1 - work.left();
-            if Q::UNITS.is_some() {
-                self.allowed = self.allowed.checked_sub(spent).expect("no timer takes more than it may");
+            let spent = before.1 - work.remaining();
+            if Q::MAX_UNITS_PER_TIMER.is_some() {
+                self.allowed = self.allowed.checked_sub(spent).expect("a timer took more work than allowed");
             }
             let reached = self.queue.now();
             assert!(before.0 <= reached && reached <= now.max(before.0), "{before:?} to {now}");
             match outcome {
-                Expire::Due(expired) => {
+                Expiry::Due(expired) => {
                     assert!(spent > 0);
                     assert!(promised.is_some_and(|promised| promised <= reached), "woken too late");
                     self.expect_due(&expired);
                     self.queue.check();
                     self.change_while_draining(random);
                 }
-                Expire::OutOfWork => {
-                    assert_eq!(work.left(), 0);
-                    // If only to find that nothing else is due on the way.
-                    assert!(self.queue.next_wakeup(now).is_some() || reached < now, "there is more to do");
+                Expiry::OutOfBudget => {
+                    assert_eq!(work.remaining(), 0);
+                    // The remaining work may only be to find that nothing is due before `now`.
+                    assert!(self.queue.next_wakeup(now).is_some() || reached < now, "work remains");
                     return;
                 }
-                Expire::UpToDate => {
+                Expiry::UpToDate => {
                     assert_eq!(reached, now.max(before.0));
-                    assert!(self.first_latest().is_none_or(|latest| latest > reached.0), "left behind");
+                    assert!(
+                        self.first_latest().is_none_or(|latest| latest > reached.0),
+                        "a timer was skipped"
+                    );
                     return;
                 }
             }
@@ -231,9 +233,9 @@ impl<Q: Queue> Model<Q> {
 
     fn expect_due(&mut self, expired: &Expired<u64>) {
         let now = self.queue.now().0;
-        assert!(self.first_latest().is_some_and(|latest| now <= latest), "what is due sooner comes first");
-        let timer = self.remove(expired.value).expect("it is alive");
-        assert!(timer.due <= now, "{timer:?} came out early, at {now}");
+        assert!(self.first_latest().is_some_and(|latest| now <= latest), "an earlier timer was skipped");
+        let timer = self.remove(expired.value).expect("alive");
+        assert!(timer.due <= now, "{timer:?} expired early, at {now}");
         assert_eq!((timer.key, timer.deadline), (expired.key, expired.deadline));
     }
 
@@ -265,8 +267,8 @@ impl<Q: Queue> Model<Q> {
                 assert!(wakeup.0 <= latest, "{wakeup} for {latest}");
                 assert!(wakeup >= self.queue.now() && wakeup <= at_most.max(self.queue.now()), "{wakeup}");
             }
-            (None, Some(latest)) => assert!(latest > at_most.0, "{latest} is forgotten"),
-            // What is left of a cancelled timer may be cleared away.
+            (None, Some(latest)) => assert!(latest > at_most.0, "no wake-up for {latest}"),
+            // The remains of a cancelled timer may still have to be removed.
             (wakeup, None) => {
                 assert!(wakeup.is_none() || self.occupancy() > 0, "nothing to do at {wakeup:?}")
             }
@@ -278,26 +280,26 @@ impl<Q: Queue> Model<Q> {
     }
 }
 
-fn run<Q: Queue>(queue: Q, magnitude: u32, steps: usize, random: &mut Random) {
-    let mut model = Model::new(queue, magnitude);
+fn run<Q: QueueUnderTest>(queue: Q, magnitude: u32, steps: usize, random: &mut Random) {
+    let mut model = QueueModel::new(queue, magnitude);
     for _ in 0..steps {
         model.step(random);
         model.check(random);
     }
 }
 
-pub(super) fn from_the_beginning_of_time<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn from_the_beginning_of_time<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     with_seeds(|random| run(at(Tick::ZERO), 10, size(300, 12), random));
 }
 
-pub(super) fn with_deadlines_of_every_magnitude<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn with_deadlines_of_every_magnitude<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     with_seeds(|random| {
         let magnitude = 8 + u32::try_from(random.below(50)).expect("below 50");
         run(at(Tick(random.ticks(64))), magnitude, size(300, 12), random);
     });
 }
 
-pub(super) fn just_before_each_level_wraps<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn just_before_each_level_wraps<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     with_seeds(|random| {
         for bits in (8..u64::BITS).step_by(size(8, 56)) {
             let wrap = (1_u64 << bits).wrapping_mul(1 + random.below(1 << 8));
@@ -306,6 +308,6 @@ pub(super) fn just_before_each_level_wraps<Q: Queue>(at: fn(Tick) -> Q) {
     });
 }
 
-pub(super) fn up_to_the_end_of_time<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn up_to_the_end_of_time<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     with_seeds(|random| run(at(Tick(u64::MAX - random.ticks(18))), 12, size(300, 12), random));
 }

@@ -1,15 +1,16 @@
-//! Timers that stay, as timers for once: the same tests for both interfaces.
+//! Reusable timers behind the interface of one-shot timers, so that the same tests run for both.
 
 use core::ops::RangeInclusive;
 
-use super::{Checked, LEVELS};
-use crate::schemes::Standing;
-use crate::{BeyondHorizon, Expire, Expired, Owners, Ring, StandingTimers, Tick, TimerKey, TimerQueue, Work};
+use super::{CheckedQueue, LEVELS};
+use crate::schemes::Reusable;
+use crate::{
+    BeyondHorizon, Expired, Expiry, Owners, ReusableTimers, SlotRing, Tick, TimerKey, TimerQueue, WorkBudget,
+};
 
-/// Each timer is registered and armed when it is scheduled, and unregistered when it expires.
-pub(super) struct Once<S>(pub(super) S);
+pub(super) struct OneShot<S>(pub(super) S);
 
-impl<S: StandingTimers<u64>> Once<S> {
+impl<S: ReusableTimers<u64>> OneShot<S> {
     fn armed(
         &mut self,
         key: TimerKey,
@@ -17,19 +18,19 @@ impl<S: StandingTimers<u64>> Once<S> {
     ) -> Result<TimerKey, BeyondHorizon<u64>> {
         match armed {
             Ok(is_there) => {
-                assert!(is_there, "it was just registered");
+                assert!(is_there, "just registered");
                 Ok(key)
             }
             Err(BeyondHorizon { last, .. }) => {
                 assert_eq!(self.0.deadline(key), None);
-                let value = self.0.unregister(key).expect("it was just registered");
+                let value = self.0.unregister(key).expect("just registered");
                 Err(BeyondHorizon { value, last })
             }
         }
     }
 }
 
-impl<S: StandingTimers<u64>> TimerQueue<u64> for Once<S> {
+impl<S: ReusableTimers<u64>> TimerQueue<u64> for OneShot<S> {
     fn now(&self) -> Tick {
         self.0.now()
     }
@@ -86,16 +87,16 @@ impl<S: StandingTimers<u64>> TimerQueue<u64> for Once<S> {
         self.0.get(key)
     }
 
-    fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<u64> {
+    fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<u64> {
         match self.0.expire_next(now, work) {
-            Expire::Due(Expired { key, deadline, value }) => {
+            Expiry::Due(Expired { key, deadline, value }) => {
                 let value = *value;
-                assert_eq!(self.0.deadline(key), None, "it is not armed any more");
-                assert_eq!(self.0.unregister(key), Some(value), "it has stayed");
-                Expire::Due(Expired { key, deadline, value })
+                assert_eq!(self.0.deadline(key), None, "no longer armed");
+                assert_eq!(self.0.unregister(key), Some(value), "still registered");
+                Expiry::Due(Expired { key, deadline, value })
             }
-            Expire::OutOfWork => Expire::OutOfWork,
-            Expire::UpToDate => Expire::UpToDate,
+            Expiry::OutOfBudget => Expiry::OutOfBudget,
+            Expiry::UpToDate => Expiry::UpToDate,
         }
     }
 
@@ -111,13 +112,13 @@ impl<S: StandingTimers<u64>> TimerQueue<u64> for Once<S> {
         self.0.occupancy(level)
     }
 
-    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
-        self.0.ring(ring, held)
+    fn ring(&self, ring: usize, counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
+        self.0.ring(ring, counts)
     }
 }
 
-impl Checked for Once<Owners<u64>> {
-    const UNITS: Option<u64> = Some(LEVELS as u64);
+impl CheckedQueue for OneShot<Owners<u64>> {
+    const MAX_UNITS_PER_TIMER: Option<u64> = Some(LEVELS as u64);
 
     fn check(&self) {
         if !cfg!(miri) {
@@ -126,8 +127,8 @@ impl Checked for Once<Owners<u64>> {
     }
 }
 
-impl<Q: TimerQueue<u32> + Checked> Checked for Once<Standing<u64, Q>> {
-    const UNITS: Option<u64> = Q::UNITS;
+impl<Q: TimerQueue<u32> + CheckedQueue> CheckedQueue for OneShot<Reusable<u64, Q>> {
+    const MAX_UNITS_PER_TIMER: Option<u64> = Q::MAX_UNITS_PER_TIMER;
 
     fn check(&self) {
         assert_eq!(self.0.len(), self.0.queue().len(), "all are armed");

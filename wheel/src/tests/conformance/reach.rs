@@ -1,15 +1,13 @@
-//! What lies beyond the horizon.
-
-use super::{Queue, drain, schedule};
+use super::{QueueUnderTest, drain, schedule};
 use crate::{BeyondHorizon, Tick};
 
-/// Where the queue stands, and the last tick that it takes: `None` if that is the last of all.
-fn reach(queue: &impl Queue) -> Option<(Tick, Tick)> {
+/// Current tick and last tick within the horizon, or `None` if there is no horizon.
+fn reach(queue: &impl QueueUnderTest) -> Option<(Tick, Tick)> {
     let now = queue.now();
     queue.horizon().map(|horizon| (now, Tick(now.0 + horizon)))
 }
 
-pub(super) fn what_is_beyond_comes_back_untouched<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn timers_beyond_the_horizon_are_refused<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     for start in [0, 1, 49, 50, 12_345] {
         let mut queue = at(Tick(start));
         let Some((now, last)) = reach(&queue) else {
@@ -30,7 +28,7 @@ pub(super) fn what_is_beyond_comes_back_untouched<Q: Queue>(at: fn(Tick) -> Q) {
     }
 }
 
-pub(super) fn a_timer_stays_where_it_was_if_it_cannot_be_moved<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn a_refused_reschedule_keeps_the_deadline<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(100));
     let Some((_, last)) = reach(&queue) else { return };
     let key = schedule(&mut queue, last, 1);
@@ -44,10 +42,10 @@ pub(super) fn a_timer_stays_where_it_was_if_it_cannot_be_moved<Q: Queue>(at: fn(
     assert_eq!(drain(&mut queue, last.0).len(), 1);
 }
 
-pub(super) fn a_range_that_is_partly_within_reach_is_met<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn a_range_partly_within_the_horizon_is_accepted<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(100));
     let last = reach(&queue).map_or(Tick(1000), |(_, last)| last);
-    let key = queue.schedule_within(last..=Tick::MAX, 1).expect("its start is within reach");
+    let key = queue.schedule_within(last..=Tick::MAX, 1).expect("the start is within the horizon");
     assert!(queue.deadline(key).is_some_and(|deadline| deadline >= last));
     if queue.horizon().is_some() {
         assert_eq!(queue.deadline(key), Some(last));

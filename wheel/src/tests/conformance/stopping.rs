@@ -1,18 +1,18 @@
-//! Stopping anywhere, changing the queue there, and going on.
+//! Tests of stopping at any point, changing the queue there, and continuing.
 
 use alloc::vec::Vec;
 
 use super::seed::with_seeds;
-use super::{Queue, ahead, drain, schedule, size, window};
-use crate::{Expire, Tick, Work};
+use super::{QueueUnderTest, ahead, drain, schedule, size, window};
+use crate::{Expiry, Tick, WorkBudget};
 
-pub(super) fn without_work_nothing_comes_out<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn nothing_expires_without_budget<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(0));
     let deadline = ahead(&queue, 10);
-    let (_, latest) = window(&queue, deadline).expect("it is ahead");
+    let (_, latest) = window(&queue, deadline).expect("in the future");
     schedule(&mut queue, deadline, 1);
     for _ in 0..3 {
-        assert_eq!(queue.expire_next(Tick(latest), &mut Work::new(0)), Expire::OutOfWork);
+        assert_eq!(queue.expire_next(Tick(latest), &mut WorkBudget::new(0)), Expiry::OutOfBudget);
         queue.check();
     }
     assert_eq!(queue.len(), 1);
@@ -20,7 +20,7 @@ pub(super) fn without_work_nothing_comes_out<Q: Queue>(at: fn(Tick) -> Q) {
     assert_eq!(drain(&mut queue, latest).len(), 1);
 }
 
-pub(super) fn one_unit_at_a_time_yields_the_same_as_all_at_once<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn one_unit_at_a_time_yields_the_same_as_all_at_once<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let deadlines: Vec<u64> = (0..size(700, 8) as u64).map(|i| 1 + i * i * 37 % 20_000).collect();
     let (mut at_once, mut by_unit) = (at(Tick(0)), at(Tick(0)));
     for (&deadline, number) in deadlines.iter().zip(0..) {
@@ -33,21 +33,21 @@ pub(super) fn one_unit_at_a_time_yields_the_same_as_all_at_once<Q: Queue>(at: fn
     assert_eq!(expected.len(), deadlines.len());
     let mut due = Vec::new();
     loop {
-        let mut work = Work::new(1);
+        let mut work = WorkBudget::new(1);
         match by_unit.expire_next(Tick(end), &mut work) {
-            Expire::Due(expired) => due.push((by_unit.now().0, expired.value)),
-            Expire::OutOfWork => assert!(by_unit.next_wakeup(Tick(end)).is_some(), "there is more to do"),
-            Expire::UpToDate => break,
+            Expiry::Due(expired) => due.push((by_unit.now().0, expired.value)),
+            Expiry::OutOfBudget => assert!(by_unit.next_wakeup(Tick(end)).is_some(), "work remains"),
+            Expiry::UpToDate => break,
         }
-        assert_eq!(work.left(), 0);
+        assert_eq!(work.remaining(), 0);
     }
     by_unit.check();
     due.sort_unstable();
     assert_eq!(due, expected);
 }
 
-/// Three units at a time, with changes after each, up to where all that is left is due.
-pub(super) fn the_queue_may_change_wherever_it_stops<Q: Queue>(at: fn(Tick) -> Q) {
+/// Up to three units of work at a time, with changes after each. The timers left at the end must still expire.
+pub(super) fn the_queue_may_change_wherever_it_stops<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     with_seeds(|random| {
         let mut queue = at(Tick(100));
         let mut keys = Vec::new();
@@ -58,14 +58,15 @@ pub(super) fn the_queue_may_change_wherever_it_stops<Q: Queue>(at: fn(Tick) -> Q
             alive += 1;
         }
         for changes in 0.. {
-            match queue.expire_next(Tick(1000), &mut Work::new(random.below(4))) {
-                Expire::Due(_) => alive -= 1,
-                Expire::OutOfWork => {}
-                Expire::UpToDate => break,
+            match queue.expire_next(Tick(1000), &mut WorkBudget::new(random.below(4))) {
+                Expiry::Due(_) => alive -= 1,
+                Expiry::OutOfBudget => {}
+                Expiry::UpToDate => break,
             }
             queue.check();
             let key = keys[usize::try_from(random.below(keys.len() as u64)).expect("an index")];
-            // Not for ever: where a change makes work for a whole pass, it would never end.
+            // Changes become rare after a while: where a change causes a whole pass, the test would not
+            // terminate otherwise.
             match random.below(if changes < size(300, 10) { 6 } else { 60 }) {
                 0 => alive -= usize::from(queue.cancel(key).is_some()),
                 1 => {
@@ -86,14 +87,16 @@ pub(super) fn the_queue_may_change_wherever_it_stops<Q: Queue>(at: fn(Tick) -> Q
     });
 }
 
-pub(super) fn a_drain_ends_though_every_expiry_schedules_another<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn a_drain_terminates_even_if_every_expiry_schedules_another<Q: QueueUnderTest>(
+    at: fn(Tick) -> Q,
+) {
     let mut queue = at(Tick(99));
     schedule(&mut queue, Tick(0), 0);
     let mut expiries = 0;
     let steps = size(200, 10) as u64;
     for now in 100..100 + steps {
         let before = expiries;
-        while let Expire::Due(_) = queue.expire_next(Tick(now), &mut Work::unlimited()) {
+        while let Expiry::Due(_) = queue.expire_next(Tick(now), &mut WorkBudget::unlimited()) {
             expiries += 1;
             schedule(&mut queue, Tick(now), 0);
         }
@@ -103,27 +106,26 @@ pub(super) fn a_drain_ends_though_every_expiry_schedules_another<Q: Queue>(at: f
     assert!(expiries >= steps / (1 + queue.precision(0)));
 }
 
-pub(super) fn what_is_scheduled_while_draining_takes_its_turn<Q: Queue>(at: fn(Tick) -> Q) {
+pub(super) fn timers_scheduled_while_draining_expire_in_order<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(0));
     let rounds = size(20, 4) as u64;
     schedule(&mut queue, Tick(1), 0);
-    let mut came = Vec::new();
-    while let Expire::Due(expired) = queue.expire_next(Tick(2000), &mut Work::unlimited()) {
-        came.push((queue.now().0, expired.value));
+    let mut drained = Vec::new();
+    while let Expiry::Due(expired) = queue.expire_next(Tick(2000), &mut WorkBudget::unlimited()) {
+        drained.push((queue.now().0, expired.value));
         if expired.value < rounds {
-            // One that is late, and one that is ahead.
             let deadline = ahead(&queue, 7);
             schedule(&mut queue, Tick(0), 100 + expired.value);
             schedule(&mut queue, deadline, expired.value + 1);
         }
         queue.check();
     }
-    assert!(came.is_sorted_by_key(|&(tick, _)| tick), "{came:?}");
+    assert!(drained.is_sorted_by_key(|&(tick, _)| tick), "{drained:?}");
     for value in 0..rounds {
-        let tick_of = |wanted| came.iter().find(|&&(_, value)| value == wanted).expect("it came").0;
+        let tick_of = |wanted| drained.iter().find(|&&(_, value)| value == wanted).expect("expired").0;
         let late = tick_of(100 + value) - tick_of(value);
-        assert!(late >= 1 && late <= 1 + queue.precision(0), "{came:?}");
+        assert!(late >= 1 && late <= 1 + queue.precision(0), "{drained:?}");
         assert!(tick_of(value + 1) > tick_of(value));
     }
-    assert_eq!(came.len() as u64, 2 * rounds + 1);
+    assert_eq!(drained.len() as u64, 2 * rounds + 1);
 }

@@ -1,22 +1,19 @@
-//! What is promised of timers that stay, beside what holds for all timers.
-
 use alloc::vec::Vec;
 
-use crate::{BeyondHorizon, Expire, StandingTimers, Tick, TimerKey, Work};
+use crate::{BeyondHorizon, Expiry, ReusableTimers, Tick, TimerKey, WorkBudget};
 
-/// `ahead` ticks from now, or as far as the scheme reaches.
-fn ahead(timers: &impl StandingTimers<u64>, ahead: u64) -> Tick {
+/// The tick `ahead` ticks from now, or the last one within the horizon.
+fn ahead(timers: &impl ReusableTimers<u64>, ahead: u64) -> Tick {
     timers.now().saturating_add(timers.horizon().map_or(ahead, |horizon| horizon.min(ahead)))
 }
 
-/// When a timer expires at the latest that is armed now.
-fn latest(timers: &impl StandingTimers<u64>, deadline: Tick) -> u64 {
+fn latest(timers: &impl ReusableTimers<u64>, deadline: Tick) -> u64 {
     let ahead = deadline.saturating_since(timers.now());
     deadline.max(timers.now().saturating_add(1)).0.saturating_add(timers.precision(ahead))
 }
 
-/// Registers a timer that is armed so far ahead, and returns when it expires at the latest.
-fn armed(timers: &mut impl StandingTimers<u64>, value: u64, ticks: u64) -> (TimerKey, u64) {
+/// Registers a timer and arms it `ticks` ahead. Returns its key and the latest tick at which it expires.
+fn armed(timers: &mut impl ReusableTimers<u64>, value: u64, ticks: u64) -> (TimerKey, u64) {
     let key = timers.register(value);
     let deadline = ahead(timers, ticks);
     let latest = latest(timers, deadline);
@@ -24,29 +21,30 @@ fn armed(timers: &mut impl StandingTimers<u64>, value: u64, ticks: u64) -> (Time
     (key, latest)
 }
 
-fn drain(timers: &mut impl StandingTimers<u64>, now: u64) -> Vec<TimerKey> {
-    let mut came = Vec::new();
+fn drain(timers: &mut impl ReusableTimers<u64>, now: u64) -> Vec<TimerKey> {
+    let mut drained = Vec::new();
     loop {
-        match timers.expire_next(Tick(now), &mut Work::unlimited()) {
-            Expire::Due(expired) => came.push(expired.key),
-            Expire::UpToDate => return came,
-            Expire::OutOfWork => unreachable!("the budget is unlimited"),
+        match timers.expire_next(Tick(now), &mut WorkBudget::unlimited()) {
+            Expiry::Due(expired) => drained.push(expired.key),
+            Expiry::UpToDate => return drained,
+            Expiry::OutOfBudget => unreachable!("the budget is unlimited"),
         }
     }
 }
 
-pub(super) fn a_timer_stays_when_it_expires<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn a_timer_stays_when_it_expires<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(1000));
     let (key, mut latest_expiry) = armed(&mut timers, 0, 5);
     for round in 1..5 {
-        let Expire::Due(expired) = timers.expire_next(Tick(latest_expiry), &mut Work::unlimited()) else {
-            panic!("it is due by {latest_expiry}")
+        let Expiry::Due(expired) = timers.expire_next(Tick(latest_expiry), &mut WorkBudget::unlimited())
+        else {
+            panic!("not due by {latest_expiry}")
         };
         assert_eq!((expired.key, *expired.value), (key, round - 1));
         *expired.value = round;
         assert_eq!((timers.deadline(key), timers.get(key), timers.len()), (None, Some(&round), 1));
-        assert!(!timers.disarm(key), "it is not armed any more");
-        assert_eq!(drain(&mut timers, latest_expiry + 100), [], "it came once");
+        assert!(!timers.disarm(key), "no longer armed");
+        assert_eq!(drain(&mut timers, latest_expiry + 100), [], "expired once");
         let deadline = ahead(&timers, 300);
         latest_expiry = latest(&timers, deadline);
         assert_eq!(timers.arm(key, deadline), Ok(true));
@@ -55,16 +53,15 @@ pub(super) fn a_timer_stays_when_it_expires<S: StandingTimers<u64>>(at: fn(Tick)
     assert!(timers.is_empty());
 }
 
-pub(super) fn what_is_not_armed_does_not_expire<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn only_armed_timers_expire<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(0));
     let never = timers.register(1);
     assert_eq!((timers.deadline(never), timers.next_wakeup(Tick::MAX)), (None, None));
     let (disarmed, latest) = armed(&mut timers, 2, 50);
     assert!(timers.disarm(disarmed));
-    assert!(!timers.disarm(disarmed), "it was disarmed");
+    assert!(!timers.disarm(disarmed), "already disarmed");
     assert_eq!((timers.deadline(disarmed), timers.get(disarmed)), (None, Some(&2)));
     assert_eq!(drain(&mut timers, latest + 100), []);
-    // It may be armed again, for the past as well.
     assert_eq!(timers.arm(disarmed, Tick(3)), Ok(true));
     assert_eq!(timers.deadline(disarmed), Some(Tick(3)));
     let latest = timers.now().0 + 1 + timers.precision(0);
@@ -72,7 +69,7 @@ pub(super) fn what_is_not_armed_does_not_expire<S: StandingTimers<u64>>(at: fn(T
     assert_eq!(timers.len(), 2);
 }
 
-pub(super) fn disarming_and_arming_again_keeps_the_last_word<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn arming_after_disarming_uses_the_new_deadline<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     for (first, second) in [(5, 40), (40, 5), (40, 40), (300, 2), (2, 300)] {
         let mut timers = at(Tick(77));
         let (key, _) = armed(&mut timers, 1, first);
@@ -86,13 +83,13 @@ pub(super) fn disarming_and_arming_again_keeps_the_last_word<S: StandingTimers<u
     }
 }
 
-pub(super) fn timers_of_a_tick_can_be_changed_while_it_drains<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn timers_of_a_tick_can_be_changed_while_it_drains<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(0));
     let timer = |timers: &mut S, value| armed(timers, value, 7);
     let keys = [0, 1, 2, 3].map(|value| timer(&mut timers, value).0);
     let (_, last) = timer(&mut timers, 4);
-    let Expire::Due(first) = timers.expire_next(Tick(last), &mut Work::unlimited()) else {
-        panic!("five are due")
+    let Expiry::Due(first) = timers.expire_next(Tick(last), &mut WorkBudget::unlimited()) else {
+        panic!("none of five timers is due")
     };
     let first = first.key;
     let rest: Vec<_> = keys.into_iter().filter(|key| *key != first).collect();
@@ -102,33 +99,32 @@ pub(super) fn timers_of_a_tick_can_be_changed_while_it_drains<S: StandingTimers<
     let at_the_latest = latest(&timers, later);
     assert_eq!(timers.arm(rest[2], later), Ok(true));
     assert_eq!(timers.arm(first, later), Ok(true));
-    let mut came = drain(&mut timers, at_the_latest.max(last));
-    assert!(!came.contains(&rest[0]) && !came.contains(&rest[1]), "{came:?}");
-    came.retain(|key| *key == first || *key == rest[2]);
-    assert_eq!(came.len(), 2, "each once");
+    let mut drained = drain(&mut timers, at_the_latest.max(last));
+    assert!(!drained.contains(&rest[0]) && !drained.contains(&rest[1]), "{drained:?}");
+    drained.retain(|key| *key == first || *key == rest[2]);
+    assert_eq!(drained.len(), 2, "exactly once");
 }
 
-pub(super) fn a_range_that_has_the_deadline_changes_nothing<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn arming_within_a_range_keeps_a_deadline_inside_it<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(10));
     let key = timers.register(1);
     let (start, end) = (ahead(&timers, 20), ahead(&timers, 60));
     assert_eq!(timers.arm_within(key, start..=end), Ok(true));
-    let chosen = timers.deadline(key).expect("it is armed");
+    let chosen = timers.deadline(key).expect("armed");
     assert!((start..=end).contains(&chosen));
     assert_eq!(timers.arm_within(key, Tick(0)..=chosen), Ok(true));
-    assert_eq!(timers.deadline(key), Some(chosen), "that was all right already");
-    // What was disarmed has no deadline, whatever it had.
+    assert_eq!(timers.deadline(key), Some(chosen), "the deadline was already in the range");
     assert!(timers.disarm(key));
     assert_eq!(timers.arm_within(key, start..=end), Ok(true));
-    let chosen = timers.deadline(key).expect("it is armed");
+    let chosen = timers.deadline(key).expect("armed");
     assert!((start..=end).contains(&chosen));
     let latest = latest(&timers, chosen);
     assert_eq!(drain(&mut timers, latest), [key]);
-    assert_eq!(timers.arm_within(key, Tick(0)..=Tick::MAX), Ok(true), "it has expired");
+    assert_eq!(timers.arm_within(key, Tick(0)..=Tick::MAX), Ok(true), "already expired");
     assert!(timers.deadline(key).is_some());
 }
 
-pub(super) fn what_is_beyond_leaves_a_timer_as_it_was<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn a_deadline_beyond_the_horizon_changes_nothing<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(12_345));
     let key = timers.register(1);
     let Some(horizon) = timers.horizon() else {
@@ -150,14 +146,14 @@ pub(super) fn what_is_beyond_leaves_a_timer_as_it_was<S: StandingTimers<u64>>(at
     assert_eq!(drain(&mut timers, latest), [key]);
 }
 
-pub(super) fn a_key_is_stale_once_its_timer_is_unregistered<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn a_key_is_stale_once_its_timer_is_unregistered<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(0));
     let mut stale = Vec::new();
     for round in 0..10 {
         let (key, _) = armed(&mut timers, round, 3);
         assert_eq!(timers.unregister(key), Some(round));
         stale.push(key);
-        // In the same memory, most likely.
+        // Probably in the same memory.
         let other = timers.register(1000);
         let soon = ahead(&timers, 4);
         for stale in &stale {
@@ -169,38 +165,42 @@ pub(super) fn a_key_is_stale_once_its_timer_is_unregistered<S: StandingTimers<u6
         }
         assert_eq!((timers.get(other), timers.deadline(other)), (Some(&1000), None));
         let later = timers.now().0 + 500;
-        assert_eq!(drain(&mut timers, later), [], "what was armed went with its timer");
+        assert_eq!(drain(&mut timers, later), [], "unregistering also disarms");
         assert_eq!(timers.unregister(other), Some(1000));
     }
 }
 
-/// One unit of work at a time, and each expiry arms its timer for now: every tick comes to an end.
-pub(super) fn timers_that_arm_themselves_come_once_a_tick<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+/// With one unit of work at a time, and each expiry arming its timer for the current tick, every tick
+/// terminates.
+pub(super) fn timers_rearmed_on_expiry_expire_once_per_tick<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(100));
     let each_within = 1 + timers.precision(0);
     let keys = [0, 1, 2].map(|value| armed(&mut timers, value, 1).0);
     let until = Tick(100 + 20 * each_within);
-    let mut came = [0; 3];
+    let mut drained = [0; 3];
     loop {
-        assert!(!matches!(timers.expire_next(until, &mut Work::new(0)), Expire::Due(_)), "for no work");
-        match timers.expire_next(until, &mut Work::new(1)) {
-            Expire::Due(expired) => {
+        assert!(
+            !matches!(timers.expire_next(until, &mut WorkBudget::new(0)), Expiry::Due(_)),
+            "expired without budget"
+        );
+        match timers.expire_next(until, &mut WorkBudget::new(1)) {
+            Expiry::Due(expired) => {
                 let (key, value) = (expired.key, *expired.value);
                 let at = usize::try_from(value).expect("an index");
                 assert_eq!(keys[at], key);
-                came[at] += 1;
+                drained[at] += 1;
                 let now = timers.now();
                 assert_eq!(timers.arm(key, now), Ok(true));
             }
-            Expire::OutOfWork => assert!(timers.next_wakeup(until).is_some(), "there is more to do"),
-            Expire::UpToDate => break,
+            Expiry::OutOfBudget => assert!(timers.next_wakeup(until).is_some(), "work remains"),
+            Expiry::UpToDate => break,
         }
     }
-    assert!(came.iter().all(|came| (20..=20 * each_within).contains(came)), "{came:?}");
+    assert!(drained.iter().all(|drained| (20..=20 * each_within).contains(drained)), "{drained:?}");
     assert_eq!(timers.now(), until);
 }
 
-pub(super) fn at_the_end_of_time_all_can_be_disarmed<S: StandingTimers<u64>>(at: fn(Tick) -> S) {
+pub(super) fn at_the_end_of_time_all_can_be_disarmed<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(u64::MAX - 1));
     let (last, _) = armed(&mut timers, 1, 1);
     assert_eq!(drain(&mut timers, u64::MAX), [last]);

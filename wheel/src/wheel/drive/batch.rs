@@ -1,122 +1,130 @@
-//! Taking many timers out at a time.
-
 use alloc::vec::Vec;
 
-use super::{Layout, Place, State, Step, Wheel};
-use crate::wheel::line::FULL;
-use crate::wheel::memory::put_in_order;
-use crate::wheel::place::SLOTS;
-use crate::{Expired, Tick, Work};
+use super::{DriveStep, SlotId, TimerState, ValueLayout, WheelCore};
+use crate::wheel::line::LINE_CAPACITY;
+use crate::wheel::memory::sort_by_tick;
+use crate::wheel::place::SLOTS_PER_LEVEL;
+use crate::{Expired, Tick, WorkBudget};
 
-/// So many are taken at a time, and few enough to be in the processor's cache when the caller comes to them.
-const ENOUGH: usize = 1024;
+/// A batch ends once it has this many timers: few enough that they are still in the processor's cache when
+/// the caller handles them.
+const BATCH_SIZE: usize = 1024;
 
-/// From the first tick of a turn to the last.
-const REST_OF_TURN: u64 = SLOTS as u64 - 1;
+const LAST_TICK_OFFSET: u64 = SLOTS_PER_LEVEL as u64 - 1;
 
-impl<T, L: Layout> Wheel<T, 1, L> {
-    /// Drives the wheel towards `to`, and takes out all owners whose timers are due: as many as there is [`Work`] for, and no more once they
-    /// are [`ENOUGH`]. Returns whether these were all.
+impl<T, L: ValueLayout> WheelCore<T, 1, L> {
+    /// Drives the wheel towards `to` and removes all owners whose timers are due, until the [`WorkBudget`]
+    /// runs out or the batch has [`BATCH_SIZE`] timers. Returns `true` if none is left.
     pub(in crate::wheel) fn expire_batch(
         &mut self,
         to: Tick,
-        work: &mut Work,
+        work: &mut WorkBudget,
         into: &mut Vec<Expired<T>>,
     ) -> bool {
-        let enough = into.len().saturating_add(ENOUGH);
+        let enough = into.len().saturating_add(BATCH_SIZE);
         while into.len() < enough {
-            // Before anything is taken out, in case there is no room to be had.
-            into.reserve(FULL as usize);
-            let here = Place::current(self.slots.now, 0);
+            // Reserves before anything is removed, so that a failed allocation loses no timer.
+            into.reserve(LINE_CAPACITY as usize);
+            let here = SlotId::current(self.slots.now, 0);
             if self.slots.line(here).has_entries() {
-                if work.left() == 0 {
+                if work.remaining() == 0 {
                     return false;
                 }
                 self.expire_line(here, work, into);
-            } else if let Some(start) = self.next_turn(here, to, work) {
-                self.expire_turn(start, work, into);
+            } else if let Some(start) = self.next_whole_revolution(here, to, work) {
+                self.expire_revolution(start, work, into);
             } else {
-                match self.move_on(here, to, work) {
-                    Step::Due(entry) => into.push(self.expire(entry)),
-                    Step::GoOn => {}
-                    Step::OutOfWork => return false,
-                    Step::UpToDate => return true,
+                match self.advance(here, to, work) {
+                    DriveStep::Due(entry) => into.push(self.expire(entry)),
+                    DriveStep::Continue => {}
+                    DriveStep::OutOfBudget => return false,
+                    DriveStep::UpToDate => return true,
                 }
             }
         }
         false
     }
 
-    /// Takes out what is due of the line that the slot of this tick begins with.
     #[inline(always)]
-    fn expire_line(&mut self, here: Place, work: &mut Work, into: &mut Vec<Expired<T>>) {
+    fn expire_line(&mut self, here: SlotId, work: &mut WorkBudget, into: &mut Vec<Expired<T>>) {
         while self.slots.line(here).has_entries() && work.spend() {
             let entry = self.slots.line_mut(here).pop();
-            if self.memory.state(entry) == State::standing_in(here) || self.is_due(entry, here) {
+            if self.memory.state(entry) == TimerState::in_slot(here)
+                || self.resolve_unusual_entry(entry, here)
+            {
                 into.push(self.expire(entry));
             }
         }
     }
 
-    /// The first tick of the next turn of the first level, if nothing comes before it, and all of that turn can be taken out at once.
+    /// First tick of the next revolution of level 0, if nothing happens before it and the budget covers the
+    /// whole revolution.
     #[inline(always)]
-    fn next_turn(&mut self, here: Place, to: Tick, work: &Work) -> Option<Tick> {
+    fn next_whole_revolution(&mut self, here: SlotId, to: Tick, work: &WorkBudget) -> Option<Tick> {
         if !self.slots.line(here).is_empty() {
             return None;
         }
         let is_known = self.slots.now < self.slots.quiet_until;
-        if !is_known && (here.slot() == 0 || !self.slots.look_near(here)) {
+        if !is_known && (here.position() == 0 || !self.slots.find_next_nearby(here)) {
             self.slots.refill(here);
-            self.keep_holes_few();
-            self.slots.look_ahead();
+            self.limit_holes();
+            self.slots.find_next();
         }
         let start = self.slots.quiet_until;
-        let (first, second) = (Place::current(start, 0), Place::current(start, 1));
-        // Where the second level begins a turn, so may a slot of the levels above, which has to be emptied before.
-        let is_whole = self.slots.now < start && first.slot() == 0 && second.slot() != 0;
-        let is_due = is_whole && start.saturating_add(REST_OF_TURN) <= to;
-        (is_due && self.slots.turn_has_at_most(second, work.left())).then_some(start)
+        let (first, second) = (SlotId::current(start, 0), SlotId::current(start, 1));
+        // Where level 1 begins a revolution, a slot of a higher level may begin as well, and would have to be
+        // emptied first.
+        let is_whole = self.slots.now < start && first.position() == 0 && second.position() != 0;
+        let is_due = is_whole && start.saturating_add(LAST_TICK_OFFSET) <= to;
+        (is_due && self.slots.revolution_has_at_most(second, work.remaining())).then_some(start)
     }
 
-    /// Takes out what is due within the turn of the first level that begins at `start`, and leaves the wheel at its last tick.
+    /// Removes the owners of all timers that are due in the revolution of level 0 that begins at `start`, and
+    /// leaves the wheel at its last tick.
     ///
-    /// Timers do not go from the slot of the second level to those of the first, where they would be looked up again. They come out as they
-    /// are found, and are put in order afterwards.
+    /// The timers do not move from the slot of level 1 to the slots of level 0, where each would have to be
+    /// looked up again. They are removed in the order in which they are found, and sorted afterwards.
     #[inline(never)]
-    fn expire_turn(&mut self, start: Tick, work: &mut Work, into: &mut Vec<Expired<T>>) {
-        let last = start.saturating_add(REST_OF_TURN);
+    fn expire_revolution(&mut self, start: Tick, work: &mut WorkBudget, into: &mut Vec<Expired<T>>) {
+        let last = start.saturating_add(LAST_TICK_OFFSET);
         let before = into.len();
         (self.slots.now, self.slots.quiet_until) = (start, start);
-        let mut next = Some(Place::current(start, 1));
-        while let Some(place) = next {
-            self.prefetch_first(place);
-            while self.slots.line(place).has_entries() || self.slots.refill(place) {
-                into.reserve(FULL as usize);
-                self.expire_line_of_turn(place, last, work, into);
+        let mut next = Some(SlotId::current(start, 1));
+        while let Some(slot) = next {
+            self.prefetch_first(slot);
+            while self.slots.line(slot).has_entries() || self.slots.refill(slot) {
+                into.reserve(LINE_CAPACITY as usize);
+                self.expire_revolution_line(slot, last, work, into);
             }
-            next = self.slots.first_of_first_level();
+            next = self.slots.first_occupied_of_level_0();
         }
         (self.slots.now, self.slots.quiet_until) = (last, last);
-        put_in_order(into, before, start);
+        sort_by_tick(into, before, start);
     }
 
     #[inline(always)]
-    fn expire_line_of_turn(&mut self, place: Place, last: Tick, work: &mut Work, into: &mut Vec<Expired<T>>) {
-        let is_large = self.len() >= Self::PREFETCH_FROM;
-        let mut ahead = self.slots.second_line(place);
-        while self.slots.line(place).has_entries() {
+    fn expire_revolution_line(
+        &mut self,
+        slot: SlotId,
+        last: Tick,
+        work: &mut WorkBudget,
+        into: &mut Vec<Expired<T>>,
+    ) {
+        let is_large = self.len() >= Self::PREFETCH_MIN_OWNERS;
+        let mut ahead = self.slots.second_line(slot);
+        while self.slots.line(slot).has_entries() {
             if is_large && ahead.has_entries() {
                 self.memory.prefetch(ahead.pop());
             }
             let is_paid = work.spend();
-            debug_assert!(is_paid, "there was enough for the whole turn");
-            let entry = self.slots.line_mut(place).pop();
+            debug_assert!(is_paid, "the budget covers the whole revolution");
+            let entry = self.slots.line_mut(slot).pop();
             let (deadline, state) = self.memory.timer(entry);
-            if state.is_in(place) && state.is_armed() && *deadline <= last {
+            if state.has_entry_in(slot) && state.is_armed() && *deadline <= last {
                 into.push(self.expire(entry));
             } else {
-                let is_due = self.is_due(entry, place);
-                debug_assert!(!is_due, "what counts is due after this turn");
+                let is_due = self.resolve_unusual_entry(entry, slot);
+                debug_assert!(!is_due, "valid entries that remain are due after this revolution");
             }
         }
     }

@@ -3,28 +3,28 @@ use core::{mem, ptr};
 
 use crate::{Expired, Tick};
 
-/// The ticks of a turn.
-const TICKS: usize = 1 << u8::BITS;
+const TICKS_PER_REVOLUTION: usize = 1 << u8::BITS;
 
-/// So few are put in order by comparing them.
-const FEW: usize = 24;
+/// Fewer timers than this are sorted by comparison.
+const SORT_THRESHOLD: usize = 24;
 
-/// Puts timers in order, from one of them on, by ticks: all are due within 256 ticks from `start`, or earlier, which counts as `start`.
+/// Sorts `timers[from..]` by tick. All of them are due within 256 ticks from `start`; earlier deadlines are
+/// treated as `start`.
 ///
-/// They are counted by tick, copied each to its place behind them all, and back in one go. That takes half the time of moving them where they
-/// are, each after the other to the place of the next.
-pub(in crate::wheel) fn put_in_order<T>(timers: &mut Vec<Expired<T>>, from: usize, start: Tick) {
+/// A counting sort: each timer is copied to its position behind the end of the vector, and all are copied
+/// back at once. This takes half the time of exchanging them in place along cycles.
+pub(in crate::wheel) fn sort_by_tick<T>(timers: &mut Vec<Expired<T>>, from: usize, start: Tick) {
     let tick = |timer: &Expired<T>| {
         let [tick, ..] = timer.deadline.saturating_since(start).to_le_bytes();
         usize::from(tick)
     };
     let count = timers.len() - from;
-    if count < FEW {
+    if count < SORT_THRESHOLD {
         timers[from..].sort_unstable_by_key(tick);
         return;
     }
     timers.reserve(count);
-    let mut next = [0; TICKS];
+    let mut next = [0; TICKS_PER_REVOLUTION];
     timers[from..].iter().for_each(|timer| next[tick(timer)] += 1);
     let mut before = 0;
     for next in &mut next {
@@ -36,11 +36,12 @@ pub(in crate::wheel) fn put_in_order<T>(timers: &mut Vec<Expired<T>>, from: usiz
         let timer = ptr::from_ref(&timers[at]);
         let to = &mut timers.spare_capacity_mut()[*next];
         *next += 1;
-        // SAFETY: Both are valid, and apart. The vector does not own the copy, so should anything panic, nothing is dropped twice.
+        // SAFETY: Both pointers are valid and do not overlap. The vector does not own the copy, so a panic
+        // drops no timer twice.
         unsafe { ptr::copy_nonoverlapping(timer, to.as_mut_ptr(), 1) };
     }
     let this = timers.as_mut_ptr();
-    // SAFETY: Behind the end, `count` places have a copy each of the timers from `from` on, every one once: as many went to each tick as were
-    // counted there. They do not overlap.
+    // SAFETY: The `count` places behind the end hold one copy of each timer from `from` on: each tick
+    // received as many timers as were counted for it. The two regions do not overlap.
     unsafe { ptr::copy_nonoverlapping(this.add(end), this.add(from), count) };
 }

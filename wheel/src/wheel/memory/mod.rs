@@ -1,11 +1,8 @@
-//! The memory of a wheel, in pages that go when nothing is in them.
+//! Paged memory of a wheel. Empty pages are freed.
 //!
-//! This is the one module of the crate with unsafe code.
+//! This is the only module of the crate with unsafe code.
 
-#![allow(
-    unsafe_code,
-    reason = "values without the discriminant of an Option, pages without one, and prefetching"
-)]
+#![allow(unsafe_code, reason = "values and pages without the discriminant of an Option, and prefetching")]
 
 mod in_order;
 mod layout;
@@ -14,10 +11,10 @@ mod pool;
 mod prefetch;
 mod room;
 
-pub(super) use in_order::put_in_order;
-pub(super) use layout::{Apart, Beside, Layout};
+pub(super) use in_order::sort_by_tick;
+pub(super) use layout::{Interleaved, Separate, ValueLayout};
 #[cfg(test)]
-pub(super) use owners::PAGE;
-pub(super) use owners::{Owners, Record, entry};
-pub(super) use pool::{Page, Pool};
+pub(super) use owners::OWNERS_PER_PAGE;
+pub(super) use owners::{OwnerMemory, Record, entry};
+pub(super) use pool::{Pool, PoolPage};
 pub(super) use prefetch::prefetch;

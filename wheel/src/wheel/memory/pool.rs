@@ -1,134 +1,139 @@
-//! Memory by index, in pages: the lowest page with room is filled first, so that the highest run empty and can be given back.
+//! Memory addressed by index, in pages. The lowest page with room is filled first, so that the highest pages
+//! become empty and can be freed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
-use super::room::Room;
+use super::room::PageBitmap;
 
 #[cfg(test)]
 mod check;
 
-/// So many entries at once.
-pub(in crate::wheel) trait Page: Sized {
-    /// How many: a power of two, below 2^16.
+/// A page of entries.
+pub(in crate::wheel) trait PoolPage: Sized {
+    /// Number of entries in a page: a power of two below 2^16.
     const LEN: usize;
 
-    /// A page of free entries: the next one after each is its neighbour. `generation` is what the page that was there before
-    /// has told, or 2 for the first, or 0 for one of which nothing will be used.
-    fn bring(generation: u32) -> Box<Self>;
-    /// The free entry after this free one.
-    fn next_free(&self, place: usize) -> u16;
-    fn set_next_free(&mut self, place: usize, next: u16);
-    /// Whether this entry, which was in use, is never to be used again.
-    fn is_retired(&self, place: usize) -> bool;
-    /// What the page that comes here after this one is to know.
+    /// Creates a page whose entries are all free and linked in order. `generation` is the value returned by
+    /// [`generation`](Self::generation) of the previous page at this position, 2 for the first page, or 0 for
+    /// a page whose entries are never used.
+    fn new_free(generation: u32) -> Box<Self>;
+    /// Next free entry after this free entry.
+    fn next_free(&self, offset: usize) -> u16;
+    fn set_next_free(&mut self, offset: usize, next: u16);
+    /// Returns whether this entry, which was in use until now, must never be reused.
+    fn is_retired(&self, offset: usize) -> bool;
+    /// Value passed to the page that later replaces this one.
     fn generation(&self) -> u32;
 }
 
-/// So many empty pages are kept, so that what comes and goes does not bring a page each time.
-const SPARE: usize = 8;
+/// Maximum number of empty pages that are kept, so that entries that come and go do not allocate a page each
+/// time.
+const MAX_SPARE_PAGES: usize = 8;
 
-/// See the [module](self).
-pub(in crate::wheel) struct Pool<P: Page> {
-    /// Where there is no page, there is `blank`: whoever looks something up need not ask.
+pub(in crate::wheel) struct Pool<P: PoolPage> {
+    /// The pages. A position without a page holds `blank`, so that look-ups need no check.
     ///
-    /// **Each was made by [`Page::bring`], is owned by the pool, and lives until the pool lets it go from here.**
+    /// **Each pointer was created by [`PoolPage::new_free`], is owned by the pool, and stays valid until the
+    /// pool removes it from here.**
     pages: Vec<NonNull<P>>,
-    states: Vec<State>,
-    /// A page of which nothing is ever used.
+    states: Vec<PageState>,
+    /// A page whose entries are never used.
     blank: Option<NonNull<P>>,
-    room: Room,
-    /// Entries are taken from this page; none below has room. So what came free last is often taken next, while it is in the cache.
+    room: PageBitmap,
+    /// Page from which entries are allocated. No lower page has room. A recently freed entry is often reused
+    /// next, while it is still in the cache.
     lowest: usize,
-    /// Pages that are there.
-    held: usize,
-    /// Pages of which nothing is in use, at most [`SPARE`].
+    allocated: usize,
+    /// Number of pages without entries in use, at most [`MAX_SPARE_PAGES`].
     empty: usize,
 }
 
 // SAFETY: The pool owns its pages, as a `Box` would.
-unsafe impl<P: Page + Send> Send for Pool<P> {}
-// SAFETY: As above: `&Pool` gives out `&P`, and nothing else.
-unsafe impl<P: Page + Sync> Sync for Pool<P> {}
+unsafe impl<P: PoolPage + Send> Send for Pool<P> {}
+// SAFETY: As above. `&Pool` gives access to `&P` and nothing else.
+unsafe impl<P: PoolPage + Sync> Sync for Pool<P> {}
 
 #[derive(Debug)]
-struct State {
-    is_there: bool,
+struct PageState {
+    is_allocated: bool,
     generation: u32,
-    /// The page's length, if none is free, or the page is not there.
+    /// The page's length if no entry is free or the page is not allocated.
     first_free: u16,
     in_use: u16,
 }
 
-impl<P: Page> Pool<P> {
+impl<P: PoolPage> Pool<P> {
     pub(in crate::wheel) const fn new() -> Self {
         const { assert!(P::LEN.is_power_of_two() && P::LEN < 1 << u16::BITS) }
         Pool {
             pages: Vec::new(),
             states: Vec::new(),
             blank: None,
-            room: Room::new(),
+            room: PageBitmap::new(),
             lowest: 0,
-            held: 0,
+            allocated: 0,
             empty: 0,
         }
     }
 
-    /// Takes a free entry: its index, its page, and its place in that.
+    /// Allocates an entry. Returns its index, its page, and its offset in the page.
     ///
     /// # Panics
-    /// When all indices below `limit` are in use.
+    ///
+    /// Panics if all indices below `limit` are in use.
     #[inline(always)]
-    pub(in crate::wheel) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
-        self.make_room(limit);
-        self.take_there()
+    pub(in crate::wheel) fn allocate(&mut self, limit: u32) -> (u32, &mut P, usize) {
+        self.reserve(limit);
+        self.allocate_reserved()
     }
 
-    /// Sees to it that one more may be taken.
-    ///
-    /// # Panics
-    /// When all indices below `limit` are in use.
     #[inline(always)]
-    pub(in crate::wheel) fn make_room(&mut self, limit: u32) {
+    pub(in crate::wheel) fn reserve(&mut self, limit: u32) {
         if self.states.get(self.lowest).is_none_or(is_full::<P>) {
-            self.find_room(limit);
+            self.find_page_with_room(limit);
         }
     }
 
-    /// Takes the first free entry of the lowest page with room, which there is.
+    /// Allocates the first free entry of the lowest page with room. There must be one.
     #[inline(always)]
-    pub(in crate::wheel) fn take_there(&mut self) -> (u32, &mut P, usize) {
+    pub(in crate::wheel) fn allocate_reserved(&mut self) -> (u32, &mut P, usize) {
         let at = self.lowest;
-        let place = usize::from(self.states[at].first_free) % P::LEN;
-        let index = index::<P>(at, place);
-        let next = self.at(index).0.next_free(place);
+        let offset = usize::from(self.states[at].first_free) % P::LEN;
+        let index = index::<P>(at, offset);
+        let next = self.at(index).0.next_free(offset);
         let state = &mut self.states[at];
         state.first_free = next;
         self.empty -= usize::from(state.in_use == 0);
         state.in_use += 1;
-        (index, self.at_mut(index).0, place)
+        (index, self.at_mut(index).0, offset)
     }
 
     #[cold]
     #[inline(never)]
-    fn find_room(&mut self, limit: u32) {
+    fn find_page_with_room(&mut self, limit: u32) {
         self.lowest = self.lowest_with_room().unwrap_or_else(|| {
             let at = self.pages.len();
-            // Should this panic, all pages are full, and none of them is known to have room.
+            // If the assertion below fails, all pages are full, and `lowest` must not name a page with room.
             self.lowest = at;
-            assert!(at * P::LEN < limit as usize, "at most {limit} at a time");
+            assert!(at * P::LEN < limit as usize, "the limit of {limit} entries is reached");
             let blank = self.blank();
             self.pages.push(blank);
-            self.states.push(State { is_there: false, generation: 2, first_free: end::<P>(), in_use: 0 });
+            self.states.push(PageState {
+                is_allocated: false,
+                generation: 2,
+                first_free: end_of_free_list::<P>(),
+                in_use: 0,
+            });
             self.room.insert(at);
             at
         });
         let state = &mut self.states[self.lowest];
-        if !state.is_there {
-            self.pages[self.lowest] = own(P::bring(state.generation));
-            (state.is_there, state.first_free) = (true, 0);
-            self.held += 1;
+        if !state.is_allocated {
+            self.pages[self.lowest] = leak(P::new_free(state.generation));
+            (state.is_allocated, state.first_free) = (true, 0);
+            self.allocated += 1;
             self.empty += 1;
         }
     }
@@ -136,7 +141,7 @@ impl<P: Page> Pool<P> {
     fn lowest_with_room(&mut self) -> Option<usize> {
         while let Some(at) = self.room.lowest() {
             let state = &self.states[at];
-            if !state.is_there || !is_full::<P>(state) {
+            if !state.is_allocated || !is_full::<P>(state) {
                 return Some(at);
             }
             self.room.remove(at);
@@ -144,146 +149,147 @@ impl<P: Page> Pool<P> {
         None
     }
 
-    /// Gives an entry back that was in use. `end` makes an end of it, and `goes` is told its page if that goes. Returns what `end` does.
+    /// Frees an entry that is in use. `finish` produces the result. `on_page_freed` receives the
+    /// page if it is about to be freed.
     #[inline(always)]
-    pub(in crate::wheel) fn give_back<R>(
+    pub(in crate::wheel) fn free<R>(
         &mut self,
         index: u32,
-        end: impl FnOnce(&mut P, usize) -> R,
-        goes: impl FnOnce(&P),
+        finish: impl FnOnce(&mut P, usize) -> R,
+        on_page_freed: impl FnOnce(&P),
     ) -> R {
-        let (at, place) = split::<P>(index);
+        let (at, offset) = split::<P>(index);
         let state = &mut self.states[at];
         // SAFETY: As for `at_mut`.
         let page = unsafe { self.pages[at].as_mut() };
-        let ended = end(page, place);
-        if page.is_retired(place) {
-            return ended;
+        let result = finish(page, offset);
+        if page.is_retired(offset) {
+            return result;
         }
-        page.set_next_free(place, state.first_free);
+        page.set_next_free(offset, state.first_free);
         if is_full::<P>(state) && at != self.lowest {
             self.room.insert(at);
         }
-        state.first_free = u16::try_from(place).expect("a place in a page");
+        state.first_free = u16::try_from(offset).expect("an offset in a page");
         state.in_use -= 1;
         if state.in_use == 0 {
-            if self.empty < SPARE {
+            if self.empty < MAX_SPARE_PAGES {
                 self.empty += 1;
             } else {
-                goes(page);
-                self.let_go(at);
+                on_page_freed(page);
+                self.release_page(at);
             }
         }
         self.lowest = self.lowest.min(at);
-        ended
+        result
     }
 
     fn blank(&mut self) -> NonNull<P> {
-        *self.blank.get_or_insert_with(|| own(P::bring(0)))
+        *self.blank.get_or_insert_with(|| leak(P::new_free(0)))
     }
 
     #[cold]
-    fn let_go(&mut self, at: usize) {
+    fn release_page(&mut self, at: usize) {
         let blank = self.blank();
         let page = core::mem::replace(&mut self.pages[at], blank);
-        // SAFETY: It was brought as a `Box`, the pool owns it, and nothing leads to it any more.
+        // SAFETY: The page was created as a `Box`, the pool owns it, and no reference to it is left.
         let page = unsafe { Box::from_raw(page.as_ptr()) };
         let state = &mut self.states[at];
         state.generation = page.generation();
-        (state.is_there, state.first_free) = (false, end::<P>());
-        self.held -= 1;
+        (state.is_allocated, state.first_free) = (false, end_of_free_list::<P>());
+        self.allocated -= 1;
     }
 
-    /// The page of an index, or a blank one, and its place in that.
+    /// The page of an index, or the blank page, and the offset in it.
     ///
     /// # Panics
-    /// If there never was one with this index.
+    ///
+    /// Panics if there has never been a page for this index.
     #[inline(always)]
     pub(in crate::wheel) fn at(&self, index: u32) -> (&P, usize) {
-        let (at, place) = split::<P>(index);
-        // SAFETY: What is in `pages` is a page that the pool owns, and it cannot go as long as the pool is borrowed.
-        (unsafe { self.pages[at].as_ref() }, place)
+        let (at, offset) = split::<P>(index);
+        // SAFETY: `pages` holds pages that the pool owns, and none of them can be freed while the pool is
+        // borrowed.
+        (unsafe { self.pages[at].as_ref() }, offset)
     }
 
-    /// The page of an index, or a blank one, and its place in that.
+    /// The page of an index, or the blank page, and the offset in it.
     ///
     /// # Panics
-    /// If there never was one with this index.
+    ///
+    /// Panics if there has never been a page for this index.
     #[inline(always)]
     pub(in crate::wheel) fn at_mut(&mut self, index: u32) -> (&mut P, usize) {
-        let (at, place) = split::<P>(index);
-        // SAFETY: As above. The blank page is in many places, but only one can be borrowed.
-        (unsafe { self.pages[at].as_mut() }, place)
+        let (at, offset) = split::<P>(index);
+        // SAFETY: As above. The blank page is in several positions, but only one of them can be borrowed at a
+        // time.
+        (unsafe { self.pages[at].as_mut() }, offset)
     }
 
-    /// The page of an index that may be anything.
+    /// The page of an index that may be any number.
     #[inline(always)]
     pub(in crate::wheel) fn find(&self, index: u32) -> Option<(&P, usize)> {
-        let (at, place) = split::<P>(index);
+        let (at, offset) = split::<P>(index);
         // SAFETY: As for `at`.
-        Some((unsafe { self.pages.get(at)?.as_ref() }, place))
+        Some((unsafe { self.pages.get(at)?.as_ref() }, offset))
     }
 
-    /// The page of an index that may be anything.
     #[inline(always)]
     pub(in crate::wheel) fn find_mut(&mut self, index: u32) -> Option<(&mut P, usize)> {
-        let (at, place) = split::<P>(index);
+        let (at, offset) = split::<P>(index);
         // SAFETY: As for `at_mut`.
-        Some((unsafe { self.pages.get_mut(at)?.as_mut() }, place))
+        Some((unsafe { self.pages.get_mut(at)?.as_mut() }, offset))
     }
 
-    /// How many pages are there.
-    pub(in crate::wheel) fn pages_held(&self) -> usize {
-        self.held
+    pub(in crate::wheel) fn page_count(&self) -> usize {
+        self.allocated
     }
 
-    /// Every page that is there.
     pub(in crate::wheel) fn pages_mut(&mut self) -> impl Iterator<Item = &mut P> {
-        let there = self.pages.iter_mut().zip(&self.states).filter(|(_, state)| state.is_there);
-        // SAFETY: As for `at_mut`. Pages that are there are different ones.
+        let there = self.pages.iter_mut().zip(&self.states).filter(|(_, state)| state.is_allocated);
+        // SAFETY: As for `at_mut`. Allocated pages are distinct from one another.
         there.map(|(page, _)| unsafe { page.as_mut() })
     }
 }
 
-impl<P: Page> Drop for Pool<P> {
+impl<P: PoolPage> Drop for Pool<P> {
     fn drop(&mut self) {
-        let there = self.pages.iter().zip(&self.states).filter(|(_, state)| state.is_there);
+        let there = self.pages.iter().zip(&self.states).filter(|(_, state)| state.is_allocated);
         for page in there.map(|(page, _)| page).chain(&self.blank) {
-            // SAFETY: It was brought as a `Box`, the pool owns it, and each is here once.
+            // SAFETY: The page was created as a `Box`, the pool owns it, and each page occurs once here.
             drop(unsafe { Box::from_raw(page.as_ptr()) });
         }
     }
 }
 
-impl<P: Page> core::fmt::Debug for Pool<P> {
+impl<P: PoolPage> core::fmt::Debug for Pool<P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pool").field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("Pool").field("allocated", &self.allocated).finish_non_exhaustive()
     }
 }
 
-fn own<P>(page: Box<P>) -> NonNull<P> {
+fn leak<P>(page: Box<P>) -> NonNull<P> {
     NonNull::from(Box::leak(page))
 }
 
-fn is_full<P: Page>(state: &State) -> bool {
-    state.first_free == end::<P>()
+fn is_full<P: PoolPage>(state: &PageState) -> bool {
+    state.first_free == end_of_free_list::<P>()
 }
 
-/// Ends the list of a page's free entries.
-fn end<P: Page>() -> u16 {
+fn end_of_free_list<P: PoolPage>() -> u16 {
     #[expect(clippy::cast_possible_truncation, reason = "below 2^16, as asserted for every pool")]
     let end = P::LEN as u16;
     end
 }
 
 #[inline(always)]
-fn split<P: Page>(index: u32) -> (usize, usize) {
+fn split<P: PoolPage>(index: u32) -> (usize, usize) {
     (index as usize / P::LEN, index as usize % P::LEN)
 }
 
 #[inline(always)]
-fn index<P: Page>(at: usize, place: usize) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "no page begins at or above the limit, a u32")]
-    let index = (at * P::LEN + place) as u32;
+fn index<P: PoolPage>(at: usize, offset: usize) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "every index is below the limit, a u32")]
+    let index = (at * P::LEN + offset) as u32;
     index
 }

@@ -1,8 +1,8 @@
-/// Asks the processor to have this in its cache soon.
+/// Asks the processor to load `what` into its cache.
 #[inline(always)]
 pub(in crate::wheel) fn prefetch<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: The instruction has no effect but on the cache, whatever the address.
+    // SAFETY: The instruction only affects the cache, whatever the address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(what).cast());

@@ -1,18 +1,19 @@
 use alloc::vec::Vec;
 
-/// The pages with a free entry, and some that are full by now: whether they are is seen when they are looked for, since the last
-/// entry of a page comes and goes often. A bit each, and a bit for each 64 of those.
+/// Bitmap of the pages with a free entry. May include pages that have become full, which are only discovered
+/// when one is searched for, because the last entry of a page is often allocated and freed in turn. A second
+/// level has one bit per 64 pages.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct PageBitmap {
     pages: Vec<u64>,
     words: Vec<u64>,
 }
 
 const BITS: usize = u64::BITS as usize;
 
-impl Room {
+impl PageBitmap {
     pub(super) const fn new() -> Self {
-        Room { pages: Vec::new(), words: Vec::new() }
+        PageBitmap { pages: Vec::new(), words: Vec::new() }
     }
 
     pub(super) fn insert(&mut self, page: usize) {
@@ -28,14 +29,14 @@ impl Room {
         }
     }
 
-    /// Reads one word for every 4096 pages until it finds one.
+    /// The lowest page in the bitmap. Reads one word per 4096 pages until it finds one.
     pub(super) fn lowest(&self) -> Option<usize> {
         let (at, word) = self.words.iter().enumerate().find(|(_, word)| **word != 0)?;
         let word = at * BITS + word.trailing_zeros() as usize;
         Some(word * BITS + self.pages[word].trailing_zeros() as usize)
     }
 
-    /// Whether a page is among them, and found.
+    /// Returns whether a page is in the bitmap, and panics if the second level hides it.
     #[cfg(test)]
     pub(super) fn check(&self, page: usize) -> bool {
         let word = page / BITS;

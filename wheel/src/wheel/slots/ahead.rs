@@ -1,15 +1,14 @@
-//! Looking ahead: which slot comes next, and what will come out of a slot.
-
-use super::{BITS, LEVEL_WORDS, LEVELS, Place, Slots, bit_of};
+use super::{BITS, LEVELS, SlotId, Slots, WORDS_PER_LEVEL, bit_of};
 use crate::Tick;
 use crate::wheel::memory::prefetch;
 
 impl Slots {
-    /// The next slot of the first level in the same word as that where the wheel stands, which is empty and does not begin a turn:
-    /// nothing comes before it. Notes that, and when it begins.
+    /// Finds the next occupied slot of level 0 in the same bitmap word as the current slot, and sets
+    /// `quiet_until` to its tick. Returns `false` if no slot is found. The current slot must be empty and must
+    /// not begin a revolution; then nothing can happen before the slot found.
     #[inline(always)]
-    pub(in crate::wheel) fn look_near(&mut self, here: Place) -> bool {
-        let (at, bit) = (here.number() / BITS, here.number() % BITS);
+    pub(in crate::wheel) fn find_next_nearby(&mut self, here: SlotId) -> bool {
+        let (at, bit) = (here.index() / BITS, here.index() % BITS);
         let bits = self.occupied[at] & !(1 << bit);
         self.occupied[at] = bits;
         let ahead = bits & (u64::MAX << bit);
@@ -20,50 +19,53 @@ impl Slots {
         true
     }
 
-    /// Notes when the wheel comes to the next slot that is not empty. Says which that is.
-    pub(in crate::wheel) fn look_ahead(&mut self) -> Option<Place> {
+    /// Finds the next occupied slot and sets `quiet_until` to its first tick.
+    pub(in crate::wheel) fn find_next(&mut self) -> Option<SlotId> {
         loop {
             let event = self.next_event();
-            if let Some((_, place)) = event
-                && self.line(place).is_empty()
+            if let Some((_, slot)) = event
+                && self.line(slot).is_empty()
             {
-                self.occupied[place.number() / BITS] &= !bit_of(place);
+                self.occupied[slot.index() / BITS] &= !bit_of(slot);
                 continue;
             }
             self.quiet_until = event.map_or(Tick::MAX, |(tick, _)| tick);
-            return event.map(|(_, place)| place);
+            return event.map(|(_, slot)| slot);
         }
     }
 
-    /// The first slot that is not empty which the wheel comes to, and when. It is the slot where the wheel stands until that was
-    /// found to be empty.
+    /// The first occupied slot that the wheel reaches, and when. This is the current slot until that is found
+    /// to be empty.
     #[inline(never)]
-    pub(in crate::wheel) fn next_event(&self) -> Option<(Tick, Place)> {
+    pub(in crate::wheel) fn next_event(&self) -> Option<(Tick, SlotId)> {
         self.event(|_| true)
     }
 
-    /// The same, of slots that have something. Where the wheel stands, that need not be noted.
+    /// Like [`next_event`](Self::next_event), but skips the current slot if it is empty and its bit is still
+    /// set.
     #[cold]
     #[inline(never)]
-    pub(in crate::wheel) fn next_event_of_something(&self) -> Option<(Tick, Place)> {
-        self.event(|place| !self.line(place).is_empty())
+    pub(in crate::wheel) fn next_nonempty_event(&self) -> Option<(Tick, SlotId)> {
+        self.event(|slot| !self.line(slot).is_empty())
     }
 
     #[inline(always)]
-    fn event(&self, current_counts: impl Fn(Place) -> bool) -> Option<(Tick, Place)> {
-        let mut earliest: Option<(Tick, Place)> = None;
+    fn event(&self, current_counts: impl Fn(SlotId) -> bool) -> Option<(Tick, SlotId)> {
+        let mut earliest: Option<(Tick, SlotId)> = None;
         for level in (0..).take(LEVELS) {
-            let current = Place::current(self.now, level);
-            let Some(slot) = self.next_occupied(level, current.slot(), current_counts(current)) else {
+            let current = SlotId::current(self.now, level);
+            let Some(position) = self.next_occupied(level, current.position(), current_counts(current))
+            else {
                 continue;
             };
-            let place = Place::new(level, slot);
-            let Some(tick) = place.start(self.now) else { continue };
+            let slot = SlotId::new(level, position);
+            let Some(tick) = slot.start(self.now) else { continue };
             if earliest.is_none_or(|(earliest, _)| tick < earliest) {
-                earliest = Some((tick, place));
+                earliest = Some((tick, slot));
             }
-            // A slot of a level above begins where a turn of this one does: neither here nor before this slot.
-            let same_turn = current.slot() > 0 && slot > current.slot();
+            // A slot of a higher level begins where a revolution of this level begins: neither at the current
+            // tick nor before this slot.
+            let same_turn = current.position() > 0 && position > current.position();
             if same_turn || tick == self.now {
                 break;
             }
@@ -71,35 +73,35 @@ impl Slots {
         earliest
     }
 
-    /// The first slot of `level` that is not empty, going once around from `slot`, which is the nearest if it counts.
+    /// The first occupied slot of `level`, searching one revolution from `position`. `position` itself is the
+    /// nearest, and is included if `counts` is true.
     #[inline(always)]
     fn next_occupied(&self, level: u8, slot: u8, counts: bool) -> Option<u8> {
-        let occupied = &self.occupied[usize::from(level) * LEVEL_WORDS..][..LEVEL_WORDS];
+        let occupied = &self.occupied[usize::from(level) * WORDS_PER_LEVEL..][..WORDS_PER_LEVEL];
         let (word, bit) = (usize::from(slot) / BITS, usize::from(slot) % BITS);
         let ahead = u64::MAX << bit;
         let nearest = occupied[word] & ahead & !(u64::from(!counts) << bit);
         if nearest != 0 {
             return Some(slot_of(word, nearest));
         }
-        for step in 1..LEVEL_WORDS {
-            let word = (word + step) % LEVEL_WORDS;
+        for step in 1..WORDS_PER_LEVEL {
+            let word = (word + step) % WORDS_PER_LEVEL;
             if occupied[word] != 0 {
                 return Some(slot_of(word, occupied[word]));
             }
         }
-        // Once around: the slots before it.
+        // Wrapped around: the slots before the starting slot.
         let farthest = occupied[word] & !ahead;
         (farthest != 0).then(|| slot_of(word, farthest))
     }
 
-    /// The entries that a slot begins with, and after them those of its second line. Fetches the third.
-    pub(in crate::wheel) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
-        self.line(place).entries().iter().copied().chain(self.next_few(place))
+    /// Entries of the first and second line of a slot. Prefetches the third line.
+    pub(in crate::wheel) fn first_two_lines(&self, slot: SlotId) -> impl Iterator<Item = u32> {
+        self.line(slot).entries().iter().copied().chain(self.second_line_entries(slot))
     }
 
-    /// The entries of a slot's second line. Fetches the third.
-    pub(in crate::wheel) fn next_few(&self, place: Place) -> impl Iterator<Item = u32> {
-        let second = self.spilled_line(self.line(place).next());
+    pub(in crate::wheel) fn second_line_entries(&self, slot: SlotId) -> impl Iterator<Item = u32> {
+        let second = self.spilled_line(self.line(slot).next());
         if let Some(third) = second.and_then(|second| self.spilled_line(second.next())) {
             prefetch(third);
         }
@@ -107,7 +109,7 @@ impl Slots {
     }
 }
 
-/// The slot of the first of these bits, of which there is one.
+/// Slot of the lowest set bit. `bits` must not be 0.
 fn slot_of(word: usize, bits: u64) -> u8 {
     let slot = word * BITS + bits.trailing_zeros() as usize;
     u8::try_from(slot).expect("a level has 256 slots")

@@ -1,46 +1,49 @@
-//! How many entries slots have.
+use super::{BITS, LEVELS, LINE_CAPACITY, SLOTS_PER_LEVEL, SlotId, Slots, WORDS_PER_LEVEL};
+use crate::SlotRing;
 
-use super::{BITS, FULL, LEVEL_WORDS, LEVELS, Place, SLOTS, Slots};
-use crate::Ring;
-
-const _: () = assert!(SLOTS == Ring::MOST_SLOTS);
+const _: () = assert!(SLOTS_PER_LEVEL == SlotRing::MAX_SLOTS);
 
 impl Slots {
-    /// How many entries a level has.
     pub(in crate::wheel) fn len(&self, level: usize) -> usize {
-        self.held(level).map(|(_, held)| held).sum()
+        self.entry_counts(level).map(|(_, entries)| entries).sum()
     }
 
-    /// A level as a ring: how many entries each slot has is written to `held`.
-    pub(in crate::wheel) fn ring(&self, level: usize, held: &mut [u32; SLOTS]) -> Option<Ring> {
+    pub(in crate::wheel) fn ring(
+        &self,
+        level: usize,
+        counts: &mut [u32; SLOTS_PER_LEVEL],
+    ) -> Option<SlotRing> {
         let number = u8::try_from(level).ok().filter(|_| level < LEVELS)?;
-        held.fill(0);
-        for (slot, entries) in self.held(level) {
-            held[slot] = u32::try_from(entries).unwrap_or(u32::MAX);
+        counts.fill(0);
+        for (slot, entries) in self.entry_counts(level) {
+            counts[slot] = u32::try_from(entries).unwrap_or(u32::MAX);
         }
-        let hand = Place::current(self.now, number).slot().into();
-        Some(Ring { slots: SLOTS, slot_ticks: 1 << (level * u8::BITS as usize), hand, counted: true })
+        let hand = SlotId::current(self.now, number).position().into();
+        Some(SlotRing {
+            slots: SLOTS_PER_LEVEL,
+            slot_ticks: 1 << (level * u8::BITS as usize),
+            hand,
+            has_counts: true,
+        })
     }
 
-    /// The slots of a level that may have something, and how many entries they have. Only their lines are looked at.
-    fn held(&self, level: usize) -> impl Iterator<Item = (usize, usize)> {
-        let words = self.occupied[level * LEVEL_WORDS..][..LEVEL_WORDS].iter().enumerate();
+    /// Slots of a level that may have entries, with the number of entries of each. Reads only the slots' own
+    /// lines.
+    fn entry_counts(&self, level: usize) -> impl Iterator<Item = (usize, usize)> {
+        let words = self.occupied[level * WORDS_PER_LEVEL..][..WORDS_PER_LEVEL].iter().enumerate();
         let slots = words.flat_map(|(word, bits)| ones(*bits).map(move |bit| word * BITS + bit));
-        slots.map(move |slot| (slot, self.entries_of(level * SLOTS + slot)))
+        slots.map(move |slot| (slot, self.entries_of(level * SLOTS_PER_LEVEL + slot)))
     }
 
-    /// How many entries the slot of this number has.
     pub(super) fn entries_of(&self, number: usize) -> usize {
         self.lines[number].len() as usize + self.spilled_entries_of(number)
     }
 
-    /// How many of them are in spilled lines.
     pub(super) fn spilled_entries_of(&self, number: usize) -> usize {
-        self.spilled_lines[number] as usize * FULL as usize
+        self.spilled_lines[number] as usize * LINE_CAPACITY as usize
     }
 }
 
-/// Which bits are set.
 fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let first = bits.trailing_zeros() as usize;

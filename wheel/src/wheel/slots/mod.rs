@@ -1,19 +1,20 @@
-//! The slots: which timers are where.
+//! The slots and their entries.
 //!
 //! ```text
-//!  slot: [ 14 entries, how many, next ] ──▶ spilled line ──▶ spilled line       64 bytes each, the spilled ones full
+//!  slot: [ 14 entries, number of entries, next ] ──▶ spilled line ──▶ spilled line       64 bytes each
 //! ```
 //!
-//! Every slot has a line of its own, so a few timers need nothing else. When the line is full, it is copied whole into one of a
-//! [pool](super::memory), and back when the slot has been emptied that far. So a slot is emptied by reading memory in order, and what will be
-//! needed next is known early.
+//! Every slot has a line of its own, so a few timers need no other memory. A full line is copied as a whole
+//! into a [pool](super::memory), and copied back once the slot has been emptied that far. Spilled lines are
+//! therefore always full. Emptying a slot reads memory sequentially, and the wheel knows early what it will
+//! need next.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::line::{FULL, LIMIT, Line, Lines, Link};
+use super::line::{EntryLine, LINE_CAPACITY, LineLink, LinePage, MAX_SPILLED_LINES};
 use super::memory::Pool;
-use super::place::{LEVELS, PLACES, Place, SLOTS};
+use super::place::{LEVELS, SLOT_COUNT, SLOTS_PER_LEVEL, SlotId};
 use crate::Tick;
 
 mod ahead;
@@ -25,141 +26,138 @@ mod turn;
 
 pub(super) use sweep::Sweep;
 
-/// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
+    /// Current tick of the wheel. All timers due earlier have expired; timers due now are expiring.
     pub(super) now: Tick,
-    /// Nothing happens before this tick. While it is ahead, some slot that has something begins then.
+    /// Nothing happens before this tick. If it is in the future, some non-empty slot begins there.
     pub(super) quiet_until: Tick,
-    /// What each slot begins with, of all levels.
-    lines: Box<[Line; PLACES]>,
-    /// One bit a slot, set if it is not empty.
+    /// First line of each slot, of all levels.
+    lines: Box<[EntryLine; SLOT_COUNT]>,
+    /// One bit per slot, set if the slot is not empty.
     occupied: [u64; WORDS],
-    spilled: Pool<Lines>,
-    /// How many spilled lines each slot has. All of them are full, so this and what a slot begins with is what it holds.
-    spilled_lines: Box<[u32; PLACES]>,
-    /// Entries that do not count.
+    spilled: Pool<LinePage>,
+    /// Number of spilled lines of each slot. All spilled lines are full, so this and the length of the first
+    /// line give the number of entries.
+    spilled_lines: Box<[u32; SLOT_COUNT]>,
     pub(super) holes: usize,
-    /// How many of them arming has left since some were last looked for.
+    /// Number of holes that arming has added since the last sweep.
     pub(super) new_holes: usize,
     sweep: Sweep,
 }
 
-const WORDS: usize = PLACES / BITS;
+const WORDS: usize = SLOT_COUNT / BITS;
 
-/// Words of a level.
-const LEVEL_WORDS: usize = SLOTS / BITS;
+const WORDS_PER_LEVEL: usize = SLOTS_PER_LEVEL / BITS;
 
 const BITS: usize = u64::BITS as usize;
 
 impl Slots {
     pub(super) fn new(now: Tick) -> Self {
-        let lines = vec![Line::EMPTY; PLACES].into_boxed_slice();
-        let spilled_lines = vec![0; PLACES].into_boxed_slice();
+        let lines = vec![EntryLine::EMPTY; SLOT_COUNT].into_boxed_slice();
+        let spilled_lines = vec![0; SLOT_COUNT].into_boxed_slice();
         Slots {
             now,
             quiet_until: Tick::MAX,
-            lines: lines.try_into().expect("as many as there are"),
+            lines: lines.try_into().expect("the length matches"),
             occupied: [0; WORDS],
             spilled: Pool::new(),
-            spilled_lines: spilled_lines.try_into().expect("as many as there are"),
+            spilled_lines: spilled_lines.try_into().expect("the length matches"),
             holes: 0,
             new_holes: 0,
             sweep: Sweep::default(),
         }
     }
 
-    /// Adds an entry to its slot, which may be the next that the wheel comes to.
+    /// Adds an entry to its slot, which may become the next slot that the wheel reaches.
     #[inline(always)]
-    pub(super) fn push(&mut self, place: Place, entry: u32) {
-        if let Some(start) = place.start(self.now)
+    pub(super) fn push(&mut self, slot: SlotId, entry: u32) {
+        if let Some(start) = slot.start(self.now)
             && start < self.quiet_until
             && self.now < start
         {
             self.quiet_until = start;
         }
-        self.put(place, entry);
+        self.put(slot, entry);
     }
 
-    /// Adds an entry that is due less than a turn of the first level ahead.
+    /// Adds an entry that is due less than one revolution of level 0 ahead.
     #[inline(always)]
-    pub(super) fn push_near(&mut self, place: Place, entry: u32, deadline: Tick) {
-        // While this is ahead, nothing that comes before it can be where the wheel is at work.
+    pub(super) fn push_near(&mut self, slot: SlotId, entry: u32, deadline: Tick) {
+        // While `quiet_until` is in the future, no earlier slot can be the one that the wheel is emptying.
         if deadline < self.quiet_until {
             self.quiet_until = deadline;
         }
-        self.put(place, entry);
+        self.put(slot, entry);
     }
 
-    /// Adds an entry to a slot that the wheel does not come to before it looks what is next.
+    /// Adds an entry to a slot that the wheel does not reach before it next searches for an occupied slot.
     #[inline(always)]
-    pub(super) fn put(&mut self, place: Place, entry: u32) {
-        self.occupied[place.number() / BITS] |= bit_of(place);
-        let line = &mut self.lines[place.number()];
-        if line.len() < FULL {
+    pub(super) fn put(&mut self, slot: SlotId, entry: u32) {
+        self.occupied[slot.index() / BITS] |= bit_of(slot);
+        let line = &mut self.lines[slot.index()];
+        if line.len() < LINE_CAPACITY {
             line.push(entry);
         } else {
-            self.put_into_next(place, entry);
+            self.spill_and_push(slot, entry);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn put_into_next(&mut self, place: Place, entry: u32) {
-        self.spill(place);
-        self.lines[place.number()].push(entry);
+    fn spill_and_push(&mut self, slot: SlotId, entry: u32) {
+        self.spill(slot);
+        self.lines[slot.index()].push(entry);
     }
 
-    fn spill(&mut self, place: Place) {
-        let (number, page, at) = self.spilled.take(LIMIT);
-        let line = &mut self.lines[place.number()];
+    fn spill(&mut self, slot: SlotId) {
+        let (number, page, at) = self.spilled.allocate(MAX_SPILLED_LINES);
+        let line = &mut self.lines[slot.index()];
         *page.get_mut(at) = *line;
-        self.spilled_lines[place.number()] += 1;
+        self.spilled_lines[slot.index()] += 1;
         line.clear();
-        line.set_next(Link::to(number));
+        line.set_next(LineLink::to(number));
     }
 
-    /// Brings the next line of a slot whose first has run empty. `false` if the slot is empty, which is noted then.
+    /// Loads the next line of a slot whose first line is empty. Returns `false` and clears the slot's bit if no line follows.
     #[inline(never)]
-    pub(super) fn refill(&mut self, place: Place) -> bool {
-        let mut next = self.lines[place.number()].next();
-        if next == Link::SWEPT {
-            next = self.sweep.give_up(place);
+    pub(super) fn refill(&mut self, slot: SlotId) -> bool {
+        let mut next = self.lines[slot.index()].next();
+        if next == LineLink::SWEPT {
+            next = self.sweep.abandon(slot);
         }
         let Some(number) = next.number() else {
-            self.lines[place.number()].set_next(Link::END);
-            self.occupied[place.number() / BITS] &= !bit_of(place);
+            self.lines[slot.index()].set_next(LineLink::END);
+            self.occupied[slot.index() / BITS] &= !bit_of(slot);
             return false;
         };
-        self.lines[place.number()] = self.bring(place, number);
+        self.lines[slot.index()] = self.take_spilled(slot, number);
         true
     }
 
-    /// Takes a spilled line of this slot.
-    fn bring(&mut self, place: Place, number: u32) -> Line {
-        let line = self.spilled.give_back(number, |page, at| *page.get(at), |_| ());
-        self.spilled_lines[place.number()] -= 1;
+    fn take_spilled(&mut self, slot: SlotId, number: u32) -> EntryLine {
+        let line = self.spilled.free(number, |page, at| *page.get(at), |_| ());
+        self.spilled_lines[slot.index()] -= 1;
         line
     }
 
     #[inline(always)]
-    pub(super) fn line(&self, place: Place) -> &Line {
-        &self.lines[place.number()]
+    pub(super) fn line(&self, slot: SlotId) -> &EntryLine {
+        &self.lines[slot.index()]
     }
 
     #[inline(always)]
-    pub(super) fn line_mut(&mut self, place: Place) -> &mut Line {
-        &mut self.lines[place.number()]
+    pub(super) fn line_mut(&mut self, slot: SlotId) -> &mut EntryLine {
+        &mut self.lines[slot.index()]
     }
 
-    fn spilled_line(&self, link: Link) -> Option<&Line> {
+    fn spilled_line(&self, link: LineLink) -> Option<&EntryLine> {
         let (page, at) = self.spilled.at(link.number()?);
         Some(page.get(at))
     }
 }
 
 #[inline(always)]
-fn bit_of(place: Place) -> u64 {
-    1 << (place.number() % BITS)
+fn bit_of(slot: SlotId) -> u64 {
+    1 << (slot.index() % BITS)
 }

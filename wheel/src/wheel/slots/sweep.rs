@@ -1,107 +1,106 @@
-//! Taking holes out, so that what has moved does not add up.
+//! Removal of holes, so that moved and cancelled timers do not accumulate.
 
-use super::{BITS, Line, Link, Place, Slots};
+use super::{BITS, EntryLine, LineLink, SlotId, Slots};
 
-/// Goes through all slots, and through each a line at a time: what counts is put into the slot anew.
+/// Visits all slots, one line at a time, and puts the valid entries back.
 ///
-/// A timer that has left a slot and come back has two entries there, which both seem to count. So every other time around, whatever
-/// counts is *marked* in the timer's state, and what is marked already goes. The time between takes the marks away.
+/// A timer that has left a slot and returned to it has two entries there, both of which look valid. Every
+/// other pass therefore *marks* the state of each timer with a valid entry, and treats an entry whose timer
+/// is already marked as a hole. The pass in between clears the marks.
 #[derive(Debug, Default)]
 pub(in crate::wheel) struct Sweep {
-    place: Option<Place>,
-    /// Lines of that slot which are still to be looked at. The slot's own lines end in [`Link::SWEPT`].
-    rest: Option<Link>,
-    /// Whether this time around marks.
+    slot: Option<SlotId>,
+    /// Lines of this slot that are still to be visited. The slot's own lines end in [`LineLink::SWEPT`].
+    pending: Option<LineLink>,
     marks: bool,
 }
 
 impl Sweep {
-    /// Whether some lines of this slot are still to be looked at.
-    pub(super) fn is_at_work_in(&self, place: Place) -> bool {
-        self.place == Some(place) && self.rest.is_some()
+    pub(super) fn is_in_progress_in(&self, slot: SlotId) -> bool {
+        self.slot == Some(slot) && self.pending.is_some()
     }
 
-    /// The wheel comes to a slot: what was still to be looked at is the rest of its lines.
-    pub(super) fn give_up(&mut self, place: Place) -> Link {
-        if self.place == Some(place) { self.rest.take().unwrap_or(Link::END) } else { Link::END }
+    /// Stops sweeping this slot because the wheel has reached it. Returns the lines not visited yet, which
+    /// follow the slot's own lines.
+    pub(super) fn abandon(&mut self, slot: SlotId) -> LineLink {
+        if self.slot == Some(slot) { self.pending.take().unwrap_or(LineLink::END) } else { LineLink::END }
     }
 }
 
 #[cfg(test)]
 impl Sweep {
-    /// What is still to be looked at of this slot.
-    pub(super) fn rest_of(&self, place: Place) -> Link {
-        self.rest.filter(|_| self.place == Some(place)).unwrap_or(Link::END)
+    pub(super) fn pending_of(&self, slot: SlotId) -> LineLink {
+        self.pending.filter(|_| self.slot == Some(slot)).unwrap_or(LineLink::END)
     }
 }
 
 impl Slots {
-    /// Looks at one more line.
+    /// Sweeps one more line.
     ///
-    /// `counts` says whether an entry of a slot counts, and is not marked already, if this time around marks; it does so then, or takes
-    /// the mark away.
+    /// `counts` returns whether an entry of a slot is valid. In a pass that marks, it also returns `false` if
+    /// the timer is marked already, and otherwise marks it; in the other pass it clears the mark.
     #[inline(never)]
-    pub(in crate::wheel) fn sweep(&mut self, mut counts: impl FnMut(u32, Place, bool) -> bool) {
+    pub(in crate::wheel) fn sweep(&mut self, mut counts: impl FnMut(u32, SlotId, bool) -> bool) {
         let marks = self.sweep.marks;
-        if let (Some(place), Some(rest)) = (self.sweep.place, self.sweep.rest) {
-            let line = rest.number().map(|number| self.bring(place, number));
-            self.sweep.rest = line.map(|line| line.next()).filter(|next| next.number().is_some());
-            for entry in line.as_ref().map_or(&[][..], Line::entries) {
-                if counts(*entry, place, marks) {
-                    self.put(place, *entry);
+        if let (Some(slot), Some(rest)) = (self.sweep.slot, self.sweep.pending) {
+            let line = rest.number().map(|number| self.take_spilled(slot, number));
+            self.sweep.pending = line.map(|line| line.next()).filter(|next| next.number().is_some());
+            for entry in line.as_ref().map_or(&[][..], EntryLine::entries) {
+                if counts(*entry, slot, marks) {
+                    self.put(slot, *entry);
                 } else {
                     self.holes -= 1;
                 }
             }
-        } else if let Some(place) = self.next_to_sweep() {
-            let line = &mut self.lines[place.number()];
+        } else if let Some(slot) = self.next_slot_to_sweep() {
+            let line = &mut self.lines[slot.index()];
             let before = line.len();
-            line.retain(|entry| counts(entry, place, marks));
+            line.retain(|entry| counts(entry, slot, marks));
             self.holes -= (before - line.len()) as usize;
             let next = line.next();
             if next.number().is_some() {
-                line.set_next(Link::SWEPT);
-                self.sweep.rest = Some(next);
+                line.set_next(LineLink::SWEPT);
+                self.sweep.pending = Some(next);
             }
         }
-        if let (Some(place), None) = (self.sweep.place, self.sweep.rest) {
-            self.swept(place);
+        if let (Some(slot), None) = (self.sweep.slot, self.sweep.pending) {
+            self.finish_slot(slot);
         }
     }
 
-    /// All of a slot was looked at.
-    fn swept(&mut self, place: Place) {
-        let line = &self.lines[place.number()];
+    fn finish_slot(&mut self, slot: SlotId) {
+        let line = &self.lines[slot.index()];
         if line.has_entries() || line.next().number().is_some() {
             return;
         }
-        self.refill(place);
-        if place.start(self.now) == Some(self.quiet_until) && self.now < self.quiet_until {
-            self.look_ahead();
+        self.refill(slot);
+        if slot.start(self.now) == Some(self.quiet_until) && self.now < self.quiet_until {
+            self.find_next();
         }
     }
 
-    /// The next slot that is not empty, and where the wheel is not at work. Past the last one, it is the other kind of time around.
-    fn next_to_sweep(&mut self) -> Option<Place> {
-        let mut from = self.sweep.place.map_or(0, |place| place.number() + 1);
-        self.sweep.place = loop {
-            let Some(place) = self.occupied_from(from) else { break None };
-            if place.start(self.now) != Some(self.now) {
-                break Some(place);
+    /// The next occupied slot that the wheel is not emptying. After the last slot, the kind of pass
+    /// alternates.
+    fn next_slot_to_sweep(&mut self) -> Option<SlotId> {
+        let mut from = self.sweep.slot.map_or(0, |slot| slot.index() + 1);
+        self.sweep.slot = loop {
+            let Some(slot) = self.occupied_from(from) else { break None };
+            if slot.start(self.now) != Some(self.now) {
+                break Some(slot);
             }
-            from = place.number() + 1;
+            from = slot.index() + 1;
         };
-        self.sweep.marks ^= self.sweep.place.is_none();
-        self.sweep.place
+        self.sweep.marks ^= self.sweep.slot.is_none();
+        self.sweep.slot
     }
 
-    fn occupied_from(&self, from: usize) -> Option<Place> {
+    fn occupied_from(&self, from: usize) -> Option<SlotId> {
         let mut at = from / BITS;
         let mut bits = self.occupied.get(at)? & (u64::MAX << (from % BITS));
         while bits == 0 {
             at += 1;
             bits = *self.occupied.get(at)?;
         }
-        Some(Place::numbered(at * BITS + bits.trailing_zeros() as usize))
+        Some(SlotId::from_index(at * BITS + bits.trailing_zeros() as usize))
     }
 }

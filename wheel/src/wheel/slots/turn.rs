@@ -1,53 +1,50 @@
-//! What a whole turn of the first level has.
-
-use super::{BITS, LEVEL_WORDS, Line, Place, SLOTS, Slots};
-use crate::wheel::line::FULL;
+use super::{BITS, EntryLine, SLOTS_PER_LEVEL, SlotId, Slots, WORDS_PER_LEVEL};
+use crate::wheel::line::LINE_CAPACITY;
 use crate::wheel::memory::prefetch;
 
 impl Slots {
-    /// Whether a slot of the second level has something, and with all of the first no more than `most` entries. `false` as well while it
-    /// is being swept: some of its lines are elsewhere then.
+    /// Returns whether a slot of level 1 has entries, and together with all slots of level 0 at most `most`
+    /// of them. Returns `false` while the slot is being swept, because some of its lines are then not linked
+    /// to it.
     #[inline(always)]
-    pub(in crate::wheel) fn turn_has_at_most(&self, second: Place, most: u64) -> bool {
+    pub(in crate::wheel) fn revolution_has_at_most(&self, second: SlotId, most: u64) -> bool {
         let line = self.line(second);
-        if line.is_empty() || self.sweep.is_at_work_in(second) {
+        if line.is_empty() || self.sweep.is_in_progress_in(second) {
             return false;
         }
-        let spilled = self.spilled_of_first_level() + self.spilled_entries_of(second.number());
-        let at_most = spilled as u64 + (SLOTS as u64 + 1) * u64::from(FULL);
-        at_most <= most || self.count_turn(second, most)
+        let spilled = self.spilled_entries_of_level_0() + self.spilled_entries_of(second.index());
+        let at_most = spilled as u64 + (SLOTS_PER_LEVEL as u64 + 1) * u64::from(LINE_CAPACITY);
+        at_most <= most || self.count_revolution(second, most)
     }
 
-    /// How many entries all of the first level has in spilled lines.
     #[inline(always)]
-    fn spilled_of_first_level(&self) -> usize {
-        // Mostly it is empty where a turn begins.
-        if self.occupied[..LEVEL_WORDS].iter().all(|word| *word == 0) {
+    fn spilled_entries_of_level_0(&self) -> usize {
+        // Level 0 is usually empty where a revolution begins.
+        if self.occupied[..WORDS_PER_LEVEL].iter().all(|word| *word == 0) {
             return 0;
         }
-        self.spilled_lines[..SLOTS].iter().sum::<u32>() as usize * FULL as usize
+        self.spilled_lines[..SLOTS_PER_LEVEL].iter().sum::<u32>() as usize * LINE_CAPACITY as usize
     }
 
     #[inline(never)]
-    fn count_turn(&self, second: Place, most: u64) -> bool {
-        let count = self.len(0) + self.entries_of(second.number());
+    fn count_revolution(&self, second: SlotId, most: u64) -> bool {
+        let count = self.len(0) + self.entries_of(second.index());
         count as u64 <= most
     }
 
-    /// The first slot of the first level that is not empty.
-    pub(in crate::wheel) fn first_of_first_level(&self) -> Option<Place> {
-        let words = &self.occupied[..LEVEL_WORDS];
+    pub(in crate::wheel) fn first_occupied_of_level_0(&self) -> Option<SlotId> {
+        let words = &self.occupied[..WORDS_PER_LEVEL];
         let at = words.iter().position(|bits| *bits != 0)?;
-        Some(Place::numbered(at * BITS + words[at].trailing_zeros() as usize))
+        Some(SlotId::from_index(at * BITS + words[at].trailing_zeros() as usize))
     }
 
-    /// What a slot's second line has, if it has one. Fetches the third.
+    /// Copy of a slot's second line, or an empty line. Prefetches the third line.
     #[inline(always)]
-    pub(in crate::wheel) fn second_line(&self, place: Place) -> Line {
-        let second = self.spilled_line(self.line(place).next());
+    pub(in crate::wheel) fn second_line(&self, slot: SlotId) -> EntryLine {
+        let second = self.spilled_line(self.line(slot).next());
         if let Some(third) = second.and_then(|second| self.spilled_line(second.next())) {
             prefetch(third);
         }
-        second.copied().unwrap_or(Line::EMPTY)
+        second.copied().unwrap_or(EntryLine::EMPTY)
     }
 }

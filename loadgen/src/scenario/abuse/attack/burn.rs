@@ -1,5 +1,5 @@
-//! Spends CPU time, and sends nothing. Where attacker and server share a core, whoever computes delays the server, too: what the healthy
-//! session measures beside this is not the server's fault.
+//! Uses CPU time, and sends nothing. If attacker and server share a core, this delays the server too, so what
+//! the healthy session measures during this attack is not the server's fault.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::Attacker;
 
-/// Between two looks at whether it is time to stop.
-const STINT: Duration = Duration::from_millis(1);
+/// Time between checks whether to stop.
+const SPIN_TIME: Duration = Duration::from_millis(1);
 
 pub(super) async fn run(_: Rc<Attacker>, _: u32) {
     loop {
         let start = Instant::now();
-        while start.elapsed() < STINT {
+        while start.elapsed() < SPIN_TIME {
             std::hint::spin_loop();
         }
         yield_now().await;

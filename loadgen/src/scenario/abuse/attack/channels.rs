@@ -1,12 +1,13 @@
-//! Makes as many channels as it can: publishes to ever new names, or subscribes to them, and opens a new session whenever one may send
-//! no more commands.
+//! Creates as many channels as it can: publishes or subscribes to new names all the time, and opens a new
+//! session when a session may send no more commands.
 //!
-//! The attacker pays 60 bytes a channel, and a connection a hundred. A server has a limit of channels; when it is reached, whoever has
-//! made most of them should lose some, and a newcomer should get one.
+//! The attacker pays 60 bytes per channel, and a connection per hundred. A server has a limit on channels.
+//! When it is reached, the creator of most channels should lose some of them, and a new client should still
+//! be able to create one.
 
 use std::rc::Rc;
 
-use super::{Attacker, BATCH, Batch};
+use super::{Attacker, BATCH_COMMANDS, CommandBatch};
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     for round in 0_u64.. {
@@ -19,7 +20,7 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
                 format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#)
             }
         };
-        attacker.ask(&mut session, &Batch::of((1..=BATCH).map(command))).await;
+        attacker.send_batch(&mut session, &CommandBatch::of((1..=BATCH_COMMANDS).map(command))).await;
         session.close().await;
     }
 }

@@ -1,21 +1,21 @@
-//! Holds an unfinished message on each connection: every other one announces 64 KiB and sends all but the last 4 of them, the others send
-//! small fragments, then one of a byte a second.
+//! Keeps a partial message on each connection. Every other connection announces 64 KiB and sends 60 KiB of
+//! them; the others send small fragments, and then one byte per second.
 //!
-//! The attacker pays the bytes that the server holds. They should not take more memory there than was sent, and all unfinished messages
-//! together should have a bound.
+//! The attacker pays for each byte that the server holds. They should not take more memory in the server than
+//! was sent, and the server should limit the total size of partial messages.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::{interval, timeout};
 
-use super::{Attacker, Session};
+use super::{AttackSession, Attacker};
 use crate::transport::websocket::{Opcode, write_fragment};
 
 const HELD_BYTES: usize = 60 * 1024;
 const FRAGMENT_BYTES: usize = 1024;
 const BYTE_EVERY: Duration = Duration::from_secs(1);
-/// A final text frame, masked with zeros, of 65,536 bytes.
+/// Head of a final text frame of 65,536 bytes, masked with zeros.
 const HEAD: [u8; 14] = [0x81, 0xFF, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
@@ -32,27 +32,27 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
                 write_fragment(&mut frames, Opcode::Continuation, &piece);
             }
         }
-        attacker.sent(frames.len(), 1);
+        attacker.count_sent(frames.len(), 1);
         session.connection.queue(&frames);
         drop(frames);
         if index.is_multiple_of(2) {
-            attacker.listen(&mut session).await;
+            attacker.read_to_end(&mut session).await;
         } else {
-            go_on(&attacker, &mut session).await;
+            send_single_bytes(&attacker, &mut session).await;
         }
     }
 }
 
-/// Returns when the connection has ended.
-async fn go_on(attacker: &Attacker, session: &mut Session) {
+/// Sends one byte per interval. Returns when the connection has ended.
+async fn send_single_bytes(attacker: &Attacker, session: &mut AttackSession) {
     let mut frame = Vec::new();
     write_fragment(&mut frame, Opcode::Continuation, b"x");
     let mut next = interval(BYTE_EVERY);
     loop {
         next.tick().await;
-        attacker.sent(frame.len(), 1);
+        attacker.count_sent(frame.len(), 1);
         session.connection.queue(&frame);
-        if timeout(BYTE_EVERY, attacker.listen(session)).await.is_ok() {
+        if timeout(BYTE_EVERY, attacker.read_to_end(session)).await.is_ok() {
             return;
         }
     }

@@ -1,9 +1,10 @@
-//! Floods the server with frames that ask it for next to nothing: acknowledgements, pongs, pings, and empty pieces of a message that
-//! never ends, as fast as each socket takes them.
+//! Floods the server with frames that are cheap to send: acknowledgements, pongs, pings, and empty fragments
+//! of a message that never ends, as fast as each socket accepts them.
 //!
-//! The attacker pays 6 bytes a frame (an acknowledgement: 23). No command is among them, so a limit of commands does not see them. A
-//! server should read no more than so many frames of a connection a second, without closing it (a client may have reasons), and give
-//! others their turn after a few of them, however many have arrived.
+//! The attacker pays 6 bytes per frame (23 for an acknowledgement). None of them is a command, so a limit on
+//! commands does not apply. A server should limit the frames that it reads from a connection per second,
+//! without closing the connection (a client may have reasons). It should serve other connections after a few
+//! frames, no matter how many have arrived.
 
 use std::rc::Rc;
 
@@ -11,11 +12,11 @@ use super::Attacker;
 use crate::args::FrameKind;
 use crate::transport::websocket::{Opcode, write_fragment, write_frame};
 
-/// What goes out at once.
+/// Number of bytes sent at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
-    let kind = attacker.orders.kind.unwrap_or_else(|| FrameKind::in_turn(index, attacker.target()));
+    let kind = attacker.parameters.kind.unwrap_or_else(|| FrameKind::rotating(index, attacker.target()));
     let (mut frames, mut count) = (Vec::new(), 0);
     while frames.len() < CHUNK_BYTES {
         match kind {
@@ -31,7 +32,7 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
         if kind == FrameKind::Fragments {
             let mut first = Vec::new();
             write_fragment(&mut first, Opcode::Text, &[]);
-            attacker.sent(first.len(), 1);
+            attacker.count_sent(first.len(), 1);
             session.connection.queue(&first);
         }
         attacker.flood(&mut session, &frames, count).await;

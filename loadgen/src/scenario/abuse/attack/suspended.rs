@@ -1,7 +1,9 @@
-//! Opens sessions and leaves each as soon as it has been greeted, so that all of them wait for a client that never comes back.
+//! Opens sessions and disconnects right after the hello, so each of them waits for a client that never
+//! returns.
 //!
-//! The attacker pays one connection a session, and holds none. A server keeps a session for its reconnect window: it should have a limit
-//! of sessions, and when it is reached, whoever has most that wait should lose one, and nobody else.
+//! The attacker pays one connection per session, and keeps none. A server keeps a session for its reconnect
+//! window, so it should have a limit on sessions. When it is reached, the client with most suspended sessions
+//! should lose one, and no other client.
 
 use std::rc::Rc;
 
@@ -10,8 +12,8 @@ use super::Attacker;
 pub(super) async fn run(attacker: Rc<Attacker>, _: u32) {
     loop {
         if attacker.open(None).await.is_some() {
-            attacker.sent(0, 1);
-            attacker.answer("session");
+            attacker.count_sent(0, 1);
+            attacker.count_answer("session");
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Connects with tokens whose signatures are random, in turn by ES256, RS256 and HS256, as fast as it is refused.
+//! Connects with tokens that have random signatures, for ES256, RS256 and HS256 in turn, as fast as the
+//! server rejects them.
 //!
-//! The attacker pays a connection and some random bytes; a signature costs the server up to a thousand times as much. It should verify
-//! one at most a connection, and none of an address that has sent many bad ones. Against a server without keys this attack is none.
+//! The attacker pays a connection and some random bytes; verifying a signature costs the server up to a
+//! thousand times as much. It should verify at most one per connection, and none from an address that has
+//! sent many invalid ones. Against a server without keys this attack has no effect.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -13,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::Attacker;
 use crate::transport::ConnectError;
-use crate::transport::websocket::{Incoming, Socket, request_bytes, upgrade};
+use crate::transport::websocket::{Incoming, WebSocket, request_bytes, upgrade};
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     let (algorithm, signature_bytes) = match index % 3 {
@@ -23,26 +25,30 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     };
     loop {
         let headers = format!("Authorization: Bearer {}\r\n", forged(algorithm, signature_bytes));
-        let Some(stream) = attacker.stream().await else { continue };
-        if let Err(error) = show(&attacker, stream, &headers).await {
-            attacker.head(Err(error));
+        let Some(stream) = attacker.connect().await else { continue };
+        if let Err(error) = present_token(&attacker, stream, &headers).await {
+            attacker.count_response(Err(error));
         }
     }
 }
 
-async fn show(attacker: &Attacker, mut stream: TcpStream, headers: &str) -> Result<(), ConnectError> {
+async fn present_token(
+    attacker: &Attacker,
+    mut stream: TcpStream,
+    headers: &str,
+) -> Result<(), ConnectError> {
     let (host, path) = (attacker.url().authority(), attacker.url().path_with(""));
-    attacker.sent(request_bytes(host, &path, headers), 1);
+    attacker.count_sent(request_bytes(host, &path, headers), 1);
     let rest = upgrade(&mut stream, host, &path, headers).await?;
-    let mut socket = Socket::new(stream, rest);
-    let mut look = |incoming: Incoming<'_>| match incoming {
-        // It is told when to come back, and then why it is refused.
+    let mut socket = WebSocket::new(stream, rest);
+    let mut on_incoming = |incoming: Incoming<'_>| match incoming {
+        // The server sends a goaway with the time for a retry, and then closes with the reason.
         Incoming::Text(text) if is_goaway(&text) => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),
     };
-    match poll_fn(|context| socket.poll_each(context, &mut look)).await {
-        Ok(()) => attacker.answer("let_in"),
-        Err(end) => attacker.ended(end),
+    match poll_fn(|context| socket.poll_each(context, &mut on_incoming)).await {
+        Ok(()) => attacker.count_answer("let_in"),
+        Err(end) => attacker.count_end(end),
     }
     socket.reset();
     Ok(())

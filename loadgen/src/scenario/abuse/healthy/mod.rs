@@ -1,6 +1,7 @@
-//! The session beside the attacker: publishes to a channel of its own at an even rate, and receives what it published.
+//! The healthy session beside the attacker: publishes to its own channel at a steady rate, and receives what
+//! it published.
 //!
-//! Where the server knows no channels, it pings, and the pongs are what it receives.
+//! If the server has no channels, it sends pings, and receives pongs.
 
 mod talk;
 
@@ -13,27 +14,27 @@ use serde::Serialize;
 use strum::EnumCount;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::talk::{Said, Talk};
-use super::Totals;
-use crate::client::{Connection, Dialer, Failure, Greeting, Ticket, kind_of_end};
-use crate::record::{Counter, Ends, EndsOutcome, Latency};
+use self::talk::{HealthyEvent, HealthyProtocol};
+use super::HealthyTotals;
+use crate::client::{ClientConnection, ClientFailure, Dialer, Greeting, Ticket, kind_of_end};
+use crate::record::{ConnectionEnds, Counter, EndsOutcome, Latency};
 use crate::result::Distribution;
 use crate::scenario::Setup;
 use crate::scenario::channel::{Arrival, Ledger};
 use crate::transport::Sources;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-/// 127.0.0.2, where the server is on loopback.
-const HEALTHY: u8 = 1;
-/// How long to wait in the end for what is missing.
+/// Index of the source address 127.0.0.2, if the server is on loopback.
+const HEALTHY_ADDRESS: u8 = 1;
+/// How long to wait for missing messages at the end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between attempts to come back.
-const PAUSE: Duration = Duration::from_millis(100);
-/// A channel's history has at least as many messages, by default.
-const HISTORY: u64 = 200;
+/// Delay between attempts to reconnect.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Number of messages that the history of a channel holds at least, by default.
+const MIN_HISTORY: u64 = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount)]
-pub(super) enum Stage {
+pub(super) enum TrialStage {
     Before,
     Attack,
     After,
@@ -42,7 +43,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Healthy {
     channel: String,
-    totals: Totals,
+    totals: HealthyTotals,
     sent: Counter,
     received: Counter,
     refused: Counter,
@@ -53,18 +54,18 @@ pub(super) struct Healthy {
     gaps: Counter,
     cuts: Counter,
     not_recovered: Counter,
-    ends: Ends,
-    latencies: [Latency; Stage::COUNT],
-    /// When each stage that has begun did so.
+    ends: ConnectionEnds,
+    latencies: [Latency; TrialStage::COUNT],
+    /// Instants at which the stages began.
     stages: RefCell<Vec<Instant>>,
-    /// When nothing more is sent.
+    /// Instant at which sending stopped.
     finished_at: Cell<Option<Instant>>,
-    position: RefCell<Option<Position>>,
+    position: RefCell<Option<HealthyPosition>>,
 }
 
-/// Of the last message received.
+/// Position of the last message received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(super) struct HealthyPosition {
     pub(super) epoch: String,
     pub(super) offset: u64,
 }
@@ -91,40 +92,40 @@ pub(super) struct HealthyOutcome {
     ends: EndsOutcome,
 }
 
-/// A client at this one of loopback's addresses.
+/// Creates a dialer that connects from this one of the loopback addresses.
 pub(super) fn dialer(setup: &Setup, address: u8) -> Dialer {
     let sources = Sources::new(setup.dialer.server(), address..address + 1);
     Dialer::new(setup.load.server.dial_options(), sources, setup.recorder.traffic())
 }
 
-/// What the session has said and heard, on all its connections.
-struct Progress {
+/// State of the session over all its connections.
+struct HealthyState {
     dialer: Dialer,
-    talk: Talk,
+    protocol: HealthyProtocol,
     ticket: Ticket,
-    /// The number of the next message, and when the first was due.
+    /// Number of the next message, and the instant at which the first one was due.
     next: u32,
     first_due: Instant,
-    waiting: Vec<Waiting>,
+    pending: Vec<PendingMessage>,
     arrived: Ledger,
 }
 
-/// A message that has not come back.
-struct Waiting {
+/// A message that has not arrived yet.
+struct PendingMessage {
     number: u32,
     due: Instant,
     start: Instant,
     is_confirmed: bool,
 }
 
-/// A session that has been let in, and follows its channel.
-pub(super) struct Session {
-    connection: Connection,
-    progress: Progress,
+/// An admitted session that has subscribed to its channel.
+pub(super) struct HealthySession {
+    connection: ClientConnection,
+    state: HealthyState,
 }
 
 impl Healthy {
-    pub(super) fn new(totals: &Totals) -> Self {
+    pub(super) fn new(totals: &HealthyTotals) -> Self {
         Self {
             channel: format!("healthy-{:016x}", rand::random::<u64>()),
             totals: totals.clone(),
@@ -138,7 +139,7 @@ impl Healthy {
             gaps: Counter::default(),
             cuts: Counter::default(),
             not_recovered: Counter::default(),
-            ends: Ends::default(),
+            ends: ConnectionEnds::default(),
             latencies: Default::default(),
             stages: RefCell::default(),
             finished_at: Cell::new(None),
@@ -150,49 +151,49 @@ impl Healthy {
         &self.channel
     }
 
-    /// Where to begin in the channel for the last of its messages, and how many these are.
-    pub(super) fn history(&self) -> Option<(Position, u64)> {
-        let Position { epoch, offset: last } = self.position.borrow().clone()?;
-        let expected = last.min(HISTORY);
-        Some((Position { epoch, offset: last - expected }, expected))
+    /// Position before the last messages that must still be in the channel's history, and their number.
+    pub(super) fn history(&self) -> Option<(HealthyPosition, u64)> {
+        let HealthyPosition { epoch, offset: last } = self.position.borrow().clone()?;
+        let expected = last.min(MIN_HISTORY);
+        Some((HealthyPosition { epoch, offset: last - expected }, expected))
     }
 
-    pub(super) fn enter(&self, stage: Stage) {
-        debug_assert_eq!(self.stages.borrow().len(), stage as usize, "one comes after the other");
+    pub(super) fn enter(&self, stage: TrialStage) {
+        debug_assert_eq!(self.stages.borrow().len(), stage as usize, "stages are entered in order");
         self.stages.borrow_mut().push(Instant::now());
     }
 
-    /// The stage in which a message was due.
+    /// Latencies of the stage in which a message was due.
     fn latency(&self, due: Instant) -> &Latency {
         let stages = self.stages.borrow();
         let begun = stages.iter().skip(1).filter(|start| **start <= due).count();
         &self.latencies[begun]
     }
 
-    /// From now on nothing is sent; what is missing may still come.
+    /// Stops sending. Missing messages may still arrive.
     pub(super) fn finish(&self) {
         self.finished_at.set(Some(Instant::now()));
     }
 
-    /// `None`, and a failure is recorded, if it is not let in.
-    pub(super) async fn open(&self, setup: &Setup) -> Option<Session> {
-        let dialer = dialer(setup, HEALTHY);
-        let talk = Talk::new(setup.load.server.target, &self.channel);
-        let mut progress = Progress {
+    /// Opens the session. `None` if the server does not admit it; the failure is recorded.
+    pub(super) async fn open(&self, setup: &Setup) -> Option<HealthySession> {
+        let dialer = dialer(setup, HEALTHY_ADDRESS);
+        let protocol = HealthyProtocol::new(setup.load.server.target, &self.channel);
+        let mut state = HealthyState {
             dialer,
-            talk,
+            protocol,
             ticket: Ticket::default(),
             next: 0,
             first_due: Instant::now(),
-            waiting: Vec::new(),
+            pending: Vec::new(),
             arrived: Ledger::default(),
         };
-        match self.connect(&mut progress, setup, None).await {
+        match self.connect(&mut state, setup, None).await {
             Ok((connection, _)) => {
                 self.totals.connected.increment();
-                self.enter(Stage::Before);
-                progress.first_due = Instant::now();
-                Some(Session { connection, progress })
+                self.enter(TrialStage::Before);
+                state.first_due = Instant::now();
+                Some(HealthySession { connection, state })
             }
             Err(failure) => {
                 setup.failures.record(&failure);
@@ -201,52 +202,53 @@ impl Healthy {
         }
     }
 
-    /// Opens a connection. Subscribes if the session is a new one.
+    /// Opens a connection. Subscribes if the session is new.
     async fn connect(
         &self,
-        progress: &mut Progress,
+        state: &mut HealthyState,
         setup: &Setup,
         resume: Option<&Ticket>,
-    ) -> Result<(Connection, Greeting), Failure> {
-        let (mut connection, greeting) = progress.dialer.open(resume).await?;
-        progress.ticket = greeting.ticket.clone();
+    ) -> Result<(ClientConnection, Greeting), ClientFailure> {
+        let (mut connection, greeting) = state.dialer.open(resume).await?;
+        state.ticket = greeting.ticket.clone();
         if greeting.recovered {
             return Ok((connection, greeting));
         }
         let since = self.position.borrow().clone();
-        let Some(subscribe) = progress.talk.subscribe(since.as_ref()) else {
+        let Some(subscribe) = state.protocol.subscribe(since.as_ref()) else {
             return Ok((connection, greeting));
         };
         connection.send(&subscribe).await;
-        let reply = connection.each(|event| match progress.talk.hear(event) {
-            Said::Subscribed(position) => ControlFlow::Break(Ok(position)),
-            Said::Refused { code, .. } => ControlFlow::Break(Err(code)),
+        let reply = connection.each(|event| match state.protocol.decode(event) {
+            HealthyEvent::Subscribed(position) => ControlFlow::Break(Ok(position)),
+            HealthyEvent::Refused { code, .. } => ControlFlow::Break(Err(code)),
             _ => ControlFlow::Continue(()),
         });
         let reply = timeout(setup.load.server.connect_timeout, reply).await;
         let position = match reply {
-            Ok(Ok(reply)) => reply.map_err(Failure::Subscribe)?,
-            Ok(Err(end)) => return Err(Failure::Subscribe(kind_of_end(end))),
-            Err(_) => return Err(Failure::Timeout),
+            Ok(Ok(reply)) => reply.map_err(ClientFailure::Subscribe)?,
+            Ok(Err(end)) => return Err(ClientFailure::Subscribe(kind_of_end(end))),
+            Err(_) => return Err(ClientFailure::Timeout),
         };
         self.position.borrow_mut().get_or_insert(position);
         Ok((connection, greeting))
     }
 
-    /// Publishes and receives, and comes back whenever it is cut, until all has arrived after the end, or time is up.
-    pub(super) async fn live(self: Rc<Self>, setup: &Setup, session: Session) {
-        let Session { mut connection, mut progress } = session;
-        while let Err(end) = self.talk(&mut connection, &mut progress, setup.load.rate).await {
+    /// Publishes and receives, and reconnects whenever it is disconnected, until everything has arrived after
+    /// the end, or the time is up.
+    pub(super) async fn run(self: Rc<Self>, setup: &Setup, session: HealthySession) {
+        let HealthySession { mut connection, mut state } = session;
+        while let Err(end) = self.publish_and_receive(&mut connection, &mut state, setup.load.rate).await {
             self.cuts.increment();
             self.totals.cuts.increment();
             self.ends.record(end);
-            connection = match self.come_back(&mut progress, setup).await {
+            connection = match self.reconnect(&mut state, setup).await {
                 Some(connection) => connection,
                 None => break,
             };
         }
-        for waiting in &progress.waiting {
-            if waiting.is_confirmed || !progress.talk.confirms() {
+        for pending in &state.pending {
+            if pending.is_confirmed || !state.protocol.confirms() {
                 self.lost.increment();
                 self.totals.lost.increment();
             } else {
@@ -255,20 +257,20 @@ impl Healthy {
         }
     }
 
-    /// `None`: not before time was up.
-    async fn come_back(&self, progress: &mut Progress, setup: &Setup) -> Option<Connection> {
+    /// Reconnects. `None` if the time was up before it succeeded.
+    async fn reconnect(&self, state: &mut HealthyState, setup: &Setup) -> Option<ClientConnection> {
         while !self.is_time_up() {
-            let ticket = Some(progress.ticket.clone()).filter(|ticket| !ticket.token.is_empty());
-            match self.connect(progress, setup, ticket.as_ref()).await {
+            let ticket = Some(state.ticket.clone()).filter(|ticket| !ticket.token.is_empty());
+            match self.connect(state, setup, ticket.as_ref()).await {
                 Ok((connection, greeting)) => {
-                    if progress.talk.confirms() && !greeting.recovered {
+                    if state.protocol.confirms() && !greeting.recovered {
                         self.not_recovered.increment();
                     }
                     return Some(connection);
                 }
                 Err(failure) => setup.failures.record(&failure),
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_DELAY).await;
         }
         None
     }
@@ -277,55 +279,60 @@ impl Healthy {
         self.finished_at.get().is_some_and(|at| at.elapsed() >= GRACE)
     }
 
-    async fn talk(&self, connection: &mut Connection, progress: &mut Progress, rate: f64) -> Result<(), End> {
+    async fn publish_and_receive(
+        &self,
+        connection: &mut ClientConnection,
+        state: &mut HealthyState,
+        rate: f64,
+    ) -> Result<(), ConnectionEnd> {
         loop {
-            let due = progress.first_due + Duration::from_secs_f64(f64::from(progress.next) / rate);
+            let due = state.first_due + Duration::from_secs_f64(f64::from(state.next) / rate);
             let is_finished = self.finished_at.get().is_some_and(|at| due >= at);
-            if self.is_time_up() || is_finished && progress.waiting.is_empty() {
+            if self.is_time_up() || is_finished && state.pending.is_empty() {
                 return Ok(());
             }
-            let wake = if is_finished { Instant::now() + PAUSE } else { due };
+            let wake_at = if is_finished { Instant::now() + RETRY_DELAY } else { due };
             tokio::select! {
-                () = sleep_until(wake) => {}
-                end = self.listen(connection, progress) => return Err(end),
+                () = sleep_until(wake_at) => {}
+                end = self.listen(connection, state) => return Err(end),
             }
             if !is_finished {
-                self.send(connection, progress, due);
+                self.send(connection, state, due);
             }
         }
     }
 
-    /// What does not leave at once leaves while it listens.
-    fn send(&self, connection: &mut Connection, progress: &mut Progress, due: Instant) {
-        let number = progress.next;
-        connection.queue(&progress.talk.say(number));
-        progress.next += 1;
-        progress.waiting.push(Waiting { number, due, start: Instant::now(), is_confirmed: false });
+    /// Queues a message. Listening sends the bytes that cannot be sent at once.
+    fn send(&self, connection: &mut ClientConnection, state: &mut HealthyState, due: Instant) {
+        let number = state.next;
+        connection.queue(&state.protocol.encode_message(number));
+        state.next += 1;
+        state.pending.push(PendingMessage { number, due, start: Instant::now(), is_confirmed: false });
         self.sent.increment();
         self.totals.sent.increment();
     }
 
-    async fn listen(&self, connection: &mut Connection, progress: &mut Progress) -> End {
-        let Progress { talk, ticket, waiting, arrived, .. } = progress;
+    async fn listen(&self, connection: &mut ClientConnection, state: &mut HealthyState) -> ConnectionEnd {
+        let HealthyState { protocol, ticket, pending, arrived, .. } = state;
         let heard = connection.each(|event| {
             ticket.note(event);
-            match talk.hear(event) {
-                Said::Arrived { number, offset } => {
-                    self.take(number, waiting, arrived);
+            match protocol.decode(event) {
+                HealthyEvent::Arrived { number, offset } => {
+                    self.take(number, pending, arrived);
                     if let Some(position) = &mut *self.position.borrow_mut() {
                         position.offset = offset;
                     }
                 }
-                Said::Confirmed(number) => {
-                    let confirmed = waiting.iter_mut().find(|waiting| waiting.number == number);
-                    confirmed.into_iter().for_each(|waiting| waiting.is_confirmed = true);
+                HealthyEvent::Confirmed(number) => {
+                    let confirmed = pending.iter_mut().find(|pending| pending.number == number);
+                    confirmed.into_iter().for_each(|pending| pending.is_confirmed = true);
                 }
-                Said::Refused { number, .. } => {
-                    waiting.retain(|waiting| waiting.number != number);
+                HealthyEvent::Refused { number, .. } => {
+                    pending.retain(|pending| pending.number != number);
                     self.refused.increment();
                 }
-                Said::Gap => self.gaps.increment(),
-                Said::Subscribed(_) | Said::Other => {}
+                HealthyEvent::Gap => self.gaps.increment(),
+                HealthyEvent::Subscribed(_) | HealthyEvent::Other => {}
             }
             ControlFlow::<std::convert::Infallible>::Continue(())
         });
@@ -333,7 +340,7 @@ impl Healthy {
         end
     }
 
-    fn take(&self, number: u32, waiting: &mut Vec<Waiting>, arrived: &mut Ledger) {
+    fn take(&self, number: u32, pending: &mut Vec<PendingMessage>, arrived: &mut Ledger) {
         match arrived.take(number) {
             Arrival::Duplicated => {
                 self.doubled.increment();
@@ -344,9 +351,9 @@ impl Healthy {
         }
         self.received.increment();
         self.totals.received.increment();
-        // What nobody has sent is not timed.
-        if let Some(index) = waiting.iter().position(|waiting| waiting.number == number) {
-            let Waiting { due, start, .. } = waiting.remove(index);
+        // A message that this session did not send has no latency.
+        if let Some(index) = pending.iter().position(|pending| pending.number == number) {
+            let PendingMessage { due, start, .. } = pending.remove(index);
             let now = Instant::now();
             self.latency(due).record(due, start, now);
             self.totals.latency.record(now.saturating_duration_since(due));

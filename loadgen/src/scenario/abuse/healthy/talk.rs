@@ -1,28 +1,28 @@
-//! What the healthy session says, and how it understands the answers.
+//! Encodes the messages of the healthy session, and decodes the answers.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Position;
-use crate::client::{ChannelReader, Event, Received};
+use super::HealthyPosition;
+use crate::client::{ChannelReader, ClientEvent, Received};
 use crate::target::Target;
 use crate::transport::websocket::{Opcode, write_frame};
 
-/// The id of the subscription; message n has the id n + 2.
+/// Id of the subscribe command. The publish command of message n has the id n + 2.
 const SUBSCRIPTION: u64 = 1;
 const FIRST_MESSAGE: u64 = 2;
 
 #[derive(Debug)]
-pub(super) enum Talk {
-    /// Publishes to a channel that it follows.
+pub(super) enum HealthyProtocol {
+    /// Publishes to a channel to which it subscribes.
     Channel { quoted: String, reader: ChannelReader },
-    /// Pings.
+    /// Sends pings.
     Pings,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    Subscribed(Position),
+pub(super) enum HealthyEvent {
+    Subscribed(HealthyPosition),
     Arrived { number: u32, offset: u64 },
     Confirmed(u32),
     Refused { number: u32, code: String },
@@ -30,7 +30,7 @@ pub(super) enum Said {
     Other,
 }
 
-impl Talk {
+impl HealthyProtocol {
     pub(super) fn new(target: Target, channel: &str) -> Self {
         match target {
             Target::Encke => {
@@ -41,21 +41,21 @@ impl Talk {
         }
     }
 
-    /// Whether a message is confirmed before it arrives.
+    /// Returns whether the server confirms messages.
     pub(super) fn confirms(&self) -> bool {
         matches!(self, Self::Channel { .. })
     }
 
-    pub(super) fn subscribe(&self, since: Option<&Position>) -> Option<String> {
+    pub(super) fn subscribe(&self, since: Option<&HealthyPosition>) -> Option<String> {
         let Self::Channel { quoted, .. } = self else { return None };
-        let since = since.map_or_else(String::new, |Position { epoch, offset }| {
+        let since = since.map_or_else(String::new, |HealthyPosition { epoch, offset }| {
             format!(r#","since":{{"epoch":{},"offset":{offset}}}"#, Value::from(epoch.as_str()))
         });
         Some(format!(r#"{{"id":{SUBSCRIPTION},"subscribe":{{"channel":{quoted}{since}}}}}"#))
     }
 
-    /// The frame of the message of this number.
-    pub(super) fn say(&self, number: u32) -> Vec<u8> {
+    /// Encodes the message with this number as a frame.
+    pub(super) fn encode_message(&self, number: u32) -> Vec<u8> {
         let mut frame = Vec::new();
         match self {
             Self::Channel { quoted, .. } => {
@@ -68,63 +68,66 @@ impl Talk {
         frame
     }
 
-    pub(super) fn hear(&self, event: Event<'_>) -> Said {
+    pub(super) fn decode(&self, event: ClientEvent<'_>) -> HealthyEvent {
         match (self, event) {
-            (Self::Channel { reader, .. }, Event::Text(text)) => match reader.read(text) {
-                Received::Message { offset, data, .. } => {
-                    data.parse().map_or(Said::Other, |number| Said::Arrived { number, offset })
-                }
-                Received::Gap { .. } => Said::Gap,
-                Received::Reply(_) => hear_reply(text).unwrap_or(Said::Other),
-                Received::Unnumbered { .. }
-                | Received::Missed { .. }
-                | Received::Elsewhere { .. }
+            (Self::Channel { reader, .. }, ClientEvent::Text(text)) => match reader.read(text) {
+                Received::Message { offset, data, .. } => data
+                    .parse()
+                    .map_or(HealthyEvent::Other, |number| HealthyEvent::Arrived { number, offset }),
+                Received::Gap { .. } => HealthyEvent::Gap,
+                Received::Reply(_) => decode_reply(text).unwrap_or(HealthyEvent::Other),
+                Received::UnnumberedMessage { .. }
+                | Received::UnnumberedGap { .. }
+                | Received::OtherChannel { .. }
                 | Received::Goaway { .. }
-                | Received::Other => Said::Other,
+                | Received::Other => HealthyEvent::Other,
             },
-            (Self::Pings, Event::Pong(payload)) => payload.try_into().map_or(Said::Other, |number| {
-                Said::Arrived { number: u32::from_be_bytes(number), offset: 0 }
-            }),
-            _ => Said::Other,
+            (Self::Pings, ClientEvent::Pong(payload)) => {
+                payload.try_into().map_or(HealthyEvent::Other, |number| HealthyEvent::Arrived {
+                    number: u32::from_be_bytes(number),
+                    offset: 0,
+                })
+            }
+            _ => HealthyEvent::Other,
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Object {
-    reply: Reply,
+struct ReplyObject {
+    reply: ReplyBody,
 }
 
 #[derive(Deserialize)]
-struct Reply {
+struct ReplyBody {
     #[serde(default)]
     id: u64,
-    ok: Option<Done>,
-    error: Option<Refusal>,
+    ok: Option<OkFields>,
+    error: Option<ErrorFields>,
 }
 
 #[derive(Deserialize)]
-struct Done {
+struct OkFields {
     epoch: Option<String>,
     offset: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorFields {
     code: String,
 }
 
-fn hear_reply(text: &str) -> Option<Said> {
-    let Object { reply: Reply { id, ok, error } } = serde_json::from_str(text).ok()?;
+fn decode_reply(text: &str) -> Option<HealthyEvent> {
+    let ReplyObject { reply: ReplyBody { id, ok, error } } = serde_json::from_str(text).ok()?;
     let number = || u32::try_from(id.saturating_sub(FIRST_MESSAGE)).ok();
-    if let Some(Refusal { code }) = error {
-        return Some(Said::Refused { number: number()?, code });
+    if let Some(ErrorFields { code }) = error {
+        return Some(HealthyEvent::Refused { number: number()?, code });
     }
-    let Done { epoch, offset } = ok?;
+    let OkFields { epoch, offset } = ok?;
     if id == SUBSCRIPTION {
-        return Some(Said::Subscribed(Position { epoch: epoch?, offset: offset? }));
+        return Some(HealthyEvent::Subscribed(HealthyPosition { epoch: epoch?, offset: offset? }));
     }
-    Some(Said::Confirmed(number()?))
+    Some(HealthyEvent::Confirmed(number()?))
 }
 
 #[cfg(test)]
@@ -132,33 +135,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_understands_its_own_channel_and_replies() {
-        let talk = Talk::new(Target::Encke, "mine");
-        let subscribed = Said::Subscribed(Position { epoch: "e".to_owned(), offset: 4 });
-        let refused = Said::Refused { number: 7, code: "rate_limited".to_owned() };
-        for (text, said) in [
+    fn messages_and_replies_are_decoded() {
+        let protocol = HealthyProtocol::new(Target::Encke, "mine");
+        let subscribed = HealthyEvent::Subscribed(HealthyPosition { epoch: "e".to_owned(), offset: 4 });
+        let refused = HealthyEvent::Refused { number: 7, code: "rate_limited".to_owned() };
+        for (text, expected) in [
             (r#"{"reply":{"id":1,"ok":{"channel":"mine","epoch":"e","offset":4}}}"#, subscribed),
-            (r#"{"reply":{"id":9,"ok":{"offset":5,"epoch":"e"}}}"#, Said::Confirmed(7)),
+            (r#"{"reply":{"id":9,"ok":{"offset":5,"epoch":"e"}}}"#, HealthyEvent::Confirmed(7)),
             (r#"{"reply":{"id":9,"error":{"code":"rate_limited","message":"x"}}}"#, refused),
             (
                 r#"{"message":{"seq":5,"channel":"mine","offset":5,"data":7}}"#,
-                Said::Arrived { number: 7, offset: 5 },
+                HealthyEvent::Arrived { number: 7, offset: 5 },
             ),
-            (r#"{"message":{"seq":5,"channel":"other","offset":5,"data":7}}"#, Said::Other),
-            (r#"{"gap":{"seq":5,"channel":"mine","epoch":"e"}}"#, Said::Gap),
-            (r#"{"goaway":{"reason":"draining"}}"#, Said::Other),
+            (r#"{"message":{"seq":5,"channel":"other","offset":5,"data":7}}"#, HealthyEvent::Other),
+            (r#"{"gap":{"seq":5,"channel":"mine","epoch":"e"}}"#, HealthyEvent::Gap),
+            (r#"{"goaway":{"reason":"draining"}}"#, HealthyEvent::Other),
         ] {
-            assert_eq!(talk.hear(Event::Text(text)), said, "{text}");
+            assert_eq!(protocol.decode(ClientEvent::Text(text)), expected, "{text}");
         }
     }
 
     #[test]
-    fn elsewhere_pongs_are_what_arrives() {
-        let talk = Talk::new(Target::Plain, "mine");
-        assert_eq!(talk.hear(Event::Pong(&[0, 0, 1, 0])), Said::Arrived { number: 256, offset: 0 });
-        for other in [Event::Pong(b"x"), Event::Text("7")] {
-            assert_eq!(talk.hear(other), Said::Other);
+    fn without_channels_pongs_are_decoded() {
+        let protocol = HealthyProtocol::new(Target::Plain, "mine");
+        assert_eq!(
+            protocol.decode(ClientEvent::Pong(&[0, 0, 1, 0])),
+            HealthyEvent::Arrived { number: 256, offset: 0 }
+        );
+        for other in [ClientEvent::Pong(b"x"), ClientEvent::Text("7")] {
+            assert_eq!(protocol.decode(other), HealthyEvent::Other);
         }
-        assert_eq!((talk.subscribe(None), talk.confirms()), (None, false));
+        assert_eq!((protocol.subscribe(None), protocol.confirms()), (None, false));
     }
 }

@@ -1,4 +1,4 @@
-//! All subscribers, and what they received.
+//! Subscribers of a channel, and the messages they received.
 
 mod publishing;
 mod receiving;
@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-pub(crate) use self::publishing::Concurrent;
-use super::round::Round;
+pub(crate) use self::publishing::ConcurrentWork;
+use super::round::PublishRound;
 use super::tally::{Tally, TallyOutcome};
 use crate::args;
 use crate::client::ChannelReader;
@@ -21,22 +21,22 @@ use crate::scenario::answering::Answering;
 use crate::scenario::connects::{Connects, ConnectsOutcome};
 
 #[derive(Debug)]
-pub(crate) struct Subscribers {
+pub(crate) struct SubscriberGroup {
     pub(crate) options: args::ChannelLoad,
     channel: String,
     reader: ChannelReader,
-    /// Those under way at the same time.
-    rounds: RefCell<Vec<Rc<Round>>>,
+    /// Rounds in progress.
+    rounds: RefCell<Vec<Rc<PublishRound>>>,
     pub(crate) connected: Counter,
     pub(crate) subscribed: Counter,
-    /// Messages whose publishing the server confirmed.
+    /// Messages that the server confirmed to the publisher.
     pub(crate) published: Counter,
     tally: Rc<Tally>,
     connects: Rc<Connects>,
     pub(crate) answering: Rc<Answering>,
 }
 
-impl Subscribers {
+impl SubscriberGroup {
     pub(crate) fn new(options: args::ChannelLoad) -> Self {
         let channel = options.channel();
         Self {
@@ -53,8 +53,8 @@ impl Subscribers {
         }
     }
 
-    /// Those of one more channel. All counts are of both.
-    pub(crate) fn beside(&self, channel: String) -> Self {
+    /// Creates the subscribers of another channel, which share all counters with these.
+    pub(crate) fn in_another_channel(&self, channel: String) -> Self {
         Self {
             reader: ChannelReader::of(self.options.server.target, &channel),
             options: self.options.clone(),
@@ -69,12 +69,12 @@ impl Subscribers {
         }
     }
 
-    /// From now on these are under way, one a channel.
-    pub(crate) fn begin(&self, rounds: Vec<Rc<Round>>) {
+    /// Starts these rounds, one per channel.
+    pub(crate) fn begin(&self, rounds: Vec<Rc<PublishRound>>) {
         self.rounds.replace(rounds);
     }
 
-    /// Changes with everything that arrives, and with every message that is confirmed.
+    /// A number that changes with everything that arrives, and with every confirmed message.
     pub(crate) fn progress(&self) -> u64 {
         self.tally.arrivals() + self.published.get()
     }
@@ -95,7 +95,7 @@ impl Subscribers {
         ]
     }
 
-    /// The connections, and what they received.
+    /// Part of the outcome about connections and messages.
     pub(crate) fn outcome(&self, setup: &Setup) -> SubscribersOutcome {
         SubscribersOutcome {
             connected: self.connected.get(),
@@ -106,7 +106,7 @@ impl Subscribers {
         }
     }
 
-    /// What the outcome of any scenario has of its connections.
+    /// Part of the outcome that every scenario has for its connections.
     pub(crate) fn connections(&self) -> ConnectionsOutcome {
         ConnectionsOutcome {
             unexpected_closes: self.answering.unexpected_closes.get(),
@@ -117,7 +117,7 @@ impl Subscribers {
     }
 }
 
-/// The beginning of an outcome.
+/// Beginning of an outcome.
 #[derive(Serialize)]
 pub(crate) struct SubscribersOutcome {
     connected: u64,
@@ -128,7 +128,7 @@ pub(crate) struct SubscribersOutcome {
     tally: TallyOutcome,
 }
 
-/// The end of an outcome.
+/// End of an outcome.
 #[derive(Serialize)]
 pub(crate) struct ConnectionsOutcome {
     unexpected_closes: u64,

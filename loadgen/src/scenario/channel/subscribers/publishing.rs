@@ -5,42 +5,42 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval, sleep};
 
-use super::Subscribers;
+use super::SubscriberGroup;
 use crate::args;
 use crate::scenario::Setup;
-use crate::scenario::channel::publisher::{Publisher, Work};
-use crate::scenario::channel::round::Round;
+use crate::scenario::channel::publisher::{ChannelPublisher, PublishJob};
+use crate::scenario::channel::round::PublishRound;
 use crate::scenario::channel::schedule::Schedule;
 
-/// From the last subscription to the first message.
+/// Time from the last subscription to the first message.
 const LEAD: Duration = Duration::from_millis(100);
 /// How often to check whether the round is over.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long to keep reading after everything has arrived: duplicates arrive late.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What a scenario does while messages are published.
-pub(crate) struct Concurrent<'a> {
-    /// When the last of it is due.
+/// Work that a scenario does while messages are published.
+pub(crate) struct ConcurrentWork<'a> {
+    /// Instant at which its last step is due.
     pub(crate) last_due: Instant,
-    /// Changes while the work makes progress.
+    /// A number that changes while the work makes progress.
     pub(crate) progress: &'a dyn Fn() -> u64,
     pub(crate) is_done: &'a dyn Fn() -> bool,
 }
 
-impl Subscribers {
-    /// Publishes all messages of a schedule. Returns when everything has arrived, or when nothing has arrived for the grace
-    /// period. `others` is called once the schedule is known; its future runs at the same time.
+impl SubscriberGroup {
+    /// Publishes all messages of a schedule. Returns when everything has arrived, or when nothing has arrived
+    /// for the grace period. `others` is called once the schedule is known; its future runs concurrently.
     pub(crate) async fn publish_and_wait<'a, F: Future<Output = ()>>(
         &self,
         setup: &Rc<Setup>,
-        round: &Round,
-        others: impl FnOnce(&Round) -> (Concurrent<'a>, F),
+        round: &PublishRound,
+        others: impl FnOnce(&PublishRound) -> (ConcurrentWork<'a>, F),
     ) {
         if round.subscribed.get() == 0 {
             return;
         }
-        let publisher = match Publisher::open(&self.options, setup).await {
+        let publisher = match ChannelPublisher::open(&self.options, setup).await {
             Ok(publisher) => publisher,
             Err(failure) => return setup.failures.record(&failure),
         };
@@ -48,7 +48,7 @@ impl Subscribers {
         let schedule = round.schedule.get_or_init(|| self.new_schedule());
         let (others, beside) = others(round);
         let publish = async {
-            publisher.run(self.work(schedule, setup)).await;
+            publisher.run(self.new_job(schedule, setup)).await;
             round.is_published.set(true);
         };
         tokio::select! {
@@ -67,8 +67,8 @@ impl Subscribers {
         Schedule::new(Instant::now() + LEAD, messages, publish_rate, size as usize)
     }
 
-    fn work<'a>(&'a self, schedule: &'a Schedule, setup: &'a Setup) -> Work<'a> {
-        Work {
+    fn new_job<'a>(&'a self, schedule: &'a Schedule, setup: &'a Setup) -> PublishJob<'a> {
+        PublishJob {
             channel: self.channel.clone(),
             schedule,
             reader: &self.reader,
@@ -78,9 +78,9 @@ impl Subscribers {
     }
 
     /// Returns when everything has arrived, or when nothing has arrived for the grace period.
-    async fn wait_for_end(&self, round: &Round, schedule: &Schedule, others: &Concurrent<'_>) {
+    async fn wait_for_end(&self, round: &PublishRound, schedule: &Schedule, others: &ConcurrentWork<'_>) {
         let last_due = schedule.last_due().max(others.last_due);
-        let mut look = interval(LOOK);
+        let mut look = interval(CHECK_INTERVAL);
         let (mut progress, mut since) = (0, Instant::now());
         loop {
             let now = look.tick().await;

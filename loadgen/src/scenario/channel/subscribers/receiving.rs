@@ -1,30 +1,30 @@
-//! How a subscriber counts what it receives.
+//! Counts what a subscriber receives.
 
 use std::ops::ControlFlow;
 
-use super::Subscribers;
+use super::SubscriberGroup;
 use crate::client::Received;
-use crate::client::{Connection, Event, Greeting};
-use crate::scenario::channel::round::Round;
+use crate::client::{ClientConnection, ClientEvent, Greeting};
+use crate::scenario::channel::round::PublishRound;
 use crate::scenario::channel::schedule::Recognized;
 use crate::scenario::channel::subscriber::Subscriber;
-use crate::transport::websocket::End;
+use crate::transport::websocket::ConnectionEnd;
 
-impl Subscribers {
-    /// Returns when the server has ended the connection. May be dropped and called again.
+impl SubscriberGroup {
+    /// Reads until the server ends the connection. Can be dropped and called again.
     pub(crate) async fn listen(
         &self,
-        round: &Round,
-        connection: &mut Connection,
+        round: &PublishRound,
+        connection: &mut ClientConnection,
         subscriber: &mut Subscriber,
-    ) -> End {
+    ) -> ConnectionEnd {
         loop {
             let listened = connection.each(|event| {
                 match event {
-                    Event::Ping(_) | Event::Held(_) => self.answering.pings.increment(),
-                    Event::Text(text) => self.receive(round, text, subscriber),
-                    Event::Id(_) => subscriber.ticket.note(event),
-                    Event::Pong(_) => {}
+                    ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) => self.answering.pings.increment(),
+                    ClientEvent::Text(text) => self.receive(round, text, subscriber),
+                    ClientEvent::Id(_) => subscriber.ticket.note(event),
+                    ClientEvent::Pong(_) => {}
                 }
                 let is_ack_due = self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every;
                 if is_ack_due { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -37,7 +37,7 @@ impl Subscribers {
         }
     }
 
-    pub(crate) fn receive(&self, round: &Round, text: &str, subscriber: &mut Subscriber) {
+    pub(crate) fn receive(&self, round: &PublishRound, text: &str, subscriber: &mut Subscriber) {
         let (seq, follows) = match self.reader.read(text) {
             Received::Message { seq, data, .. } => {
                 if subscriber.counts {
@@ -51,20 +51,20 @@ impl Subscribers {
                 }
                 (seq, subscriber.numbering.gap(seq))
             }
-            Received::Unnumbered { data } => {
+            Received::UnnumberedMessage { data } => {
                 if subscriber.counts {
                     self.take(round, data, subscriber);
                 }
                 return;
             }
-            Received::Missed { messages } => {
+            Received::UnnumberedGap { messages } => {
                 if subscriber.counts {
                     self.tally.gap(messages);
                 }
                 return;
             }
-            // A message or a gap: apply the rule that holds for both.
-            Received::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),
+            // It may be a message or a gap, so apply the rule that holds for both.
+            Received::OtherChannel { seq } => (seq, subscriber.numbering.gap(seq)),
             Received::Goaway { retry } => {
                 subscriber.retry = Some(retry);
                 return;
@@ -78,7 +78,7 @@ impl Subscribers {
         subscriber.unacked += 1;
     }
 
-    fn take(&self, round: &Round, data: &str, subscriber: &mut Subscriber) {
+    fn take(&self, round: &PublishRound, data: &str, subscriber: &mut Subscriber) {
         let Some(schedule) = round.schedule.get() else { return self.tally.foreign() };
         match schedule.recognize(data) {
             Recognized::Ours(number) => {
@@ -89,7 +89,7 @@ impl Subscribers {
         }
     }
 
-    /// The hello of a resumed session must have the seq with which the client resumed.
+    /// Checks the hello of a resumed session, which must have the seq with which the client resumed.
     pub(crate) fn check_greeting(&self, subscriber: &Subscriber, greeting: &Greeting) {
         if greeting.ticket.seq != subscriber.ticket.seq {
             self.tally.misnumbered();

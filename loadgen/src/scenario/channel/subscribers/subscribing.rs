@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::Subscribers;
+use super::SubscriberGroup;
 use crate::client::Received;
-use crate::client::{Connection, Event};
-use crate::client::{Failure, kind_of_end};
-use crate::scenario::channel::round::Round;
-use crate::scenario::{Attempt, Opened, Pace, Setup, open_all};
+use crate::client::{ClientConnection, ClientEvent};
+use crate::client::{ClientFailure, kind_of_end};
+use crate::scenario::channel::round::PublishRound;
+use crate::scenario::{Attempt, ConnectSchedule, OpenedConnection, Setup, open_all};
 
 /// How often to check whether all subscriptions were answered.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-impl Subscribers {
-    /// Connects all clients, and waits until the clients that `on_open` subscribes have done so.
+impl SubscriberGroup {
+    /// Connects all clients, and waits until all those that `on_open` subscribes have been answered.
     pub(crate) async fn connect_all(
         &self,
         setup: &Rc<Setup>,
-        round: &Rc<Round>,
-        on_open: impl FnMut(Opened),
+        round: &Rc<PublishRound>,
+        on_open: impl FnMut(OpenedConnection),
     ) {
         self.connect_all_with(setup, round, |attempt| attempt, on_open).await;
     }
 
-    /// The same; `adapt` changes how single clients connect.
+    /// Like [`Self::connect_all`]; `adapt` changes how individual clients connect.
     pub(crate) async fn connect_all_with(
         &self,
         setup: &Rc<Setup>,
-        round: &Rc<Round>,
+        round: &Rc<PublishRound>,
         adapt: impl Fn(Attempt) -> Attempt,
-        mut on_open: impl FnMut(Opened),
+        mut on_open: impl FnMut(OpenedConnection),
     ) {
         self.begin(vec![Rc::clone(round)]);
-        let pace = Pace::from_now(&setup.load);
+        let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("subscribe");
         open_all(setup, pace.attempts(&setup.load).map(adapt), |opened| {
             self.connected.increment();
@@ -46,7 +46,7 @@ impl Subscribers {
         })
         .await;
         while round.settled.get() < round.connected.get() {
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -54,8 +54,8 @@ impl Subscribers {
     pub(crate) async fn join(
         &self,
         setup: &Setup,
-        round: &Round,
-        connection: &mut Connection,
+        round: &PublishRound,
+        connection: &mut ClientConnection,
         counts: bool,
     ) -> bool {
         let subscribed = self.subscribe(connection, setup).await;
@@ -70,25 +70,25 @@ impl Subscribers {
         subscribed
     }
 
-    /// Whether the subscription succeeded. A failure is recorded.
-    pub(crate) async fn subscribe(&self, connection: &mut Connection, setup: &Setup) -> bool {
+    /// Subscribes, and returns whether it succeeded. A failure is recorded.
+    pub(crate) async fn subscribe(&self, connection: &mut ClientConnection, setup: &Setup) -> bool {
         connection.subscribe(&self.channel).await;
         let reply = connection.each(|event| match event {
-            Event::Ping(_) | Event::Held(_) => {
+            ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) => {
                 self.answering.pings.increment();
                 ControlFlow::Continue(())
             }
-            Event::Text(text) => match self.reader.read(text) {
+            ClientEvent::Text(text) => match self.reader.read(text) {
                 Received::Reply(error) => {
                     ControlFlow::Break(error.map_or(Ok(()), |code| Err(code.into_owned())))
                 }
                 _ => ControlFlow::Continue(()),
             },
-            Event::Pong(_) | Event::Id(_) => ControlFlow::Continue(()),
+            ClientEvent::Pong(_) | ClientEvent::Id(_) => ControlFlow::Continue(()),
         });
         let reply = async { reply.await.unwrap_or_else(|end| Err(kind_of_end(end))) };
         let result = timeout(setup.load.server.connect_timeout, reply).await;
         let result = result.unwrap_or_else(|_| Err("timeout".to_owned()));
-        result.map_err(|code| setup.failures.record(&Failure::Subscribe(code))).is_ok()
+        result.map_err(|code| setup.failures.record(&ClientFailure::Subscribe(code))).is_ok()
     }
 }

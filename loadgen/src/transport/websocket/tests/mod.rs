@@ -2,14 +2,14 @@ mod random;
 mod table;
 mod with_socket;
 
-use super::fault::Fault;
-use super::reader::{Incoming, Reader};
+use super::fault::ProtocolFault;
+use super::reader::{FrameReader, Incoming};
 
 const LIMIT: u32 = 100_000;
 
-/// All that is in these pieces, and the fault with which it ends, if it does.
-fn read(pieces: &[&[u8]]) -> (Vec<Incoming<'static>>, Option<Fault>) {
-    let mut reader = Reader::new(LIMIT);
+/// Reads everything in these pieces, and the fault that ends the stream, if any.
+fn read(pieces: &[&[u8]]) -> (Vec<Incoming<'static>>, Option<ProtocolFault>) {
+    let mut reader = FrameReader::new(LIMIT);
     let mut all = Vec::new();
     for mut piece in pieces.iter().copied() {
         loop {
@@ -19,7 +19,7 @@ fn read(pieces: &[&[u8]]) -> (Vec<Incoming<'static>>, Option<Fault>) {
                 Err(fault) => return (all, Some(fault)),
             }
         }
-        assert!(piece.is_empty(), "None means that all was taken");
+        assert!(piece.is_empty(), "None means that all input was consumed");
     }
     (all, None)
 }
@@ -34,7 +34,7 @@ fn owned(incoming: Incoming<'_>) -> Incoming<'static> {
     }
 }
 
-/// A server's frame, its length in the form that `form` has bytes for: 0, 2 or 8.
+/// A server's frame whose length is encoded in `form` extended bytes: 0, 2 or 8.
 fn frame_in_form(first: u8, payload: &[u8], form: usize) -> Vec<u8> {
     let length = (payload.len() as u64).to_be_bytes();
     let mut frame = vec![first];
@@ -48,7 +48,7 @@ fn frame_in_form(first: u8, payload: &[u8], form: usize) -> Vec<u8> {
     frame
 }
 
-/// A server's frame.
+/// A server's frame, with its length in the shortest form.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let form = match payload.len() {
         0..=125 => 0,

@@ -1,4 +1,4 @@
-//! Streams at random, cut at random, against what they were made from; and bytes that nobody meant.
+//! Tests with random streams, split at random, and with random bytes.
 //!
 //! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
 
@@ -18,7 +18,7 @@ fn with_seeds(count: u64, test: fn(&mut SmallRng)) {
     }
 }
 
-/// Bytes of a good stream, and what is in them.
+/// Bytes of a valid stream, and its contents.
 fn good_stream(rng: &mut SmallRng) -> (Vec<u8>, Vec<Incoming<'static>>) {
     let (mut bytes, mut all) = (Vec::new(), Vec::new());
     for _ in 0..rng.random_range(1..20) {
@@ -43,7 +43,7 @@ fn push_control(rng: &mut SmallRng, bytes: &mut Vec<u8>, all: &mut Vec<Incoming<
 }
 
 fn push_message(rng: &mut SmallRng, fragments: usize, bytes: &mut Vec<u8>, all: &mut Vec<Incoming<'static>>) {
-    let longest = *[10, 200, 70_000].get(rng.random_range(0..3)).expect("there are three");
+    let longest = *[10, 200, 70_000].get(rng.random_range(0..3)).expect("the index is below 3");
     let length = rng.random_range(0..=longest);
     let text: String = (0..length / 2).map(|_| if rng.random() { 'x' } else { 'é' }).collect();
     let is_text: bool = rng.random();
@@ -65,7 +65,7 @@ fn push_message(rng: &mut SmallRng, fragments: usize, bytes: &mut Vec<u8>, all: 
     all.push(if is_text { Incoming::Text(text.into()) } else { Incoming::Binary(text.into_bytes().into()) });
 }
 
-/// Pieces of up to `longest` bytes.
+/// Splits the bytes into pieces of up to `longest` bytes.
 fn cut<'a>(rng: &mut SmallRng, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     while !bytes.is_empty() {
@@ -77,7 +77,7 @@ fn cut<'a>(rng: &mut SmallRng, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [
 }
 
 #[test]
-fn however_a_stream_is_cut_the_same_is_in_it() {
+fn splitting_a_stream_does_not_change_its_contents() {
     with_seeds(30, |rng| {
         let (bytes, all) = good_stream(rng);
         for longest in [1, 3, 100, 5_000, usize::MAX] {
@@ -88,9 +88,9 @@ fn however_a_stream_is_cut_the_same_is_in_it() {
     });
 }
 
-/// The slow way to say that a cut is harmless: each of them.
+/// Splits a stream at every possible position.
 #[test]
-fn a_stream_may_be_cut_in_two_anywhere() {
+fn a_stream_may_be_split_anywhere() {
     let stream = b"\x01\x03Hel\x89\x01a\x80\x02lo\x82\x7e\x00\x7e".iter().copied().chain([7; 126]);
     let stream: Vec<u8> = stream.chain(*b"\x88\x02\x03\xe8").collect();
     let whole = read(&[&stream]);
@@ -100,7 +100,7 @@ fn a_stream_may_be_cut_in_two_anywhere() {
 }
 
 #[test]
-fn nothing_that_arrives_makes_it_panic_or_grow() {
+fn random_input_causes_no_panic_and_no_growth() {
     with_seeds(100, |rng| {
         let mut bytes = if rng.random() { good_stream(rng).0 } else { vec![0; rng.random_range(0..300)] };
         if bytes.len() < 300 && rng.random() {
@@ -115,22 +115,22 @@ fn nothing_that_arrives_makes_it_panic_or_grow() {
         }
         let whole = read(&[&bytes]);
         let (pieces, fault) = read(&cut(rng, &bytes, 7));
-        assert!(whole == (pieces, fault), "the same in pieces");
-        let mut reader = Reader::new(1_000);
+        assert!(whole == (pieces, fault), "the result is the same in pieces");
+        let mut reader = FrameReader::new(1_000);
         let mut input = &bytes[..];
         while let Ok(Some(_)) = reader.next(&mut input) {}
-        assert!(reader.kept_bytes() <= 2 * (1_000 + 10), "{}", reader.kept_bytes());
+        assert!(reader.buffered_bytes() <= 2 * (1_000 + 10), "{}", reader.buffered_bytes());
     });
 }
 
 #[test]
-fn memory_is_given_back_when_a_frame_is_complete() {
-    let mut reader = Reader::new(LIMIT);
+fn memory_is_freed_when_a_frame_is_complete() {
+    let mut reader = FrameReader::new(LIMIT);
     let stream = frame(0x81, &[b'x'; 5_000]);
     let mut input = &stream[..3_000];
     assert_eq!(reader.next(&mut input), Ok(None));
-    assert!(reader.kept_bytes() >= 3_000);
+    assert!(reader.buffered_bytes() >= 3_000);
     let mut input = &stream[3_000..];
     assert!(matches!(reader.next(&mut input), Ok(Some(Incoming::Text(_)))));
-    assert_eq!(reader.kept_bytes(), 0);
+    assert_eq!(reader.buffered_bytes(), 0);
 }

@@ -1,4 +1,4 @@
-//! Frame by frame.
+//! Tests of single frames and short streams.
 
 use super::super::head::Opcode;
 use super::super::writer::{write_close, write_masked};
@@ -39,14 +39,14 @@ fn control_frames_may_come_between_fragments() {
 }
 
 #[test]
-fn a_character_may_be_cut_by_fragments_but_not_by_the_end() {
+fn a_character_may_be_split_over_fragments_but_not_truncated() {
     assert_eq!(read(&[b"\x01\x01\xc3\x80\x01\xa9"]).0, vec![text("é")]);
-    assert_eq!(read(&[b"\x81\x01\xc3"]).1, Some(Fault::NotUtf8));
-    assert_eq!(read(&[b"\x01\x01\xc3\x80\x01x"]).1, Some(Fault::NotUtf8));
+    assert_eq!(read(&[b"\x81\x01\xc3"]).1, Some(ProtocolFault::NotUtf8));
+    assert_eq!(read(&[b"\x01\x01\xc3\x80\x01x"]).1, Some(ProtocolFault::NotUtf8));
 }
 
 #[test]
-fn every_length_is_read_in_its_shortest_form_alone() {
+fn only_the_shortest_form_of_a_length_is_accepted() {
     for length in [0, 1, 125, 126, 127, 65_535, 65_536, 70_000] {
         let payload = vec![b'x'; length];
         for form in [0, 2, 8] {
@@ -59,39 +59,39 @@ fn every_length_is_read_in_its_shortest_form_alone() {
                 continue;
             }
             let (all, fault) = read(&[&frame_in_form(0x82, &payload, form)]);
-            let expected = if fits { (1, None) } else { (0, Some(Fault::LengthForm)) };
+            let expected = if fits { (1, None) } else { (0, Some(ProtocolFault::LengthForm)) };
             assert_eq!((all.len(), fault), expected, "{length} in {form}");
         }
     }
 }
 
 #[test]
-fn what_a_server_may_not_is_told_apart() {
+fn violations_are_distinguished() {
     let huge = frame_in_form(0x82, &[], 8).len();
     assert_eq!(huge, 10);
     for (bytes, fault) in [
-        (&b"\xc1\x00"[..], Fault::ReservedBits(0b100)),
-        (b"\xb1\x00", Fault::ReservedBits(0b011)),
-        (b"\x83\x00", Fault::UnknownOpcode(3)),
-        (b"\x8f\x00", Fault::UnknownOpcode(15)),
-        (b"\x81\x80\0\0\0\0", Fault::Masked),
-        (b"\x09\x00", Fault::FragmentedControl),
-        (b"\x08\x00", Fault::FragmentedControl),
-        (b"\x89\x7e\x00\x7e", Fault::LongControl(126)),
-        (b"\x80\x00", Fault::NothingToContinue),
-        (b"\x00\x00", Fault::NothingToContinue),
-        (b"\x01\x00\x81\x00", Fault::MessageWithinMessage),
-        (b"\x01\x00\x02\x00", Fault::MessageWithinMessage),
-        (b"\x88\x01\x03", Fault::HalfACloseCode),
-        (b"\x88\x02\x03\xed", Fault::CloseCode(1005)),
-        (b"\x88\x02\x03\xee", Fault::CloseCode(1006)),
-        (b"\x88\x02\x00\x00", Fault::CloseCode(0)),
-        (b"\x88\x02\x03\xf7", Fault::CloseCode(1015)),
-        (b"\x88\x02\x13\x88", Fault::CloseCode(5000)),
-        (b"\x88\x03\x03\xe8\xff", Fault::NotUtf8),
-        (b"\x81\x7f\x80\0\0\0\0\0\0\0", Fault::LengthForm),
-        (b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", Fault::TooBig(0x7FFF_FFFF_FFFF_FFFF)),
-        (b"\x82\x7f\0\0\0\0\0\x01\x86\xa1", Fault::TooBig(100_001)),
+        (&b"\xc1\x00"[..], ProtocolFault::ReservedBits(0b100)),
+        (b"\xb1\x00", ProtocolFault::ReservedBits(0b011)),
+        (b"\x83\x00", ProtocolFault::UnknownOpcode(3)),
+        (b"\x8f\x00", ProtocolFault::UnknownOpcode(15)),
+        (b"\x81\x80\0\0\0\0", ProtocolFault::Masked),
+        (b"\x09\x00", ProtocolFault::FragmentedControl),
+        (b"\x08\x00", ProtocolFault::FragmentedControl),
+        (b"\x89\x7e\x00\x7e", ProtocolFault::LongControl(126)),
+        (b"\x80\x00", ProtocolFault::NothingToContinue),
+        (b"\x00\x00", ProtocolFault::NothingToContinue),
+        (b"\x01\x00\x81\x00", ProtocolFault::MessageWithinMessage),
+        (b"\x01\x00\x02\x00", ProtocolFault::MessageWithinMessage),
+        (b"\x88\x01\x03", ProtocolFault::HalfACloseCode),
+        (b"\x88\x02\x03\xed", ProtocolFault::CloseCode(1005)),
+        (b"\x88\x02\x03\xee", ProtocolFault::CloseCode(1006)),
+        (b"\x88\x02\x00\x00", ProtocolFault::CloseCode(0)),
+        (b"\x88\x02\x03\xf7", ProtocolFault::CloseCode(1015)),
+        (b"\x88\x02\x13\x88", ProtocolFault::CloseCode(5000)),
+        (b"\x88\x03\x03\xe8\xff", ProtocolFault::NotUtf8),
+        (b"\x81\x7f\x80\0\0\0\0\0\0\0", ProtocolFault::LengthForm),
+        (b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", ProtocolFault::TooBig(0x7FFF_FFFF_FFFF_FFFF)),
+        (b"\x82\x7f\0\0\0\0\0\x01\x86\xa1", ProtocolFault::TooBig(100_001)),
     ] {
         assert_eq!(read(&[bytes]), (vec![], Some(fault)), "{bytes:x?}");
         let bytewise: Vec<_> = bytes.chunks(1).collect();
@@ -101,17 +101,19 @@ fn what_a_server_may_not_is_told_apart() {
 }
 
 #[test]
-fn fragments_together_have_a_limit_too() {
+fn a_fragmented_message_has_a_limit() {
     let mut stream = frame(0x02, &vec![0; 60_000]);
     stream.extend(frame(0x00, &vec![0; 40_000]));
     assert_eq!(read(&[&stream]), (vec![], None), "up to the limit");
     stream.extend(frame(0x00, &[0]));
-    assert_eq!(read(&[&stream]).1, Some(Fault::TooBig(100_001)));
+    assert_eq!(read(&[&stream]).1, Some(ProtocolFault::TooBig(100_001)));
 }
 
 #[test]
-fn a_fault_says_its_close_code() {
-    for (fault, code) in [(Fault::NotUtf8, 1007), (Fault::TooBig(1), 1009), (Fault::Masked, 1002)] {
+fn faults_have_close_codes() {
+    for (fault, code) in
+        [(ProtocolFault::NotUtf8, 1007), (ProtocolFault::TooBig(1), 1009), (ProtocolFault::Masked, 1002)]
+    {
         assert_eq!(fault.close_code(), code);
     }
 }
@@ -120,7 +122,7 @@ fn a_fault_says_its_close_code() {
 fn frames_are_written_masked_and_short() {
     let mut out = Vec::new();
     write_masked(&mut out, Opcode::Text, b"Hello", [0x37, 0xFA, 0x21, 0x3D]);
-    assert_eq!(out, b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58", "the example of the RFC");
+    assert_eq!(out, b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58", "example from the RFC");
     for (length, head) in [
         (125, &[0x82, 0x80 | 125][..]),
         (126, &[0x82, 0xFE, 0, 126]),

@@ -2,58 +2,59 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// What a client is to do next. It keeps what it was told before of all that is left out.
+/// Advice to a client on how to continue. For omitted fields, the client keeps the values it received before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// Whether to come back, and how.
+    /// Whether and how to reconnect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconnect: Option<Reconnect>,
-    /// How long to wait before the next request.
+    /// Time to wait before the next request.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "millis")]
     pub interval: Option<Duration>,
-    /// How long a request is held.
+    /// Time for which a request is held.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "millis")]
     pub timeout: Option<Duration>,
-    /// How long the session waits for its client.
+    /// Time for which the session waits for its client.
     #[serde(rename = "maxInterval", skip_serializing_if = "Option::is_none", serialize_with = "millis")]
     pub max_interval: Option<Duration>,
-    /// Another page of the same browser has a request held: this one's are answered at once.
+    /// Whether another page of the same browser has a request held, in which case this page's requests are
+    /// answered at once.
     #[serde(rename = "multiple-clients", skip_serializing_if = "std::ops::Not::not")]
     pub multiple_clients: bool,
 }
 
-/// How a client comes back.
+/// How a client reconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reconnect {
     /// To the same session.
     Retry,
-    /// To a new one. Some clients take this only from an unsuccessful reply.
+    /// With a new handshake. Some clients accept this only in an unsuccessful reply.
     Handshake,
-    /// Not by itself.
+    /// Not on its own.
     None,
 }
 
 impl Advice {
-    /// To wait for so long, and then go on.
+    /// Advises the client to retry after `interval`.
     #[must_use]
     pub fn pause(interval: Duration) -> Self {
         Self { reconnect: Some(Reconnect::Retry), interval: Some(interval), ..Self::default() }
     }
 
-    /// Whether the client is to wait, and keeps that in mind.
+    /// Whether the advice makes the client wait before all further requests.
     #[must_use]
     pub fn is_pause(&self) -> bool {
         self.reconnect == Some(Reconnect::Retry) && self.interval.is_some_and(|interval| !interval.is_zero())
     }
 
-    /// To open a new session, in so long.
+    /// Advises the client to open a new session after `interval`.
     #[must_use]
     pub fn handshake(interval: Duration) -> Self {
         Self { reconnect: Some(Reconnect::Handshake), interval: Some(interval), ..Self::default() }
     }
 
-    /// To stay away.
+    /// Advises the client not to reconnect.
     #[must_use]
     pub fn none() -> Self {
         Self { reconnect: Some(Reconnect::None), ..Self::default() }

@@ -6,70 +6,70 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::reply::ReplyTo;
-use crate::dialect::{Command, CommandError, ErrorCode, PublishKey, Request};
+use crate::dialect::{Command, CommandError, CommandRequest, ErrorCode, PublishKey};
 
-/// Messages in one request.
-pub const MOST_MESSAGES: usize = 64;
+/// Maximum number of messages per request.
+pub const MAX_MESSAGES: usize = 64;
 
-/// Every message costs a reply that repeats it.
-const LONGEST_ID: usize = 256;
+/// Maximum length of a message id in bytes, limited because every reply repeats it.
+const MAX_ID_BYTES: usize = 256;
 
-/// Errors quote what the client sent, up to this length.
-const LONGEST_QUOTE_CHARS: usize = 200;
+/// Maximum length of client input quoted in an error.
+const MAX_QUOTE_CHARS: usize = 200;
 
-/// The texts of the messages in a body: one, or an array of them.
+/// Splits a body, which is one message or an array of messages, into the texts of the messages.
 ///
 /// # Errors
-/// [`Unreadable`].
-pub fn messages(body: &str) -> Result<Vec<&str>, Unreadable> {
-    let not_json = |error: serde_json::Error| Unreadable::NotJson(shortened(&error.to_string()));
+/// Returns [`BadBody`] if the body is not JSON or has too many messages.
+pub fn split_messages(body: &str) -> Result<Vec<&str>, BadBody> {
+    let not_json = |error: serde_json::Error| BadBody::NotJson(shortened(&error.to_string()));
     if !body.trim_start().starts_with('[') {
         let message: &RawValue = serde_json::from_str(body).map_err(not_json)?;
         return Ok(vec![message.get()]);
     }
     let messages: Vec<&RawValue> = serde_json::from_str(body).map_err(not_json)?;
-    if messages.len() > MOST_MESSAGES {
-        return Err(Unreadable::TooMany(messages.len()));
+    if messages.len() > MAX_MESSAGES {
+        return Err(BadBody::TooMany(messages.len()));
     }
     Ok(messages.into_iter().map(RawValue::get).collect())
 }
 
-/// A body without messages.
+/// Why the messages of a body could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unreadable {
-    /// It is not JSON.
+pub enum BadBody {
+    /// The body is not valid JSON.
     NotJson(String),
-    /// It has more than [`MOST_MESSAGES`].
+    /// The body has more than [`MAX_MESSAGES`] messages.
     TooMany(usize),
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for BadBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotJson(error) => f.write_str(error),
             Self::TooMany(count) => {
-                write!(f, "{count} messages; there may be {MOST_MESSAGES} in one request")
+                write!(f, "{count} messages in one request, at most {MAX_MESSAGES} are allowed")
             }
         }
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for BadBody {}
 
-/// What a message is for, by its channel.
+/// Purpose of a message, determined by its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    /// It opens a session.
+    /// Opens a session.
     Handshake,
-    /// It asks for what is new.
+    /// Requests messages.
     Connect,
-    /// It ends its session.
+    /// Ends the session.
     Disconnect,
-    /// Whatever else a session is asked to do.
+    /// Any other command for a session.
     Command,
 }
 
-/// One message of a client. Fields that nobody asked for are not looked at.
+/// A message from a client. Fields are parsed on demand, so unused ones may be invalid.
 #[derive(Debug)]
 pub struct ClientMessage<'a> {
     channel: Cow<'a, str>,
@@ -83,8 +83,8 @@ struct Fields<'a> {
     id: Option<&'a RawValue>,
     #[serde(rename = "clientId")]
     client_id: Option<&'a RawValue>,
-    /// Nothing is data like any other.
-    #[serde(default, deserialize_with = "even_null")]
+    /// `null` is data, not an absent field.
+    #[serde(default, deserialize_with = "null_as_data")]
     data: Option<&'a RawValue>,
     version: Option<&'a RawValue>,
     #[serde(rename = "minimumVersion")]
@@ -96,7 +96,7 @@ struct Fields<'a> {
     ext: Option<&'a RawValue>,
 }
 
-/// What is wrong with a message.
+/// Describes what is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadMessage(String);
 
@@ -109,7 +109,7 @@ impl fmt::Display for BadMessage {
 impl std::error::Error for BadMessage {}
 
 impl BadMessage {
-    /// The reply to a message of which nothing is known.
+    /// Returns the reply to a message that could not be parsed at all.
     #[must_use]
     pub fn reply(&self) -> String {
         ReplyTo::default().reply().failed_with(400, &self.0).to_json()
@@ -122,25 +122,25 @@ impl From<BadMessage> for CommandError {
     }
 }
 
-/// A client wants a session.
+/// Contents of a handshake message, which asks for a new session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handshake<'a> {
-    /// How it can connect, by the names of the specification.
+pub struct HandshakeOptions<'a> {
+    /// Supported connection types, by their names in the specification.
     pub connection_types: Vec<Cow<'a, str>>,
-    /// Whether the client acknowledges what it gets.
+    /// Whether the client acknowledges messages.
     pub acknowledges: bool,
 }
 
-/// A client asks for what is new.
+/// Contents of a connect message, which asks for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connect {
-    /// How long it wants the request to be held at most.
+pub struct ConnectOptions {
+    /// Maximum time for which the request should be held.
     pub hold: Option<Duration>,
-    /// If it acknowledges what it gets: the last message that it has.
+    /// Seq of the last message received, if the client acknowledges messages.
     pub acknowledged: Option<u64>,
 }
 
-/// Text, borrowed unless it has escapes. (`Cow` by itself always deserializes as owned.)
+/// A string, borrowed unless it contains escapes. (A plain `Cow` always deserializes as owned.)
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -164,7 +164,7 @@ struct RequestedExtensions<'a> {
     authentication: Option<Authentication<'a>>,
 }
 
-/// What a publish may have beside its data. Only there: elsewhere it would mean nothing, and is not looked at.
+/// Extension fields of a publish. They have no meaning in other messages, where they are not parsed.
 #[derive(Default, Deserialize)]
 struct PublishExtensions<'a> {
     #[serde(borrow)]
@@ -177,13 +177,13 @@ struct EnckeExtension<'a> {
     key: Option<PublishKey<'a>>,
 }
 
-/// A handshake says whether, a connect says up to where.
+/// A handshake contains a boolean, and a connect a number.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged)]
 enum RequestedAck {
     Whether(bool),
     UpTo(i64),
-    /// Certainly beyond what was sent.
+    /// Larger than any seq that was sent.
     Beyond(u64),
 }
 
@@ -194,25 +194,25 @@ struct Authentication<'a> {
 }
 
 impl<'a> ClientMessage<'a> {
-    /// Reads one message.
+    /// Parses one message.
     ///
     /// # Errors
-    /// [`BadMessage`]: it is no object, or has no channel.
+    /// Returns [`BadMessage`] if the text is not an object or has no channel.
     pub fn parse(text: &'a str) -> Result<Self, BadMessage> {
-        // An array would be taken for all fields in their order.
+        // Serde would accept an array of all fields in their order.
         if !text.trim_start().starts_with('{') {
-            return Err(BadMessage("a message is an object".into()));
+            return Err(BadMessage("a message must be an object".into()));
         }
         let fields: Fields<'a> =
             serde_json::from_str(text).map_err(|error| BadMessage(shortened(&error.to_string())))?;
         let channel = required(fields.channel, "channel").and_then(|raw| text_of(raw, "channel"))?;
-        if fields.id.is_some_and(|id| id.get().len() > LONGEST_ID) {
-            return Err(BadMessage(format!("id is longer than {LONGEST_ID} bytes")));
+        if fields.id.is_some_and(|id| id.get().len() > MAX_ID_BYTES) {
+            return Err(BadMessage(format!("id is longer than {MAX_ID_BYTES} bytes")));
         }
         Ok(Self { channel, fields })
     }
 
-    /// What it is for.
+    /// Returns the purpose of the message.
     #[must_use]
     pub fn kind(&self) -> MessageKind {
         match &*self.channel {
@@ -223,33 +223,34 @@ impl<'a> ClientMessage<'a> {
         }
     }
 
-    /// The resume token of the session that it is for, unchecked.
+    /// Returns the unverified resume token of the message's session.
     ///
     /// # Errors
-    /// [`BadMessage`]: it has none.
+    /// Returns [`BadMessage`] if the token is absent.
     pub fn client_id(&self) -> Result<Cow<'a, str>, BadMessage> {
         required(self.fields.client_id, "clientId").and_then(|raw| text_of(raw, "clientId"))
     }
 
-    /// The JWT of its client, unchecked, if it has one.
+    /// Returns the client's unverified JWT, if the message has one.
     ///
     /// # Errors
-    /// [`BadMessage`]: `ext` is not what it should be.
+    /// Returns [`BadMessage`] if `ext` is invalid.
     pub fn token(&self) -> Result<Option<Cow<'a, str>>, BadMessage> {
         let token = self.extensions()?.authentication.and_then(|authentication| authentication.token);
         Ok(token.map(|Text(token)| token))
     }
 
-    /// What a handshake asks for.
+    /// Parses the fields of a handshake.
     ///
     /// # Errors
-    /// [`BadMessage`]: a field is missing or wrong, or the client speaks only a later version.
-    pub fn handshake(&self) -> Result<Handshake<'a>, BadMessage> {
+    /// Returns [`BadMessage`] if a field is missing or invalid, or if the client requires a later protocol
+    /// version.
+    pub fn handshake(&self) -> Result<HandshakeOptions<'a>, BadMessage> {
         required(self.fields.version, "version").and_then(|raw| text_of(raw, "version"))?;
         if let Some(raw) = self.fields.minimum_version {
             let least = text_of(raw, "minimumVersion")?;
             if major(&least) > major(super::VERSION) {
-                return Err(BadMessage(format!("this is version {}", super::VERSION)));
+                return Err(BadMessage(format!("the server supports only version {}", super::VERSION)));
             }
         }
         let types = required(self.fields.connection_types, "supportedConnectionTypes")?;
@@ -258,49 +259,53 @@ impl<'a> ClientMessage<'a> {
             None | Some(RequestedAck::Whether(false)) => false,
             Some(RequestedAck::Whether(true) | RequestedAck::UpTo(_) | RequestedAck::Beyond(_)) => true,
         };
-        Ok(Handshake { connection_types: types.into_iter().map(|Text(name)| name).collect(), acknowledges })
+        Ok(HandshakeOptions {
+            connection_types: types.into_iter().map(|Text(name)| name).collect(),
+            acknowledges,
+        })
     }
 
-    /// What a connect asks for.
+    /// Parses the fields of a connect.
     ///
     /// # Errors
-    /// [`BadMessage`]: a field is wrong.
-    pub fn connect(&self) -> Result<Connect, BadMessage> {
+    /// Returns [`BadMessage`] if a field is invalid.
+    pub fn connect(&self) -> Result<ConnectOptions, BadMessage> {
         let advice: RequestedAdvice = optional(self.fields.advice, "advice")?;
         let acknowledged = match self.extensions()?.ack {
-            // Before its first connect, CometD's client says -1.
+            // CometD's client sends -1 before its first connect.
             Some(RequestedAck::UpTo(seq)) => Some(u64::try_from(seq).unwrap_or(0)),
             Some(RequestedAck::Beyond(seq)) => Some(seq),
             None | Some(RequestedAck::Whether(_)) => None,
         };
-        Ok(Connect { hold: advice.timeout.map(Duration::from_millis), acknowledged })
+        Ok(ConnectOptions { hold: advice.timeout.map(Duration::from_millis), acknowledged })
     }
 
-    /// What a reply needs of it.
+    /// Returns the fields that the reply repeats.
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
-        // Only where it means something: a connect is kept for as long as it is held, and this may be long.
-        let is_of_channels = matches!(&*self.channel, "/meta/subscribe" | "/meta/unsubscribe");
-        let subscription = self.fields.subscription.filter(|_| is_of_channels);
+        // Copied only where it has a meaning: a connect is kept while it is held, and this field may be long.
+        let has_subscription = matches!(&*self.channel, "/meta/subscribe" | "/meta/unsubscribe");
+        let subscription = self.fields.subscription.filter(|_| has_subscription);
         ReplyTo::new(&self.channel, self.fields.id, subscription)
     }
 
-    /// The command that it is, good or bad. A connect that is not alone is answered at once.
+    /// Converts the message to a request with a command or an error. A connect that is not alone in its text
+    /// is answered at once.
     #[must_use]
-    pub fn into_request(self, is_alone: bool) -> Request<'a, ReplyTo> {
+    pub fn into_request(self, is_alone: bool) -> CommandRequest<'a, ReplyTo> {
         let reply_to = self.reply_to();
-        Request { id: Some(reply_to), command: self.command(is_alone) }
+        CommandRequest { id: Some(reply_to), command: self.command(is_alone) }
     }
 
     fn command(self, is_alone: bool) -> Result<Command<'a>, CommandError> {
         Ok(match &*self.channel {
             "/meta/connect" => {
-                let Connect { hold, acknowledged } = self.connect()?;
+                let ConnectOptions { hold, acknowledged } = self.connect()?;
                 let hold = if is_alone { hold } else { Some(Duration::ZERO) };
                 Command::Hold { hold, seq: acknowledged, token: self.token()? }
             }
             "/meta/handshake" => {
-                return Err(BadMessage("this connection has a session: close it for another".into()).into());
+                return Err(BadMessage("this connection already has a session".into()).into());
             }
             "/meta/subscribe" => Command::SubscribeAll { channels: self.subscription()? },
             "/meta/unsubscribe" => Command::UnsubscribeAll { channels: self.subscription()? },
@@ -333,7 +338,7 @@ impl<'a> ClientMessage<'a> {
         }
         names.iter().try_for_each(|name| check_name(name))?;
         if names.iter().any(|name| name.starts_with("/meta/")) {
-            let message = "nobody follows channels below /meta/".to_owned();
+            let message = "channels below /meta/ cannot be subscribed to".to_owned();
             return Err(CommandError { code: ErrorCode::Forbidden, message });
         }
         Ok(names)
@@ -344,13 +349,13 @@ impl<'a> ClientMessage<'a> {
     }
 }
 
-/// A channel's name has segments.
+/// A channel name consists of non-empty segments, each preceded by a slash.
 fn check_name(name: &str) -> Result<(), CommandError> {
     let is_good = name.strip_prefix('/').is_some_and(|name| name.split('/').all(|part| !part.is_empty()));
     if is_good {
         return Ok(());
     }
-    let message = "a channel's name begins with a slash, and has something after each".to_owned();
+    let message = "a channel name must consist of non-empty segments, each after a slash".to_owned();
     Err(CommandError { code: ErrorCode::BadChannel, message })
 }
 
@@ -365,7 +370,9 @@ fn optional<'a, T: Default + Deserialize<'a>>(
     raw.map_or_else(|| Ok(T::default()), |raw| read(raw, field))
 }
 
-fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn null_as_data<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
@@ -377,11 +384,11 @@ fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue, field: &str) -> Result<T, Bad
     serde_json::from_str(raw.get()).map_err(|error| BadMessage(shortened(&format!("{field}: {error}"))))
 }
 
-/// The number before the first dot. What is no number is any version.
+/// Major version: the number before the first dot. Malformed versions count as 0, which is always acceptable.
 fn major(version: &str) -> u32 {
     version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
 }
 
 fn shortened(text: &str) -> String {
-    text.chars().take(LONGEST_QUOTE_CHARS).collect()
+    text.chars().take(MAX_QUOTE_CHARS).collect()
 }

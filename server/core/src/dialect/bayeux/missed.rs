@@ -1,26 +1,26 @@
 use serde::Serialize;
 
-use crate::dialect::Event;
+use crate::dialect::ServerEvent;
 
-/// What a client is to be told when it next asks for what is new: Bayeux has no messages for it.
+/// Events to report with the next reply to `/meta/connect`, because Bayeux has no messages for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Missed {
-    /// Messages that it should have had. One for each life of each channel, so there are no more than it follows.
+pub struct MissedEvents {
+    /// Gaps, at most one per channel, so there are no more than the client has subscriptions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    gaps: Vec<Gap>,
-    /// Channels that it follows by the server's will.
+    gaps: Vec<MissedGap>,
+    /// Subscriptions that the client did not request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    subscribed: Vec<Subscribed>,
-    /// Channels that it no longer follows.
+    subscribed: Vec<AddedSubscription>,
+    /// Subscriptions that ended without the client's request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    unsubscribed: Vec<Unsubscribed>,
+    unsubscribed: Vec<EndedSubscription>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Gap {
+struct MissedGap {
     channel: Box<str>,
     epoch: Box<str>,
-    /// The first and the last that are missing, if they are known.
+    /// First missing offset, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,52 +28,57 @@ struct Gap {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Subscribed {
+struct AddedSubscription {
     channel: Box<str>,
     epoch: Box<str>,
-    /// What comes next follows this message.
+    /// Offset after which the messages follow.
     offset: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Unsubscribed {
+struct EndedSubscription {
     channel: Box<str>,
     reason: Box<str>,
 }
 
-impl Missed {
-    /// Whether there is nothing to tell.
+impl MissedEvents {
+    /// Whether there is nothing to report.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gaps.is_empty() && self.subscribed.is_empty() && self.unsubscribed.is_empty()
     }
 
-    /// Remembers a gap, or that a subscription has begun or ended. Of each channel, what was last.
-    pub fn note(&mut self, event: &Event<'_>) {
+    /// Records a gap, or the beginning or end of a subscription. Gaps of a channel are merged; of other events, only
+    /// the latest of each channel is kept.
+    pub fn record(&mut self, event: &ServerEvent<'_>) {
         match *event {
-            Event::Gap { channel, epoch, range, .. } => self.note_gap(channel, epoch, range),
-            Event::Subscribed { channel, epoch, offset } => {
+            ServerEvent::Gap { channel, epoch, range, .. } => self.record_gap(channel, epoch, range),
+            ServerEvent::Subscribed { channel, epoch, offset } => {
                 self.unsubscribed.retain(|it| *it.channel != *channel);
                 self.subscribed.retain(|it| *it.channel != *channel);
-                self.subscribed.push(Subscribed { channel: channel.into(), epoch: epoch.into(), offset });
+                self.subscribed.push(AddedSubscription {
+                    channel: channel.into(),
+                    epoch: epoch.into(),
+                    offset,
+                });
             }
-            Event::Unsubscribed { channel, reason } => {
+            ServerEvent::Unsubscribed { channel, reason } => {
                 self.subscribed.retain(|it| *it.channel != *channel);
                 self.unsubscribed.retain(|it| *it.channel != *channel);
-                self.unsubscribed.push(Unsubscribed { channel: channel.into(), reason: reason.into() });
+                self.unsubscribed.push(EndedSubscription { channel: channel.into(), reason: reason.into() });
             }
             _ => {}
         }
     }
 
-    /// Gaps and beginnings were not told, and come again.
-    pub fn forget_taken(&mut self) {
+    /// Removes gaps and beginnings, which were not reported and will be taken from the outbox again.
+    pub fn discard_resendable(&mut self) {
         self.gaps.clear();
         self.subscribed.clear();
     }
 
-    /// Two gaps of one channel are told as one, which may say too much.
-    fn note_gap(&mut self, channel: &str, epoch: &str, range: Option<(u64, u64)>) {
+    /// Merges two gaps of a channel into one, which may cover too much.
+    fn record_gap(&mut self, channel: &str, epoch: &str, range: Option<(u64, u64)>) {
         let (from, to) = range.unzip();
         match self.gaps.iter_mut().find(|it| *it.channel == *channel && *it.epoch == *epoch) {
             Some(gap) => {
@@ -81,9 +86,10 @@ impl Missed {
                 gap.to = gap.to.zip(to).map(|(one, other)| one.max(other));
             }
             None => {
-                // Of a channel that has begun anew, only its present life can be had.
+                // After a channel's epoch has changed, messages of the earlier epoch can no longer be
+                // requested.
                 self.gaps.retain(|it| *it.channel != *channel);
-                self.gaps.push(Gap { channel: channel.into(), epoch: epoch.into(), from, to });
+                self.gaps.push(MissedGap { channel: channel.into(), epoch: epoch.into(), from, to });
             }
         }
     }

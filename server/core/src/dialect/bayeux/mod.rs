@@ -1,8 +1,8 @@
-//! Bayeux 1.0, as the clients of CometD and Faye speak it: arrays of messages, each on a channel.
+//! Bayeux 1.0 as used by the clients of CometD and Faye: arrays of messages, each on a channel.
 //!
-//! What is special about it, [`Dialect`] does not know: a client opens its session (`/meta/handshake`) and asks for what is new
-//! (`/meta/connect`) by messages like any other. A transport reads these with [`ClientMessage`], and answers them with a [`Reply`].
-//! All else is a command.
+//! One peculiarity is outside the scope of [`Dialect`]: a client opens its session (`/meta/handshake`) and
+//! polls (`/meta/connect`) by sending ordinary messages. The transport parses these with [`ClientMessage`]
+//! and answers them with a [`MessageReply`]. All other messages are commands.
 //!
 //! A `clientId` is the session's resume token.
 
@@ -16,65 +16,67 @@ mod tests;
 
 pub use advice::{Advice, Reconnect};
 pub use message::{
-    BadMessage, ClientMessage, Connect, Handshake, MOST_MESSAGES, MessageKind, Unreadable, messages,
+    BadBody, BadMessage, ClientMessage, ConnectOptions, HandshakeOptions, MAX_MESSAGES, MessageKind,
+    split_messages,
 };
-pub use missed::Missed;
-pub use reply::{Ack, EnckeExtension, Extensions, Reply, ReplyTo, event_len, write_event};
+pub use missed::MissedEvents;
+pub use reply::{Ack, EnckeExtension, Extensions, MessageReply, ReplyTo, event_len, write_event};
 
 use super::{
-    Command, CommandError, Dialect, DialectName, ErrorCode, Event, Request, Response, Success, Texts,
+    Command, CommandError, CommandRequest, Dialect, DialectName, ErrorCode, Response, ServerEvent, Success,
+    TextSink,
 };
 use crate::session::Heartbeat;
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: &str = "1.0";
 
-/// One side of a conversation.
+/// The server's side of a conversation.
 ///
 /// Its texts are arrays of messages.
 #[derive(Debug, Default)]
 pub struct Bayeux {
-    /// Every message must have it. Without one, those who read messages have looked.
+    /// The `clientId` that every message must have. `None` if the caller has already checked it.
     client_id: Option<Box<str>>,
-    /// What the client does not know yet: the next reply to `/meta/connect` tells.
-    missed: Missed,
-    /// The `/meta/connect` that is held.
+    /// Events to report in the next reply to `/meta/connect`.
+    missed: MissedEvents,
+    /// The held `/meta/connect`.
     held: Option<Box<ReplyTo>>,
 }
 
 impl Bayeux {
-    /// The conversation of the client with this resume token.
+    /// Creates the conversation of the client with this resume token.
     #[must_use]
     pub fn with_client(client_id: &str) -> Self {
         Self { client_id: Some(client_id.into()), ..Self::default() }
     }
 
-    /// Whether a request waits for an answer.
+    /// Whether a request is held.
     #[must_use]
     pub fn is_holding(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Takes the request that is held, and what its client is to be told.
-    pub fn release(&mut self) -> Option<(Box<ReplyTo>, Missed)> {
+    /// Takes the held request, with the events to report in its reply.
+    pub fn release(&mut self) -> Option<(Box<ReplyTo>, MissedEvents)> {
         let held = self.held.take()?;
         Some((held, std::mem::take(&mut self.missed)))
     }
 
-    fn request<'a>(&self, text: &'a str, is_alone: bool) -> Request<'a, ReplyTo> {
+    fn request<'a>(&self, text: &'a str, is_alone: bool) -> CommandRequest<'a, ReplyTo> {
         let message = match ClientMessage::parse(text) {
             Ok(message) => message,
-            Err(error) => return Request { id: Some(ReplyTo::default()), command: Err(error.into()) },
+            Err(error) => return CommandRequest { id: Some(ReplyTo::default()), command: Err(error.into()) },
         };
         if self.client_id.as_deref().is_some_and(|own| message.client_id().is_ok_and(|id| *id == *own)) {
             return message.into_request(is_alone);
         }
-        let id = Some(message.reply_to().of_no_session());
-        Request { id, command: Err(unknown_session()) }
+        let id = Some(message.reply_to().unknown_session());
+        CommandRequest { id, command: Err(unknown_session()) }
     }
 }
 
-/// Why a message is refused whose session is gone, or another than that of its connection.
+/// Error for a message whose session has ended, or is not the one of its connection.
 fn unknown_session() -> CommandError {
     CommandError { code: ErrorCode::Unauthorized, message: "the session is unknown".to_owned() }
 }
@@ -88,10 +90,10 @@ impl Dialect for Bayeux {
         Heartbeat::Frame
     }
 
-    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = Request<'a, ReplyTo>> + use<'a> {
-        let requests = match messages(text) {
-            Err(_) => vec![Request { id: None, command: Ok(Command::Violation) }],
-            Ok(texts) if texts.is_empty() => vec![Request { id: None, command: Ok(Command::Nothing) }],
+    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = CommandRequest<'a, ReplyTo>> + use<'a> {
+        let requests = match split_messages(text) {
+            Err(_) => vec![CommandRequest { id: None, command: Ok(Command::Violation) }],
+            Ok(texts) if texts.is_empty() => vec![CommandRequest { id: None, command: Ok(Command::Noop) }],
             Ok(texts) => {
                 let is_alone = texts.len() == 1;
                 texts.into_iter().map(|text| self.request(text, is_alone)).collect()
@@ -100,8 +102,8 @@ impl Dialect for Bayeux {
         requests.into_iter()
     }
 
-    /// Every message has a reply.
-    fn respond(&mut self, responses: &[Response<'_, ReplyTo>], to: &mut impl Texts) {
+    /// Every message gets a reply.
+    fn respond(&mut self, responses: &[Response<'_, ReplyTo>], to: &mut impl TextSink) {
         for Response { id, result } in responses {
             let Some(id) = id else {
                 to.text("[]");
@@ -113,25 +115,26 @@ impl Dialect for Bayeux {
                     continue;
                 }
                 Ok(_) => id.reply().succeeded(),
-                Err(_) if id.is_of_no_session => id.reply().of_no_session(),
+                Err(_) if id.is_unknown_session => id.reply().unknown_session(),
                 Err(error) => id.reply().failed(error),
             };
             to.text(&reply.to_array());
         }
     }
 
-    fn hold(&mut self, id: Option<ReplyTo>, _: Option<u64>, to: &mut impl Texts) {
+    fn hold(&mut self, id: Option<ReplyTo>, _: Option<u64>, to: &mut impl TextSink) {
         if let Some(before) = std::mem::replace(&mut self.held, id.map(Box::new)) {
             to.text(&before.reply().succeeded().to_array());
         }
     }
 
-    fn refuse_hold(&mut self, id: Option<ReplyTo>, to: &mut impl Texts) {
-        to.text(&id.unwrap_or_default().reply().beyond_what_was_sent().to_array());
+    fn refuse_hold(&mut self, id: Option<ReplyTo>, to: &mut impl TextSink) {
+        to.text(&id.unwrap_or_default().reply().ack_out_of_range().to_array());
     }
 
-    /// What a client missed, it is told with the next reply to `/meta/connect`. For all else that happens, transports have replies.
-    fn notify(&mut self, event: &Event<'_>, _: &mut impl Texts) {
-        self.missed.note(event);
+    /// Missed events are reported in the next reply to `/meta/connect`. All other events are sent by
+    /// transports in replies.
+    fn notify(&mut self, event: &ServerEvent<'_>, _: &mut impl TextSink) {
+        self.missed.record(event);
     }
 }

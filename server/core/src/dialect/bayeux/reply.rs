@@ -3,19 +3,19 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Advice, Missed};
+use super::{Advice, MissedEvents};
 use crate::dialect::{CommandError, ErrorCode};
-use crate::message::{CompactJson, Kind, Stamp};
+use crate::message::{CompactJson, ContentKind, Stamp};
 
-/// What a reply repeats of its message.
+/// The fields of a message that its reply repeats.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyTo {
-    /// Empty, if the message had none.
+    /// Empty if the message had none.
     channel: Box<str>,
     id: Option<Box<RawValue>>,
     subscription: Option<Box<RawValue>>,
-    /// There is no such session.
-    pub(super) is_of_no_session: bool,
+    /// Whether the message's session does not exist.
+    pub(super) is_unknown_session: bool,
 }
 
 impl ReplyTo {
@@ -24,41 +24,41 @@ impl ReplyTo {
             channel: channel.into(),
             id: id.map(ToOwned::to_owned),
             subscription: subscription.map(ToOwned::to_owned),
-            is_of_no_session: false,
+            is_unknown_session: false,
         }
     }
 
-    pub(super) fn of_no_session(self) -> Self {
-        Self { is_of_no_session: true, ..self }
+    pub(super) fn unknown_session(self) -> Self {
+        Self { is_unknown_session: true, ..self }
     }
 
-    /// The text of an array with what the backend has answered, and the reply. CometD's `remoteCall` knows its answer by the id, other clients listen to the
-    /// channel.
+    /// Returns an array of two messages: the data that the backend returned, and the reply. CometD's
+    /// `remoteCall` matches its result by the id, whereas other clients listen on the channel.
     ///
     /// # Panics
-    /// When `data` is no JSON.
+    /// If `data` is not valid JSON.
     pub(super) fn answered(&self, data: &str) -> String {
-        let data = serde_json::from_str(data).expect("the backend's answer was read as JSON");
-        let answer = Answer { channel: &self.channel, id: self.id.as_deref(), data };
-        let answer = serde_json::to_string(&answer).expect("our own types have string keys and serialize");
+        let data = serde_json::from_str(data).expect("the backend's answer was validated as JSON");
+        let answer = CallResult { channel: &self.channel, id: self.id.as_deref(), data };
+        let answer = serde_json::to_string(&answer).expect("serializing our own types cannot fail");
         format!("[{answer},{}]", self.reply().succeeded().to_json())
     }
 
-    /// A reply that says nothing yet.
+    /// Returns a reply with only the repeated fields.
     #[must_use]
-    pub fn reply(&self) -> Reply<'_> {
-        Reply {
+    pub fn reply(&self) -> MessageReply<'_> {
+        MessageReply {
             channel: &self.channel,
             id: self.id.as_deref(),
             subscription: self.subscription.as_deref(),
-            ..Reply::default()
+            ..MessageReply::default()
         }
     }
 }
 
-/// What comes back on the channel of a message.
+/// Data that the backend returned for a message, sent on the message's channel.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct CallResult<'a> {
     channel: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RawValue>,
@@ -68,45 +68,45 @@ struct Answer<'a> {
 /// The reply to one message.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reply<'a> {
-    /// The message's.
+pub struct MessageReply<'a> {
+    /// Channel of the message.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub channel: &'a str,
-    /// The message's.
+    /// Id of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a RawValue>,
-    /// The message's.
+    /// Subscription of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription: Option<&'a RawValue>,
-    /// Whether it was done.
+    /// Whether the request succeeded.
     pub successful: bool,
-    /// Why not.
+    /// Why the request failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// To a handshake.
+    /// In reply to a handshake: version of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<&'static str>,
-    /// To a handshake: the session's resume token.
+    /// In reply to a handshake: the session's resume token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<&'a str>,
-    /// To a handshake.
+    /// In reply to a handshake: names of the supported connection types.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub supported_connection_types: &'a [&'static str],
-    /// What the client is to do next.
+    /// How the client should continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
-    /// Beyond the specification.
+    /// Fields beyond the specification.
     #[serde(skip_serializing_if = "Extensions::is_empty")]
     pub ext: Extensions<'a>,
 }
 
-/// What clients with extensions look for.
+/// Extension fields of a reply.
 #[derive(Debug, Default, Serialize)]
 pub struct Extensions<'a> {
-    /// Of the acknowledgement extension.
+    /// The acknowledgement extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<Ack>,
-    /// Our own.
+    /// Encke's own extension.
     #[serde(skip_serializing_if = "EnckeExtension::is_empty")]
     pub encke: EnckeExtension<'a>,
 }
@@ -117,80 +117,82 @@ impl Extensions<'_> {
     }
 }
 
-/// What a client has missed.
+/// Events that the client missed.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
-pub struct EnckeExtension<'a>(pub Option<&'a Missed>);
+pub struct EnckeExtension<'a>(pub Option<&'a MissedEvents>);
 
 impl EnckeExtension<'_> {
     fn is_empty(&self) -> bool {
-        self.0.is_none_or(Missed::is_empty)
+        self.0.is_none_or(MissedEvents::is_empty)
     }
 }
 
-/// What the acknowledgement extension says.
+/// Value of the acknowledgement extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Ack {
-    /// To a handshake: that it is there.
+    /// In reply to a handshake: whether the extension is supported.
     Supported(bool),
-    /// To a connect: what came with it. The client acknowledges that with its next.
+    /// In reply to a connect: seq of the last message sent with it. The client acknowledges it in its next
+    /// connect.
     UpTo(u64),
 }
 
-impl Reply<'_> {
-    /// It was done.
+impl MessageReply<'_> {
+    /// Marks the request as successful.
     #[must_use]
     pub fn succeeded(self) -> Self {
         Self { successful: true, ..self }
     }
 
-    /// It was refused.
+    /// Marks the request as refused.
     #[must_use]
     pub fn failed(self, error: &CommandError) -> Self {
         self.failed_with(code(&error.code), &error.message)
     }
 
-    /// There is no such session: the client is to open a new one.
+    /// Reports that the session does not exist, and advises the client to open a new one.
     #[must_use]
-    pub fn of_no_session(self) -> Self {
+    pub fn unknown_session(self) -> Self {
         let advice = Some(Advice::handshake(Duration::ZERO));
         Self { advice, ..self.failed_with(402, "the session is unknown") }
     }
 
-    /// The client says that it has what was never sent: it is to open a new session.
+    /// Reports that the client acknowledged a message that was never sent, and advises it to open a new
+    /// session.
     #[must_use]
-    pub fn beyond_what_was_sent(self) -> Self {
+    pub fn ack_out_of_range(self) -> Self {
         let advice = Some(Advice::handshake(Duration::ZERO));
-        Self { advice, ..self.failed_with(400, "ext.ack is beyond what was sent") }
+        Self { advice, ..self.failed_with(400, "ext.ack is greater than the last seq sent") }
     }
 
-    /// It was refused, with a code of the specification.
+    /// Marks the request as refused, with an error code of the specification.
     #[must_use]
     pub fn failed_with(self, code: u16, message: &str) -> Self {
-        // What is between the colons are names, of which the channel is the only one that is no secret.
+        // The part between the colons lists arguments; of these, only the channel is not secret.
         let names = if self.channel.starts_with("/meta/") { "" } else { self.channel };
         let error = Some(format!("{code}:{names}:{message}"));
         Self { error, successful: false, ..self }
     }
 
-    /// The text of an array with this reply alone.
+    /// Returns an array with only this reply, as JSON.
     #[must_use]
     pub fn to_array(&self) -> String {
         format!("[{}]", self.to_json())
     }
 
-    /// The text.
+    /// Returns the reply as JSON.
     ///
     /// # Panics
     /// Never.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("our own types have string keys and serialize")
+        serde_json::to_string(self).expect("serializing our own types cannot fail")
     }
 }
 
-/// The code of the specification, or the status of HTTP that means the same.
+/// The error code of the specification, or the corresponding HTTP status.
 fn code(code: &ErrorCode) -> u16 {
     match code {
         ErrorCode::Malformed | ErrorCode::BadChannel | ErrorCode::Backend(_) => 400,
@@ -213,21 +215,22 @@ const BEFORE_STAMP: &str = r#","ext":{"encke":{"#;
 const BEFORE_USER: &str = r#""user":"#;
 const BEFORE_AT: &str = r#""at_ms":"#;
 const AFTER_STAMP: &str = "}}";
-/// Of a message that tells a join or a leave: it must have some, and code that looks for something in it finds nothing.
+/// Data of a join or leave message. Data is mandatory, and an empty object is harmless for code that looks up
+/// fields.
 const NO_DATA: &str = "{}";
-/// Around the name of a kind.
+/// Two quotes and a colon around the name of a kind.
 const AROUND_KIND: usize = 3;
-/// Of a number of 64 bits.
-const MOST_DIGITS: usize = 20;
+/// Maximum number of digits in a `u64`.
+const MAX_DIGITS: usize = 20;
 const END: &str = "}";
 
-/// About as long as [`write_event`] writes: names with characters that are escaped take more.
+/// Approximate number of bytes that [`write_event`] appends. Names with escaped characters take more.
 #[must_use]
 pub fn event_len(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>) -> usize {
     let user = stamp.user.map_or(0, |user| BEFORE_USER.len() + user.as_json().len() + 1);
-    let at_ms = stamp.at_ms.map_or(0, |_| BEFORE_AT.len() + MOST_DIGITS);
+    let at_ms = stamp.at_ms.map_or(0, |_| BEFORE_AT.len() + MAX_DIGITS);
     let who = match stamp.kind {
-        Kind::Data => 0,
+        ContentKind::Data => 0,
         kind => NO_DATA.len() + kind.name().len() + AROUND_KIND + 1,
     };
     let stamp = user + at_ms + who;
@@ -235,15 +238,15 @@ pub fn event_len(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>) -> usi
     BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + stamp + END.len()
 }
 
-/// Appends a message of a channel, with what the server says of it.
+/// Appends a message of a channel with its metadata.
 ///
 /// # Panics
 /// Never.
 pub fn write_event(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(BEFORE_CHANNEL.as_bytes());
-    serde_json::to_writer(&mut *out, channel).expect("memory takes everything");
+    serde_json::to_writer(&mut *out, channel).expect("writing to memory cannot fail");
     out.extend_from_slice(BEFORE_DATA.as_bytes());
-    let is_data = stamp.kind == Kind::Data;
+    let is_data = stamp.kind == ContentKind::Data;
     out.extend_from_slice(if is_data { data.as_str() } else { NO_DATA }.as_bytes());
     if stamp != Stamp::default() {
         write_stamp(stamp, data, out);
@@ -264,7 +267,7 @@ fn write_stamp(Stamp { kind, user, at_ms }: Stamp<'_>, data: &CompactJson<'_>, o
         out.extend_from_slice(BEFORE_AT.as_bytes());
         out.extend_from_slice(itoa::Buffer::new().format(at_ms).as_bytes());
     }
-    if kind != Kind::Data {
+    if kind != ContentKind::Data {
         if user.is_some() || at_ms.is_some() {
             out.push(b',');
         }

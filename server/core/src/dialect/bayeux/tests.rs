@@ -3,13 +3,13 @@ use std::time::Duration;
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{Command, CommandError, ErrorCode, PublishKey, Success};
-use crate::message::{CompactJson, JsonString, Kind, Stamp};
+use crate::message::{CompactJson, ContentKind, JsonString, Stamp};
 
 fn parsed(text: &str) -> ClientMessage<'_> {
     ClientMessage::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A message, with these fields beside its channel.
+/// A message on `channel` with additional fields.
 fn on(channel: &str, fields: &str) -> String {
     let comma = if fields.is_empty() { "" } else { "," };
     format!(r#"{{"channel":"{channel}"{comma}{fields}}}"#)
@@ -23,30 +23,30 @@ fn a_body_is_one_message_or_an_array_of_them() {
         ("[]", &[]),
         (" [ ] ", &[]),
         (r#"[{"a":[1, 2]}, {}]"#, &[r#"{"a":[1, 2]}"#, "{}"]),
-        // What is no message has a reply of its own.
+        // Elements that are not valid messages are split off, too, since each gets its own reply.
         ("[7,null,[]]", &["7", "null", "[]"]),
         ("7", &["7"]),
     ];
     for (body, expected) in table {
-        assert_eq!(messages(body).as_deref(), Ok(expected), "{body}");
+        assert_eq!(split_messages(body).as_deref(), Ok(expected), "{body}");
     }
     for body in ["", " ", "[", "[{}", "[{},]", "{}{}", "[]{}", "nonsense", "\u{feff}{}", "{\"a\":1,}"] {
-        let Err(Unreadable::NotJson(error)) = messages(body) else { panic!("{body:?} was read") };
+        let Err(BadBody::NotJson(error)) = split_messages(body) else { panic!("{body:?} was accepted") };
         assert!(!error.is_empty() && error.len() <= 200, "{body:?}: {error}");
     }
 }
 
 #[test]
-fn a_body_has_at_most_so_many_messages() {
+fn a_body_has_a_limited_number_of_messages() {
     let body = |count| format!("[{}]", vec!["{}"; count].join(","));
-    assert_eq!(messages(&body(MOST_MESSAGES)).map(|texts| texts.len()), Ok(64));
-    let error = messages(&body(MOST_MESSAGES + 1)).expect_err("one too many");
-    assert_eq!(error, Unreadable::TooMany(65));
-    assert_eq!(error.to_string(), "65 messages; there may be 64 in one request");
+    assert_eq!(split_messages(&body(MAX_MESSAGES)).map(|texts| texts.len()), Ok(64));
+    let error = split_messages(&body(MAX_MESSAGES + 1)).expect_err("one too many");
+    assert_eq!(error, BadBody::TooMany(65));
+    assert_eq!(error.to_string(), "65 messages in one request, at most 64 are allowed");
 }
 
 #[test]
-fn what_a_message_is_for_is_its_channel() {
+fn the_channel_determines_the_kind_of_message() {
     for (channel, kind) in [
         ("/meta/handshake", MessageKind::Handshake),
         (r"\/meta\/handshake", MessageKind::Handshake),
@@ -62,15 +62,15 @@ fn what_a_message_is_for_is_its_channel() {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
+fn invalid_messages_are_refused() {
     let long = format!(r#"{{"channel":"/a","id":"{}"}}"#, "x".repeat(255));
     let every_field = r#"["/a","1","c","d","1.0","1.0",[],"/a",{},{}]"#;
     for (text, error) in [
-        ("7", "a message is an object"),
-        ("null", "a message is an object"),
-        (r#""/a""#, "a message is an object"),
-        ("[]", "a message is an object"),
-        (every_field, "a message is an object"),
+        ("7", "a message must be an object"),
+        ("null", "a message must be an object"),
+        (r#""/a""#, "a message must be an object"),
+        ("[]", "a message must be an object"),
+        (every_field, "a message must be an object"),
         ("{}", "channel is missing"),
         (r#"{"channel":null}"#, "channel is missing"),
         (r#"{"channel":7}"#, "channel: invalid type: integer `7`, expected a string at line 1 column 1"),
@@ -104,7 +104,7 @@ fn a_client_id_is_text() {
 }
 
 #[test]
-fn a_token_comes_in_an_extension() {
+fn a_token_is_in_an_extension() {
     for (fields, token) in [
         ("", Ok(None)),
         (r#""ext":null"#, Ok(None)),
@@ -128,7 +128,7 @@ fn a_token_comes_in_an_extension() {
 const TYPES: &str = r#""supportedConnectionTypes":["long-polling","x"]"#;
 
 #[test]
-fn handshakes_that_are_fine() {
+fn valid_handshakes() {
     for (fields, acknowledges) in [
         (r#""version":"1.0""#, false),
         (r#""version":"2.7""#, false),
@@ -142,13 +142,13 @@ fn handshakes_that_are_fine() {
     ] {
         let text = on("/meta/handshake", &format!("{fields},{TYPES}"));
         let connection_types = vec!["long-polling".into(), "x".into()];
-        let expected = Handshake { connection_types, acknowledges };
+        let expected = HandshakeOptions { connection_types, acknowledges };
         assert_eq!(parsed(&text).handshake(), Ok(expected), "{fields}");
     }
 }
 
 #[test]
-fn handshakes_that_are_refused() {
+fn invalid_handshakes() {
     for (fields, error) in [
         (TYPES.to_owned(), "version is missing"),
         (format!(r#""version":1.0,{TYPES}"#), "version: invalid type: floating point `1.0`"),
@@ -157,7 +157,10 @@ fn handshakes_that_are_refused() {
             r#""version":"1.0","supportedConnectionTypes":"long-polling""#.to_owned(),
             "supportedConnectionTypes: invalid type: string",
         ),
-        (format!(r#""version":"1.0","minimumVersion":"2.0",{TYPES}"#), "this is version 1.0"),
+        (
+            format!(r#""version":"1.0","minimumVersion":"2.0",{TYPES}"#),
+            "the server supports only version 1.0",
+        ),
         (format!(r#""version":"1.0","minimumVersion":1,{TYPES}"#), "minimumVersion: invalid type"),
         (format!(r#""version":"1.0","ext":7,{TYPES}"#), "ext: invalid type: integer `7`"),
         (format!(r#""version":"1.0","ext":{{"ack":"yes"}},{TYPES}"#), "ext: data did not match"),
@@ -169,7 +172,7 @@ fn handshakes_that_are_refused() {
 }
 
 #[test]
-fn connects_say_how_long_they_wait_and_what_they_have() {
+fn connects_contain_a_hold_time_and_an_acknowledgement() {
     let millis = |millis| Some(Duration::from_millis(millis));
     for (fields, hold, acknowledged) in [
         ("", None, None),
@@ -182,12 +185,12 @@ fn connects_say_how_long_they_wait_and_what_they_have() {
         (r#""ext":{"ack":null}"#, None, None),
         (r#""ext":{"ack":0}"#, None, Some(0)),
         (r#""ext":{"ack":57},"advice":{"timeout":0}"#, millis(0), Some(57)),
-        // Before its first connect, CometD's client says so.
+        // CometD's client sends this before its first connect.
         (r#""ext":{"ack":-1}"#, None, Some(0)),
         (r#""ext":{"ack":18446744073709551615}"#, None, Some(u64::MAX)),
     ] {
         let text = on("/meta/connect", fields);
-        assert_eq!(parsed(&text).connect(), Ok(Connect { hold, acknowledged }), "{fields}");
+        assert_eq!(parsed(&text).connect(), Ok(ConnectOptions { hold, acknowledged }), "{fields}");
     }
     for (fields, error) in [
         (r#""advice":7"#, "advice: invalid type: integer `7`"),
@@ -203,7 +206,7 @@ fn connects_say_how_long_they_wait_and_what_they_have() {
 }
 
 #[test]
-fn commands_that_are_fine() {
+fn valid_commands() {
     let all = |names: &[&'static str]| names.iter().map(|name| (*name).into()).collect();
     for (channel, fields, command) in [
         ("/meta/subscribe", r#""subscription":"/a""#, Command::SubscribeAll { channels: all(&["/a"]) }),
@@ -258,8 +261,8 @@ fn commands_that_are_fine() {
 }
 
 #[test]
-fn commands_that_are_refused() {
-    let bad_channel = "a channel's name begins with a slash, and has something after each";
+fn invalid_commands() {
+    let bad_channel = "a channel name must consist of non-empty segments, each after a slash";
     let long = format!("/meta/{}", "x".repeat(500));
     let too_long = format!("unknown channel /meta/{}", "x".repeat(194));
     for (channel, fields, code, error) in [
@@ -281,7 +284,12 @@ fn commands_that_are_refused() {
         (&long, "", ErrorCode::UnknownCommand, &too_long),
         ("/meta", "", ErrorCode::Malformed, "data is missing"),
         ("/a", "", ErrorCode::Malformed, "data is missing"),
-        ("/a", r#""data":1,"ext":{"encke":{"key":""}}"#, ErrorCode::Malformed, "ext: a key has from 1 to 64"),
+        (
+            "/a",
+            r#""data":1,"ext":{"encke":{"key":""}}"#,
+            ErrorCode::Malformed,
+            "ext: a key must have 1 to 64",
+        ),
         ("/a", r#""data":1,"ext":{"encke":{"key":7}}"#, ErrorCode::Malformed, "ext: invalid type"),
         ("/service/x", "", ErrorCode::Malformed, "data is missing"),
         ("", r#""data":1"#, ErrorCode::BadChannel, bad_channel),
@@ -297,68 +305,68 @@ fn commands_that_are_refused() {
 }
 
 #[derive(Default)]
-struct Written(Vec<String>);
+struct WrittenTexts(Vec<String>);
 
-impl Texts for Written {
+impl TextSink for WrittenTexts {
     fn text(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
 }
 
-/// What the dialect answers to a text whose command came out like this.
+/// Returns the dialect's reply to a message whose command has this outcome.
 fn answer(text: &str, outcome: Result<Success<'_>, CommandError>) -> String {
-    let Request { id, command } = match ClientMessage::parse(text) {
+    let CommandRequest { id, command } = match ClientMessage::parse(text) {
         Ok(message) => message.into_request(true),
         Err(error) => return error.reply(),
     };
-    let mut written = Written::default();
+    let mut written = WrittenTexts::default();
     let result = command.and(outcome);
     Bayeux::default().respond(&[Response { id, result }], &mut written);
     let array = written.0.concat();
-    array.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).expect("an array").to_owned()
+    array.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).expect("the reply is an array").to_owned()
 }
 
 #[test]
-fn commands_are_answered_with_the_json_of_the_specification() {
-    let fine = Ok(Success::Done);
+fn commands_are_answered_as_specified() {
+    let accepted = Ok(Success::Done);
     let refused = |code| Err(CommandError { code, message: "no".to_owned() });
     for (text, outcome, expected) in [
         (
             r#"{"channel":"/a","id":"1","clientId":"c","data":1}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/a","id":"1","successful":true}"#,
         ),
-        // The id is whatever the client wrote.
+        // The id is repeated unmodified.
         (
             r#"{"channel":"/a","id": {"x" : 1e3} ,"data":1}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/a","id":{"x" : 1e3},"successful":true}"#,
         ),
-        (r#"{"channel":"/a","id":null,"data":1}"#, fine.clone(), r#"{"channel":"/a","successful":true}"#),
+        (r#"{"channel":"/a","id":null,"data":1}"#, accepted.clone(), r#"{"channel":"/a","successful":true}"#),
         (
             r#"{"channel":"/a\u2028\"","data":1}"#,
-            fine.clone(),
+            accepted.clone(),
             "{\"channel\":\"/a\u{2028}\\\"\",\"successful\":true}",
         ),
         (
             r#"{"channel":"/meta/subscribe","id":7,"subscription":["/a", "/b"]}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/meta/subscribe","id":7,"subscription":["/a", "/b"],"successful":true}"#,
         ),
         (
             r#"{"channel":"/meta/unsubscribe","subscription":"/a"}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/meta/unsubscribe","subscription":"/a","successful":true}"#,
         ),
         (
             r#"{"channel":"/meta/disconnect","id":"9","clientId":"c"}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/meta/disconnect","id":"9","successful":true}"#,
         ),
-        // Which belongs to no message of this kind.
+        // Messages of this kind have no subscription, so the field is not repeated.
         (
             r#"{"channel":"/a","subscription":"/b","data":1}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/a","successful":true}"#,
         ),
         (
@@ -378,17 +386,17 @@ fn commands_are_answered_with_the_json_of_the_specification() {
         ),
         (
             r#"{"channel":"/meta/what","id":"1"}"#,
-            fine.clone(),
+            accepted.clone(),
             r#"{"channel":"/meta/what","id":"1","successful":false,"error":"404::unknown channel /meta/what"}"#,
         ),
-        ("7", fine, r#"{"successful":false,"error":"400::a message is an object"}"#),
+        ("7", accepted, r#"{"successful":false,"error":"400::a message must be an object"}"#),
     ] {
         assert_eq!(answer(text, outcome), expected, "{text}");
     }
 }
 
 #[test]
-fn errors_have_the_codes_of_the_specification() {
+fn errors_have_the_specified_codes() {
     for (code, number) in [
         (ErrorCode::Malformed, "400"),
         (ErrorCode::BadChannel, "400"),
@@ -402,16 +410,16 @@ fn errors_have_the_codes_of_the_specification() {
         (ErrorCode::Overloaded, "503"),
         (ErrorCode::Draining, "503"),
     ] {
-        let error = Reply::default().failed(&CommandError { code, message: "no".into() }).error;
+        let error = MessageReply::default().failed(&CommandError { code, message: "no".into() }).error;
         assert_eq!(error, Some(format!("{number}::no")));
     }
 }
 
 #[test]
-fn handshakes_and_connects_are_answered_with_the_json_of_the_specification() {
+fn handshakes_and_connects_are_answered_as_specified() {
     let handshake = r#"{"channel":"/meta/handshake","id":"1"}"#;
     let reply_to = parsed(handshake).reply_to();
-    let reply = Reply {
+    let reply = MessageReply {
         version: Some(VERSION),
         client_id: Some("s_4fJ.secret"),
         supported_connection_types: &["websocket", "long-polling"],
@@ -431,9 +439,9 @@ fn handshakes_and_connects_are_answered_with_the_json_of_the_specification() {
     );
     let connect = r#"{"channel":"/meta/connect","id":"2"}"#;
     let reply_to = parsed(connect).reply_to();
-    let (nothing, mut missed) = (Missed::default(), Missed::default());
-    missed.note(&gap("/a", "e", Some((1, 2))));
-    let with = |ack, missed| Reply {
+    let (nothing, mut missed) = (MissedEvents::default(), MissedEvents::default());
+    missed.record(&gap("/a", "e", Some((1, 2))));
+    let with = |ack, missed| MessageReply {
         ext: Extensions { ack, encke: EnckeExtension(missed) },
         ..reply_to.reply().succeeded()
     };
@@ -447,7 +455,7 @@ fn handshakes_and_connects_are_answered_with_the_json_of_the_specification() {
 }
 
 #[test]
-fn advice_says_no_more_than_it_has_to() {
+fn advice_omits_unset_fields() {
     let second = Duration::from_secs(1);
     for (advice, json) in [
         (Advice::default(), "{}"),
@@ -464,17 +472,17 @@ fn advice_says_no_more_than_it_has_to() {
             r#"{"interval":18446744073709551615}"#,
         ),
     ] {
-        assert_eq!(serde_json::to_string(&advice).expect("our own type"), json);
+        assert_eq!(serde_json::to_string(&advice).expect("serializing our own types cannot fail"), json);
     }
 }
 
-fn gap<'a>(channel: &'a str, epoch: &'a str, range: Option<(u64, u64)>) -> Event<'a> {
-    Event::Gap { seq: 7, channel, epoch, range }
+fn gap<'a>(channel: &'a str, epoch: &'a str, range: Option<(u64, u64)>) -> ServerEvent<'a> {
+    ServerEvent::Gap { seq: 7, channel, epoch, range }
 }
 
 #[test]
-fn gaps_of_a_channel_are_told_as_one() {
-    let table: [(&[Event<'_>], &str); 9] = [
+fn gaps_of_a_channel_are_merged() {
+    let table: [(&[ServerEvent<'_>], &str); 9] = [
         (&[gap("/a", "e", Some((1, 2)))], r#"[{"channel":"/a","epoch":"e","from":1,"to":2}]"#),
         (&[gap("/a", "e", None)], r#"[{"channel":"/a","epoch":"e"}]"#),
         (
@@ -489,10 +497,10 @@ fn gaps_of_a_channel_are_told_as_one() {
             &[gap("/a", "e", Some((5, 9))), gap("/a", "e", Some((6, 7)))],
             r#"[{"channel":"/a","epoch":"e","from":5,"to":9}]"#,
         ),
-        // Nobody knows how much is missing, whatever was known of a part of it.
+        // If the length of one gap is unknown, the length of the merged gap is unknown, too.
         (&[gap("/a", "e", Some((5, 9))), gap("/a", "e", None)], r#"[{"channel":"/a","epoch":"e"}]"#),
         (&[gap("/a", "e", None), gap("/a", "e", Some((5, 9)))], r#"[{"channel":"/a","epoch":"e"}]"#),
-        // Another life of the channel.
+        // A new epoch of the channel.
         (
             &[gap("/a", "e", Some((5, 9))), gap("/a", "f", Some((1, 2)))],
             r#"[{"channel":"/a","epoch":"f","from":1,"to":2}]"#,
@@ -503,81 +511,84 @@ fn gaps_of_a_channel_are_told_as_one() {
         ),
     ];
     for (events, gaps) in table {
-        let mut missed = Missed::default();
-        events.iter().for_each(|event| missed.note(event));
+        let mut missed = MissedEvents::default();
+        events.iter().for_each(|event| missed.record(event));
         assert!(!missed.is_empty());
-        let json = serde_json::to_string(&missed).expect("our own type");
+        let json = serde_json::to_string(&missed).expect("serializing our own types cannot fail");
         assert_eq!(json, format!(r#"{{"gaps":{gaps}}}"#), "{events:?}");
     }
 }
 
 #[test]
-fn channels_that_a_client_has_lost_are_told_once_each() {
-    let mut missed = Missed::default();
-    let lost = |channel, reason| Event::Unsubscribed { channel, reason };
-    missed.note(&Event::Goaway { code: CloseCode::Kicked, retry: Duration::ZERO });
-    assert!(missed.is_empty(), "replies tell of that");
-    missed.note(&lost("/a", "limit"));
-    missed.note(&lost("/b", "forbidden"));
-    missed.note(&lost("/a", "forbidden"));
-    missed.note(&gap("/c", "e", Some((1, 2))));
-    let json = serde_json::to_string(&missed).expect("our own type");
+fn each_ended_subscription_is_reported_once() {
+    let mut missed = MissedEvents::default();
+    let lost = |channel, reason| ServerEvent::Unsubscribed { channel, reason };
+    missed.record(&ServerEvent::Goaway { code: CloseCode::Kicked, retry: Duration::ZERO });
+    assert!(missed.is_empty(), "a close is reported in replies");
+    missed.record(&lost("/a", "limit"));
+    missed.record(&lost("/b", "forbidden"));
+    missed.record(&lost("/a", "forbidden"));
+    missed.record(&gap("/c", "e", Some((1, 2))));
+    let json = serde_json::to_string(&missed).expect("serializing our own types cannot fail");
     let unsubscribed =
         r#""unsubscribed":[{"channel":"/b","reason":"forbidden"},{"channel":"/a","reason":"forbidden"}]"#;
     let gaps = r#""gaps":[{"channel":"/c","epoch":"e","from":1,"to":2}]"#;
     assert_eq!(json, format!("{{{gaps},{unsubscribed}}}"));
-    missed.forget_taken();
-    assert_eq!(serde_json::to_string(&missed).expect("our own type"), format!("{{{unsubscribed}}}"));
+    missed.discard_resendable();
+    assert_eq!(
+        serde_json::to_string(&missed).expect("serializing our own types cannot fail"),
+        format!("{{{unsubscribed}}}")
+    );
 }
 
 #[test]
-fn the_dialect_keeps_what_it_is_told_for_the_next_reply() {
-    let (mut dialect, mut written) = (Bayeux::default(), Written::default());
+fn events_are_kept_for_the_next_reply() {
+    let (mut dialect, mut written) = (Bayeux::default(), WrittenTexts::default());
     dialect.notify(&gap("/a", "e", None), &mut written);
     assert!(written.0.is_empty() && !dialect.missed.is_empty());
 }
 
 #[test]
 fn events_have_a_channel_and_data() {
-    let user = Some(JsonString::already(r#""al\"ice""#));
-    let nobody = Stamp::default();
+    let user = Some(JsonString::from_encoded(r#""al\"ice""#));
+    let anonymous = Stamp::default();
     for (channel, data, stamp, json) in [
-        ("/a", "1", nobody, r#"{"channel":"/a","data":1}"#),
-        ("/a", r#"{ "x" : " " }"#, nobody, r#"{"channel":"/a","data":{"x":" "}}"#),
-        ("news", "null", nobody, r#"{"channel":"news","data":null}"#),
-        ("/\"\\\u{1}é", "[]", nobody, "{\"channel\":\"/\\\"\\\\\\u0001é\",\"data\":[]}"),
+        ("/a", "1", anonymous, r#"{"channel":"/a","data":1}"#),
+        ("/a", r#"{ "x" : " " }"#, anonymous, r#"{"channel":"/a","data":{"x":" "}}"#),
+        ("news", "null", anonymous, r#"{"channel":"news","data":null}"#),
+        ("/\"\\\u{1}é", "[]", anonymous, "{\"channel\":\"/\\\"\\\\\\u0001é\",\"data\":[]}"),
         (
             "/a",
             "1",
-            Stamp { user, ..nobody },
+            Stamp { user, ..anonymous },
             r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice"}}}"#,
         ),
         (
             "/a",
             "1",
-            Stamp { user, at_ms: Some(u64::MAX), ..nobody },
+            Stamp { user, at_ms: Some(u64::MAX), ..anonymous },
             r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice","at_ms":18446744073709551615}}}"#,
         ),
         (
             "/a",
             "1",
-            Stamp { at_ms: Some(7), ..nobody },
+            Stamp { at_ms: Some(7), ..anonymous },
             r#"{"channel":"/a","data":1,"ext":{"encke":{"at_ms":7}}}"#,
         ),
         (
             "/a",
             r#"{"session":"s"}"#,
-            Stamp { kind: Kind::Joined, ..nobody },
+            Stamp { kind: ContentKind::Joined, ..anonymous },
             r#"{"channel":"/a","data":{},"ext":{"encke":{"joined":{"session":"s"}}}}"#,
         ),
         (
             "/a",
             r#"{"session":"s","user":"ann"}"#,
-            Stamp { kind: Kind::Left, at_ms: Some(7), user: None },
+            Stamp { kind: ContentKind::Left, at_ms: Some(7), user: None },
             r#"{"channel":"/a","data":{},"ext":{"encke":{"at_ms":7,"left":{"session":"s","user":"ann"}}}}"#,
         ),
     ] {
-        let data = CompactJson::parse(data).expect("good JSON");
+        let data = CompactJson::parse(data).expect("valid JSON");
         let mut out = b"before".to_vec();
         write_event(channel, &data, stamp, &mut out);
         assert_eq!(String::from_utf8(out).as_deref(), Ok(&*format!("before{json}")));

@@ -4,12 +4,13 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::read::{LONGEST_NAME_CHARS, Text, shortened};
+use super::read::{MAX_NAME_CHARS, Text, shortened};
 
-/// The outer object, its command not parsed yet: so the `id` is known even if the command is bad.
+/// The outer object of a command. Its body is not parsed yet, so the `id` is known even if the command is
+/// invalid.
 ///
-/// Written by hand because a derived enum with a flattened `id` would accept `{"ack":..,"close":..}` as one
-/// command, and cannot hold a [`RawValue`].
+/// `Deserialize` is implemented by hand: a derived enum with a flattened `id` would accept
+/// `{"ack":..,"close":..}` as one command, and cannot hold a [`RawValue`].
 pub(super) struct Envelope<'a> {
     pub(super) id: Option<u64>,
     pub(super) command: (Cow<'a, str>, &'a RawValue),
@@ -39,13 +40,13 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
                     return Err(de::Error::duplicate_field("id"));
                 }
             } else if let Some((first, _)) = command.replace((name, map.next_value()?)) {
-                let first = shortened(&first, LONGEST_NAME_CHARS);
+                let first = shortened(&first, MAX_NAME_CHARS);
                 return Err(de::Error::custom(format_args!(
-                    "exactly one command expected, {first:?} is not alone"
+                    "expected exactly one command, but {first:?} is not the only one"
                 )));
             }
         }
-        let command = command.ok_or_else(|| de::Error::custom("exactly one command expected, found none"))?;
+        let command = command.ok_or_else(|| de::Error::custom("expected exactly one command, found none"))?;
         Ok(Envelope { id, command })
     }
 }

@@ -1,7 +1,7 @@
-//! The `json` dialect: one compact JSON object a text, in both directions.
+//! The `json` dialect: one compact JSON object per text, in both directions.
 //!
-//! [`Json`] is the server's side. [`ServerMessage`] has all objects that a client can receive, for reading and for
-//! writing: clients in Rust use it.
+//! [`Json`] is the server's side. [`ServerMessage`] covers all objects that a client can receive, for both
+//! reading and writing; clients written in Rust use it.
 
 mod envelope;
 mod read;
@@ -10,21 +10,23 @@ mod write;
 
 pub use read::parse_command;
 pub use wire::{
-    Delivery, Done, Follower, Gap, Goaway, Hello, Outcome, PatternPlace, Ping, Present, PresentUser, Reply,
-    ReplyError, ServerMessage, Subscribed, Unsubscribed,
+    ChannelMessage, Gap, Goaway, Hello, PatternPosition, Ping, PresentSession, PresentUser, Reply, ReplyData,
+    ReplyError, ReplyOutcome, ServerMessage, Subscribed, SubscriberInfo, Unsubscribed,
 };
 
-use super::{ByPattern, Dialect, DialectName, Encoded, Encoding, Event, Request, Response, Texts};
+use super::{
+    ByPattern, CommandRequest, Dialect, DialectName, Encoded, Encoding, Response, ServerEvent, TextSink,
+};
 use crate::message::{Message, Stamp};
 use crate::session::Heartbeat;
 
-/// The version that [`Hello`] announces.
+/// Version announced in [`Hello`].
 pub const VERSION: u32 = 1;
 
-/// The dialect. A connection chooses its kind of heartbeat; there is nothing else to remember.
+/// The dialect. Its only state is the kind of heartbeat chosen for the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json {
-    /// Ping frames, or `ping` objects.
+    /// Heartbeats by ping frames or by `ping` objects.
     pub heartbeat: Heartbeat,
 }
 
@@ -37,19 +39,19 @@ impl Dialect for Json {
         self.heartbeat
     }
 
-    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = Request<'a, u64>> + use<'a> {
+    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = CommandRequest<'a, u64>> + use<'a> {
         std::iter::once(parse_command(text))
     }
 
-    /// Without an id, success goes unanswered.
-    fn respond(&mut self, responses: &[Response<'_, u64>], to: &mut impl Texts) {
+    /// Successful commands without an id get no response.
+    fn respond(&mut self, responses: &[Response<'_, u64>], to: &mut impl TextSink) {
         for response in responses.iter().filter(|response| response.id.is_some() || response.result.is_err())
         {
             to.text(&ServerMessage::from(response).to_json());
         }
     }
 
-    fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
+    fn notify(&mut self, event: &ServerEvent<'_>, to: &mut impl TextSink) {
         match ServerMessage::from(event) {
             ServerMessage::Hello(hello) => to.text(&write::hello(&hello)),
             message => to.text(&message.to_json()),

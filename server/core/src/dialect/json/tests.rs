@@ -5,13 +5,13 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{
-    Beginning, Command, CommandError, ErrorCode, Member, PublishKey, Since, Success, UserPresence,
+    Command, CommandError, ErrorCode, Member, PublishKey, Since, StartPosition, Success, UserPresence,
 };
 use crate::encodings::Encodings;
-use crate::message::{CompactJson, Content, JsonString, Kind};
+use crate::message::{CompactJson, Content, ContentKind, JsonString};
 
 #[test]
-fn server_messages_are_the_bytes_of_the_contract() {
+fn server_messages_have_the_specified_bytes() {
     let hello = ServerMessage::Hello(Hello {
         version: VERSION,
         session: "s_4fJ".into(),
@@ -22,13 +22,17 @@ fn server_messages_are_the_bytes_of_the_contract() {
         pong_timeout_ms: 10_000,
         reconnect_window_ms: 120_000,
     });
-    let published = Done::Published { offset: 42, epoch: "e".into() };
-    let present = Done::Present {
+    let published = ReplyData::Published { offset: 42, epoch: "e".into() };
+    let present = ReplyData::Present {
         channel: "news".into(),
         total: 2,
         present: vec![
-            Present { session: Some("s_1".into()), user: Some("alice".into()), phase: "attached".into() },
-            Present { session: None, user: None, phase: "suspended".into() },
+            PresentSession {
+                session: Some("s_1".into()),
+                user: Some("alice".into()),
+                phase: "attached".into(),
+            },
+            PresentSession { session: None, user: None, phase: "suspended".into() },
         ],
         users: vec![PresentUser { user: "alice".into(), sessions: 1, connections: 1 }],
         incomplete: vec!["n_1".into()],
@@ -40,23 +44,23 @@ fn server_messages_are_the_bytes_of_the_contract() {
             r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":false,"seq":0,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(7), outcome: Outcome::Ok(Done::Nothing {}) }),
+            ServerMessage::Reply(Reply { id: Some(7), outcome: ReplyOutcome::Ok(ReplyData::Nothing {}) }),
             r#"{"reply":{"id":7,"ok":{}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(1), outcome: Outcome::Ok(subscribed(None)) }),
+            ServerMessage::Reply(Reply { id: Some(1), outcome: ReplyOutcome::Ok(subscribed(None)) }),
             r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"e","offset":40}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(1), outcome: Outcome::Ok(subscribed(Some(true))) }),
+            ServerMessage::Reply(Reply { id: Some(1), outcome: ReplyOutcome::Ok(subscribed(Some(true))) }),
             r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"e","offset":40,"recovered":true}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(4), outcome: Outcome::Ok(published) }),
+            ServerMessage::Reply(Reply { id: Some(4), outcome: ReplyOutcome::Ok(published) }),
             r#"{"reply":{"id":4,"ok":{"offset":42,"epoch":"e"}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(6), outcome: Outcome::Ok(present) }),
+            ServerMessage::Reply(Reply { id: Some(6), outcome: ReplyOutcome::Ok(present) }),
             r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"session":"s_1","user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"incomplete":["n_1"]}}}"#,
         ),
         (
@@ -69,7 +73,7 @@ fn server_messages_are_the_bytes_of_the_contract() {
             r#"{"unsubscribed":{"channel":"news","reason":"forbidden"}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: None, outcome: Outcome::Error(error) }),
+            ServerMessage::Reply(Reply { id: None, outcome: ReplyOutcome::Error(error) }),
             r#"{"reply":{"error":{"code":"unknown_command","message":"no"}}}"#,
         ),
         (
@@ -86,29 +90,28 @@ fn server_messages_are_the_bytes_of_the_contract() {
     }
 }
 
-fn subscribed(recovered: Option<bool>) -> Done<'static> {
-    Done::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered }
+fn subscribed(recovered: Option<bool>) -> ReplyData<'static> {
+    ReplyData::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered }
 }
 
 fn gap(from: Option<u64>, to: Option<u64>) -> Gap<'static> {
     Gap { seq: 58, channel: "news".into(), epoch: "e".into(), from, to }
 }
 
-/// What was written.
 #[derive(Default)]
-struct Written(Vec<String>);
+struct WrittenTexts(Vec<String>);
 
-impl Texts for Written {
+impl TextSink for WrittenTexts {
     fn text(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
 }
 
 #[test]
-fn events_become_the_objects_of_the_contract() {
+fn events_become_the_specified_objects() {
     let table = [
         (
-            Event::Hello {
+            ServerEvent::Hello {
                 session: "s_4fJ".into(),
                 resume: "s_4fJ.secret".into(),
                 recovered: true,
@@ -120,36 +123,36 @@ fn events_become_the_objects_of_the_contract() {
             r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":true,"seq":7,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#,
         ),
         (
-            Event::Goaway { code: CloseCode::Draining, retry: Duration::from_millis(5321) },
+            ServerEvent::Goaway { code: CloseCode::Draining, retry: Duration::from_millis(5321) },
             r#"{"goaway":{"reason":"draining","retry_ms":5321}}"#,
         ),
         (
-            Event::Gap { seq: 58, channel: "news", epoch: "e", range: Some((10, 35)) },
+            ServerEvent::Gap { seq: 58, channel: "news", epoch: "e", range: Some((10, 35)) },
             r#"{"gap":{"seq":58,"channel":"news","epoch":"e","from":10,"to":35}}"#,
         ),
         (
-            Event::Gap { seq: 58, channel: "news", epoch: "e", range: None },
+            ServerEvent::Gap { seq: 58, channel: "news", epoch: "e", range: None },
             r#"{"gap":{"seq":58,"channel":"news","epoch":"e"}}"#,
         ),
         (
-            Event::Subscribed { channel: "a \"b\"", epoch: "e", offset: 42 },
+            ServerEvent::Subscribed { channel: "a \"b\"", epoch: "e", offset: 42 },
             r#"{"subscribed":{"channel":"a \"b\"","epoch":"e","offset":42}}"#,
         ),
         (
-            Event::Unsubscribed { channel: "news", reason: "forbidden" },
+            ServerEvent::Unsubscribed { channel: "news", reason: "forbidden" },
             r#"{"unsubscribed":{"channel":"news","reason":"forbidden"}}"#,
         ),
-        (Event::Ping { seq: 57 }, r#"{"ping":{"seq":57}}"#),
+        (ServerEvent::Ping { seq: 57 }, r#"{"ping":{"seq":57}}"#),
     ];
     for (event, text) in table {
-        let mut written = Written::default();
+        let mut written = WrittenTexts::default();
         Json::default().notify(&event, &mut written);
         assert_eq!(written.0, [text]);
     }
 }
 
 #[test]
-fn a_hello_is_written_as_serde_would() {
+fn a_hello_is_written_like_serde_does() {
     for text in ["", "s_4fJ-_.x", "\"", "a\\b", "\n", "\u{1f}", "\u{7f}", "ä\u{2028}", "it's"] {
         for (recovered, number) in [(false, 0), (true, u64::MAX)] {
             let hello = Hello {
@@ -168,7 +171,7 @@ fn a_hello_is_written_as_serde_would() {
 }
 
 #[test]
-fn every_error_and_every_success_with_an_id_is_answered() {
+fn errors_and_successes_with_an_id_are_answered() {
     let refused = || Err(CommandError { code: ErrorCode::RateLimited, message: "no".to_owned() });
     let members = vec![Member { session: None, user: None, phase: "suspended" }];
     let users = vec![UserPresence { user: "al\"ice".into(), sessions: 2, connections: 1 }];
@@ -194,7 +197,7 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         Response { id: Some(7), result: Ok(Success::Called { data: r#"{"a":[1e3,"\u00e4"]}"#.into() }) },
         Response { id: Some(8), result: Err(own) },
     ];
-    let mut written = Written::default();
+    let mut written = WrittenTexts::default();
     Json::default().respond(&responses, &mut written);
     let expected = [
         r#"{"reply":{"error":{"code":"rate_limited","message":"no"}}}"#,
@@ -214,7 +217,7 @@ fn every_error_and_every_success_with_an_id_is_answered() {
 }
 
 #[test]
-fn a_message_is_the_same_bytes_after_its_seq() {
+fn a_message_has_the_same_bytes_after_its_seq() {
     let content = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON").into();
     let message =
         Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, at_ms: None, content: &content });
@@ -236,8 +239,8 @@ fn a_message_is_the_same_bytes_after_its_seq() {
 }
 
 #[test]
-fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
-    let data = CompactJson::parse("1").expect("good JSON");
+fn a_message_by_a_pattern_has_its_position_in_both_logs() {
+    let data = CompactJson::parse("1").expect("valid JSON");
     let content = Content { user: Some("al\"ice".into()), ..data.into() };
     let message =
         Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, at_ms: None, content: &content });
@@ -254,14 +257,14 @@ fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
     let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
         panic!("not a message: {text}")
     };
-    let place = PatternPlace { name: r#"/a"/*"#.into(), epoch: "P".into(), offset: 107 };
+    let place = PatternPosition { name: r#"/a"/*"#.into(), epoch: "P".into(), offset: 107 };
     assert_eq!((read.pattern, read.epoch.as_deref(), read.offset), (Some(place), Some("C"), 42));
     assert_eq!(read.user.as_deref(), Some("al\"ice"));
 }
 
-/// Whatever users, channels and data are called: none of them is taken for another.
+/// No user name, channel name or data is mistaken for another field, whatever it contains.
 #[test]
-fn a_message_says_which_user_has_published_it() {
+fn the_publishing_user_cannot_be_forged() {
     let names = [
         "alice",
         "\"",
@@ -278,11 +281,12 @@ fn a_message_says_which_user_has_published_it() {
     ];
     for (channel, user) in names.iter().flat_map(|channel| names.iter().map(move |user| (channel, user))) {
         let json = serde_json::to_string(&format!(r#"{user},"user":"mallory","data":"#)).expect("text");
-        let data = CompactJson::parse(&json).expect("good JSON");
+        let data = CompactJson::parse(&json).expect("valid JSON");
         for (user, at_ms) in
             [(Some(*user), None), (None, None), (Some(*user), Some(u64::MAX)), (None, Some(0))]
         {
-            // It is the server's word whether readers are told when.
+            // `at_ms` comes from the message, not from the content: the server decides whether subscribers
+            // receive it.
             let content = Content { user: user.map(Into::into), at_ms: Some(7), ..data.clone().into() };
             let message =
                 Json::encode(&Message { channel, epoch: "e", offset: 42, at_ms, content: &content });
@@ -296,8 +300,8 @@ fn a_message_says_which_user_has_published_it() {
             let mut out = Vec::new();
             message.write_with(7, None, &mut out);
             assert_eq!(message.len_with(7, None), out.len());
-            let text = std::str::from_utf8(&out).expect("text");
-            assert!(!text.contains(['\n', '\r']), "it fits into one line of a stream: {text}");
+            let text = std::str::from_utf8(&out).expect("valid text");
+            assert!(!text.contains(['\n', '\r']), "it fits on one line of a stream: {text}");
             let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
                 panic!("not a message: {text}")
             };
@@ -307,23 +311,23 @@ fn a_message_says_which_user_has_published_it() {
     }
 }
 
-/// Whatever sessions, users and channels are called, and what clients publish: it is the server's word who joins and who leaves.
+/// Joins and leaves cannot be forged by the names of sessions, users and channels, or by published data.
 #[test]
-fn a_message_says_who_has_come_or_gone() {
+fn joins_and_leaves_cannot_be_forged() {
     let odd = [r#"","joined":"#, r#"}},"left":"#, r#","data":"#, "ann", "\""];
     for (channel, user) in odd.iter().flat_map(|channel| odd.iter().map(move |user| (*channel, *user))) {
         for (kind, user, at_ms) in [
-            (Kind::Joined, Some(user), None),
-            (Kind::Joined, None, Some(7)),
-            (Kind::Left, Some(user), Some(u64::MAX)),
-            (Kind::Left, None, None),
-            (Kind::Data, Some(user), Some(7)),
+            (ContentKind::Joined, Some(user), None),
+            (ContentKind::Joined, None, Some(7)),
+            (ContentKind::Left, Some(user), Some(u64::MAX)),
+            (ContentKind::Left, None, None),
+            (ContentKind::Data, Some(user), Some(7)),
         ] {
-            let follower = Content::of_follower(kind, "s_1", user);
-            // Text that a client has published looks like the server's word.
+            let follower = Content::join_or_leave(kind, "s_1", user);
+            // Published data that looks like a join message.
             let content = match kind {
-                Kind::Data => Content { user: user.map(Into::into), ..follower.data.into() },
-                Kind::Joined | Kind::Left => follower,
+                ContentKind::Data => Content { user: user.map(Into::into), ..follower.data.into() },
+                ContentKind::Joined | ContentKind::Left => follower,
             };
             let message = Message { channel, epoch: "e", offset: 42, at_ms, content: &content };
             let encodings = Encodings::new(&message);
@@ -333,14 +337,14 @@ fn a_message_says_who_has_come_or_gone() {
             let mut out = Vec::new();
             encoded.write_with(7, None, &mut out);
             assert_eq!(encoded.len_with(7, None), out.len());
-            let text = std::str::from_utf8(&out).expect("text");
+            let text = std::str::from_utf8(&out).expect("valid text");
             let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
                 panic!("not a message: {text}")
             };
-            let follower = Follower { session: "s_1".into(), user: user.map(Into::into) };
+            let follower = SubscriberInfo { session: "s_1".into(), user: user.map(Into::into) };
             let of = |it| (kind == it).then(|| follower.clone());
-            assert_eq!((read.joined, read.left), (of(Kind::Joined), of(Kind::Left)), "{text}");
-            let is_data = kind == Kind::Data;
+            assert_eq!((read.joined, read.left), (of(ContentKind::Joined), of(ContentKind::Left)), "{text}");
+            let is_data = kind == ContentKind::Data;
             assert_eq!((read.data.is_some(), read.user.as_deref()), (is_data, user.filter(|_| is_data)));
             assert_eq!((&*read.channel, read.at_ms), (channel, at_ms));
         }
@@ -348,13 +352,13 @@ fn a_message_says_who_has_come_or_gone() {
 }
 
 #[test]
-fn nothing_is_data_too() {
+fn null_is_data() {
     for (text, data) in [
         (r#"{"message":{"seq":1,"channel":"a","offset":1,"data":null}}"#, Some("null")),
         (r#"{"message":{"seq":1,"channel":"a","offset":1,"joined":{"session":"s"}}}"#, None),
     ] {
         let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
-            panic!("no message: {text}")
+            panic!("not a message: {text}")
         };
         assert_eq!(read.data.map(RawValue::get), data);
         assert_eq!(ServerMessage::Message(read).to_json(), text);
@@ -371,24 +375,24 @@ fn commands_are_read() {
         (
             r#"{"id":1,"subscribe":{"channel":"news"}}"#,
             Some(1),
-            Command::Subscribe { channel: "news".into(), begin: Beginning::Now },
+            Command::Subscribe { channel: "news".into(), begin: StartPosition::Now },
         ),
         (
             r#"{"id":1,"subscribe":{"last":20,"channel":"news"}}"#,
             Some(1),
-            Command::Subscribe { channel: "news".into(), begin: Beginning::Newest(20) },
+            Command::Subscribe { channel: "news".into(), begin: StartPosition::Newest(20) },
         ),
         (
             r#"{"subscribe":{"channel":"news","last":18446744073709551615,"since":null}}"#,
             None,
-            Command::Subscribe { channel: "news".into(), begin: Beginning::Newest(u64::MAX) },
+            Command::Subscribe { channel: "news".into(), begin: StartPosition::Newest(u64::MAX) },
         ),
         (
             r#"{"id":2,"subscribe":{"channel":"n\u0065ws","since":{"epoch":"e","offset":40}}}"#,
             Some(2),
             Command::Subscribe {
                 channel: "news".into(),
-                begin: Beginning::After(Since { epoch: "e".into(), offset: 40 }),
+                begin: StartPosition::After(Since { epoch: "e".into(), offset: 40 }),
             },
         ),
         (
@@ -421,12 +425,12 @@ fn commands_are_read() {
         (r#"{"id":5,"refresh":{"token":"a.b.c"}}"#, Some(5), Command::Refresh { token: "a.b.c".into() }),
     ];
     for (text, id, command) in table {
-        assert_eq!(parse_command(text), Request { id, command: Ok(command) }, "{text}");
+        assert_eq!(parse_command(text), CommandRequest { id, command: Ok(command) }, "{text}");
     }
 }
 
 #[test]
-fn what_is_not_one_command_is_refused_by_name() {
+fn invalid_commands_are_refused_with_a_reason() {
     use ErrorCode::{Malformed, UnknownCommand};
     let table = [
         ("", None, Malformed, "EOF while parsing"),
@@ -436,15 +440,15 @@ fn what_is_not_one_command_is_refused_by_name() {
         (r#"{"id":"3","close":{}}"#, None, Malformed, "expected u64"),
         (r#"{"id":-3,"close":{}}"#, None, Malformed, "expected u64"),
         (r#"{"id":1,"id":2,"close":{}}"#, None, Malformed, "duplicate field `id`"),
-        (r#"{"id":3,"close":{},"ack":{"seq":1}}"#, None, Malformed, "\"close\" is not alone"),
-        (r#"{"close":{},"close":{}}"#, None, Malformed, "\"close\" is not alone"),
+        (r#"{"id":3,"close":{},"ack":{"seq":1}}"#, None, Malformed, "\"close\" is not the only one"),
+        (r#"{"close":{},"close":{}}"#, None, Malformed, "\"close\" is not the only one"),
         (r#"{"id":3,"ack":{}}"#, Some(3), Malformed, "ack: missing field `seq`"),
         (r#"{"ack":{"seq":1,"x":1},"id":3}"#, Some(3), Malformed, "unknown field `x`"),
         (r#"{"id":3,"close":{"now":true}}"#, Some(3), Malformed, "unknown field `now`"),
         (r#"{"id":3,"close":{}} x"#, None, Malformed, "trailing characters"),
         (r#"{"id":3,"publish":{"channel":"news"}}"#, Some(3), Malformed, "publish: missing field `data`"),
         (r#"{"publish":{"channel":"news","data":1,"key":7}}"#, None, Malformed, "publish: invalid type"),
-        (r#"{"publish":{"channel":"news","data":1,"key":""}}"#, None, Malformed, "from 1 to 64 bytes"),
+        (r#"{"publish":{"channel":"news","data":1,"key":""}}"#, None, Malformed, "1 to 64 bytes"),
         (r#"{"id":3,"publish":{"channel":"news","data":}}"#, None, Malformed, "expected value"),
         (r#"{"id":3,"subscribe":{"channel":7}}"#, Some(3), Malformed, "subscribe: invalid type"),
         (r#"{"id":3,"subscribe":{"channel":"a","since":{"offset":1}}}"#, Some(3), Malformed, "field `epoch`"),
@@ -454,7 +458,7 @@ fn what_is_not_one_command_is_refused_by_name() {
             r#"{"id":3,"subscribe":{"channel":"a","last":1,"since":{"epoch":"e","offset":1}}}"#,
             Some(3),
             Malformed,
-            "subscribe: either `since` or `last`, not both",
+            "subscribe: `since` and `last` exclude each other",
         ),
         (r#"{"id":4,"dance":{}}"#, Some(4), UnknownCommand, "unknown command \"dance\""),
     ];
@@ -467,7 +471,7 @@ fn what_is_not_one_command_is_refused_by_name() {
 }
 
 #[test]
-fn a_key_is_counted_in_bytes() {
+fn key_lengths_are_in_bytes() {
     for (key, is_fine) in
         [("\u{e4}".repeat(32), true), ("\u{e4}".repeat(32) + "b", false), ("x".repeat(65), false)]
     {
@@ -477,7 +481,7 @@ fn a_key_is_counted_in_bytes() {
 }
 
 #[test]
-fn what_a_client_said_is_not_echoed_at_any_length() {
+fn quoted_client_input_is_limited() {
     let long = "\u{200b}".repeat(10_000);
     for text in [
         format!(r#"{{"{long}":1}}"#),

@@ -1,4 +1,4 @@
-//! The objects of the wire, server to client, as they are written and read.
+//! The objects sent from the server to clients.
 
 use std::borrow::Cow;
 
@@ -18,148 +18,149 @@ pub enum ServerMessage<'a> {
     /// The answer to a command.
     #[serde(borrow)]
     Reply(Reply<'a>),
-    /// The server is about to close the connection; come back after `retry_ms`.
+    /// The server is about to close the connection; the client may reconnect after `retry_ms`.
     #[serde(borrow)]
     Goaway(Goaway<'a>),
-    /// A message of a channel. The server writes these by [`super::Json`]'s encoding.
+    /// A message of a channel. The server writes these with [`super::Json`]'s encoding.
     #[serde(borrow)]
-    Message(Delivery<'a>),
-    /// Messages that the client should have had and no longer can.
+    Message(ChannelMessage<'a>),
+    /// Messages that the client should have received and no longer can.
     #[serde(borrow)]
     Gap(Gap<'a>),
-    /// A subscription has begun, and the client did not ask for it.
+    /// A subscription has begun that the client did not request.
     #[serde(borrow)]
     Subscribed(Subscribed<'a>),
-    /// A subscription has ended, and the client did not ask for it.
+    /// A subscription has ended without the client's request.
     #[serde(borrow)]
     Unsubscribed(Unsubscribed<'a>),
-    /// A heartbeat (`heartbeat=message`), to be answered by a `pong` with the same `seq`.
+    /// A heartbeat (`heartbeat=message`), to be answered with a `pong` with the same `seq`.
     Ping(Ping),
 }
 
 impl ServerMessage<'_> {
-    /// The object as compact JSON text.
+    /// Returns the object as compact JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("these types have string keys only and cannot fail to serialize")
+        serde_json::to_string(self).expect("serializing our own types cannot fail")
     }
 }
 
-/// What a client needs to keep the session and to come back to it.
+/// The parameters a client needs for keeping and resuming its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello<'a> {
-    /// The dialect's version, [`super::VERSION`].
+    /// Version of the dialect, [`super::VERSION`].
     pub version: u32,
-    /// The session's public id.
+    /// Public id of the session.
     #[serde(borrow)]
     pub session: Cow<'a, str>,
     /// The resume token: the id and a secret. It gives full control of the session.
     #[serde(borrow)]
     pub resume: Cow<'a, str>,
-    /// True if this is the session that the client asked to resume.
+    /// Whether this is the session that the client asked to resume.
     pub recovered: bool,
-    /// The stream continues after this `seq`: the last that the client said it has, or is known to have.
+    /// `seq` that the stream continues after: the last that the client reported, or is known to have
+    /// received.
     pub seq: u64,
-    /// The longest that the server stays silent, in milliseconds, except for the network and for `ping_slack`.
+    /// Maximum silence of the server in milliseconds, not counting network delay and `ping_slack`.
     pub ping_interval_ms: u64,
-    /// How long the server waits for an answer to a ping, in milliseconds.
+    /// Time for which the server waits for the answer to a ping, in milliseconds.
     pub pong_timeout_ms: u64,
-    /// How long a lost connection can be resumed, in milliseconds.
+    /// Time for which a session can be resumed after a disconnect, in milliseconds.
     pub reconnect_window_ms: u64,
 }
 
 /// The answer to the command with the same `id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply<'a> {
-    /// The command's `id`, if it had one that could be read.
+    /// The command's `id`, if it had a valid one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// `"ok":{..}` or `"error":{..}`.
     #[serde(flatten, borrow)]
-    pub outcome: Outcome<'a>,
+    pub outcome: ReplyOutcome<'a>,
 }
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome<'a> {
-    /// It was done.
+pub enum ReplyOutcome<'a> {
+    /// The command succeeded.
     #[serde(borrow)]
-    Ok(Done<'a>),
-    /// It was refused; the connection stays.
+    Ok(ReplyData<'a>),
+    /// The command was refused. The connection stays open.
     #[serde(borrow)]
     Error(ReplyError<'a>),
 }
 
-/// What a successful command returns.
+/// Result of a successful command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Done<'a> {
-    /// Of `subscribe`.
+pub enum ReplyData<'a> {
+    /// Result of `subscribe`.
     Subscribed {
-        /// The channel.
+        /// Name of the channel.
         #[serde(borrow)]
         channel: Cow<'a, str>,
-        /// The epoch of the channel's log.
+        /// Epoch of the channel's log.
         #[serde(borrow)]
         epoch: Cow<'a, str>,
-        /// The last message in it.
+        /// Offset of the last message in the log.
         offset: u64,
-        /// If a `since` was given: whether everything after it follows, without a gap.
+        /// If the request had a `since`: whether all later messages follow without a gap.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recovered: Option<bool>,
     },
-    /// Of `presence`.
+    /// Result of `presence`.
     Present {
-        /// The channel.
+        /// Name of the channel.
         #[serde(borrow)]
         channel: Cow<'a, str>,
-        /// How many sessions subscribe.
+        /// Number of subscribed sessions.
         total: usize,
-        /// Some of them, if there are many.
+        /// The subscribed sessions, or some of them if there are many.
         #[serde(borrow)]
-        present: Vec<Present<'a>>,
-        /// The users of those who are in `present` and have a name.
+        present: Vec<PresentSession<'a>>,
+        /// Users of the sessions in `present`, without anonymous ones.
         #[serde(borrow, default)]
         users: Vec<PresentUser<'a>>,
-        /// Servers that share the channel and have not said who there is.
+        /// Nodes that share the channel and did not report their subscribers.
         #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<Cow<'a, str>>,
     },
-    /// Of `publish`.
+    /// Result of `publish`.
     Published {
-        /// The message's number.
+        /// Offset of the message.
         offset: u64,
-        /// The epoch of the channel's log.
+        /// Epoch of the channel's log.
         #[serde(borrow)]
         epoch: Cow<'a, str>,
     },
-    /// Of `call`. Nobody reads it here: what a method returns, only its caller knows.
+    /// Result of `call`. Not deserialized, because only the caller knows the method's result type.
     #[serde(skip_deserializing)]
     Called {
-        /// JSON.
-        #[serde(serialize_with = "as_it_is")]
+        /// The result as JSON.
+        #[serde(serialize_with = "unmodified")]
         data: Cow<'a, str>,
     },
-    /// Of all others.
+    /// Result of all other commands.
     Nothing {},
 }
 
-/// JSON, written as it is.
-fn as_it_is<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes JSON unmodified.
+fn unmodified<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serde_json::from_str::<&RawValue>(json).map_err(S::Error::custom)?.serialize(serializer)
 }
 
 /// A session that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Present<'a> {
-    /// Its public id, if the channel's namespace tells joins and leaves.
+pub struct PresentSession<'a> {
+    /// Public id of the session, if the channel's namespace announces joins and leaves.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
-    /// The `sub` of its client's token, if it has one.
+    /// The `sub` claim of the client's token, if it has one.
     #[serde(borrow)]
     pub user: Option<Cow<'a, str>>,
-    /// `attached`, or `suspended` while it may come back.
+    /// `attached`, or `suspended` while the session can be resumed.
     #[serde(borrow)]
     pub phase: Cow<'a, str>,
 }
@@ -167,136 +168,140 @@ pub struct Present<'a> {
 /// A user whose sessions subscribe to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresentUser<'a> {
-    /// The `sub` of their token.
+    /// The `sub` claim of the user's token.
     #[serde(borrow)]
     pub user: Cow<'a, str>,
-    /// How many.
+    /// Number of sessions.
     pub sessions: usize,
-    /// How many of these have a connection, or are between two polls.
+    /// Number of these sessions that have a connection or are between two polls.
     pub connections: usize,
 }
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyError<'a> {
-    /// For programs.
+    /// Machine-readable code.
     pub code: ErrorCode,
-    /// For people: names what was wrong.
+    /// Human-readable description of the problem.
     #[serde(borrow)]
     pub message: Cow<'a, str>,
 }
 
-/// The announcement of a close.
+/// Announces that the server is about to close the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goaway<'a> {
-    /// Why: the reason of the Close frame that follows.
+    /// Reason text of the Close frame that follows.
     #[serde(borrow)]
     pub reason: Cow<'a, str>,
-    /// How long to wait before coming back, in milliseconds; spread at random over the clients.
+    /// Time to wait before reconnecting, in milliseconds. Randomized per client.
     pub retry_ms: u64,
 }
 
-/// A message of a channel, as one session gets it.
+/// A message of a channel as one session receives it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Delivery<'a> {
-    /// Its number in the session.
+pub struct ChannelMessage<'a> {
+    /// Seq of the message.
     pub seq: u64,
-    /// The pattern by which it came, if it came by one.
+    /// Position in the log of the pattern through which the message was received, if there is one.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<PatternPlace<'a>>,
-    /// The epoch of the channel's log, if it came by a pattern: else the reply to `subscribe` has told it.
+    pub pattern: Option<PatternPosition<'a>>,
+    /// Epoch of the channel's log, for messages received through a pattern. Other subscribers learn it from
+    /// the reply to `subscribe`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Cow<'a, str>>,
-    /// The channel.
+    /// Name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// Its number in the channel.
+    /// Offset of the message in the channel.
     pub offset: u64,
-    /// The user whose client has published it, if it has a name.
+    /// User whose client published the message; absent for anonymous clients and the API.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
-    /// When it was published, in milliseconds since 1970, if the channel's namespace says so.
+    /// Time of publication in milliseconds since the Unix epoch, if the channel's namespace includes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ms: Option<u64>,
-    /// What was published. Nothing, if the server tells a join or a leave.
-    #[serde(default, borrow, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    /// The published data; absent in a join or leave message.
+    #[serde(default, borrow, deserialize_with = "null_as_data", skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a RawValue>,
-    /// A session that follows the channel from now on, if the channel's namespace says so.
+    /// A session that has subscribed to the channel, if the channel's namespace announces joins.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    pub joined: Option<Follower<'a>>,
-    /// A session that no longer does.
+    pub joined: Option<SubscriberInfo<'a>>,
+    /// A session that has unsubscribed from the channel, if the channel's namespace announces leaves.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    pub left: Option<Follower<'a>>,
+    pub left: Option<SubscriberInfo<'a>>,
 }
 
-/// `null` is data like any other.
-fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+/// Deserializes `null` as data rather than as absent.
+fn null_as_data<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// What others are told of a session that comes or goes.
+/// A session in a join or leave message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Follower<'a> {
-    /// Its public id.
+pub struct SubscriberInfo<'a> {
+    /// Public id of the session.
     #[serde(borrow)]
     pub session: Cow<'a, str>,
-    /// The `sub` of its client's token, if it has one.
+    /// The `sub` claim of the client's token, if it has one.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
 }
 
-/// Where a message is in the log of a pattern.
+/// Position of a message in the log of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PatternPlace<'a> {
-    /// The pattern.
+pub struct PatternPosition<'a> {
+    /// Name of the pattern.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
-    /// The epoch of the pattern's log.
+    /// Epoch of the pattern's log.
     #[serde(borrow)]
     pub epoch: Cow<'a, str>,
-    /// The message's number in it.
+    /// Offset of the message in that log.
     pub offset: u64,
 }
 
-/// Messages that the client should have had and no longer can. The range may be too wide, never too narrow.
+/// Messages that the client should have received and no longer can. The range may be too wide, but never too
+/// narrow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap<'a> {
-    /// Its number in the session.
+    /// Seq of the gap.
     pub seq: u64,
-    /// The channel.
+    /// Name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// The epoch of the channel's log.
+    /// Epoch of the channel's log.
     #[serde(borrow)]
     pub epoch: Cow<'a, str>,
-    /// The first that is missing; left out, like `to`, if unknown.
+    /// First missing offset; absent, like `to`, if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// The last that is missing.
+    /// Last missing offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
 }
 
-/// The session follows a channel from after `offset` on, by the server's will.
+/// Announces a subscription that the client did not request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribed<'a> {
-    /// The channel.
+    /// Name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// The epoch of the channel's log.
+    /// Epoch of the channel's log.
     #[serde(borrow)]
     pub epoch: Cow<'a, str>,
-    /// What comes next follows this message.
+    /// Offset after which the messages follow.
     pub offset: u64,
 }
 
-/// A subscription that has ended, and the client did not ask for it.
+/// Announces that a subscription has ended without the client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsubscribed<'a> {
-    /// The channel.
+    /// Name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// Why.
+    /// Why the subscription ended.
     #[serde(borrow)]
     pub reason: Cow<'a, str>,
 }
@@ -304,6 +309,6 @@ pub struct Unsubscribed<'a> {
 /// A heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ping {
-    /// The `seq` of the last message sent before it.
+    /// `seq` of the last message sent before the ping.
     pub seq: u64,
 }

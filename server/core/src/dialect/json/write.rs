@@ -1,20 +1,20 @@
-//! From what the server says to the objects on the wire.
+//! Conversion of responses, events and messages to the objects on the wire.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::wire::{
-    Done, Gap, Goaway, Hello, Outcome, Ping, Present, PresentUser, Reply, ReplyError, ServerMessage,
-    Subscribed, Unsubscribed,
+    Gap, Goaway, Hello, Ping, PresentSession, PresentUser, Reply, ReplyData, ReplyError, ReplyOutcome,
+    ServerMessage, Subscribed, Unsubscribed,
 };
 use super::{Json, VERSION};
-use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success, UserPresence};
-use crate::message::{Content, JsonString, Kind, Message, Stamp};
+use crate::dialect::{ByPattern, Encoded, Member, Response, ServerEvent, Success, UserPresence};
+use crate::message::{Content, ContentKind, JsonString, Message, Stamp};
 
-impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
-    fn from(event: &'a Event<'_>) -> Self {
+impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
+    fn from(event: &'a ServerEvent<'_>) -> Self {
         match event {
-            Event::Hello {
+            ServerEvent::Hello {
                 session,
                 resume,
                 recovered,
@@ -32,22 +32,22 @@ impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
                 pong_timeout_ms: millis(*pong_timeout),
                 reconnect_window_ms: millis(*reconnect_window),
             }),
-            Event::Goaway { code, retry } => {
+            ServerEvent::Goaway { code, retry } => {
                 Self::Goaway(Goaway { reason: code.reason().into(), retry_ms: millis(*retry) })
             }
-            Event::Gap { seq, channel, epoch, range } => {
+            ServerEvent::Gap { seq, channel, epoch, range } => {
                 let (from, to) = range.unzip();
                 Self::Gap(Gap { seq: *seq, channel: borrowed(channel), epoch: borrowed(epoch), from, to })
             }
-            Event::Subscribed { channel, epoch, offset } => Self::Subscribed(Subscribed {
+            ServerEvent::Subscribed { channel, epoch, offset } => Self::Subscribed(Subscribed {
                 channel: borrowed(channel),
                 epoch: borrowed(epoch),
                 offset: *offset,
             }),
-            Event::Unsubscribed { channel, reason } => {
+            ServerEvent::Unsubscribed { channel, reason } => {
                 Self::Unsubscribed(Unsubscribed { channel: borrowed(channel), reason: borrowed(reason) })
             }
-            Event::Ping { seq } => Self::Ping(Ping { seq: *seq }),
+            ServerEvent::Ping { seq } => Self::Ping(Ping { seq: *seq }),
         }
     }
 }
@@ -55,16 +55,17 @@ impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
 impl<'a> From<&'a Response<'_, u64>> for ServerMessage<'a> {
     fn from(response: &'a Response<'_, u64>) -> Self {
         let outcome = match &response.result {
-            Ok(success) => Outcome::Ok(success.into()),
-            Err(error) => {
-                Outcome::Error(ReplyError { code: error.code.clone(), message: borrowed(&error.message) })
-            }
+            Ok(success) => ReplyOutcome::Ok(success.into()),
+            Err(error) => ReplyOutcome::Error(ReplyError {
+                code: error.code.clone(),
+                message: borrowed(&error.message),
+            }),
         };
         Self::Reply(Reply { id: response.id, outcome })
     }
 }
 
-impl<'a> From<&'a Success<'_>> for Done<'a> {
+impl<'a> From<&'a Success<'_>> for ReplyData<'a> {
     fn from(success: &'a Success<'_>) -> Self {
         match success {
             Success::Done | Success::SubscribedAll => Self::Nothing {},
@@ -79,7 +80,7 @@ impl<'a> From<&'a Success<'_>> for Done<'a> {
             }
             Success::Called { data } => Self::Called { data: borrowed(data) },
             Success::Presence { channel, total, members, users, incomplete } => {
-                let present = members.iter().map(|Member { session, user, phase }| Present {
+                let present = members.iter().map(|Member { session, user, phase }| PresentSession {
                     session: session.as_deref().map(Cow::Borrowed),
                     user: user.as_deref().map(Cow::Borrowed),
                     phase: borrowed(phase),
@@ -109,9 +110,10 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What [`ServerMessage::to_json`] makes of it, in a fifth of the instructions: each connection begins with one.
+/// Writes the same text as [`ServerMessage::to_json`] in a fifth of the instructions, because every
+/// connection begins with it.
 pub(super) fn hello(hello: &Hello<'_>) -> String {
-    // The names, and seven numbers.
+    // Enough for the field names and seven numbers.
     const AROUND: usize = 256;
     let mut text = String::with_capacity(AROUND + hello.session.len() + hello.resume.len());
     let mut number = itoa::Buffer::new();
@@ -136,29 +138,30 @@ pub(super) fn hello(hello: &Hello<'_>) -> String {
 }
 
 fn push_string(text: &mut String, string: &str) {
-    // All of them are looked at: that goes by many at a time.
+    // Checks all bytes without an early exit, so the compiler can vectorize the loop.
     let is_plain = |plain, byte: &u8| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\');
     if string.as_bytes().iter().fold(true, is_plain) {
         text.push('"');
         text.push_str(string);
         text.push('"');
     } else {
-        text.push_str(&serde_json::to_string(string).expect("strings serialize"));
+        text.push_str(&serde_json::to_string(string).expect("serializing strings cannot fail"));
     }
 }
 
-/// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
-/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. A join or a leave is there in the place of data, under its own name.
+/// A message begins with `{"message":{"seq":57`, so that the remainder is the same for every subscriber:
+/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. A join or
+/// leave message has `joined` or `left` instead of `data`.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
 const BEFORE_USER: &str = r#","user":"#;
 const BEFORE_AT: &str = r#","at_ms":"#;
 const AFTER_DATA: &str = "}}";
 
-fn before_data(kind: Kind) -> &'static str {
+fn before_data(kind: ContentKind) -> &'static str {
     match kind {
-        Kind::Data => r#","data":"#,
-        Kind::Joined => r#","joined":"#,
-        Kind::Left => r#","left":"#,
+        ContentKind::Data => r#","data":"#,
+        ContentKind::Joined => r#","joined":"#,
+        ContentKind::Left => r#","left":"#,
     }
 }
 
@@ -182,29 +185,30 @@ pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
 }
 
 pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
-    // The server's own, and the last: see below.
+    // The server writes the field name of the data last, so only a suffix match is reliable.
     let stripped = |kind| Some((kind, before.strip_suffix(before_data(kind))?));
-    let kinds = [Kind::Data, Kind::Joined, Kind::Left];
-    let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((Kind::Data, before));
+    let kinds = [ContentKind::Data, ContentKind::Joined, ContentKind::Left];
+    let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((ContentKind::Data, before));
     let (before_number, number) =
         before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
-    // A string ends with quotes, and the offset is no time.
+    // The number is the time only if the field name precedes it. Otherwise it is the offset, or part of a
+    // string, which ends with a quote.
     let (before, at_ms) = match before_number.strip_suffix(BEFORE_AT) {
         Some(before) => (before, number.parse().ok()),
         None => (before, None),
     };
-    // The last: within a string of JSON, quotes have a backslash before them.
+    // The last match is the field name, because quotes within JSON strings are escaped by a backslash.
     let user_at = before.rfind(BEFORE_USER).filter(|_| before.ends_with('"'));
-    let user = user_at.map(|at| JsonString::already(&before[at + BEFORE_USER.len()..]));
+    let user = user_at.map(|at| JsonString::from_encoded(&before[at + BEFORE_USER.len()..]));
     Stamp { kind, user, at_ms }
 }
 
-/// Between the seq and the rest: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
+/// Parts between the seq and the remainder: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
 const BEFORE_CHANNEL_EPOCH: &str = r#"},"epoch":""#;
 const AFTER_CHANNEL_EPOCH: &str = r#"""#;
 
 pub(super) fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
-    let name = serde_json::to_string(name).expect("strings serialize");
+    let name = serde_json::to_string(name).expect("serializing strings cannot fail");
     format!(r#","pattern":{{"name":{name},"epoch":"{epoch}","offset":"#).into()
 }
 

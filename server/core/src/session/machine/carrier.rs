@@ -1,6 +1,6 @@
 use crate::session::{ConnectionKind, Heartbeat};
 
-/// What the current connection can do, or the last one could.
+/// Kind and state of the current or last connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
     Stream(Heartbeat),
@@ -10,11 +10,12 @@ pub(super) enum Carrier {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PollState {
-    /// Until the answer begins.
+    /// The answer has not begun.
     Held,
-    /// Nothing more is said to it. If it ends so, the client may not have the answer.
+    /// The answer is being sent, so nothing more can be sent on this poll. If the connection ends now, the
+    /// client may not have received the answer.
     Answering,
-    /// The client has the answer, for all that is known.
+    /// The client has received the answer, as far as the server knows.
     Answered,
 }
 

@@ -1,16 +1,17 @@
-//! What a session waits for. Two words serve five deadlines, of which the phase and the ping allow one each; the lifetime follows from
-//! when the session began.
+//! The deadlines of a session. Two fields serve five deadlines, because at most one of each group is armed,
+//! depending on the phase and the ping. The lifetime is derived from the time the session was opened.
 
 use super::{Phase, PingState, Session};
 use crate::Timestamp;
 use crate::session::{Deadline, SessionTimeouts};
 
-/// An instant for each that is armed.
+/// The armed deadlines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadlines {
-    /// Ping, while none is under way. Pong, while one is outstanding; when that has passed, until the kernel was asked: when it was due.
+    /// Ping while no ping is in progress; Pong while one is outstanding. While the kernel is being probed,
+    /// this keeps the time at which Pong was due.
     heartbeat: Option<Timestamp>,
-    /// PollHold while attached, PollGap between polls, Reconnect after that.
+    /// PollHold while attached, PollGap between polls, and Reconnect after that.
     client: Option<Timestamp>,
     idle: Option<Timestamp>,
     token: Option<Timestamp>,
@@ -18,20 +19,21 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     pub(super) fn arm(&mut self, deadline: Deadline, at: Timestamp) {
-        *self.word(deadline) = Some(at);
+        *self.field(deadline) = Some(at);
     }
 
-    /// For one that may be armed now: the others that share its word are disarmed as well.
+    /// Disarms a deadline that may be armed in the current state. Others that share its field are disarmed
+    /// with it.
     pub(super) fn disarm(&mut self, deadline: Deadline) {
-        *self.word(deadline) = None;
+        *self.field(deadline) = None;
     }
 
     pub(super) fn disarm_all(&mut self) {
         *self = Self::default();
     }
 
-    /// Those that end with the connection, but for that of its token.
-    pub(super) fn disarm_connection(&mut self) {
+    /// Disarms the deadlines that end with the connection, except for Token.
+    pub(super) fn disarm_connection_deadlines(&mut self) {
         (self.heartbeat, self.client) = (None, None);
     }
 
@@ -47,19 +49,20 @@ impl Deadlines {
         self.idle
     }
 
-    fn word(&mut self, deadline: Deadline) -> &mut Option<Timestamp> {
+    fn field(&mut self, deadline: Deadline) -> &mut Option<Timestamp> {
         match deadline {
             Deadline::Ping | Deadline::Pong => &mut self.heartbeat,
             Deadline::PollHold | Deadline::PollGap | Deadline::Reconnect => &mut self.client,
             Deadline::Idle => &mut self.idle,
             Deadline::Token => &mut self.token,
-            Deadline::Lifetime => unreachable!("it follows from when the session began"),
+            Deadline::Lifetime => unreachable!("the lifetime is derived from the opening time"),
         }
     }
 }
 
 impl<C> Session<C> {
-    /// Every deadline that may be armed now, in the order in which they act, and when it is due if it is.
+    /// Deadlines that may be armed in the current state, in the order in which they act, with the time each
+    /// is due if it is armed.
     fn candidates(&self, timeouts: &SessionTimeouts) -> [(Option<Timestamp>, Deadline); 5] {
         let Deadlines { heartbeat, client, idle, token } = self.deadlines;
         let heartbeat = match self.ping {
@@ -77,30 +80,30 @@ impl<C> Session<C> {
             (client, of_client),
             (idle, Deadline::Idle),
             (token, Deadline::Token),
-            (self.end_of_life(timeouts), Deadline::Lifetime),
+            (self.lifetime_end(timeouts), Deadline::Lifetime),
         ]
     }
 
-    /// Whether one may be due by then: a look that costs little, since most find nothing.
+    /// Whether a deadline may be due at `by`. A cheap check, since usually none is.
     pub(super) fn may_be_due(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
-        nanos(self.deadlines.heartbeat) < by.as_nanos() || !self.has_only_heartbeat(timeouts, by)
+        sort_key(self.deadlines.heartbeat) < by.as_nanos() || !self.has_only_heartbeat(timeouts, by)
     }
 
-    /// Whether nothing but the heartbeat is due by then.
+    /// Whether no deadline other than the heartbeat is due at `by`.
     #[must_use]
     pub fn has_only_heartbeat(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
         let Deadlines { heartbeat: _, client, idle, token } = self.deadlines;
-        let first = nanos(client).min(nanos(idle)).min(nanos(token));
-        first >= by.as_nanos() && self.end_of_life(timeouts).is_none_or(|end| end > by)
+        let first = sort_key(client).min(sort_key(idle)).min(sort_key(token));
+        first >= by.as_nanos() && self.lifetime_end(timeouts).is_none_or(|end| end > by)
     }
 
-    /// The first to pass; among equals, the first of [`Deadline::ALL`].
+    /// The earliest deadline; among equals, the first in the order of [`Deadline::ALL`].
     pub(super) fn earliest(&self, timeouts: &SessionTimeouts) -> Option<(Timestamp, Deadline)> {
         let all = self.candidates(timeouts);
-        // After every step of every session.
+        // A branch-free minimum, since this runs after every step of every session.
         let mut first = all[0];
         for next in &all[1..] {
-            first = if nanos(next.0) < nanos(first.0) { *next } else { first };
+            first = if sort_key(next.0) < sort_key(first.0) { *next } else { first };
         }
         Some((first.0?, first.1))
     }
@@ -112,14 +115,14 @@ impl<C> Session<C> {
         self.candidates(timeouts).into_iter().filter_map(|(at, deadline)| Some((at?, deadline)))
     }
 
-    /// When the session has lived for as long as it may.
-    pub(super) fn end_of_life(&self, timeouts: &SessionTimeouts) -> Option<Timestamp> {
+    /// Time at which the session reaches its maximum lifetime.
+    pub(super) fn lifetime_end(&self, timeouts: &SessionTimeouts) -> Option<Timestamp> {
         let lifetime = timeouts.lifetime.filter(|_| !matches!(self.phase(), Phase::Closed(_)));
         lifetime.map(|lifetime| self.opened_at + lifetime)
     }
 }
 
-/// An instant that is none is later than all others, so there is nothing to branch on. One less than it is.
-fn nanos(at: Option<Timestamp>) -> u64 {
+/// Maps `None` to `u64::MAX`, so finding the minimum needs no branch. Other values are shifted down by one.
+fn sort_key(at: Option<Timestamp>) -> u64 {
     at.map_or(0, Timestamp::as_nanos).wrapping_sub(1)
 }

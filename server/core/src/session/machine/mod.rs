@@ -10,68 +10,71 @@ use std::time::Duration;
 use carrier::Carrier;
 use deadlines::Deadlines;
 use heartbeat::PingState;
-use stage::Stage;
+use stage::PhaseTag;
 
 use super::{
-    Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Delivery, Input, LifecycleEvent, Outbox,
-    Output, Request, ResumeKind, SessionTimeouts, Step, Transition,
+    Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, DeliveryMode, Input, LifecycleEvent,
+    Outbox, Output, RequestInput, ResumeKind, SessionTimeouts, StepContext, Transition,
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
 
-/// The phase of a session's life.
+/// Phase of a session's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It has a connection.
+    /// The session has a connection.
     Attached(ConnectionId),
-    /// Its last poll is over, and the next is expected. To others it is attached.
+    /// The last poll is over, and the next one is expected. Outside the state machine, this counts as
+    /// attached.
     BetweenPolls,
-    /// It has none, and waits for its client to come back.
+    /// The session has no connection, and waits for its client to reconnect.
     Suspended,
-    /// It goes on in another process, where it is suspended. Nothing more happens here.
+    /// The session continues in another process, where it is suspended. This instance no longer changes.
     Moved,
-    /// It is over. Nothing more happens.
+    /// The session is over.
     Closed(CloseReason),
 }
 
-/// The state machine of one session. `C` is the owner's handle of a channel. See the [module](super) for how to drive it.
+/// The state machine of one session. `C` is the owner's handle of a channel. The [module](super)
+/// documentation explains how to drive it.
 #[derive(Debug)]
 pub struct Session<C = ()> {
-    stage: Stage,
-    /// While attached.
+    phase_tag: PhaseTag,
+    /// Valid while attached.
     connection: ConnectionId,
     carrier: Carrier,
-    delivery: Delivery,
+    delivery: DeliveryMode,
     ping: PingState,
-    /// The last message that was encoded before the last ping.
+    /// Seq of the last message encoded before the last ping.
     ping_seq: u64,
-    /// There are bytes that the kernel does not take: the transport's `write_timeout` applies instead of Pong.
+    /// Whether the kernel is refusing bytes, in which case the transport's `write_timeout` applies instead of
+    /// Pong.
     write_held: bool,
     deadlines: Deadlines,
-    /// The latest time given: a clock that goes backwards stands still here.
+    /// Latest time seen: if the clock goes backwards, the session's time stands still.
     now: Timestamp,
     opened_at: Timestamp,
     last_received_at: Timestamp,
-    /// While attached, an instant of the [ping](PingState). Otherwise when the last connection was lost, or the last poll was over: the window
-    /// counts from here.
+    /// While attached, a reference time of the [ping](PingState). Otherwise the time at which the last
+    /// connection was lost or the last poll ended, from which the reconnect window counts.
     marked_at: Timestamp,
     outbox: Outbox<C>,
-    /// The client's next sign of life acknowledges up to here: the seq of the last ping that a pong frame has answered on this
-    /// connection, of the last poll, or of the answer to the last request that a stream held.
+    /// Last seq that the client's next activity acknowledges: that of the last ping answered by a pong frame
+    /// on this connection, of the last poll, or of the answer to the last request held on a stream.
     unconfirmed: u64,
     events: u32,
 }
 
-/// A server holds millions. With a handle of 16 bytes, as the server's.
+/// A server holds millions of sessions. The server's handle of a channel takes 16 bytes.
 const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 240);
 
 impl<C> Session<C> {
-    /// Begins a session with its first connection.
+    /// Opens a session with its first connection.
     #[must_use]
-    pub fn open(step: &mut Step<'_>, outbox: Outbox<C>, attach: Attach) -> Self {
+    pub fn open(step: &mut StepContext<'_>, outbox: Outbox<C>, attach: Attach) -> Self {
         let now = step.now;
         let mut session = Self {
-            stage: Stage::Suspended,
+            phase_tag: PhaseTag::Suspended,
             connection: attach.connection,
             carrier: attach.kind.into(),
             delivery: attach.delivery,
@@ -91,59 +94,61 @@ impl<C> Session<C> {
         session
     }
 
-    /// Handles what happened, after firing what was already due.
-    pub fn handle(&mut self, step: &mut Step<'_>, input: Input) {
+    /// Fires the deadlines that are due, then handles an input.
+    pub fn handle(&mut self, step: &mut StepContext<'_>, input: Input) {
         self.handle_timeout(step);
-        self.handle_next(step, input);
+        self.handle_without_timeouts(step, input);
     }
 
-    /// Handles what happened later in a step that has fired what was due: in one that has an output.
-    pub fn handle_next(&mut self, step: &mut Step<'_>, input: Input) {
+    /// Handles a further input in a step that has already fired the due deadlines.
+    pub fn handle_without_timeouts(&mut self, step: &mut StepContext<'_>, input: Input) {
         match (self.phase(), input) {
             (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
             (Phase::Closed(_) | Phase::Moved, _) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
             (Phase::Attached(current), Input::Attach(attach)) if attach.connection == current => {}
             (Phase::Attached(current), Input::Attach(attach)) => {
-                self.release(step, current, attach.kind);
-                self.attach(step, attach, self.take_over_by(attach.kind));
+                self.replace_connection(step, current, attach.kind);
+                self.attach(step, attach, self.take_over_event(attach.kind));
             }
             (Phase::BetweenPolls, Input::Attach(attach)) => {
-                self.attach(step, attach, self.take_over_by(attach.kind));
+                self.attach(step, attach, self.take_over_event(attach.kind));
             }
             (Phase::Suspended, Input::Attach(attach)) => {
                 self.attach(step, attach, Some(Transition::Resumed(ResumeKind::Reconnect)));
             }
             (Phase::Attached(current), Input::Connection(connection, input)) if connection == current => {
-                self.handle_connection(step, current, input);
+                self.handle_connection_input(step, current, input);
             }
             (Phase::BetweenPolls | Phase::Suspended, Input::Connection(_, ConnectionInput::AnswerLost)) => {
                 self.answer_lost();
             }
-            // Input of a replaced or lost connection does not count.
+            // Input from replaced or lost connections is ignored.
             (Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended, Input::Connection(..)) => {}
             (Phase::Attached(current), Input::Request(request)) => {
-                self.heard_beside();
-                self.take_request(step, Some(current), request);
+                self.note_request_activity();
+                self.handle_request(step, Some(current), request);
             }
             (Phase::BetweenPolls, Input::Request(request)) => {
-                self.put_off_poll_gap(step);
-                self.take_request(step, None, request);
+                self.postpone_poll_gap(step);
+                self.handle_request(step, None, request);
             }
-            // The next connection brings a token of its own.
-            (Phase::Suspended, Input::Request(Request::TokenRefreshed(_))) => self.put_off_reconnect(step),
+            // Ignored: the next connection brings its own token.
+            (Phase::Suspended, Input::Request(RequestInput::TokenRefreshed(_))) => {
+                self.postpone_reconnect(step)
+            }
             (Phase::Suspended, Input::Request(request)) => {
-                self.put_off_reconnect(step);
-                self.take_request(step, None, request);
+                self.postpone_reconnect(step);
+                self.handle_request(step, None, request);
             }
             (Phase::Attached(current), Input::Disconnect) => {
-                self.say_farewell(step, current, CloseCode::Disconnected);
+                self.close_connection(step, current, CloseCode::Disconnected);
                 self.lose_connection(step, SuspendReason::Disconnected);
             }
             (Phase::BetweenPolls, Input::Disconnect) => self.suspend(step, SuspendReason::Disconnected),
             (Phase::Suspended, Input::Disconnect) => {}
             (Phase::Attached(current), Input::Move) => {
-                self.say_farewell(step, current, CloseCode::Moved);
+                self.close_connection(step, current, CloseCode::Moved);
                 self.lose_connection(step, SuspendReason::Moved);
                 self.set_phase(Phase::Moved);
             }
@@ -157,7 +162,12 @@ impl<C> Session<C> {
         }
     }
 
-    fn handle_connection(&mut self, step: &mut Step<'_>, current: ConnectionId, input: ConnectionInput) {
+    fn handle_connection_input(
+        &mut self,
+        step: &mut StepContext<'_>,
+        current: ConnectionId,
+        input: ConnectionInput,
+    ) {
         match input {
             ConnectionInput::PingSent { seq } => self.ping_sent(step, seq),
             ConnectionInput::PongFrame { seq } => self.pong_frame(step, current, seq, true),
@@ -185,8 +195,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// Fires what is due. Early or stale calls change nothing.
-    pub fn handle_timeout(&mut self, step: &mut Step<'_>) {
+    /// Fires the deadlines that are due. Calls without any have no effect.
+    pub fn handle_timeout(&mut self, step: &mut StepContext<'_>) {
         if self.phase() == Phase::Moved {
             return;
         }
@@ -201,7 +211,7 @@ impl<C> Session<C> {
         }
     }
 
-    fn fire(&mut self, step: &mut Step<'_>, deadline: Deadline, due: Timestamp) {
+    fn fire(&mut self, step: &mut StepContext<'_>, deadline: Deadline, due: Timestamp) {
         match (self.phase(), deadline) {
             (Phase::Attached(current), Deadline::Ping) => self.ping_due(step, current, due),
             (Phase::Attached(current), Deadline::Pong) => self.pong_due(step, current, due),
@@ -215,7 +225,7 @@ impl<C> Session<C> {
             }
             (Phase::Attached(current), Deadline::Token) => {
                 self.fired(step, deadline, due);
-                self.say_farewell(step, current, CloseCode::TokenExpired);
+                self.close_connection(step, current, CloseCode::TokenExpired);
                 self.lose_connection(step, SuspendReason::TokenExpired);
             }
             (Phase::BetweenPolls, Deadline::Token) => {
@@ -239,7 +249,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// When to call [`Session::handle_timeout`] next, and for what.
+    /// Time at which to call [`Session::handle_timeout`] next, with the deadline that will then be due.
     #[must_use]
     pub fn next_deadline(&self, timeouts: &SessionTimeouts) -> Option<(Timestamp, Deadline)> {
         if self.phase() == Phase::Moved {
@@ -248,13 +258,13 @@ impl<C> Session<C> {
         self.earliest(timeouts)
     }
 
-    /// Whether a ping was requested whose bytes are not in the kernel yet: [`Deadline::Pong`] is armed once they are.
+    /// Whether a requested ping has not reached the kernel yet. [`Deadline::Pong`] is armed once it has.
     #[must_use]
     pub fn is_writing_ping(&self) -> bool {
         matches!(self.ping, PingState::Writing)
     }
 
-    /// Every armed deadline.
+    /// Iterates over the armed deadlines.
     pub fn deadlines(
         &self,
         timeouts: &SessionTimeouts,
@@ -262,44 +272,46 @@ impl<C> Session<C> {
         self.armed(timeouts)
     }
 
-    /// Records that bytes arrived on the current connection at `at`. Fires nothing: call it before [`Session::handle`]
-    /// and [`Session::handle_timeout`], whose decisions depend on it.
+    /// Records that bytes arrived on the current connection at `at`. Fires no deadlines. Must be called
+    /// before [`Session::handle`] and [`Session::handle_timeout`], whose decisions depend on it.
     pub fn received(&mut self, at: Timestamp) {
         self.last_received_at = self.last_received_at.max(at);
     }
 
-    /// Records that the client's token expires at `at`, by a wall clock that may have been set since the last call. Fires
-    /// nothing: call it before [`Session::handle`] and [`Session::handle_timeout`], whose decisions depend on it.
+    /// Records that the client's token expires at `at`; this may change when the wall clock is set. Fires no
+    /// deadlines. Must be called before [`Session::handle`] and [`Session::handle_timeout`], whose decisions
+    /// depend on it.
     pub fn token_expires(&mut self, at: Timestamp) {
         if matches!(self.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
             self.deadlines.arm(Deadline::Token, at);
         }
     }
 
-    /// What was sent to the client, and what is to be sent.
+    /// Returns the outbox: sent and pending messages.
     #[must_use]
     pub fn outbox(&self) -> &Outbox<C> {
         &self.outbox
     }
 
-    /// To subscribe, and to take what is to be sent. Report [`ConnectionInput::Sent`] afterwards.
+    /// Returns the outbox for subscribing and for taking messages. Report [`ConnectionInput::Sent`] after
+    /// taking any.
     pub fn outbox_mut(&mut self) -> &mut Outbox<C> {
         &mut self.outbox
     }
 
-    /// When the session began.
+    /// Time at which the session was opened.
     #[must_use]
     pub fn opened_at(&self) -> Timestamp {
         self.opened_at
     }
 
-    /// When something was last received from the client.
+    /// Time at which something was last received from the client.
     #[must_use]
     pub fn last_received_at(&self) -> Timestamp {
         self.last_received_at
     }
 
-    fn attach(&mut self, step: &mut Step<'_>, attach: Attach, transition: Option<Transition>) {
+    fn attach(&mut self, step: &mut StepContext<'_>, attach: Attach, transition: Option<Transition>) {
         self.resume_outbox(&attach);
         self.set_phase(Phase::Attached(attach.connection));
         self.carrier = attach.kind.into();
@@ -307,10 +319,10 @@ impl<C> Session<C> {
         (self.ping, self.marked_at) = (PingState::Idle, self.now);
         self.write_held = false;
         self.last_received_at = self.now;
-        self.deadlines.disarm_connection();
+        self.deadlines.disarm_connection_deadlines();
         self.arm_token(attach.token_expires);
         match attach.kind {
-            // No command can come.
+            // Clients cannot send commands on an event stream.
             ConnectionKind::Events => self.deadlines.disarm(Deadline::Idle),
             ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } if self.deadlines.idle().is_none() => {
                 self.postpone_idle(step)
@@ -330,31 +342,31 @@ impl<C> Session<C> {
         }
     }
 
-    /// A poll after a poll goes on as before.
-    fn take_over_by(&self, next: ConnectionKind) -> Option<Transition> {
-        let goes_on = matches!((self.carrier, next), (Carrier::Poll(_), ConnectionKind::Poll { .. }));
-        (!goes_on).then_some(Transition::Resumed(ResumeKind::TakeOver))
+    /// The event for a take-over by the connection `next`; `None` if a poll follows a poll.
+    fn take_over_event(&self, next: ConnectionKind) -> Option<Transition> {
+        let is_continuation = matches!((self.carrier, next), (Carrier::Poll(_), ConnectionKind::Poll { .. }));
+        (!is_continuation).then_some(Transition::Resumed(ResumeKind::TakeOver))
     }
 
-    fn lose_connection(&mut self, step: &mut Step<'_>, reason: SuspendReason) {
+    fn lose_connection(&mut self, step: &mut StepContext<'_>, reason: SuspendReason) {
         self.marked_at = self.now;
         self.suspend(step, reason);
     }
 
-    fn suspend(&mut self, step: &mut Step<'_>, reason: SuspendReason) {
+    fn suspend(&mut self, step: &mut StepContext<'_>, reason: SuspendReason) {
         self.set_phase(Phase::Suspended);
         self.ping = PingState::Idle;
         self.write_held = false;
-        self.deadlines.disarm_connection();
+        self.deadlines.disarm_connection_deadlines();
         self.deadlines.disarm(Deadline::Token);
         self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
         self.emit(step, Transition::Suspended(reason));
     }
 
-    /// Ends the session, and its connection with it.
-    fn end(&mut self, step: &mut Step<'_>, current: Option<ConnectionId>, reason: CloseReason) {
+    /// Ends the session, and closes its connection.
+    fn end(&mut self, step: &mut StepContext<'_>, current: Option<ConnectionId>, reason: CloseReason) {
         if let Some(current) = current {
-            self.say_farewell(step, current, reason.close_code());
+            self.close_connection(step, current, reason.close_code());
         }
         self.set_phase(Phase::Closed(reason));
         self.ping = PingState::Idle;
@@ -368,7 +380,7 @@ impl<C> Session<C> {
         );
     }
 
-    fn postpone_idle(&mut self, step: &mut Step<'_>) {
+    fn postpone_idle(&mut self, step: &mut StepContext<'_>) {
         if let Some(idle) = step.timeouts.idle {
             self.deadlines.arm(Deadline::Idle, self.now + idle);
         }
@@ -381,11 +393,11 @@ impl<C> Session<C> {
         }
     }
 
-    fn fired(&mut self, step: &mut Step<'_>, deadline: Deadline, due: Timestamp) {
+    fn fired(&mut self, step: &mut StepContext<'_>, deadline: Deadline, due: Timestamp) {
         step.outputs.push(Output::Fired(deadline, due));
     }
 
-    fn emit(&mut self, step: &mut Step<'_>, transition: Transition) {
+    fn emit(&mut self, step: &mut StepContext<'_>, transition: Transition) {
         self.events += 1;
         step.outputs.push(Output::Event(LifecycleEvent { number: self.events, transition }));
     }

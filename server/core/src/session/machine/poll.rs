@@ -1,4 +1,4 @@
-//! Polls: what is held, what lies between two of them, and how long a client may stay away.
+//! Polls: holding them, waiting for the next one, and the time limit for reconnecting.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::{Phase, Session};
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason};
 use crate::session::{
-    Attach, ConnectionId, ConnectionKind, Deadline, Delivery, Output, Request, Step, WhenFull,
+    Attach, ConnectionId, ConnectionKind, Deadline, DeliveryMode, Output, RequestInput, StepContext, WhenFull,
 };
 
 impl<C> Session<C> {
-    /// Holds a request for what is new: a poll, or a stream's.
-    pub(super) fn hold(&mut self, step: &mut Step<'_>, current: ConnectionId, hold: Duration) {
+    /// Holds a request for messages: a poll, or a poll-like request on a stream.
+    pub(super) fn hold(&mut self, step: &mut StepContext<'_>, current: ConnectionId, hold: Duration) {
         if hold.is_zero() {
             self.answer_held(step, current);
         } else {
@@ -20,13 +20,13 @@ impl<C> Session<C> {
         }
     }
 
-    /// Has the request that is held answered. After this, a poll hears nothing more.
-    pub(super) fn answer_held(&mut self, step: &mut Step<'_>, current: ConnectionId) {
+    /// Outputs that the held request must be answered. A poll gets no further outputs after this.
+    pub(super) fn answer_held(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
         self.begin_answer();
         step.outputs.push(Output::AnswerPoll(current));
     }
 
-    /// The answer is under way: no output asks for another.
+    /// Records that the answer has begun, so no output requests another.
     pub(super) fn begin_answer(&mut self) {
         self.deadlines.disarm(Deadline::PollHold);
         if let Carrier::Poll(state) = &mut self.carrier {
@@ -34,104 +34,119 @@ impl<C> Session<C> {
         }
     }
 
-    /// The answer of a poll has reached the kernel.
-    pub(super) fn poll_answered(&mut self, step: &mut Step<'_>, pause: Duration) {
+    /// Records that the answer to a poll has reached the kernel.
+    pub(super) fn poll_answered(&mut self, step: &mut StepContext<'_>, pause: Duration) {
         if let Carrier::Poll(state) = &mut self.carrier {
             *state = PollState::Answered;
             self.await_poll(step, pause);
         }
     }
 
-    /// The poll is over, one way or the other. The next is expected after `pause`.
+    /// The poll is over, answered or not. The next one is expected after `pause`.
     ///
-    /// A poll that its client or a proxy gives up says nothing of the client, which mostly polls again at once: so this is the
-    /// same whether there was an answer or not. Nothing is taken from the outbox before the answer begins, so nothing is lost.
-    pub(super) fn await_poll(&mut self, step: &mut Step<'_>, pause: Duration) {
+    /// That a client or a proxy abandoned a poll says little about the client, which usually polls again at
+    /// once. So both cases are treated alike. Nothing is taken from the outbox before the answer begins, so
+    /// no messages are lost.
+    pub(super) fn await_poll(&mut self, step: &mut StepContext<'_>, pause: Duration) {
         self.set_phase(Phase::BetweenPolls);
         self.marked_at = self.now;
         let at = self.now + pause + step.timeouts.poll_gap;
-        // A client that was asked to wait for longer than the window is gone with the window.
+        // A pause longer than the window does not extend the window.
         self.deadlines.arm(Deadline::PollGap, at.min(self.window_end(step)));
     }
 
-    /// The client is there: it has asked for something beside its connection. That tells nothing of a stream, which may be dead.
-    pub(super) fn heard_beside(&mut self) {
+    /// Records activity of the client outside its connection. For a stream, this proves nothing: the
+    /// connection may be dead.
+    pub(super) fn note_request_activity(&mut self) {
         if let Carrier::Poll(_) = self.carrier {
             self.received(self.now);
         }
     }
 
-    /// What was sent last may not have arrived.
+    /// Records that the last answer may not have arrived.
     pub(super) fn answer_lost(&mut self) {
         if let Carrier::Poll(state) = &mut self.carrier {
             *state = PollState::Answering;
         }
     }
 
-    /// The client is there, though it does not poll.
-    pub(super) fn put_off_poll_gap(&mut self, step: &mut Step<'_>) {
+    /// The client is active, although it does not poll.
+    pub(super) fn postpone_poll_gap(&mut self, step: &mut StepContext<'_>) {
         self.received(self.now);
         let at = self.now + step.timeouts.poll_gap;
         let armed = self.deadlines.client().unwrap_or(at);
         self.deadlines.arm(Deadline::PollGap, at.max(armed).min(self.window_end(step)));
     }
 
-    /// The client is there, though it does not come back.
-    pub(super) fn put_off_reconnect(&mut self, step: &mut Step<'_>) {
+    /// The client is active, although it has not reconnected.
+    pub(super) fn postpone_reconnect(&mut self, step: &mut StepContext<'_>) {
         self.received(self.now);
         self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
     }
 
-    /// Until when the client may come back: a window after it was last heard, but no more than two after its last
-    /// connection. So a client that only sends commands does not keep a session that nobody reads.
-    pub(super) fn window_end(&self, step: &Step<'_>) -> Timestamp {
+    /// Time until which the client may reconnect: one window after its last activity, but at most two windows
+    /// after its last connection. This prevents a client that only sends commands from keeping alive a
+    /// session that nobody reads.
+    pub(super) fn window_end(&self, step: &StepContext<'_>) -> Timestamp {
         let window = step.timeouts.reconnect_window;
         let left_at = self.marked_at;
         (left_at.max(self.last_received_at) + window).min(left_at + window + window)
     }
 
-    /// What the client asks for beside its connection, `current`, if it has one.
-    pub(super) fn take_request(
+    /// Handles a request received outside the connection. `current` is the connection, if there is one.
+    pub(super) fn handle_request(
         &mut self,
-        step: &mut Step<'_>,
+        step: &mut StepContext<'_>,
         current: Option<ConnectionId>,
-        request: Request,
+        request: RequestInput,
     ) {
         match request {
-            Request::Heard => {}
-            // A client that can only listen need not send commands, also when it has sent one.
-            Request::Command if self.deadlines.idle().is_some() => self.postpone_idle(step),
-            Request::Command => {}
-            Request::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
-            Request::Ack { .. } => self.end(step, current, CloseReason::ProtocolError),
-            Request::TokenRefreshed(expires) => self.arm_token(expires),
+            RequestInput::Activity => {}
+            // Clients on an event stream are not required to send commands, so one command does not arm the
+            // deadline.
+            RequestInput::Command if self.deadlines.idle().is_some() => self.postpone_idle(step),
+            RequestInput::Command => {}
+            RequestInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
+            RequestInput::Ack { .. } => self.end(step, current, CloseReason::ProtocolError),
+            RequestInput::TokenRefreshed(expires) => self.arm_token(expires),
         }
     }
 
-    /// Another connection takes the place of `current`.
-    pub(super) fn release(&mut self, step: &mut Step<'_>, current: ConnectionId, next: ConnectionKind) {
+    /// Closes or supersedes the connection `current`, because another one replaces it.
+    pub(super) fn replace_connection(
+        &mut self,
+        step: &mut StepContext<'_>,
+        current: ConnectionId,
+        next: ConnectionKind,
+    ) {
         match (self.carrier, next) {
             (Carrier::Poll(PollState::Held), ConnectionKind::Poll { .. }) => {
                 step.outputs.push(Output::Superseded(current));
             }
-            _ => self.say_farewell(step, current, CloseCode::Replaced),
+            _ => self.close_connection(step, current, CloseCode::Replaced),
         }
     }
 
-    /// A poll that is being answered already gets no second answer.
-    pub(super) fn say_farewell(&mut self, step: &mut Step<'_>, current: ConnectionId, code: CloseCode) {
+    /// Closes the connection, unless it is a poll that is already being answered.
+    pub(super) fn close_connection(
+        &mut self,
+        step: &mut StepContext<'_>,
+        current: ConnectionId,
+        code: CloseCode,
+    ) {
         if !matches!(self.carrier, Carrier::Poll(PollState::Answering | PollState::Answered)) {
             step.outputs.push(Output::Close(current, code));
         }
     }
 
-    /// Has the outbox go on where the client of a new connection is.
+    /// Moves the outbox to the position of the client of a new connection.
     pub(super) fn resume_outbox(&mut self, attach: &Attach) {
         let is_answered = self.carrier == Carrier::Poll(PollState::Answered);
         if let (ConnectionKind::Poll { .. }, Some(seq)) = (attach.kind, attach.seq) {
-            // One that was away is told again: it does not ask for ever.
-            let has_heard = is_answered && self.phase() != Phase::Suspended;
-            return self.resume_after(seq, has_heard);
+            // A suspended client receives notices again; unlike a polling client, it cannot cause an endless
+            // loop of answers.
+            let was_answered = is_answered && self.phase() != Phase::Suspended;
+            return self.resume_after(seq, was_answered);
         }
         self.unconfirmed = 0;
         let when_full = match attach.kind {
@@ -139,7 +154,7 @@ impl<C> Session<C> {
             ConnectionKind::Events => WhenFull::Wrap,
         };
         match (attach.seq, attach.delivery) {
-            (None, Delivery::AtMostOnce) => {
+            (None, DeliveryMode::AtMostOnce) => {
                 if is_answered {
                     self.outbox.acknowledge(self.outbox.sent());
                 }
@@ -149,17 +164,17 @@ impl<C> Session<C> {
         }
     }
 
-    /// The client has everything up to `seq`, and gets again what follows. Of two requests that overlap, the one that arrives
-    /// last may be the older: so what is acknowledged here is forgotten only with the next.
-    fn resume_after(&mut self, seq: u64, has_heard: bool) {
+    /// Resumes after `seq`, which the client has received. Of two overlapping requests, the one that arrives
+    /// last may be the older. So the messages acknowledged here are kept until the next request.
+    fn resume_after(&mut self, seq: u64, was_answered: bool) {
         let confirmed = std::mem::replace(&mut self.unconfirmed, seq);
-        self.outbox.resume_keeping(seq, confirmed, has_heard);
+        self.outbox.resume_keeping(seq, confirmed, was_answered);
     }
 
-    /// A stream's client asks for what is new.
+    /// Handles a request for messages on a stream.
     pub(super) fn hold_on_stream(
         &mut self,
-        step: &mut Step<'_>,
+        step: &mut StepContext<'_>,
         current: ConnectionId,
         hold: Duration,
         seq: Option<u64>,
@@ -168,22 +183,22 @@ impl<C> Session<C> {
             return;
         }
         match (seq, self.delivery) {
-            // It asks because the answer before has arrived.
+            // The client sends a new request only after the previous answer has arrived.
             (Some(seq), _) => self.resume_after(seq, true),
-            // It asks because the answer before has arrived, and all that was sent before that.
-            (None, Delivery::AtMostOnce) => self.outbox.acknowledge(self.unconfirmed),
-            (None, Delivery::AtLeastOnce) => {}
+            // The new request shows that the previous answer has arrived, with everything sent before it.
+            (None, DeliveryMode::AtMostOnce) => self.outbox.acknowledge(self.unconfirmed),
+            (None, DeliveryMode::AtLeastOnce) => {}
         }
         self.hold(step, current, hold);
     }
 
-    /// A stream's request was answered.
-    pub(super) fn hold_released(&mut self, step: &mut Step<'_>, current: ConnectionId) {
+    /// Records that the request held on a stream was answered.
+    pub(super) fn hold_released(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
         if let Carrier::Stream(_) = self.carrier {
             self.deadlines.disarm(Deadline::PollHold);
-            if self.delivery == Delivery::AtMostOnce {
+            if self.delivery == DeliveryMode::AtMostOnce {
                 self.unconfirmed = self.outbox.sent();
-                // Before the answer, pongs may have acknowledged no more.
+                // Before the answer, pongs could not acknowledge anything more.
                 self.request_acknowledgement(step, current);
             }
         }

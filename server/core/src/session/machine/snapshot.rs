@@ -1,18 +1,18 @@
-//! Writing a session down, and going on with it in another process.
+//! Saving a session as a record, and restoring it in another process.
 
 use std::time::Duration;
 
 use super::carrier::{Carrier, PollState};
 use super::deadlines::Deadlines;
 use super::heartbeat::PingState;
-use super::stage::Stage;
+use super::stage::PhaseTag;
 use super::{Phase, Session};
 use crate::Timestamp;
-use crate::session::outbox::Source;
+use crate::session::outbox::LogHandle;
 use crate::session::record::{BadRecord, SessionRecord};
-use crate::session::{ConnectionId, Deadline, Delivery, Heartbeat, Outbox, SessionTimeouts};
+use crate::session::{ConnectionId, Deadline, DeliveryMode, Heartbeat, Outbox, SessionTimeouts};
 
-/// Carriers by their numbers in records.
+/// Carriers; the index is the number in records.
 const CARRIERS: [Carrier; 6] = [
     Carrier::Stream(Heartbeat::Frame),
     Carrier::Stream(Heartbeat::Message),
@@ -22,11 +22,12 @@ const CARRIERS: [Carrier; 6] = [
     Carrier::Poll(PollState::Answered),
 ];
 
-/// Far more than a session lives to see, and there are numbers after it.
-const MOST_EVENTS: u32 = u32::MAX / 2;
+/// Upper bound on a record's event count: far more than any session reaches, and far from overflow.
+const MAX_EVENTS: u32 = u32::MAX / 2;
 
-impl<C: Source> Session<C> {
-    /// Writes the session down, once it was told to [move](crate::session::Input::Move). Time has stood still for it since then.
+impl<C: LogHandle> Session<C> {
+    /// Returns the session's record if it has been [moved](crate::session::Input::Move), else `None`. The
+    /// session's time has stood still since the move.
     #[must_use]
     pub fn snapshot(&self, timeouts: &SessionTimeouts) -> Option<SessionRecord> {
         if self.phase() != Phase::Moved {
@@ -40,14 +41,10 @@ impl<C: Source> Session<C> {
                 .expect("every carrier has a number"),
             age_ns: nanos(self.now.since(self.opened_at)),
             silence_ns: nanos(self.now.since(self.last_received_at)),
-            left_ns: nanos(self.now.since(self.marked_at)),
-            reconnect_ns: self
-                .deadlines
-                .client()
-                .map(remaining)
-                .expect("Reconnect is armed since it was suspended"),
+            detached_for_ns: nanos(self.now.since(self.marked_at)),
+            reconnect_ns: self.deadlines.client().map(remaining).expect("Reconnect is armed while suspended"),
             idle_ns: self.deadlines.idle().map(remaining),
-            lifetime_ns: self.end_of_life(timeouts).map(remaining),
+            lifetime_ns: self.lifetime_end(timeouts).map(remaining),
             unconfirmed: self.unconfirmed,
             events: self.events,
             outbox: self.outbox.snapshot(),
@@ -56,16 +53,17 @@ impl<C: Source> Session<C> {
 }
 
 impl<C> Session<C> {
-    /// Goes on with a session that was written down: it is suspended, and has as long as it had then; how long it may live, the timeouts
-    /// say that it is given from now on. `outbox` is what its record's
-    /// [became](Outbox::restore).
+    /// Restores a session. It is suspended, with the remaining times of the record; its maximum lifetime,
+    /// however, follows from the timeouts passed to later calls. `outbox` must have been
+    /// [restored](Outbox::restore) from the same record.
     ///
     /// # Errors
-    /// [`BadRecord`].
+    /// Returns [`BadRecord`] if the record is inconsistent.
     pub fn restore(now: Timestamp, record: &SessionRecord, outbox: Outbox<C>) -> Result<Self, BadRecord> {
-        let carrier = *CARRIERS.get(usize::from(record.carrier)).ok_or(BadRecord("an unknown carrier"))?;
-        if record.events > MOST_EVENTS {
-            return Err(BadRecord("more events than there can be"));
+        let carrier =
+            *CARRIERS.get(usize::from(record.carrier)).ok_or(BadRecord("unknown kind of connection"))?;
+        if record.events > MAX_EVENTS {
+            return Err(BadRecord("the number of events is too high"));
         }
         let before = |ns| now.before(Duration::from_nanos(ns)).unwrap_or(Timestamp::from_nanos(0));
         let mut deadlines = Deadlines::default();
@@ -78,10 +76,10 @@ impl<C> Session<C> {
         }
         let last_received_at = before(record.silence_ns);
         Ok(Self {
-            stage: Stage::Suspended,
+            phase_tag: PhaseTag::Suspended,
             connection: ConnectionId(0),
             carrier,
-            delivery: Delivery::default(),
+            delivery: DeliveryMode::default(),
             ping: PingState::Idle,
             ping_seq: 0,
             write_held: false,
@@ -89,7 +87,7 @@ impl<C> Session<C> {
             now,
             opened_at: before(record.age_ns),
             last_received_at,
-            marked_at: before(record.left_ns),
+            marked_at: before(record.detached_for_ns),
             outbox,
             unconfirmed: record.unconfirmed,
             events: record.events,

@@ -1,9 +1,9 @@
 use super::{Phase, Session};
 use crate::close::CloseReason;
 
-/// A phase without its connection, which is beside it: as one, they would take a word more.
+/// A phase without its connection id, which is stored separately: combined, they would take one more word.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stage {
+pub(super) enum PhaseTag {
     Attached,
     BetweenPolls,
     Suspended,
@@ -12,28 +12,28 @@ pub(super) enum Stage {
 }
 
 impl<C> Session<C> {
-    /// The session's phase.
+    /// Returns the session's phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        match self.stage {
-            Stage::Attached => Phase::Attached(self.connection),
-            Stage::BetweenPolls => Phase::BetweenPolls,
-            Stage::Suspended => Phase::Suspended,
-            Stage::Moved => Phase::Moved,
-            Stage::Closed(reason) => Phase::Closed(reason),
+        match self.phase_tag {
+            PhaseTag::Attached => Phase::Attached(self.connection),
+            PhaseTag::BetweenPolls => Phase::BetweenPolls,
+            PhaseTag::Suspended => Phase::Suspended,
+            PhaseTag::Moved => Phase::Moved,
+            PhaseTag::Closed(reason) => Phase::Closed(reason),
         }
     }
 
     pub(super) fn set_phase(&mut self, phase: Phase) {
-        self.stage = match phase {
+        self.phase_tag = match phase {
             Phase::Attached(connection) => {
                 self.connection = connection;
-                Stage::Attached
+                PhaseTag::Attached
             }
-            Phase::BetweenPolls => Stage::BetweenPolls,
-            Phase::Suspended => Stage::Suspended,
-            Phase::Moved => Stage::Moved,
-            Phase::Closed(reason) => Stage::Closed(reason),
+            Phase::BetweenPolls => PhaseTag::BetweenPolls,
+            Phase::Suspended => PhaseTag::Suspended,
+            Phase::Moved => PhaseTag::Moved,
+            Phase::Closed(reason) => PhaseTag::Closed(reason),
         };
     }
 }

@@ -1,28 +1,28 @@
-//! The invariants of an outbox, checked the slow way. For tests, after every step.
+//! Invariants of an outbox, checked exhaustively after every step of a test.
 
 use super::ring::EntryKind;
-use super::{MOST_ENDS, Outbox, Subscription};
+use super::{MAX_END_NOTICES, Outbox, Subscription};
 
 impl<C> Outbox<C> {
-    /// Panics if the outbox contradicts itself.
+    /// Panics if an invariant is violated.
     pub(in crate::session) fn check_invariants(&self) {
         self.check_seqs();
         self.check_ring();
         self.check_ready();
         self.check_pending_gaps();
         self.check_notices();
-        self.check_box();
+        self.check_boxes();
     }
 
     fn check_seqs(&self) {
         let (dropped, last) = (self.ring.dropped(), self.seq());
-        assert!(self.ring.len() <= self.ring.capacity(), "the ring is bounded");
-        assert!(self.acknowledged <= dropped, "what is acknowledged is not in the ring");
-        assert!(self.acknowledged <= self.sent, "what is not sent on this connection is not acknowledged");
-        assert!(self.sent <= last, "nothing is sent that is not in the ring");
+        assert!(self.ring.len() <= self.ring.capacity(), "the ring does not exceed its capacity");
+        assert!(self.acknowledged <= dropped, "acknowledged entries have left the ring");
+        assert!(self.acknowledged <= self.sent, "only seqs sent on this connection are acknowledged");
+        assert!(self.sent <= last, "every sent seq has been assigned");
         assert!(
             self.sent >= dropped || self.next_pending_gap().is_some(),
-            "without pending gaps, the ring comes next"
+            "without pending gaps, the ring's entries are next"
         );
     }
 
@@ -34,7 +34,7 @@ impl<C> Outbox<C> {
         for seq in self.ring.dropped() + 1..=self.seq() {
             let entry = self.ring.get(seq).expect("seqs have no holes");
             let slot = entry.slot as usize;
-            assert!(self.get(entry.slot).is_some(), "seq {seq} is of a subscription that has ended");
+            assert!(self.get(entry.slot).is_some(), "the subscription of seq {seq} exists");
             in_ring[slot] = true;
             let first = match entry.kind() {
                 EntryKind::Message => Some(entry.offset),
@@ -44,19 +44,19 @@ impl<C> Outbox<C> {
                 let passes = self.get(entry.slot).is_some_and(Subscription::is_sent_by_others);
                 assert!(
                     first == reached + 1 || passes && first > reached,
-                    "seq {seq} continues where its subscription was"
+                    "seq {seq} follows the previous entry of its subscription"
                 );
             }
             reached[slot] = Some(entry.last_offset());
         }
         for (slot, subscription) in self.existing() {
             let is_kept = in_ring[slot as usize] || subscription.notice().is_some();
-            assert!(subscription.live || is_kept, "{slot} is kept for nothing");
+            assert!(subscription.live || is_kept, "{slot} is kept only while it is needed");
             if let Some(reached) = reached[slot as usize] {
                 let passes = subscription.is_sent_by_others() && subscription.cursor > reached;
                 assert!(
                     subscription.cursor == reached || passes,
-                    "the cursor of {slot} is where its last entry ends"
+                    "the cursor of {slot} is at the end of its last entry"
                 );
             }
         }
@@ -66,48 +66,51 @@ impl<C> Outbox<C> {
         for (slot, subscription) in self.existing() {
             let queued = self.ready().filter(|ready| *ready == slot).count();
             let expected = usize::from(subscription.live && subscription.ready);
-            assert_eq!(queued, expected, "{slot} is as often in the queue as it says");
+            assert_eq!(queued, expected, "the queue matches the flag of {slot}");
         }
-        assert!(self.ready().all(|slot| self.get(slot).is_some()), "all in the queue are there");
+        assert!(self.ready().all(|slot| self.get(slot).is_some()), "every queued subscription exists");
     }
 
     fn check_pending_gaps(&self) {
         let mut before = self.sent;
         for slot in self.pending_gaps() {
-            let subscription = self.get(slot).expect("pending for one that exists");
-            let (seq, _) = subscription.evicted_gap().expect("pending for what was evicted");
-            assert!(subscription.live, "no gap is pending for one that has unsubscribed");
-            assert!(before < seq, "each pending gap has a seq of its own, and they rise");
+            let subscription = self.get(slot).expect("a gap is pending only for an existing subscription");
+            let (seq, _) = subscription.evicted_gap().expect("a gap is pending only for evicted entries");
+            assert!(subscription.live, "no gap is pending for an ended subscription");
+            assert!(before < seq, "the seqs of pending gaps are ascending");
             before = seq;
         }
         assert!(
             self.next_pending_gap().is_none() || before <= self.ring.dropped(),
-            "only what was evicted is pending"
+            "only evicted entries have pending gaps"
         );
     }
 
     fn check_notices(&self) {
         let mut noted = 0;
         for (slot, it) in self.existing() {
-            let queued = self.notices().filter(|untold| *untold == slot).count();
-            let expected = it.notice().is_some_and(|notice| notice.told_after.is_none());
-            assert_eq!(queued, usize::from(expected), "{slot} is in the queue as it says");
+            let queued = self.notices().filter(|pending| *pending == slot).count();
+            let expected = it.notice().is_some_and(|notice| notice.sent_after.is_none());
+            assert_eq!(queued, usize::from(expected), "the queue matches the notice of {slot}");
             let Some(notice) = it.notice() else { continue };
-            assert_eq!(notice.is_end(), !it.live, "{slot} is told as it is");
-            assert!(notice.told_after <= Some(self.seq()), "{slot} was not told in the future");
+            assert_eq!(notice.is_end(), !it.live, "the notice of {slot} matches its state");
+            assert!(
+                notice.sent_after <= Some(self.seq()),
+                "the notice of {slot} was sent after an assigned seq"
+            );
             noted += usize::from(notice.is_end());
         }
-        assert!(noted <= MOST_ENDS, "ends are bounded");
-        assert!(self.notices().all(|slot| self.get(slot).is_some()), "all in the queue are there");
+        assert!(noted <= MAX_END_NOTICES, "the number of end notices is limited");
+        assert!(self.notices().all(|slot| self.get(slot).is_some()), "every queued subscription exists");
         let has_notices = self.existing().any(|(_, it)| it.notice().is_some());
-        assert_eq!(self.has_notices(), has_notices, "known as it is");
+        assert_eq!(self.has_notices(), has_notices, "the flag matches the notices");
     }
 
-    fn check_box(&self) {
+    fn check_boxes(&self) {
         let waits = self.ready().count() > 1;
-        assert!(self.next_ready().is_some() || !waits, "whoever waits, waits for another");
-        let owes = self.next_pending_gap().is_some() || self.forgotten() > 0;
+        assert!(self.next_ready().is_some() || !waits, "subscriptions wait only behind another");
+        let owes = self.next_pending_gap().is_some() || self.last_orphan_evicted() > 0;
         let needed = self.slots() > 1 || waits || owes || self.has_notices();
-        assert_eq!(self.rare.is_some(), needed, "a box for nothing");
+        assert_eq!(self.rare.is_some(), needed, "the box exists only if it is needed");
     }
 }

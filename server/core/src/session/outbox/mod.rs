@@ -1,18 +1,20 @@
-//! What a session sends, and what it may have to send again.
+//! Messages that a session sends, and those it may have to send again.
 //!
-//! Every message and every gap that a session sends gets the next *seq*. A ring records which message of which channel
-//! each seq was, until the client is known to have it. The messages themselves stay in the logs of the channels: the
-//! outbox holds one cursor per subscription, and a few bytes for each run of seqs that is not acknowledged. What was sent under one
-//! seq is never sent under another, so a client that says the last seq it has gets exactly what follows.
+//! Every message and every gap that a session sends gets the next *seq*. A ring records which message of
+//! which channel each seq stands for, until the client is known to have received it. The messages themselves
+//! stay in the logs of the channels: the outbox holds one cursor per subscription, and a few bytes for each
+//! run of unacknowledged seqs. A seq is never reused for a different message, so a client that reports its
+//! last seq receives exactly the messages that follow.
 //!
-//! The owner pulls. It asks which subscription is next ([`Outbox::next_turn`]), reads that channel's log, and takes a run
-//! of messages, or a gap ([`Outbox::take`]). Three things come out, in this order: gaps for what can no longer be
-//! resent, what is to be resent, and what is new. Among what is new, channels take turns.
+//! The owner pulls. It asks which subscription is next ([`Outbox::next_turn`]), reads that channel's log, and
+//! takes a run of messages or a gap ([`Outbox::take`]). The outbox produces, in this order: gaps for messages
+//! that can no longer be resent, messages to be resent, and new messages. For new messages, channels take
+//! turns.
 //!
-//! Before all of these comes what the client is told of subscriptions that it has not asked for: see `notices`.
+//! All of these are preceded by notices about subscriptions that the client did not request: see `notices`.
 //!
-//! A message may be in several logs, of a channel and of patterns that stand for it: `overlap` says how a session
-//! that reads them gets it once.
+//! A message may be in several logs: that of its channel, and those of the patterns matching the channel.
+//! `overlap` explains how a session that reads several of them receives the message once.
 
 mod move_on;
 mod notices;
@@ -27,43 +29,45 @@ mod turn;
 use std::num::NonZeroU32;
 
 use notices::Notice;
-pub use notices::{MOST_ENDS, WhyEnded};
-pub use overlap::{Place, Source};
-use rare::Rare;
-use ring::{Entry, EntryKind, Ring};
-pub use snapshot::MOST_OFFSETS;
+pub use notices::{EndReason, MAX_END_NOTICES};
+pub use overlap::{LogHandle, LogPosition};
+use rare::RareState;
+use ring::{EntryKind, ReplayRing, RingEntry};
+pub use snapshot::MAX_OFFSET;
 use subscription::Subscription;
-pub use turn::{Bounds, Run, Slot, SubscriptionView, Turn, WhenFull};
+pub use turn::{LogBounds, SubscriptionSlot, SubscriptionView, Turn, TurnOutcome, WhenFull};
 
-/// See the [module](self). `C` is the owner's handle of a channel.
+/// The outbox of a session; see the [module](self) documentation. `C` is the owner's handle of a channel.
 #[derive(Debug)]
 pub struct Outbox<C> {
-    ring: Ring,
+    ring: ReplayRing,
     when_full: WhenFull,
-    /// What is to be resent is told as missing instead: the client gets nothing twice.
-    tells_gaps: bool,
-    /// The last seq sent on the current connection. What the ring has after it is to be resent.
+    /// Whether messages to be resent are reported as gaps instead, because the client must not receive
+    /// duplicates.
+    resends_as_gaps: bool,
+    /// Last seq sent on the current connection. Later entries of the ring are to be resent.
     sent: u64,
-    /// The client has everything up to here.
+    /// Last seq that the client has acknowledged.
     acknowledged: u64,
-    /// Two subscriptions have overlapped.
+    /// Whether two subscriptions have ever overlapped.
     overlaps: bool,
-    /// One more than the slot of the subscription whose turn is next, among those whose log may have something new; each of these has one turn.
+    /// One more than the slot of the subscription whose turn is next, among those whose logs may have new
+    /// messages. Each of these has one turn.
     next_ready: Option<NonZeroU32>,
-    /// The subscription with the slot 0.
+    /// The subscription in slot 0.
     first: Option<Subscription<C>>,
-    /// All others, and what else is seldom there.
-    rare: Option<Box<Rare<C>>>,
+    /// All other subscriptions, and state that is seldom needed.
+    rare: Option<Box<RareState<C>>>,
 }
 
 impl<C> Outbox<C> {
-    /// Nothing sent, nothing subscribed. The ring holds at most `max_unacked` seqs.
+    /// Creates an outbox without subscriptions. The ring holds at most `max_unacked` seqs.
     #[must_use]
     pub fn new(max_unacked: usize) -> Self {
         Self {
-            ring: Ring::new(max_unacked.max(1)),
+            ring: ReplayRing::new(max_unacked.max(1)),
             when_full: WhenFull::Stop,
-            tells_gaps: false,
+            resends_as_gaps: false,
             sent: 0,
             acknowledged: 0,
             overlaps: false,
@@ -73,82 +77,84 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// The last seq that was assigned.
+    /// Returns the last assigned seq.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.ring.last_seq()
     }
 
-    /// The last seq sent on the current connection: pings carry it, and the stream continues after it.
+    /// Returns the last seq sent on the current connection. Pings carry it, and the next message follows it.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// How many seqs the client may not have yet.
+    /// Number of seqs that the client may not have received yet.
     #[must_use]
     pub fn unacked(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether the ring is so full that the client should be asked for an acknowledgement, if it can give one.
+    /// Whether the ring is full enough to request an acknowledgement, if the client can give one.
     #[must_use]
     pub fn needs_acknowledgement(&self) -> bool {
         self.when_full == WhenFull::Stop && self.ring.len() * 2 >= self.ring.capacity()
     }
 
-    /// There may be something new for this subscription. Harmless if there is not, or if it has ended.
-    pub fn mark_ready(&mut self, slot: Slot) {
+    /// Records that the subscription's log may have new messages. A call without new messages, or
+    /// after the subscription has ended, is harmless.
+    pub fn mark_ready(&mut self, slot: SubscriptionSlot) {
         if let Some(subscription) = self.get_mut(slot.0)
             && subscription.live
             && !std::mem::replace(&mut subscription.ready, true)
         {
-            self.await_turn(slot.0);
+            self.queue_turn(slot.0);
         }
     }
 
-    /// The client has everything up to `seq`. What was not sent on this connection yet is not acknowledged by it.
+    /// Records that the client has everything up to `seq`. Seqs not yet sent on this connection are not
+    /// acknowledged by this.
     pub fn acknowledge(&mut self, seq: u64) {
         let seq = seq.min(self.sent);
         self.acknowledged = self.acknowledged.max(seq);
         self.pop_up_to(seq);
     }
 
-    /// The subscription to serve next, if any.
+    /// Returns the subscription to serve next, if any.
     #[must_use]
     pub fn next_turn(&self) -> Option<Turn> {
         if let Some(slot) = self.next_notice() {
-            return Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 });
+            return Some(Turn { slot: SubscriptionSlot(slot), from: self.get(slot)?.cursor + 1 });
         }
         if let Some(slot) = self.next_pending_gap() {
-            return Some(Turn { slot: Slot(slot), from: 1 });
+            return Some(Turn { slot: SubscriptionSlot(slot), from: 1 });
         }
         if let Some(entry) = self.ring.get(self.sent + 1) {
-            return Some(Turn { slot: Slot(entry.slot), from: entry.offset });
+            return Some(Turn { slot: SubscriptionSlot(entry.slot), from: entry.offset });
         }
         if self.is_stopped() {
             return None;
         }
         let slot = self.next_ready()?;
-        Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 })
+        Some(Turn { slot: SubscriptionSlot(slot), from: self.get(slot)?.cursor + 1 })
     }
 
-    /// Whether a message is next that was sent before, and is to be read again.
+    /// Whether the next message was sent before and must be read from its log again.
     #[must_use]
     pub fn needs_log(&self) -> bool {
         let next = self.ring.get(self.sent + 1).filter(|_| {
-            self.next_notice().is_none() && self.next_pending_gap().is_none() && !self.tells_gaps
+            self.next_notice().is_none() && self.next_pending_gap().is_none() && !self.resends_as_gaps
         });
         next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
     }
 
-    /// The channel of a subscription.
+    /// Returns the channel of a subscription.
     #[must_use]
-    pub fn channel(&self, slot: Slot) -> Option<&C> {
+    pub fn channel(&self, slot: SubscriptionSlot) -> Option<&C> {
         self.get(slot.0).map(|subscription| &subscription.channel)
     }
 
-    /// Whether there may be something new that has to wait for an acknowledgement.
+    /// Whether sending is stopped until an acknowledgement, although there may be new messages.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.when_full == WhenFull::Stop
@@ -157,79 +163,83 @@ impl<C> Outbox<C> {
             && self.next_ready().is_some()
     }
 
-    /// Every live subscription.
+    /// Iterates over the live subscriptions.
     pub fn subscriptions(&self) -> impl Iterator<Item = SubscriptionView<'_, C>> {
         let live = self.existing().filter(|(_, it)| it.live);
         live.map(|(slot, it)| SubscriptionView {
-            slot: Slot(slot),
+            slot: SubscriptionSlot(slot),
             channel: &it.channel,
             cursor: it.cursor,
             granted: it.notice().is_some_and(Notice::is_granted),
         })
     }
 
-    /// The channels of all subscriptions, also of those that have ended and may be sent again.
+    /// Iterates over the channels of all subscriptions, including ended ones whose messages may be resent.
     pub fn channels(&self) -> impl Iterator<Item = &C> {
         self.existing().map(|(_, subscription)| &subscription.channel)
     }
 
-    /// Drops everything. Returns the channels that were subscribed.
+    /// Drops everything, and returns the channels that were subscribed.
     pub fn clear(&mut self) -> impl Iterator<Item = C> + use<C> {
         self.ring.clear();
         self.sent = self.seq();
         self.take_all().filter(|subscription| subscription.live).map(|subscription| subscription.channel)
     }
 
-    fn take_pending_gap(&mut self, slot: u32) -> Run {
+    fn take_pending_gap(&mut self, slot: u32) -> TurnOutcome {
         self.remove_pending_gap(slot);
         let (seq, range) = self
             .get(slot)
             .and_then(Subscription::evicted_gap)
-            .expect("pending only while it exists and has lost entries");
+            .expect("a gap is pending only while its subscription exists and has lost entries");
         self.sent = seq;
         self.skip_to_ring();
-        Run::Gap { seq, range }
+        TurnOutcome::Gap { seq, range }
     }
 
-    /// Once no gap is pending, what the ring still holds comes next.
+    /// Continues with the oldest entry of the ring once no gap is pending.
     fn skip_to_ring(&mut self) {
         if self.next_pending_gap().is_none() {
             self.sent = self.sent.max(self.ring.dropped());
         }
     }
 
-    /// Resends from the ring. Consecutive messages of one channel go out together.
-    fn take_resend(&mut self, log: Bounds, at_most: usize) -> Run {
+    /// Resends from the ring. Consecutive messages of one channel are sent together.
+    fn take_resend(&mut self, log: LogBounds, at_most: usize) -> TurnOutcome {
         let seq = self.sent + 1;
         let (entry, in_run) =
             self.ring.rest_of_run(seq).expect("the ring holds everything up to its last seq");
         match entry.kind() {
             EntryKind::Gap(range) => {
                 self.sent = seq;
-                Run::Gap { seq, range }
+                TurnOutcome::Gap { seq, range }
             }
-            EntryKind::Message if entry.offset >= log.first && !self.tells_gaps => {
+            EntryKind::Message if entry.offset >= log.first && !self.resends_as_gaps => {
                 let count = usize::try_from(in_run).unwrap_or(usize::MAX).min(at_most);
                 self.sent += count as u64;
-                // Not caught up: that depends on new messages.
-                Run::Messages { seq, offset: entry.offset, count, caught_up: false }
+                // Only new messages can make the subscription caught up.
+                TurnOutcome::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
             EntryKind::Message => {
-                let gone = if self.tells_gaps { in_run } else { in_run.min(log.first - entry.offset) };
-                self.sent += gone;
-                Run::Gap { seq: self.sent, range: Some((entry.offset, entry.offset + gone - 1)) }
+                let missing_count =
+                    if self.resends_as_gaps { in_run } else { in_run.min(log.first - entry.offset) };
+                self.sent += missing_count;
+                TurnOutcome::Gap {
+                    seq: self.sent,
+                    range: Some((entry.offset, entry.offset + missing_count - 1)),
+                }
             }
         }
     }
 
-    fn send_gap(&mut self, entry: Entry) -> Run {
-        let EntryKind::Gap(range) = entry.kind() else { unreachable!("called with a gap") };
+    fn send_gap(&mut self, entry: RingEntry) -> TurnOutcome {
+        let EntryKind::Gap(range) = entry.kind() else { unreachable!("only called with a gap") };
         self.send(entry, 1);
-        Run::Gap { seq: self.sent, range }
+        TurnOutcome::Gap { seq: self.sent, range }
     }
 
-    /// Sends a gap, or `count` messages from this one on, no more than fit into an empty ring.
-    fn send(&mut self, entry: Entry, count: u64) {
+    /// Sends a gap, or `count` messages starting with this one. `count` must not exceed the ring's capacity.
+    fn send(&mut self, entry: RingEntry, count: u64) {
         let excess = (self.ring.len() as u64 + count).saturating_sub(self.ring.capacity() as u64);
         self.pop_up_to(self.ring.dropped() + excess);
         self.ring.push(entry, count);
@@ -242,13 +252,13 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// A run has left the ring, up to this entry.
-    fn evicted(&mut self, seq: u64, entry: Entry) {
+    /// Handles the eviction of a run of entries, ending with this one.
+    fn evicted(&mut self, seq: u64, entry: RingEntry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
             subscription.evict(seq, entry);
             let has_ended = !subscription.live;
             if has_ended {
-                self.forget(seq);
+                self.note_orphan_eviction(seq);
             }
             self.free_if_unused(entry.slot);
         }
@@ -256,59 +266,67 @@ impl<C> Outbox<C> {
 
     fn free_if_unused(&mut self, slot: u32) {
         let is_over = self.get(slot).is_some_and(|it| !it.live && it.notice().is_none());
-        if is_over && !self.ring.has_any_of(slot) {
+        if is_over && !self.ring.contains_slot(slot) {
             self.set(slot, None);
         }
     }
 }
 
-impl<C: Source> Outbox<C> {
-    /// Subscribes to `channel`, from after the message `cursor` on. With `gap`, a gap of unknown length is reported first.
-    pub fn subscribe(&mut self, channel: C, cursor: u64, gap: bool) -> Slot {
+impl<C: LogHandle> Outbox<C> {
+    /// Subscribes to `channel`, starting after offset `cursor`. If `gap` is set, a gap of unknown length is
+    /// reported first.
+    pub fn subscribe(&mut self, channel: C, cursor: u64, gap: bool) -> SubscriptionSlot {
         self.subscribe_with(|_| channel, cursor, gap)
     }
 
-    /// The same, for an owner whose handle of the channel depends on the slot.
-    pub fn subscribe_with(&mut self, channel: impl FnOnce(Slot) -> C, cursor: u64, gap: bool) -> Slot {
-        let slot = Slot(self.first_free_slot());
+    /// Like [`Self::subscribe`], for an owner whose channel handle depends on the slot.
+    pub fn subscribe_with(
+        &mut self,
+        channel: impl FnOnce(SubscriptionSlot) -> C,
+        cursor: u64,
+        gap: bool,
+    ) -> SubscriptionSlot {
+        let slot = SubscriptionSlot(self.first_free_slot());
         self.set(slot.0, Some(Subscription::new(channel(slot), cursor, gap)));
         self.mark_ready(slot);
-        self.begin(slot.0);
+        self.record_overlaps(slot.0);
         slot
     }
 
-    /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
-    pub fn unsubscribe(&mut self, slot: Slot) {
+    /// Ends the subscription. Messages already sent may still be resent, so the channel handle is kept until
+    /// they are acknowledged.
+    pub fn unsubscribe(&mut self, slot: SubscriptionSlot) {
         self.drop_notice(slot.0);
-        self.end(slot.0);
+        self.end_subscription(slot.0);
     }
 
-    fn end(&mut self, slot: u32) {
-        self.leave_turns(slot);
+    fn end_subscription(&mut self, slot: u32) {
+        self.remove_turn(slot);
         let sent = self.sent;
         let has_pending_gap = self.remove_pending_gap(slot);
         self.skip_to_ring();
         if let Some(subscription) = self.get_mut(slot) {
             subscription.live = false;
             if let Some(seq) = subscription.last_evicted() {
-                self.forget(seq);
+                self.note_orphan_eviction(seq);
             }
             if has_pending_gap {
-                self.tell_what_others_sent(sent);
+                self.report_gaps_of_ended(sent);
             }
             self.free_if_unused(slot);
         }
     }
 
-    /// Takes what this turn sends, given what its log holds: at most `at_most` messages, at least one. All of its seqs count as
-    /// sent. `places` tells where else the message with this offset is.
+    /// Takes what this turn sends, given the bounds of its log: at most `at_most` messages, but at least one.
+    /// The taken seqs count as sent. `places` returns the positions of the message with the given offset in
+    /// all logs.
     pub fn take<'a>(
         &mut self,
         turn: Turn,
-        log: Bounds,
+        log: LogBounds,
         at_most: usize,
-        places: impl Fn(u64) -> &'a [Place],
-    ) -> Run {
+        places: impl Fn(u64) -> &'a [LogPosition],
+    ) -> TurnOutcome {
         if self.next_notice() == Some(turn.slot.0) {
             self.take_notice(turn.slot.0)
         } else if self.next_pending_gap() == Some(turn.slot.0) {
@@ -323,32 +341,32 @@ impl<C: Source> Outbox<C> {
     fn take_new<'a>(
         &mut self,
         slot: u32,
-        log: Bounds,
+        log: LogBounds,
         at_most: usize,
-        places: &impl Fn(u64) -> &'a [Place],
-    ) -> Run {
+        places: &impl Fn(u64) -> &'a [LogPosition],
+    ) -> TurnOutcome {
         let room = match self.when_full {
             WhenFull::Stop => self.ring.capacity() - self.ring.len(),
-            // More would evict what this very run sends.
+            // A larger run would evict its own messages.
             WhenFull::Wrap => self.ring.capacity(),
         };
-        let Some(subscription) = self.get_mut(slot) else { return Run::CaughtUp };
+        let Some(subscription) = self.get_mut(slot) else { return TurnOutcome::CaughtUp };
         let cursor = subscription.cursor;
         if std::mem::take(&mut subscription.gap) {
-            return self.send_gap(Entry::unknown_gap(slot, cursor));
+            return self.send_gap(RingEntry::unknown_gap(slot, cursor));
         }
         if cursor + 1 < log.first {
             let missing = (cursor + 1, log.first - 1);
-            subscription.miss(missing);
-            return self.send_gap(Entry::gap(slot, missing.0, missing.1));
+            subscription.skip_missing(missing);
+            return self.send_gap(RingEntry::gap(slot, missing.0, missing.1));
         }
-        let passed = self.pass_over(slot, log, places);
+        let passed = self.skip_already_sent(slot, log, places);
         let unread = usize::try_from(log.last.saturating_sub(cursor + passed)).unwrap_or(usize::MAX);
         if passed > 0 && unread > 0 {
-            return Run::PassedOver;
+            return TurnOutcome::Skipped;
         }
         let wanted = unread.min(at_most).min(room);
-        let count = self.go_together(slot, wanted, places);
+        let count = self.advance_together(slot, wanted, places);
         let caught_up = count == unread;
         if let Some(subscription) = self.get_mut(slot) {
             subscription.cursor += count as u64;
@@ -357,20 +375,20 @@ impl<C: Source> Outbox<C> {
                 subscription.set_sent_before(Vec::new());
             }
         }
-        // To the back of the queue, or out of it.
-        self.leave_turns(slot);
+        // Moves to the back of the queue, or leaves it.
+        self.remove_turn(slot);
         if !caught_up {
-            self.await_turn(slot);
+            self.queue_turn(slot);
         }
         if count == 0 && wanted > 0 {
-            return Run::Waits;
+            return TurnOutcome::Blocked;
         }
         if count == 0 {
-            return Run::CaughtUp;
+            return TurnOutcome::CaughtUp;
         }
         let seq = self.seq() + 1;
-        self.send(Entry::message(slot, cursor + 1), count as u64);
-        Run::Messages { seq, offset: cursor + 1, count, caught_up }
+        self.send(RingEntry::message(slot, cursor + 1), count as u64);
+        TurnOutcome::Messages { seq, offset: cursor + 1, count, caught_up }
     }
 }
 

@@ -1,38 +1,41 @@
-//! Messages that are in several logs, and how a session that reads these gets each once and in order.
+//! Messages that are in several logs, and how a session that reads these logs receives each message once and
+//! in order.
 //!
-//! A message of `/a/b` is in that channel's log and in those of the patterns that stand for it, such as `/a/*`, and it knows its
-//! [places](Place) there. A session that reads several of these logs goes through what they share in step: a message is sent when
-//! every subscription has come to it that has it before it, and then the cursors of all go over it together. So nothing is remembered of
-//! what was sent, and a subscription may end at any time: the others have neither less to send nor more.
+//! A message of `/a/b` is in the log of that channel and in the logs of the patterns that match it, such as
+//! `/a/*`. It records its [positions](LogPosition) in all of them. A session that subscribes to several of
+//! these logs reads their shared messages in step: a message is sent once it is next in every subscription
+//! whose log contains it, and then all their cursors move past it together. No record of sent messages is
+//! needed, and a subscription may end at any time without changing what the others send.
 //!
-//! Somebody can always go on, for all logs have what they share in one order: the subscription whose next message is the oldest
-//! waits for nobody. Three things remain:
+//! There is no deadlock: all logs contain their shared messages in the same order, so the subscription whose
+//! next message is the oldest never has to wait. Three cases remain:
 //!
-//! - **A subscription that begins in the past** (`since`) comes to messages that others have sent already. It knows how far these were
-//!   when it began, and *passes over* what they had sent, until it has caught up.
-//! - **A gap sends nothing**: what one subscription has lost another may still have, in a log of its own. So a subscription knows
-//!   what its last gap left out.
-//! - **A client that goes back** to before the ring is told by each subscription what that had sent. Nobody tells what one that has
-//!   ended had sent. So those whose messages were ever sent by another tell of a gap of unknown length then; and so do those that have
-//!   [moved on](Outbox::move_on) from another log.
+//! - **A subscription that begins in the past** (`since`) reaches messages that others have already sent. It
+//!   remembers how far the others were when it began, and *skips* what they had sent, until it has caught up.
+//! - **A gap sends nothing.** Messages that one subscription has lost may still be in the log of another. So
+//!   each subscription remembers the offsets covered by its last gap.
+//! - **A client may resume** from before the ring. Each subscription then reports its own sent messages as a
+//!   gap, but ended subscriptions cannot. So every subscription whose messages were ever sent by another
+//!   reports a gap of unknown length, and so does every subscription that has [switched](Outbox::switch_log)
+//!   from another log.
 //!
-//! The owner sees to two things: a message is in all its logs before anyone sees it in one, and any two messages are in the same order in
-//! all logs that have both.
+//! The owner must ensure two things: a message is in all its logs before it becomes visible in any, and any
+//! two messages have the same order in all logs that contain both.
 
 use super::subscription::Subscription;
-use super::{Bounds, Outbox, Slot};
+use super::{LogBounds, Outbox, SubscriptionSlot};
 
-/// A log, as its subscriptions know it.
-pub trait Source {
-    /// Its number, which no other log ever has.
+/// The owner's handle of a log.
+pub trait LogHandle {
+    /// Number of the log, which is never reused.
     fn log(&self) -> u64;
 
     /// Whether a message can be in both logs.
     fn overlaps(&self, other: &Self) -> bool;
 }
 
-/// For an outbox with one log.
-impl Source for () {
+/// For an outbox with a single log.
+impl LogHandle for () {
     fn log(&self) -> u64 {
         0
     }
@@ -42,62 +45,62 @@ impl Source for () {
     }
 }
 
-/// Where a message is.
+/// Position of a message in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The number of the log.
+pub struct LogPosition {
+    /// Number of the log.
     pub log: u64,
-    /// The message's number in it.
+    /// Offset of the message in that log.
     pub offset: u64,
 }
 
-/// Messages that a subscription passes over in one turn.
-const PASSED_AT_ONCE: u64 = 256;
+/// Maximum number of messages that a subscription skips in one turn.
+const MAX_SKIPPED_PER_TURN: u64 = 256;
 
-/// What a subscription has sent: some messages of its log, one after the other, but for those that a gap left out.
+/// Messages that a subscription has sent: a range of its log, except for those covered by a gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRange {
     pub(super) log: u64,
-    /// After this one.
+    /// Offset before the first message.
     pub(super) after: u64,
-    /// Up to this one.
+    /// Offset of the last message.
     pub(super) up_to: u64,
     pub(super) missed: Option<(u64, u64)>,
 }
 
 impl SentRange {
-    fn has(&self, place: &Place) -> bool {
+    fn contains(&self, place: &LogPosition) -> bool {
         let is_missed = self.missed.is_some_and(|(from, to)| (from..=to).contains(&place.offset));
         place.log == self.log && self.after < place.offset && place.offset <= self.up_to && !is_missed
     }
 }
 
 impl<C> Outbox<C> {
-    /// An entry of a subscription that has ended has left the ring.
-    pub(super) fn forget(&mut self, seq: u64) {
+    /// Records that an entry of an ended subscription has left the ring.
+    pub(super) fn note_orphan_eviction(&mut self, seq: u64) {
         if self.overlaps {
-            let forgotten = &mut self.rare.get_or_insert_default().forgotten;
-            *forgotten = seq.max(*forgotten);
+            let last_orphan_evicted = &mut self.rare.get_or_insert_default().last_orphan_evicted;
+            *last_orphan_evicted = seq.max(*last_orphan_evicted);
         }
     }
 
-    /// The client may have lost what was sent after `seq` by subscriptions that have ended.
-    pub(super) fn tell_what_others_sent(&mut self, seq: u64) {
-        if self.forgotten() <= seq {
+    /// Reports gaps because the client may have lost messages that ended subscriptions sent after `seq`.
+    pub(super) fn report_gaps_of_ended(&mut self, seq: u64) {
+        if self.last_orphan_evicted() <= seq {
             return;
         }
         for slot in 0..self.slots() {
             if let Some(subscription) = self.get_mut(slot).filter(|it| it.live && it.relies_on_others()) {
                 subscription.gap = true;
-                self.mark_ready(Slot(slot));
+                self.mark_ready(SubscriptionSlot(slot));
             }
         }
     }
 }
 
-impl<C: Source> Outbox<C> {
-    /// The subscription begins.
-    pub(super) fn begin(&mut self, slot: u32) {
+impl<C: LogHandle> Outbox<C> {
+    /// Records what overlapping subscriptions have sent before this one begins.
+    pub(super) fn record_overlaps(&mut self, slot: u32) {
         let Some(it) = self.get(slot) else { return };
         let others = self.existing().map(|(_, other)| other).filter(|other| {
             other.live && other.channel.log() != it.channel.log() && other.channel.overlaps(&it.channel)
@@ -109,65 +112,67 @@ impl<C: Source> Outbox<C> {
         }
     }
 
-    /// Moves the cursor over messages that others had sent before this subscription began. Returns how many.
-    pub(super) fn pass_over<'a>(
+    /// Moves the cursor past messages that others had sent before this subscription began. Returns their
+    /// number.
+    pub(super) fn skip_already_sent<'a>(
         &mut self,
         slot: u32,
-        log: Bounds,
-        places: &impl Fn(u64) -> &'a [Place],
+        log: LogBounds,
+        places: &impl Fn(u64) -> &'a [LogPosition],
     ) -> u64 {
         let Some(it) = self.get_mut(slot) else { return 0 };
         let sent = it.sent_before();
         if sent.is_empty() {
             return 0;
         }
-        let next = it.cursor + 1..=log.last.min(it.cursor + PASSED_AT_ONCE);
-        let passed = next.take_while(|offset| has_any(sent, places(*offset))).count() as u64;
+        let next = it.cursor + 1..=log.last.min(it.cursor + MAX_SKIPPED_PER_TURN);
+        let passed = next.take_while(|offset| contains_any(sent, places(*offset))).count() as u64;
         if passed > 0 {
-            it.pass(it.cursor + passed);
+            it.advance_past(it.cursor + passed);
         }
         passed
     }
 
-    /// How many of the next `count` messages can be sent now: up to one that another subscription has to come to first. The cursors
-    /// of all others go over them.
-    pub(super) fn go_together<'a>(
+    /// Returns how many of the next `count` messages can be sent now: those before the first that must wait
+    /// for another subscription. Moves the cursors of all other subscriptions past them.
+    pub(super) fn advance_together<'a>(
         &mut self,
         slot: u32,
         count: usize,
-        places: &impl Fn(u64) -> &'a [Place],
+        places: &impl Fn(u64) -> &'a [LogPosition],
     ) -> usize {
         let Some(it) = self.get(slot).filter(|_| self.overlaps) else { return count };
         let (log, cursor) = (it.channel.log(), it.cursor);
         for (index, offset) in (cursor + 1..).take(count).enumerate() {
             let places = places(offset);
             let sent = self.get(slot).map_or(&[][..], Subscription::sent_before);
-            if has_any(sent, places) || !self.has_all_come(log, places) {
+            if contains_any(sent, places) || !self.is_next_for_all(log, places) {
                 return index;
             }
             for place in places.iter().filter(|place| place.log != log) {
-                for other in self.existing_mut().filter(|it| it.is_before(place)) {
-                    other.pass(place.offset);
+                for other in self.existing_mut().filter(|it| it.is_next_at(place)) {
+                    other.advance_past(place.offset);
                 }
             }
         }
         count
     }
 
-    /// Whether no other subscription has something before this message. One that has gets a turn.
-    fn has_all_come(&mut self, log: u64, places: &[Place]) -> bool {
-        let mut have_come = true;
+    /// Whether this message is next in all other subscriptions whose logs contain it. Gives a turn to those
+    /// that have earlier messages.
+    fn is_next_for_all(&mut self, log: u64, places: &[LogPosition]) -> bool {
+        let mut can_send = true;
         for place in places.iter().filter(|place| place.log != log) {
-            let behind = self.existing().find(|(_, it)| it.is_far_before(place)).map(|(slot, _)| slot);
+            let behind = self.existing().find(|(_, it)| it.is_behind(place)).map(|(slot, _)| slot);
             if let Some(behind) = behind {
-                self.mark_ready(Slot(behind));
-                have_come = false;
+                self.mark_ready(SubscriptionSlot(behind));
+                can_send = false;
             }
         }
-        have_come
+        can_send
     }
 }
 
-fn has_any(sent: &[SentRange], places: &[Place]) -> bool {
-    places.iter().any(|place| sent.iter().any(|range| range.has(place)))
+fn contains_any(sent: &[SentRange], places: &[LogPosition]) -> bool {
+    places.iter().any(|place| sent.iter().any(|range| range.contains(place)))
 }

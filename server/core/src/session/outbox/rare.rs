@@ -1,48 +1,52 @@
-//! Where an outbox has what it has: its first subscription in place, and what few sessions have in one box.
+//! Storage of an outbox. The first subscription is stored inline, and state that few sessions need is in one
+//! box.
 //!
-//! Most sessions follow one channel or none. They have no box.
+//! Most sessions have at most one subscription, and no box.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
 use super::{Outbox, Subscription};
 
-/// What few sessions have.
+/// State that few sessions need.
 #[derive(Debug)]
-pub(super) struct Rare<C> {
-    /// Those after the first, by slot.
+pub(super) struct RareState<C> {
+    /// Subscriptions from slot 1 on.
     subscriptions: Vec<Option<Subscription<C>>>,
-    /// Who waits for what, while anyone does.
+    /// `None` if all queues are empty.
     queues: Option<Box<Queues>>,
-    /// The last seq that has left the ring and was of a subscription that has ended.
-    pub(super) forgotten: u64,
-    /// There is a subscription of which the client is told something, or was.
+    /// Last seq to leave the ring that belonged to an ended subscription.
+    pub(super) last_orphan_evicted: u64,
+    /// Whether any subscription has a notice, pending or sent.
     has_notices: bool,
 }
 
-/// What hardly any session has for longer than a moment.
+/// Queues that are rarely in use for more than a moment.
 #[derive(Debug, Default)]
 struct Queues {
-    /// Subscriptions that are ready and not next, in the order of their turns.
+    /// Ready subscriptions after the next one, in the order of their turns.
     waiting: VecDeque<u32>,
-    /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
+    /// Subscriptions whose gaps are sent before anything is resent, in the order of the gaps' seqs.
     pending_gaps: VecDeque<u32>,
-    /// Subscriptions of which something is to be told, in the order in which it happened.
+    /// Subscriptions with pending notices, in the order in which these are sent.
     notices: VecDeque<u32>,
 }
 
-/// There is one for each session with more than one subscription. With a handle of 16 bytes, as the server's.
-const _: () = assert!(size_of::<Rare<[u64; 2]>>() <= 48);
+/// Every session with more than one subscription has one. The server's channel handle takes 16 bytes.
+const _: () = assert!(size_of::<RareState<[u64; 2]>>() <= 48);
 
-impl<C> Default for Rare<C> {
+impl<C> Default for RareState<C> {
     fn default() -> Self {
-        Self { subscriptions: Vec::new(), queues: None, forgotten: 0, has_notices: false }
+        Self { subscriptions: Vec::new(), queues: None, last_orphan_evicted: 0, has_notices: false }
     }
 }
 
-impl<C> Rare<C> {
+impl<C> RareState<C> {
     fn is_empty(&self) -> bool {
-        self.subscriptions.is_empty() && self.queues.is_none() && self.forgotten == 0 && !self.has_notices
+        self.subscriptions.is_empty()
+            && self.queues.is_none()
+            && self.last_orphan_evicted == 0
+            && !self.has_notices
     }
 
     fn waiting(&self) -> impl Iterator<Item = u32> {
@@ -64,8 +68,9 @@ impl Queues {
     }
 }
 
-/// Up to here, room is made for one subscription at a time: a vector would begin with four, and double.
-const FEW_SUBSCRIPTIONS: usize = 8;
+/// Up to this number, the vector grows by one subscription at a time. By default it would begin with a
+/// capacity of four, and double it.
+const EXACT_GROWTH_LIMIT: usize = 8;
 
 impl<C> Outbox<C> {
     pub(super) fn get(&self, slot: u32) -> Option<&Subscription<C>> {
@@ -82,7 +87,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Every subscription, live or not, by slot.
+    /// Iterates over all subscriptions by slot, including ended ones.
     pub(super) fn existing(&self) -> impl Iterator<Item = (u32, &Subscription<C>)> {
         let more = self.rare.iter().flat_map(|rare| &rare.subscriptions);
         (0..)
@@ -95,7 +100,7 @@ impl<C> Outbox<C> {
         std::iter::once(&mut self.first).chain(more).flatten()
     }
 
-    /// Slots below this have been used.
+    /// All slots in use are below this number.
     pub(super) fn slots(&self) -> u32 {
         let more = self.rare.as_ref().map_or(0, |rare| rare.subscriptions.len());
         u32::try_from(1 + more).expect("subscriptions are limited, far below 2^32")
@@ -105,7 +110,7 @@ impl<C> Outbox<C> {
         (0..self.slots()).find(|slot| self.get(*slot).is_none()).unwrap_or(self.slots())
     }
 
-    /// There is a subscription now with this slot, or none.
+    /// Stores a subscription in the slot, or frees the slot.
     pub(super) fn set(&mut self, slot: u32, subscription: Option<Subscription<C>>) {
         let Some(index) = slot.checked_sub(1).map(|index| index as usize) else {
             self.first = subscription;
@@ -116,17 +121,17 @@ impl<C> Outbox<C> {
         }
         let more = &mut self.rare.get_or_insert_default().subscriptions;
         if index >= more.len() {
-            if more.len() < FEW_SUBSCRIPTIONS {
+            if more.len() < EXACT_GROWTH_LIMIT {
                 more.reserve_exact(index + 1 - more.len());
             }
             more.resize_with(index + 1, || None);
         }
         more[index] = subscription;
         while more.pop_if(|last| last.is_none()).is_some() {}
-        self.drop_empty_box();
+        self.drop_empty_boxes();
     }
 
-    /// The first of those that are ready.
+    /// The ready subscription whose turn is next.
     pub(super) fn next_ready(&self) -> Option<u32> {
         self.next_ready.map(|after| after.get() - 1)
     }
@@ -135,13 +140,13 @@ impl<C> Outbox<C> {
         self.next_ready = slot.and_then(|slot| NonZeroU32::new(slot + 1));
     }
 
-    /// Those that are ready, in the order of their turns.
+    /// Iterates over the ready subscriptions in the order of their turns.
     pub(super) fn ready(&self) -> impl Iterator<Item = u32> {
         self.next_ready().into_iter().chain(self.rare.iter().flat_map(|rare| rare.waiting()))
     }
 
-    /// Its turn comes after those of all that are ready.
-    pub(super) fn await_turn(&mut self, slot: u32) {
+    /// Queues a turn after those of all ready subscriptions.
+    pub(super) fn queue_turn(&mut self, slot: u32) {
         if self.next_ready.is_none() {
             self.set_next_ready(Some(slot));
         } else {
@@ -149,15 +154,15 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// It has no turn.
-    pub(super) fn leave_turns(&mut self, slot: u32) {
+    /// Removes the subscription's turn, if it has one.
+    pub(super) fn remove_turn(&mut self, slot: u32) {
         if self.next_ready() == Some(slot) {
             let next = self.queues_if_any().and_then(|queues| queues.waiting.pop_front());
             self.set_next_ready(next);
         } else if let Some(queues) = self.queues_if_any() {
             queues.waiting.retain(|waiting| *waiting != slot);
         }
-        self.drop_empty_box();
+        self.drop_empty_boxes();
     }
 
     fn queues_mut(&mut self) -> &mut Queues {
@@ -176,33 +181,33 @@ impl<C> Outbox<C> {
         self.rare.as_ref()?.queues.as_ref()?.pending_gaps.front().copied()
     }
 
-    /// Each of these has a gap that is to be sent, in this order.
-    pub(super) fn await_gaps(&mut self, slots: impl Iterator<Item = u32>) {
+    /// Queues the gaps of these subscriptions in this order.
+    pub(super) fn queue_gaps(&mut self, slots: impl Iterator<Item = u32>) {
         self.queues_mut().pending_gaps.extend(slots);
     }
 
-    /// No gap is to be sent.
+    /// Removes all pending gaps.
     pub(super) fn clear_pending_gaps(&mut self) {
         if let Some(queues) = self.queues_if_any() {
             queues.pending_gaps.clear();
         }
-        self.drop_empty_box();
+        self.drop_empty_boxes();
     }
 
-    /// Returns whether there was one.
+    /// Removes the pending gap of a subscription. Returns whether there was one.
     pub(super) fn remove_pending_gap(&mut self, slot: u32) -> bool {
         let Some(Queues { pending_gaps, .. }) = self.queues_if_any() else { return false };
         let before = pending_gaps.len();
         pending_gaps.retain(|pending| *pending != slot);
         let was_there = before > pending_gaps.len();
-        self.drop_empty_box();
+        self.drop_empty_boxes();
         was_there
     }
 
-    /// Of each of these something is to be told, in this order, and of no others.
+    /// Replaces the queue of pending notices.
     pub(super) fn set_notices(&mut self, slots: impl Iterator<Item = u32>) {
         self.queues_mut().notices = slots.collect();
-        self.drop_empty_box();
+        self.drop_empty_boxes();
     }
 
     pub(super) fn push_notice(&mut self, slot: u32) {
@@ -211,8 +216,8 @@ impl<C> Outbox<C> {
 
     pub(super) fn remove_notice(&mut self, slot: u32) {
         if let Some(queues) = self.queues_if_any() {
-            queues.notices.retain(|untold| *untold != slot);
-            self.drop_empty_box();
+            queues.notices.retain(|pending| *pending != slot);
+            self.drop_empty_boxes();
         }
     }
 
@@ -220,12 +225,12 @@ impl<C> Outbox<C> {
         self.rare.as_ref().is_some_and(|rare| rare.has_notices)
     }
 
-    /// Notes whether there is a subscription of which the client is told something, or was.
-    pub(super) fn note_notices(&mut self) {
+    /// Updates the flag returned by `has_notices`.
+    pub(super) fn update_has_notices(&mut self) {
         let has_notices = self.existing().any(|(_, it)| it.notice().is_some());
         if has_notices || self.has_notices() {
             self.rare.get_or_insert_default().has_notices = has_notices;
-            self.drop_empty_box();
+            self.drop_empty_boxes();
         }
     }
 
@@ -235,12 +240,12 @@ impl<C> Outbox<C> {
         queues.flat_map(|queues| queues.notices.iter().copied())
     }
 
-    pub(super) fn forgotten(&self) -> u64 {
-        self.rare.as_ref().map_or(0, |rare| rare.forgotten)
+    pub(super) fn last_orphan_evicted(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.last_orphan_evicted)
     }
 
-    /// Lets go of the boxes once nothing is in them.
-    pub(super) fn drop_empty_box(&mut self) {
+    /// Frees the boxes that are empty.
+    pub(super) fn drop_empty_boxes(&mut self) {
         let Some(rare) = &mut self.rare else { return };
         if rare.queues.as_deref().is_some_and(Queues::is_empty) {
             rare.queues = None;
@@ -250,7 +255,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Drops all subscriptions, all turns, all gaps that are owed. Returns the subscriptions.
+    /// Removes all subscriptions, turns, pending gaps and notices. Returns the subscriptions.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Subscription<C>> + use<C> {
         self.next_ready = None;
         let more = self.rare.take().map_or(Vec::new(), |rare| rare.subscriptions);

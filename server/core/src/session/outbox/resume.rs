@@ -1,70 +1,74 @@
-//! Where an outbox goes on for a new connection.
+//! Position of an outbox when a new connection begins.
 
 use super::{Outbox, WhenFull};
 
 impl<C> Outbox<C> {
-    /// A new connection, whose client has everything up to `seq`; if it does not say, up to the last acknowledgement.
+    /// Prepares the outbox for a new connection whose client has everything up to `seq`. If the client does
+    /// not report a seq, the last acknowledgement counts.
     ///
     /// `seq` must be at most [`Outbox::seq`].
     pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
         let seq = seq.unwrap_or(self.acknowledged);
-        self.go_on_after(seq, seq, when_full);
-        self.tell_again_after(seq);
+        self.continue_after(seq, seq, when_full);
+        self.requeue_notices_after(seq);
     }
 
-    /// The same for a client that may yet come back to where it was before: of what it has, what came after `confirmed` is
-    /// forgotten only when the ring needs the room. `has_heard` is whether its last request was answered: if it has all that was sent, it has
-    /// what was told, too. (It asks again and again, with nothing new in between, and must not be told again each time.)
-    pub fn resume_keeping(&mut self, seq: u64, confirmed: u64, has_heard: bool) {
-        let has_heard = has_heard && seq >= self.sent;
-        self.go_on_after(seq, confirmed, WhenFull::Stop);
-        if !has_heard {
-            self.tell_again_after(seq);
+    /// Like [`Self::resume`], for a client that may go back to its previous position: entries after
+    /// `confirmed` are kept until the ring needs the room. `was_answered` tells whether the client's last
+    /// request was answered. If it was, and the client has everything that was sent, it also has the notices.
+    /// Otherwise a client that polls while there are no new messages would receive them again each time.
+    pub fn resume_keeping(&mut self, seq: u64, confirmed: u64, was_answered: bool) {
+        let was_answered = was_answered && seq >= self.sent;
+        self.continue_after(seq, confirmed, WhenFull::Stop);
+        if !was_answered {
+            self.requeue_notices_after(seq);
         }
         if self.needs_acknowledgement() {
             self.acknowledge(seq);
         }
     }
 
-    /// A new connection, whose client has what was acknowledged and does not say what more. So that nothing comes twice, what
-    /// was sent since is told as gaps. `has_heard` is whether its last request was answered.
-    pub fn resume_with_gaps(&mut self, when_full: WhenFull, has_heard: bool) {
+    /// Prepares the outbox for a new connection whose client has everything acknowledged, and possibly more.
+    /// To avoid duplicates, everything sent since is reported as gaps. `was_answered` tells whether the
+    /// client's last request was answered.
+    pub fn resume_with_gaps(&mut self, when_full: WhenFull, was_answered: bool) {
         let seq = self.acknowledged;
-        self.go_on_after(seq, seq, when_full);
-        if !has_heard {
-            self.tell_again_after(seq);
+        self.continue_after(seq, seq, when_full);
+        if !was_answered {
+            self.requeue_notices_after(seq);
         }
-        self.tells_gaps = true;
+        self.resends_as_gaps = true;
     }
 
-    fn go_on_after(&mut self, seq: u64, confirmed: u64, when_full: WhenFull) {
+    fn continue_after(&mut self, seq: u64, confirmed: u64, when_full: WhenFull) {
         let seq = seq.min(self.seq());
         self.when_full = when_full;
-        self.tells_gaps = false;
+        self.resends_as_gaps = false;
         self.sent = seq;
         self.clear_pending_gaps();
         if seq >= self.ring.dropped() {
-            // What is dropped already, the client has.
+            // The client has everything that has already left the ring.
             self.acknowledge(confirmed.max(self.ring.dropped()));
             return;
         }
-        // The client has lost what was acknowledged.
+        // The client has lost acknowledged messages.
         self.acknowledged = seq;
-        self.gaps_pending_after(seq);
-        self.tell_what_others_sent(seq);
+        self.queue_gaps_after(seq);
+        self.report_gaps_of_ended(seq);
     }
 
-    /// What has left the ring after `seq` is told before what is in the ring.
-    pub(super) fn gaps_pending_after(&mut self, seq: u64) {
-        // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that is cut between
-        // two gaps, and resumes with the seq of the first, still gets the second.
+    /// Queues gaps for everything after `seq` that has left the ring. They are sent before the ring's
+    /// entries.
+    pub(super) fn queue_gaps_after(&mut self, seq: u64) {
+        // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that
+        // disconnects between two gaps, and resumes with the seq of the first, still gets the second.
         let mut gaps: Vec<(u64, u32)> = self
             .existing()
-            .filter_map(|(slot, subscription)| Some((subscription.gap_needed_after(seq)?, slot)))
+            .filter_map(|(slot, subscription)| Some((subscription.gap_seq_after(seq)?, slot)))
             .collect();
         gaps.sort_unstable();
         if !gaps.is_empty() {
-            self.await_gaps(gaps.into_iter().map(|(_, slot)| slot));
+            self.queue_gaps(gaps.into_iter().map(|(_, slot)| slot));
         }
         self.skip_to_ring();
     }

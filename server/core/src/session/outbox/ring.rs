@@ -1,27 +1,29 @@
-//! What was sent under the last seqs, until the client is known to have it.
+//! The messages and gaps sent under the last seqs, until the client is known to have received them.
 //!
-//! Messages of one subscription mostly follow each other, in seq and in offset: they are one *run*, however many they are. So a session that
-//! follows one channel takes as much for a thousand unacknowledged messages as for one, and what it takes is in the ring itself.
+//! Messages of one subscription usually have consecutive seqs and offsets. Such a sequence is stored as one
+//! *run*, whatever its length. A session with one subscription therefore needs the same memory for a thousand
+//! unacknowledged messages as for one, and that memory is part of the ring itself.
 
 use std::collections::VecDeque;
 
-/// What was sent under one seq.
+/// A message or gap sent under one seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RingEntry {
     pub(super) slot: u32,
-    /// 0: the message `offset`. Otherwise a gap: this many messages from `offset` on, or [`Entry::UNKNOWN`].
+    /// 0 for the message `offset`. Otherwise a gap: the number of messages from `offset` on, or
+    /// [`RingEntry::UNKNOWN`].
     pub(super) span: u32,
     pub(super) offset: u64,
 }
 
 pub(super) enum EntryKind {
     Message,
-    /// The first and the last missing message, if known.
+    /// First and last missing offset, if known.
     Gap(Option<(u64, u64)>),
 }
 
-impl Entry {
-    /// A gap of unknown length, or one too long for a span.
+impl RingEntry {
+    /// Span of a gap whose length is unknown, or too large for a span.
     const UNKNOWN: u32 = u32::MAX;
 
     pub(super) fn message(slot: u32, offset: u64) -> Self {
@@ -35,7 +37,7 @@ impl Entry {
         }
     }
 
-    /// A gap before the message after `cursor`.
+    /// A gap of unknown length before the message after `cursor`.
     pub(super) fn unknown_gap(slot: u32, cursor: u64) -> Self {
         Self { slot, span: Self::UNKNOWN, offset: cursor }
     }
@@ -48,7 +50,7 @@ impl Entry {
         }
     }
 
-    /// The offset that a client with this entry has reached.
+    /// Offset that a client with this entry has reached.
     pub(super) fn last_offset(self) -> u64 {
         match self.span {
             0 | Self::UNKNOWN => self.offset,
@@ -57,64 +59,65 @@ impl Entry {
     }
 }
 
-/// A gap, or messages of one subscription that follow each other without a hole, in seq and in offset. It ends where the next begins.
+/// A gap, or messages of one subscription with consecutive seqs and offsets. It ends where the next run
+/// begins.
 #[derive(Clone, Copy, Debug)]
 struct EntryRun {
-    /// The first seq. What came first of it may have left the ring.
+    /// First seq. Entries at the beginning of the run may have left the ring.
     seq: u64,
-    first: Entry,
+    first: RingEntry,
 }
 
 impl EntryRun {
-    /// What was sent under this seq of the run.
-    fn at(self, seq: u64) -> Entry {
-        Entry { offset: self.first.offset + (seq - self.seq), ..self.first }
+    /// The run's entry for this seq.
+    fn at(self, seq: u64) -> RingEntry {
+        RingEntry { offset: self.first.offset + (seq - self.seq), ..self.first }
     }
 
-    /// Whether `entry`, under `seq`, goes on with it.
-    fn goes_on(self, seq: u64, entry: Entry) -> bool {
+    /// Whether `entry`, sent under `seq`, extends the run.
+    fn continues_with(self, seq: u64, entry: RingEntry) -> bool {
         self.first.span == 0 && self.at(seq) == entry
     }
 }
 
-/// In a box, since most rings have none.
+/// Boxed, since most rings have a single run.
 #[derive(Debug, Default)]
-struct Earlier {
+struct EarlierRuns {
     /// Oldest first.
     runs: VecDeque<EntryRun>,
-    /// How many entries these are.
+    /// Number of entries in all these runs.
     len: u32,
 }
 
-/// The entries of the last seqs, at most `capacity`. Seqs count from 1 without holes.
+/// The entries of the last seqs, at most `capacity`. Seqs start at 1 and have no holes.
 #[derive(Debug)]
-pub(super) struct Ring {
-    /// Of the newest run what was sent first, and has not left the ring. Anything in an empty ring.
-    newest: Entry,
-    /// All entries.
+pub(super) struct ReplayRing {
+    /// The oldest entry of the newest run that is still in the ring. Arbitrary if the ring is empty.
+    newest: RingEntry,
+    /// Number of all entries.
     len: u32,
     capacity: u32,
     last: u64,
-    /// The runs before it, if there are any.
-    earlier: Option<Box<Earlier>>,
+    /// The runs before the newest one, if any.
+    earlier: Option<Box<EarlierRuns>>,
 }
 
-impl Ring {
+impl ReplayRing {
     pub(super) fn new(capacity: usize) -> Self {
         Self::after(0, capacity)
     }
 
-    /// An empty ring, which goes on after the seq `dropped`.
+    /// An empty ring that continues after the seq `dropped`.
     pub(super) fn after(dropped: u64, capacity: usize) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        Self { newest: Entry::message(0, 0), len: 0, capacity, last: dropped, earlier: None }
+        Self { newest: RingEntry::message(0, 0), len: 0, capacity, last: dropped, earlier: None }
     }
 
     pub(super) fn last_seq(&self) -> u64 {
         self.last
     }
 
-    /// The last seq that has left the ring.
+    /// Last seq that has left the ring.
     pub(super) fn dropped(&self) -> u64 {
         self.last - u64::from(self.len)
     }
@@ -131,18 +134,19 @@ impl Ring {
         self.len >= self.capacity
     }
 
-    pub(super) fn get(&self, seq: u64) -> Option<Entry> {
-        Some(self.run_with(seq)?.0.at(seq))
+    pub(super) fn get(&self, seq: u64) -> Option<RingEntry> {
+        Some(self.run_containing(seq)?.0.at(seq))
     }
 
-    /// What was sent under `seq`, and how many entries of its run there are from there on.
-    pub(super) fn rest_of_run(&self, seq: u64) -> Option<(Entry, u64)> {
-        let (run, end) = self.run_with(seq)?;
+    /// The entry for `seq`, and the number of entries from it to the end of its run.
+    pub(super) fn rest_of_run(&self, seq: u64) -> Option<(RingEntry, u64)> {
+        let (run, end) = self.run_containing(seq)?;
         Some((run.at(seq), end - seq))
     }
 
-    /// The runs, oldest first: the seq of the first entry, that entry, and how many there are.
-    pub(super) fn runs(&self) -> impl Iterator<Item = (u64, Entry, u64)> {
+    /// Iterates over the runs, oldest first: the seq of the first entry, that entry, and the number of
+    /// entries.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (u64, RingEntry, u64)> {
         let mut next = self.dropped() + 1;
         std::iter::from_fn(move || {
             let (entry, count) = self.rest_of_run(next)?;
@@ -152,18 +156,18 @@ impl Ring {
         })
     }
 
-    /// Whether there is an entry of this subscription.
-    pub(super) fn has_any_of(&self, slot: u32) -> bool {
+    /// Whether the ring contains an entry of this subscription.
+    pub(super) fn contains_slot(&self, slot: u32) -> bool {
         let earlier = self.earlier.iter().flat_map(|earlier| &earlier.runs).map(|run| run.first.slot);
         let newest = (self.len > 0).then_some(self.newest.slot);
         earlier.chain(newest).any(|other| other == slot)
     }
 
-    /// `count` entries from this one on: messages, or a single gap. There is room for them.
-    pub(super) fn push(&mut self, entry: Entry, count: u64) {
-        let added = u32::try_from(count).expect("no more than the capacity");
-        let goes_on = self.len > 0 && self.newest_run().goes_on(self.last + 1, entry);
-        if !goes_on {
+    /// Adds `count` entries starting with this one: messages, or a single gap. There must be room for them.
+    pub(super) fn push(&mut self, entry: RingEntry, count: u64) {
+        let added = u32::try_from(count).expect("at most the capacity");
+        let extends_newest = self.len > 0 && self.newest_run().continues_with(self.last + 1, entry);
+        if !extends_newest {
             if self.len > 0 {
                 let run = self.newest_run();
                 let earlier = self.earlier.get_or_insert_default();
@@ -176,15 +180,16 @@ impl Ring {
         self.len += added;
     }
 
-    /// Removes what is up to `seq` of the oldest run. Returns the last of that, and its seq.
-    pub(super) fn pop_up_to(&mut self, seq: u64) -> Option<(u64, Entry)> {
+    /// Removes the oldest run's entries up to `seq`. Returns the seq of the last one removed, with that
+    /// entry.
+    pub(super) fn pop_up_to(&mut self, seq: u64) -> Option<(u64, RingEntry)> {
         let dropped = self.dropped();
         if seq <= dropped {
             return None;
         }
-        let (run, end) = self.run_with(dropped + 1)?;
+        let (run, end) = self.run_containing(dropped + 1)?;
         let seq = seq.min(end - 1);
-        let removed = u32::try_from(seq - dropped).expect("no more than there are");
+        let removed = u32::try_from(seq - dropped).expect("at most the number of entries");
         self.len -= removed;
         match &mut self.earlier {
             None => self.newest = run.at(seq + 1),
@@ -210,8 +215,8 @@ impl Ring {
         EntryRun { seq: self.last + 1 - u64::from(in_newest), first: self.newest }
     }
 
-    /// The run that this seq is in, and the seq after it.
-    fn run_with(&self, seq: u64) -> Option<(EntryRun, u64)> {
+    /// The run that contains this seq, and the seq after its end.
+    fn run_containing(&self, seq: u64) -> Option<(EntryRun, u64)> {
         if seq <= self.dropped() || seq > self.last {
             return None;
         }

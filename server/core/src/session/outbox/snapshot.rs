@@ -1,18 +1,18 @@
-//! Writing an outbox down, and going on with it in another process.
+//! Saving an outbox as a record, and restoring it in another process.
 
 use std::num::NonZeroU64;
 
-use super::notices::{Became, Notice, WhyEnded};
-use super::overlap::{SentRange, Source};
-use super::ring::{Entry, Ring};
-use super::subscription::{Evicted, Rare, Subscription};
-use super::{Outbox, Slot};
+use super::notices::{EndReason, Notice, SubscriptionChange};
+use super::overlap::{LogHandle, SentRange};
+use super::ring::{ReplayRing, RingEntry};
+use super::subscription::{Evicted, RareSubscriptionState, Subscription};
+use super::{Outbox, SubscriptionSlot};
 use crate::session::record::{
-    BadRecord, NoticeRecord, OutboxRecord, RingRun, SentBefore, SubscriptionRecord,
+    BadRecord, NoticeRecord, OutboxRecord, RingRun, SentRangeRecord, SubscriptionRecord,
 };
 
-impl<C: Source> Outbox<C> {
-    /// What is to be written down.
+impl<C: LogHandle> Outbox<C> {
+    /// Returns the outbox's record.
     #[must_use]
     pub fn snapshot(&self) -> OutboxRecord {
         OutboxRecord {
@@ -23,7 +23,7 @@ impl<C: Source> Outbox<C> {
             subscriptions: self.subscriptions_by_slot(),
             ready: self.ready().collect(),
             overlaps: self.overlaps,
-            forgotten: self.forgotten(),
+            last_orphan_evicted: self.last_orphan_evicted(),
         }
     }
 
@@ -34,21 +34,22 @@ impl<C: Source> Outbox<C> {
 
     fn runs(&self) -> Vec<RingRun> {
         let runs = self.ring.runs();
-        runs.map(|(_, Entry { slot, span, offset }, count)| RingRun { slot, offset, count, span }).collect()
+        runs.map(|(_, RingEntry { slot, span, offset }, count)| RingRun { slot, offset, count, span })
+            .collect()
     }
 }
 
 impl<C> Outbox<C> {
-    /// Goes on with what was written down. The ring holds at most `max_unacked` seqs: of a longer one the oldest are evicted. `channel`
-    /// gives the handle of the log with this number, for a subscription with this slot, and says whether it goes on; it returns nothing if
-    /// there is no such log.
+    /// Restores an outbox. The ring holds at most `max_unacked` seqs; if the record has more, the oldest are
+    /// evicted. `channel` receives the number of a log, the slot of the subscription, and whether the
+    /// subscription is live. It returns the handle of the log, or `None` if there is no such log.
     ///
     /// # Errors
-    /// [`BadRecord`].
+    /// Returns [`BadRecord`] if the record is inconsistent.
     pub fn restore(
         record: &OutboxRecord,
         max_unacked: usize,
-        mut channel: impl FnMut(u64, Slot, bool) -> Option<C>,
+        mut channel: impl FnMut(u64, SubscriptionSlot, bool) -> Option<C>,
     ) -> Result<Self, BadRecord> {
         let mut outbox = Self::new(max_unacked);
         let mut reached = Vec::with_capacity(record.subscriptions.len());
@@ -56,7 +57,8 @@ impl<C> Outbox<C> {
             let restored = match it {
                 None => None,
                 Some(it) => {
-                    let channel = channel(it.log, Slot(slot), it.live).ok_or(BadRecord("an unknown log"))?;
+                    let channel =
+                        channel(it.log, SubscriptionSlot(slot), it.live).ok_or(BadRecord("unknown log"))?;
                     Some(Subscription::restore(it, record.dropped, channel)?)
                 }
             };
@@ -69,40 +71,41 @@ impl<C> Outbox<C> {
         }
         let last = outbox.seq();
         if record.sent > last || record.acknowledged > record.sent.min(record.dropped) {
-            return Err(BadRecord("something was acknowledged that was not sent"));
+            return Err(BadRecord("a seq was acknowledged that was not sent"));
         }
         (outbox.sent, outbox.acknowledged) = (record.sent, record.acknowledged);
         outbox.overlaps = record.overlaps;
-        if record.forgotten > 0 {
-            outbox.rare.get_or_insert_default().forgotten = record.forgotten;
+        if record.last_orphan_evicted > 0 {
+            outbox.rare.get_or_insert_default().last_orphan_evicted = record.last_orphan_evicted;
         }
         for slot in &record.ready {
             let is_new = outbox.get(*slot).is_some_and(|it| it.live && !it.ready);
             if !is_new {
-                return Err(BadRecord("a turn of nobody"));
+                return Err(BadRecord("a turn without a live subscription"));
             }
-            outbox.mark_ready(Slot(*slot));
+            outbox.mark_ready(SubscriptionSlot(*slot));
         }
-        outbox.tell_what_was_evicted();
-        outbox.note_notices();
-        // Where the stream is, so is what was told.
-        outbox.tell_again_after(u64::MAX);
+        outbox.queue_gaps_of_evicted();
+        outbox.update_has_notices();
+        // The record's position includes the notices sent up to it.
+        outbox.requeue_notices_after(u64::MAX);
         Ok(outbox)
     }
 
-    /// Nothing is allocated for what has no room.
+    /// Allocates no memory for entries beyond the ring's capacity.
     fn restore_ring(&mut self, record: &OutboxRecord, reached: &mut [u64]) -> Result<(), BadRecord> {
         let total = record.ring.iter().try_fold(0_u64, |sum, run| sum.checked_add(run.count));
         let total =
             total.filter(|total| total.checked_add(record.dropped).is_some_and(|last| last < u64::MAX));
-        let total = total.ok_or(BadRecord("more was sent than there are seqs"))?;
+        let total = total.ok_or(BadRecord("too many seqs"))?;
         let capacity = self.ring.capacity();
         let mut excess = total.saturating_sub(capacity as u64);
-        self.ring = Ring::after(record.dropped + excess, capacity);
+        self.ring = ReplayRing::after(record.dropped + excess, capacity);
         let mut seq = record.dropped;
         for run in &record.ring {
-            let reached = reached.get_mut(run.slot as usize).ok_or(BadRecord("an entry of nobody"))?;
-            let it = self.get_mut(run.slot).ok_or(BadRecord("an entry of nobody"))?;
+            let reached =
+                reached.get_mut(run.slot as usize).ok_or(BadRecord("a ring entry without a subscription"))?;
+            let it = self.get_mut(run.slot).ok_or(BadRecord("a ring entry without a subscription"))?;
             *reached = check_run(run, *reached, it.cursor)?;
             let evicted = excess.min(run.count);
             excess -= evicted;
@@ -117,20 +120,20 @@ impl<C> Outbox<C> {
         Ok(())
     }
 
-    /// Those that follow from where the stream is, and from what has left the ring.
-    fn tell_what_was_evicted(&mut self) {
+    /// Queues the gaps for evicted entries after the last seq sent.
+    fn queue_gaps_of_evicted(&mut self) {
         if self.sent >= self.ring.dropped() {
             return;
         }
-        self.gaps_pending_after(self.sent);
+        self.queue_gaps_after(self.sent);
     }
 }
 
-fn entry(run: &RingRun, index: u64) -> Entry {
-    Entry { slot: run.slot, span: run.span, offset: run.offset + index }
+fn entry(run: &RingRun, index: u64) -> RingEntry {
+    RingEntry { slot: run.slot, span: run.span, offset: run.offset + index }
 }
 
-/// Returns the offset that a client has reached after it.
+/// Returns the offset that a client with this run has reached.
 fn check_run(run: &RingRun, reached: u64, cursor: u64) -> Result<u64, BadRecord> {
     let last = match run.span {
         0 => run.offset.checked_add(run.count).map(|end| end - 1),
@@ -139,12 +142,12 @@ fn check_run(run: &RingRun, reached: u64, cursor: u64) -> Result<u64, BadRecord>
         span => run.offset.checked_add(u64::from(span)).map(|end| end - 1),
     };
     let last = last.filter(|last| run.count > 0 && *last <= cursor);
-    let last = last.ok_or(BadRecord("an entry beyond its cursor"))?;
+    let last = last.ok_or(BadRecord("a ring entry beyond its cursor"))?;
     let is_after = if run.span == u32::MAX { run.offset >= reached } else { run.offset > reached };
-    if is_after { Ok(last) } else { Err(BadRecord("an entry before the last")) }
+    if is_after { Ok(last) } else { Err(BadRecord("a ring entry before the preceding one")) }
 }
 
-impl<C: Source> Subscription<C> {
+impl<C: LogHandle> Subscription<C> {
     fn snapshot(&self) -> SubscriptionRecord {
         let rare = self.rare.as_deref();
         let sent_before = rare.map(|rare| &rare.sent_before).filter(|sent| !sent.is_empty());
@@ -159,8 +162,13 @@ impl<C: Source> Subscription<C> {
             missed: rare.and_then(|rare| rare.missed),
             sent_before: sent_before.map(|sent| {
                 let sent = sent.iter();
-                sent.map(|&SentRange { log, after, up_to, missed }| SentBefore { log, after, up_to, missed })
-                    .collect()
+                sent.map(|&SentRange { log, after, up_to, missed }| SentRangeRecord {
+                    log,
+                    after,
+                    up_to,
+                    missed,
+                })
+                .collect()
             }),
             sent_by_others: self.is_sent_by_others(),
             notice: self.notice().map(Notice::record),
@@ -170,19 +178,26 @@ impl<C: Source> Subscription<C> {
 
 impl Notice {
     fn record(self) -> NoticeRecord {
-        let Self { became, told_after } = self;
+        let Self { change, sent_after } = self;
         NoticeRecord {
             is_end: self.is_end(),
             granted: self.is_granted(),
-            told_after,
-            is_forbidden: became == Became::Ended(WhyEnded::Forbidden),
+            sent_after,
+            is_forbidden: change == SubscriptionChange::Ended(EndReason::Forbidden),
         }
     }
 
     fn restore(record: NoticeRecord) -> Self {
-        let NoticeRecord { is_end, granted, told_after, is_forbidden } = record;
-        let why = if is_forbidden { WhyEnded::Forbidden } else { WhyEnded::Removed };
-        Self { became: if is_end { Became::Ended(why) } else { Became::Begun { granted } }, told_after }
+        let NoticeRecord { is_end, granted, sent_after, is_forbidden } = record;
+        let why = if is_forbidden { EndReason::Forbidden } else { EndReason::Removed };
+        Self {
+            change: if is_end {
+                SubscriptionChange::Ended(why)
+            } else {
+                SubscriptionChange::Begun { granted }
+            },
+            sent_after,
+        }
     }
 }
 
@@ -195,28 +210,27 @@ impl<C> Subscription<C> {
                 let first =
                     if record.evicted_unknown_gap { record.start } else { record.start.saturating_add(1) };
                 let is_between = (first..=record.cursor).contains(&offset);
-                let seq =
-                    seq.filter(|_| is_between).ok_or(BadRecord("what has left the ring was not sent"))?;
+                let seq = seq.filter(|_| is_between).ok_or(BadRecord("an evicted entry was not sent"))?;
                 Some(Evicted { seq, offset })
             }
         };
-        if record.start > record.cursor || record.cursor > MOST_OFFSETS {
-            return Err(BadRecord("a cursor that is nowhere"));
+        if record.start > record.cursor || record.cursor > MAX_OFFSET {
+            return Err(BadRecord("invalid cursor"));
         }
         let mut it = Self::new(channel, record.cursor, record.gap);
         (it.start, it.evicted, it.live) = (record.start, evicted, record.live);
         it.evicted_unknown_gap = record.evicted_unknown_gap;
         let sent_before = record.sent_before.iter().flatten();
-        let rare = Rare {
+        let rare = RareSubscriptionState {
             missed: record.missed,
             sent_before: sent_before
-                .map(|&SentBefore { log, after, up_to, missed }| SentRange { log, after, up_to, missed })
+                .map(|&SentRangeRecord { log, after, up_to, missed }| SentRange { log, after, up_to, missed })
                 .collect(),
             sent_by_others: record.sent_by_others,
             notice: record.notice.map(Notice::restore),
         };
         if rare.notice.is_some_and(|notice| notice.is_end() == record.live) {
-            return Err(BadRecord("a notice of what is not so"));
+            return Err(BadRecord("a notice contradicts its subscription"));
         }
         if rare.missed.is_some()
             || !rare.sent_before.is_empty()
@@ -229,5 +243,5 @@ impl<C> Subscription<C> {
     }
 }
 
-/// No log comes so far, and what is a little more is still a number.
-pub const MOST_OFFSETS: u64 = u64::MAX / 2;
+/// Highest offset accepted in a record. No log reaches it, and adding to it does not overflow.
+pub const MAX_OFFSET: u64 = u64::MAX / 2;

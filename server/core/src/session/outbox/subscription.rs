@@ -1,46 +1,47 @@
 use std::num::NonZeroU64;
 
 use super::notices::Notice;
-use super::overlap::{Place, SentRange, Source};
-use super::ring::{Entry, EntryKind};
+use super::overlap::{LogHandle, LogPosition, SentRange};
+use super::ring::{EntryKind, RingEntry};
 
-/// One session's position in one channel.
+/// A session's position in one channel.
 #[derive(Debug)]
 pub(super) struct Subscription<C> {
     pub(super) channel: C,
-    /// The cursor at the start: messages up to here were never to be sent.
+    /// Cursor when the subscription began. Messages up to it are never sent.
     pub(super) start: u64,
-    /// The last offset that was sent, or reported as missing.
+    /// Last offset that was sent or reported as missing.
     pub(super) cursor: u64,
     /// The last entry that has left the ring, acknowledged or not.
     pub(super) evicted: Option<Evicted>,
-    /// A gap of unknown length is to be reported before anything else.
+    /// Whether a gap of unknown length must be reported before anything else.
     pub(super) gap: bool,
-    /// A gap of unknown length has left the ring.
+    /// Whether a gap of unknown length has left the ring.
     pub(super) evicted_unknown_gap: bool,
-    /// In the queue of those whose log may have something new.
+    /// Whether the subscription is queued because its log may have new messages.
     pub(super) ready: bool,
-    /// Not unsubscribed.
+    /// False after an unsubscribe.
     pub(super) live: bool,
-    /// What few subscriptions have.
-    pub(super) rare: Option<Box<Rare>>,
+    /// State that few subscriptions need.
+    pub(super) rare: Option<Box<RareSubscriptionState>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Rare {
-    /// What the last gap left out.
+pub(super) struct RareSubscriptionState {
+    /// Offsets covered by the last gap.
     pub(super) missed: Option<(u64, u64)>,
-    /// What others that overlap with it had sent when it began, until it has caught up.
+    /// Messages that overlapping subscriptions had sent when this one began. Empty once this one has caught
+    /// up.
     pub(super) sent_before: Vec<SentRange>,
-    /// Another has sent a message of its log.
+    /// Whether another subscription has sent a message of this log.
     pub(super) sent_by_others: bool,
-    /// What the client is told of it, or was.
+    /// Notice about this subscription, pending or sent.
     pub(super) notice: Option<Notice>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evicted {
-    /// Seqs count from 1.
+    /// Seqs start at 1.
     pub(super) seq: NonZeroU64,
     pub(super) offset: u64,
 }
@@ -60,7 +61,7 @@ impl<C> Subscription<C> {
         }
     }
 
-    /// What the client is told of it, or was.
+    /// The notice about this subscription, pending or sent.
     pub(super) fn notice(&self) -> Option<Notice> {
         self.rare.as_ref()?.notice
     }
@@ -75,34 +76,34 @@ impl<C> Subscription<C> {
         }
     }
 
-    /// The last seq there was when the client was told something of it.
-    pub(super) fn told_after(&self) -> Option<u64> {
-        self.notice()?.told_after
+    /// Last assigned seq when the notice was sent.
+    pub(super) fn notice_sent_after(&self) -> Option<u64> {
+        self.notice()?.sent_after
     }
 
-    /// The cursor moves over what the log no longer has.
-    pub(super) fn miss(&mut self, missing: (u64, u64)) {
+    /// Moves the cursor over messages that the log no longer has.
+    pub(super) fn skip_missing(&mut self, missing: (u64, u64)) {
         self.cursor = missing.1;
         self.rare.get_or_insert_default().missed = Some(missing);
     }
 
-    /// Others have sent messages of its log, or had sent some that it will pass over.
+    /// Whether others have sent messages of this log, including messages that this subscription will skip.
     pub(super) fn relies_on_others(&self) -> bool {
         self.is_sent_by_others() || !self.sent_before().is_empty()
     }
 
-    /// Whether another has sent a message of its log.
+    /// Whether another subscription has sent a message of this log.
     pub(super) fn is_sent_by_others(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.sent_by_others)
     }
 
-    /// Others have sent what is up to here.
-    pub(super) fn pass(&mut self, up_to: u64) {
+    /// Moves the cursor past messages that others have sent.
+    pub(super) fn advance_past(&mut self, up_to: u64) {
         self.cursor = up_to;
         self.rare.get_or_insert_default().sent_by_others = true;
     }
 
-    /// What others that overlap with it had sent when it began; nothing once it has caught up.
+    /// Messages that overlapping subscriptions had sent when this one began; empty once it has caught up.
     pub(super) fn sent_before(&self) -> &[SentRange] {
         self.rare.as_ref().map_or(&[], |rare| &rare.sent_before)
     }
@@ -113,43 +114,44 @@ impl<C> Subscription<C> {
         }
     }
 
-    /// What was sent up to this entry of the subscription has left the ring.
-    pub(super) fn evict(&mut self, seq: u64, entry: Entry) {
+    /// Records that the subscription's entries up to this one have left the ring.
+    pub(super) fn evict(&mut self, seq: u64, entry: RingEntry) {
         self.evicted = NonZeroU64::new(seq).map(|seq| Evicted { seq, offset: entry.last_offset() });
         self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
 
-    /// For a client that has everything up to `seq`: the seq of the gap to send it, if messages after `seq` have left the
-    /// ring. None after an unsubscribe.
-    pub(super) fn gap_needed_after(&self, seq: u64) -> Option<u64> {
+    /// Seq of the gap that a client with everything up to `seq` must receive because later entries have left
+    /// the ring. `None` after an unsubscribe.
+    pub(super) fn gap_seq_after(&self, seq: u64) -> Option<u64> {
         self.last_evicted().filter(|evicted| self.live && *evicted > seq)
     }
 
-    /// The seq of the last entry that has left the ring.
+    /// Seq of the last entry that has left the ring.
     pub(super) fn last_evicted(&self) -> Option<u64> {
         self.evicted.map(|evicted| evicted.seq.get())
     }
 
-    /// The seq and the range of that gap. The range may be too wide: of what left the ring, only the last offset is known.
+    /// Seq and range of the gap for evicted entries. The range may be too wide, because only the last evicted
+    /// offset is known.
     pub(super) fn evicted_gap(&self) -> Option<(u64, Option<(u64, u64)>)> {
         let Evicted { seq, offset } = self.evicted?;
         Some((seq.get(), (!self.evicted_unknown_gap).then_some((self.start + 1, offset))))
     }
 }
 
-impl<C: Source> Subscription<C> {
+impl<C: LogHandle> Subscription<C> {
     pub(super) fn sent_range(&self) -> SentRange {
         let missed = self.rare.as_ref().and_then(|rare| rare.missed);
         SentRange { log: self.channel.log(), after: self.start, up_to: self.cursor, missed }
     }
 
-    /// Whether the message there is its next.
-    pub(super) fn is_before(&self, place: &Place) -> bool {
+    /// Whether the message at this position is the subscription's next.
+    pub(super) fn is_next_at(&self, place: &LogPosition) -> bool {
         self.live && self.channel.log() == place.log && self.cursor + 1 == place.offset
     }
 
-    /// Whether it has another before the message there.
-    pub(super) fn is_far_before(&self, place: &Place) -> bool {
+    /// Whether the subscription has earlier messages to send before the one at this position.
+    pub(super) fn is_behind(&self, place: &LogPosition) -> bool {
         self.live && self.channel.log() == place.log && self.cursor + 1 < place.offset
     }
 }
@@ -158,7 +160,7 @@ impl<C: Source> Subscription<C> {
 mod tests {
     use super::*;
 
-    /// A server holds millions.
+    /// A server holds millions of subscriptions.
     #[test]
     fn a_subscription_is_small() {
         assert_eq!(size_of::<Subscription<[u64; 2]>>(), 64);

@@ -1,11 +1,11 @@
 use super::*;
 
-/// Messages that are in one log only.
-fn nowhere(_: u64) -> &'static [Place] {
+/// For messages that are in one log only.
+fn no_positions(_: u64) -> &'static [LogPosition] {
     &[]
 }
 
-impl Source for char {
+impl LogHandle for char {
     fn log(&self) -> u64 {
         u64::from(*self)
     }
@@ -15,30 +15,30 @@ impl Source for char {
     }
 }
 
-/// A turn of `outbox`, whose only channel holds `first..=last`.
-fn take(outbox: &mut Outbox<()>, first: u64, last: u64) -> Option<Run> {
+/// Takes one turn of `outbox`, whose only channel holds `first..=last`.
+fn take(outbox: &mut Outbox<()>, first: u64, last: u64) -> Option<TurnOutcome> {
     let turn = outbox.next_turn()?;
-    Some(outbox.take(turn, Bounds { first, last }, 100, nowhere))
+    Some(outbox.take(turn, LogBounds { first, last }, 100, no_positions))
 }
 
-fn messages(seq: u64, offset: u64, count: usize) -> Option<Run> {
-    Some(Run::Messages { seq, offset, count, caught_up: true })
+fn messages(seq: u64, offset: u64, count: usize) -> Option<TurnOutcome> {
+    Some(TurnOutcome::Messages { seq, offset, count, caught_up: true })
 }
 
-fn again(seq: u64, offset: u64, count: usize) -> Option<Run> {
-    Some(Run::Messages { seq, offset, count, caught_up: false })
+fn again(seq: u64, offset: u64, count: usize) -> Option<TurnOutcome> {
+    Some(TurnOutcome::Messages { seq, offset, count, caught_up: false })
 }
 
-fn gap(seq: u64, from: u64, to: u64) -> Option<Run> {
-    Some(Run::Gap { seq, range: Some((from, to)) })
+fn gap(seq: u64, from: u64, to: u64) -> Option<TurnOutcome> {
+    Some(TurnOutcome::Gap { seq, range: Some((from, to)) })
 }
 
 #[test]
-fn what_is_published_after_the_cursor_is_sent_once() {
+fn messages_after_the_cursor_are_sent_once() {
     let mut outbox = Outbox::new(8);
     let slot = outbox.subscribe((), 5, false);
-    assert_eq!(take(&mut outbox, 1, 5), Some(Run::CaughtUp));
-    assert_eq!(take(&mut outbox, 1, 7), None, "not marked");
+    assert_eq!(take(&mut outbox, 1, 5), Some(TurnOutcome::CaughtUp));
+    assert_eq!(take(&mut outbox, 1, 7), None, "the subscription is not marked as ready");
     outbox.mark_ready(slot);
     outbox.mark_ready(slot);
     assert_eq!(take(&mut outbox, 1, 7), messages(1, 6, 2));
@@ -47,7 +47,7 @@ fn what_is_published_after_the_cursor_is_sent_once() {
 }
 
 #[test]
-fn a_cursor_that_fell_off_the_log_gets_a_gap_and_goes_on() {
+fn a_cursor_that_fell_off_the_log_gets_a_gap() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 0, false);
     assert_eq!(take(&mut outbox, 4, 5), gap(1, 1, 3));
@@ -56,19 +56,19 @@ fn a_cursor_that_fell_off_the_log_gets_a_gap_and_goes_on() {
 }
 
 #[test]
-fn what_is_sent_again_needs_its_log() {
+fn resending_needs_the_log() {
     let mut outbox = Outbox::new(2);
     outbox.subscribe((), 0, true);
     assert!(!outbox.needs_log());
-    assert!(matches!(take(&mut outbox, 1, 2), Some(Run::Gap { seq: 1, .. })));
-    assert!(!outbox.needs_log(), "what is new can come later");
+    assert!(matches!(take(&mut outbox, 1, 2), Some(TurnOutcome::Gap { seq: 1, .. })));
+    assert!(!outbox.needs_log(), "new messages need not be read at once");
     assert_eq!(take(&mut outbox, 1, 1), messages(2, 1, 1));
     outbox.resume(Some(0), WhenFull::Stop);
-    assert!(!outbox.needs_log(), "first the gap");
+    assert!(!outbox.needs_log(), "the gap is sent first");
     take(&mut outbox, 1, 0);
     assert!(outbox.needs_log());
     outbox.resume_with_gaps(WhenFull::Stop, false);
-    assert!(!outbox.needs_log(), "all are gaps");
+    assert!(!outbox.needs_log(), "all messages become gaps");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_full_ring_stops_until_something_is_acknowledged() {
 }
 
 #[test]
-fn a_ring_that_nobody_can_acknowledge_wraps() {
+fn a_ring_without_acknowledgements_wraps() {
     let mut outbox = Outbox::new(4);
     outbox.subscribe((), 0, false);
     outbox.resume(None, WhenFull::Wrap);
@@ -93,12 +93,12 @@ fn a_ring_that_nobody_can_acknowledge_wraps() {
     assert_eq!(take(&mut outbox, 1, 9), messages(9, 9, 1));
     assert!(!outbox.needs_acknowledgement(), "the client cannot give one");
     outbox.resume(Some(2), WhenFull::Wrap);
-    assert_eq!(take(&mut outbox, 1, 9), gap(5, 1, 5), "it says too much: 3, 4 and 5 are missing");
+    assert_eq!(take(&mut outbox, 1, 9), gap(5, 1, 5), "the range is too wide: only 3, 4 and 5 are missing");
     assert_eq!(take(&mut outbox, 1, 9), again(6, 6, 4));
 }
 
 #[test]
-fn a_resume_sends_again_what_follows_the_clients_seq() {
+fn a_resume_resends_messages_after_the_clients_seq() {
     let mut outbox = Outbox::new(8);
     let slot = outbox.subscribe((), 0, false);
     assert_eq!(take(&mut outbox, 1, 4), messages(1, 1, 4));
@@ -106,11 +106,11 @@ fn a_resume_sends_again_what_follows_the_clients_seq() {
     assert_eq!(outbox.sent(), 2);
     outbox.mark_ready(slot);
     assert_eq!(take(&mut outbox, 1, 5), again(3, 3, 2));
-    assert_eq!(take(&mut outbox, 1, 5), messages(5, 5, 1), "then what is new");
+    assert_eq!(take(&mut outbox, 1, 5), messages(5, 5, 1), "then the new message");
 }
 
 #[test]
-fn what_the_log_has_lost_meanwhile_becomes_one_gap() {
+fn messages_lost_from_the_log_become_one_gap() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 0, false);
     take(&mut outbox, 1, 4);
@@ -123,7 +123,7 @@ fn what_the_log_has_lost_meanwhile_becomes_one_gap() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_not_sent_on_this_connection_loses_nothing() {
+fn acknowledging_messages_not_sent_on_this_connection_loses_nothing() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 0, false);
     take(&mut outbox, 1, 4);
@@ -133,7 +133,7 @@ fn an_acknowledgement_of_what_was_not_sent_on_this_connection_loses_nothing() {
 }
 
 #[test]
-fn without_a_seq_it_goes_on_from_what_was_acknowledged() {
+fn a_resume_without_a_seq_continues_after_the_acknowledged() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 0, false);
     take(&mut outbox, 1, 4);
@@ -143,29 +143,29 @@ fn without_a_seq_it_goes_on_from_what_was_acknowledged() {
 }
 
 #[test]
-fn a_client_cut_between_two_gaps_gets_the_second_later() {
-    let bounds = Bounds { first: 1, last: 1 };
+fn a_client_disconnected_between_two_gaps_gets_the_second_later() {
+    let bounds = LogBounds { first: 1, last: 1 };
     let mut outbox = Outbox::new(8);
     outbox.subscribe('a', 0, false);
     outbox.subscribe('b', 0, false);
     for _ in 0..2 {
         let turn = outbox.next_turn().expect("both have one message");
-        outbox.take(turn, bounds, 1, nowhere);
+        outbox.take(turn, bounds, 1, no_positions);
     }
     outbox.acknowledge(2);
     outbox.resume(Some(0), WhenFull::Stop);
     let turn = outbox.next_turn().expect("a pending gap");
     assert_eq!(outbox.channel(turn.slot), Some(&'a'));
-    assert_eq!(outbox.take(turn, bounds, 1, nowhere), Run::Gap { seq: 1, range: Some((1, 1)) });
+    assert_eq!(outbox.take(turn, bounds, 1, no_positions), TurnOutcome::Gap { seq: 1, range: Some((1, 1)) });
     outbox.resume(Some(1), WhenFull::Stop);
     let turn = outbox.next_turn().expect("a pending gap");
     assert_eq!(outbox.channel(turn.slot), Some(&'b'));
-    assert_eq!(outbox.take(turn, bounds, 1, nowhere), Run::Gap { seq: 2, range: Some((1, 1)) });
+    assert_eq!(outbox.take(turn, bounds, 1, no_positions), TurnOutcome::Gap { seq: 2, range: Some((1, 1)) });
     assert_eq!(outbox.next_turn(), None);
 }
 
 #[test]
-fn what_a_client_lost_by_going_back_is_not_taken_for_acknowledged() {
+fn messages_lost_by_going_back_are_not_acknowledged() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 0, false);
     take(&mut outbox, 1, 4);
@@ -180,26 +180,30 @@ fn what_a_client_lost_by_going_back_is_not_taken_for_acknowledged() {
 fn a_gap_of_unknown_length_comes_first() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 2, true);
-    assert_eq!(take(&mut outbox, 1, 3), Some(Run::Gap { seq: 1, range: None }));
+    assert_eq!(take(&mut outbox, 1, 3), Some(TurnOutcome::Gap { seq: 1, range: None }));
     assert_eq!(take(&mut outbox, 1, 3), messages(2, 3, 1));
     outbox.acknowledge(2);
     outbox.resume(Some(0), WhenFull::Stop);
-    assert_eq!(take(&mut outbox, 1, 3), Some(Run::Gap { seq: 2, range: None }), "no range says it all");
+    assert_eq!(
+        take(&mut outbox, 1, 3),
+        Some(TurnOutcome::Gap { seq: 2, range: None }),
+        "a gap of unknown length has no range"
+    );
 }
 
 #[test]
-fn what_was_sent_before_an_unsubscribe_can_be_sent_again() {
+fn messages_sent_before_an_unsubscribe_can_be_resent() {
     let mut outbox = Outbox::new(8);
     let slot = outbox.subscribe((), 0, false);
     take(&mut outbox, 1, 2);
     outbox.unsubscribe(slot);
     outbox.mark_ready(slot);
-    assert_eq!(take(&mut outbox, 1, 3), None, "nothing new");
+    assert_eq!(take(&mut outbox, 1, 3), None, "no new messages");
     assert_eq!(outbox.subscriptions().count(), 0);
     outbox.resume(Some(1), WhenFull::Stop);
     assert_eq!(take(&mut outbox, 1, 3), again(2, 2, 1));
     outbox.acknowledge(2);
-    assert_eq!(outbox.channel(slot), None, "the channel is released");
+    assert_eq!(outbox.channel(slot), None, "the channel handle is dropped");
     assert_eq!(outbox.subscribe((), 3, false), slot, "and its slot is reused");
 }
 
@@ -212,13 +216,13 @@ fn channels_take_turns() {
     while let Some(turn) = outbox.next_turn() {
         order.push(turn.slot);
         let last = if turn.slot == busy { 30 } else { 1 };
-        outbox.take(turn, Bounds { first: 1, last }, 10, nowhere);
+        outbox.take(turn, LogBounds { first: 1, last }, 10, no_positions);
     }
     assert_eq!(order, [busy, quiet, busy, busy]);
 }
 
 #[test]
-fn clearing_returns_what_was_subscribed() {
+fn clearing_returns_the_subscribed_channels() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe('a', 0, false);
     let left = outbox.subscribe('b', 0, false);
@@ -227,7 +231,7 @@ fn clearing_returns_what_was_subscribed() {
     assert_eq!(outbox.next_turn(), None);
 }
 
-/// A log of the following: of `/a`, of `/b`, or of `/*`, which has the messages of both.
+/// The log of `/a`, of `/b`, or of `/*`, which contains the messages of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     A,
@@ -235,7 +239,7 @@ enum Shape {
     All,
 }
 
-impl Source for Shape {
+impl LogHandle for Shape {
     fn log(&self) -> u64 {
         *self as u64
     }
@@ -245,14 +249,14 @@ impl Source for Shape {
     }
 }
 
-/// What was published: one message each to `/a`, `/b`, `/a`.
-fn published(log: Shape, offset: u64) -> &'static [Place] {
-    const fn at(log: Shape, offset: u64) -> Place {
-        Place { log: log as u64, offset }
+/// The published messages: one each to `/a`, `/b`, `/a`.
+fn published(log: Shape, offset: u64) -> &'static [LogPosition] {
+    const fn at(log: Shape, offset: u64) -> LogPosition {
+        LogPosition { log: log as u64, offset }
     }
-    const FIRST: &[Place] = &[at(Shape::A, 1), at(Shape::All, 1)];
-    const SECOND: &[Place] = &[at(Shape::B, 1), at(Shape::All, 2)];
-    const THIRD: &[Place] = &[at(Shape::A, 2), at(Shape::All, 3)];
+    const FIRST: &[LogPosition] = &[at(Shape::A, 1), at(Shape::All, 1)];
+    const SECOND: &[LogPosition] = &[at(Shape::B, 1), at(Shape::All, 2)];
+    const THIRD: &[LogPosition] = &[at(Shape::A, 2), at(Shape::All, 3)];
     match (log, offset) {
         (Shape::A | Shape::All, 1) => FIRST,
         (Shape::B, 1) | (Shape::All, 2) => SECOND,
@@ -260,36 +264,36 @@ fn published(log: Shape, offset: u64) -> &'static [Place] {
     }
 }
 
-/// The next turn of those that read these logs, of which `/*` has lost what is before `first`.
-fn take_shared(outbox: &mut Outbox<Shape>, first: u64) -> Option<(Shape, Run)> {
+/// Takes one turn of an outbox that reads these logs. `/*` has lost the messages before `first`.
+fn take_shared(outbox: &mut Outbox<Shape>, first: u64) -> Option<(Shape, TurnOutcome)> {
     let turn = outbox.next_turn()?;
-    let log = *outbox.channel(turn.slot).expect("it is there");
+    let log = *outbox.channel(turn.slot).expect("the slot is in use");
     let bounds = match log {
-        Shape::A => Bounds { first: 1, last: 2 },
-        Shape::B => Bounds { first: 1, last: 1 },
-        Shape::All => Bounds { first, last: 3 },
+        Shape::A => LogBounds { first: 1, last: 2 },
+        Shape::B => LogBounds { first: 1, last: 1 },
+        Shape::All => LogBounds { first, last: 3 },
     };
     let run = outbox.take(turn, bounds, 100, |offset| published(log, offset));
     outbox.check_invariants();
     Some((log, run))
 }
 
-fn sent(seq: u64, offset: u64, count: usize, caught_up: bool) -> Run {
-    Run::Messages { seq, offset, count, caught_up }
+fn sent(seq: u64, offset: u64, count: usize, caught_up: bool) -> TurnOutcome {
+    TurnOutcome::Messages { seq, offset, count, caught_up }
 }
 
 #[test]
-fn what_one_has_sent_the_others_have_behind_them() {
+fn a_message_sent_by_one_subscription_is_skipped_by_the_others() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe(Shape::All, 0, false);
     outbox.subscribe(Shape::A, 0, false);
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(1, 1, 3, true))));
-    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, TurnOutcome::CaughtUp)));
     assert_eq!(take_shared(&mut outbox, 1), None);
 }
 
 #[test]
-fn one_that_ends_leaves_the_others_where_they_are() {
+fn ending_a_subscription_does_not_move_the_others() {
     for ends_at in 0..3 {
         let mut outbox = Outbox::new(8);
         let channel = outbox.subscribe(Shape::A, 0, false);
@@ -301,7 +305,7 @@ fn one_that_ends_leaves_the_others_where_they_are() {
             }
             turns += 1;
             let Some((log, run)) = take_shared(&mut outbox, 1) else { break };
-            if let Run::Messages { offset, count, .. } = run {
+            if let TurnOutcome::Messages { offset, count, .. } = run {
                 offsets.extend((offset..).take(count).map(|offset| published(log, offset)[1].offset));
             }
         }
@@ -310,18 +314,18 @@ fn one_that_ends_leaves_the_others_where_they_are() {
 }
 
 #[test]
-fn nobody_sends_what_another_has_something_before() {
+fn a_message_waits_for_earlier_ones_of_other_subscriptions() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe(Shape::A, 0, false);
     outbox.subscribe(Shape::All, 0, false);
-    // The second message of `/a` comes after that of `/b`, which only the pattern has.
+    // The second message of `/a` comes after that of `/b`, which only the pattern's log contains.
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, sent(1, 1, 1, false))));
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(2, 2, 2, true))));
-    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, TurnOutcome::CaughtUp)));
 }
 
 #[test]
-fn one_that_begins_in_the_past_passes_over_what_others_have_sent() {
+fn a_subscription_beginning_in_the_past_skips_messages_already_sent() {
     let mut outbox = Outbox::new(8);
     let pattern = outbox.subscribe(Shape::All, 1, false);
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(1, 2, 2, true))));
@@ -330,30 +334,37 @@ fn one_that_begins_in_the_past_passes_over_what_others_have_sent() {
     assert_eq!(
         take_shared(&mut outbox, 1),
         Some((Shape::A, sent(3, 1, 1, false))),
-        "before the pattern began"
+        "published before the pattern subscription began"
     );
-    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)), "the second it has");
+    assert_eq!(
+        take_shared(&mut outbox, 1),
+        Some((Shape::A, TurnOutcome::CaughtUp)),
+        "the second message was already sent"
+    );
 }
 
 #[test]
-fn what_a_gap_left_out_another_may_send() {
+fn messages_covered_by_a_gap_may_be_sent_by_another_subscription() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe(Shape::All, 0, false);
-    assert_eq!(take_shared(&mut outbox, 4), Some((Shape::All, Run::Gap { seq: 1, range: Some((1, 3)) })));
+    assert_eq!(
+        take_shared(&mut outbox, 4),
+        Some((Shape::All, TurnOutcome::Gap { seq: 1, range: Some((1, 3)) }))
+    );
     outbox.subscribe(Shape::A, 0, false);
-    assert_eq!(take_shared(&mut outbox, 4), Some((Shape::All, Run::CaughtUp)));
+    assert_eq!(take_shared(&mut outbox, 4), Some((Shape::All, TurnOutcome::CaughtUp)));
     assert_eq!(take_shared(&mut outbox, 4), Some((Shape::A, sent(2, 1, 2, true))));
 }
 
 #[test]
-fn what_one_that_has_ended_had_sent_the_others_tell_of() {
+fn messages_of_an_ended_subscription_are_reported_by_the_others() {
     let mut outbox = Outbox::new(8);
     let pattern = outbox.subscribe(Shape::All, 0, false);
     outbox.subscribe(Shape::A, 0, false);
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(1, 1, 3, true))));
-    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, TurnOutcome::CaughtUp)));
     outbox.acknowledge(3);
     outbox.unsubscribe(pattern);
     outbox.resume(Some(0), WhenFull::Stop);
-    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::Gap { seq: 4, range: None })));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, TurnOutcome::Gap { seq: 4, range: None })));
 }

@@ -1,83 +1,87 @@
-//! What an outbox and its owner exchange.
+//! Types exchanged between an outbox and its owner.
 
-use super::notices::WhyEnded;
+use super::notices::EndReason;
 
-/// Identifies a subscription of one outbox while it exists. Reused afterwards: a stale slot may mean another one.
+/// Identifies a subscription of one outbox while it exists. Slots are reused, so a stale one may refer to a
+/// different subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(pub(super) u32);
+pub struct SubscriptionSlot(pub(super) u32);
 
-/// What a full ring does.
+/// Behavior of a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Nothing new is sent until the client acknowledges something.
+    /// No new messages are sent until the client acknowledges some.
     Stop,
-    /// The oldest entry is evicted: for transports on which a client cannot acknowledge.
+    /// The oldest entry is evicted. For transports on which the client cannot acknowledge.
     Wrap,
 }
 
 /// The subscription to serve next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The subscription.
-    pub slot: Slot,
-    /// The first message it needs from its channel's log. Offsets count from 1.
+    /// Slot of the subscription.
+    pub slot: SubscriptionSlot,
+    /// First offset to read from the channel's log. Offsets start at 1.
     pub from: u64,
 }
 
-/// The messages that a channel's log holds: `first..=last`; none when `first` is `last + 1`.
+/// The offsets that a channel's log holds: `first..=last`. The log is empty if `first` is `last + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// The oldest message still there.
+pub struct LogBounds {
+    /// Offset of the oldest message in the log.
     pub first: u64,
-    /// The newest message ever published.
+    /// Offset of the newest message ever published.
     pub last: u64,
 }
 
-/// What to send now.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
-    /// `count` messages, with offsets from `offset` and seqs from `seq`, each one more than the one before.
+pub enum TurnOutcome {
+    /// `count` messages with consecutive offsets from `offset` and consecutive seqs from `seq`.
     Messages {
-        /// The seq of the first.
+        /// Seq of the first message.
         seq: u64,
-        /// The offset of the first.
+        /// Offset of the first message.
         offset: u64,
-        /// How many, at least one.
+        /// Number of messages, at least one.
         count: usize,
-        /// The subscription has reached the end of its log. It gets no turn until [`super::Outbox::mark_ready`].
+        /// Whether the subscription has reached the end of its log. If so, it has no further turn until
+        /// [`super::Outbox::mark_ready`].
         caught_up: bool,
     },
-    /// Messages that the client should have had and no longer can.
+    /// Messages that the client should have received and no longer can.
     Gap {
-        /// The gap's seq.
+        /// Seq of the gap.
         seq: u64,
-        /// The first and the last of them, if known.
+        /// First and last missing offset, if known.
         range: Option<(u64, u64)>,
     },
-    /// The subscription has begun, which the client has not asked for: what comes next on it follows this offset. It has no seq.
+    /// A notice that a subscription has begun, which the client did not request. It has no seq.
     Begun {
-        /// The last message before those that it brings.
+        /// Offset after which the subscription's messages follow.
         offset: u64,
     },
-    /// It has ended, and the client has not asked for that. It has no seq.
-    Ended(WhyEnded),
-    /// Nothing: another subscription had sent what came next. There is more.
-    PassedOver,
-    /// Nothing: another subscription has to come to the same message first. It has a turn before this one has its next.
-    Waits,
-    /// Nothing: the subscription has reached the end of its log. It gets no turn until [`super::Outbox::mark_ready`].
+    /// A notice that a subscription has ended without the client's request. It has no seq.
+    Ended(EndReason),
+    /// Nothing is sent: another subscription had sent the next messages. There are more.
+    Skipped,
+    /// Nothing is sent: another subscription must reach the same message first. It has a turn before this
+    /// one's next.
+    Blocked,
+    /// Nothing is sent: the subscription has reached the end of its log. It has no further turn until
+    /// [`super::Outbox::mark_ready`].
     CaughtUp,
 }
 
-/// A subscription as its owner sees it.
+/// A live subscription as seen by the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriptionView<'a, C> {
-    /// Its slot.
-    pub slot: Slot,
-    /// Its channel.
+    /// Slot of the subscription.
+    pub slot: SubscriptionSlot,
+    /// Channel of the subscription.
     pub channel: &'a C,
-    /// The last offset that was sent, or reported as missing.
+    /// Last offset that was sent or reported as missing.
     pub cursor: u64,
-    /// The client has it whatever else it may follow.
+    /// Whether the subscription is allowed regardless of the client's other permissions.
     pub granted: bool,
 }

@@ -1,6 +1,6 @@
-//! The whole machine under random inputs. [`observing`] looks at its invariants after every step.
+//! Tests the state machine with random inputs. [`observing`] checks its invariants after every step.
 //!
-//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one random seed.
 
 mod observing;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driven::Driven;
+use super::driven::SessionHarness;
 use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
@@ -19,39 +19,39 @@ const STEPS: usize = 400;
 
 #[test]
 fn invariants_hold_whatever_happens() {
-    with_seeds(0..300, |seed| Run::new(seed).run());
+    with_seeds(0..300, |seed| RandomRun::new(seed).run());
 }
 
-/// A session, and what an observer knows of it from its inputs and outputs alone.
-struct Run {
+/// A session, with everything that an observer can derive from its inputs and outputs.
+struct RandomRun {
     rng: SmallRng,
-    session: Driven,
+    session: SessionHarness,
     timeouts: SessionTimeouts,
-    /// The time given next, which may go backwards.
+    /// Time passed to the next call, which may go backwards.
     now: u64,
-    /// The latest time given.
+    /// The latest time passed so far.
     latest: u64,
     connections: u64,
     events: u32,
-    /// What the events so far say the phase is.
-    known: Known,
+    /// Phase according to the events so far.
+    observed: ObservedPhase,
     ping_requested: bool,
     ping_sent_at: Option<Timestamp>,
     last_received_at: Timestamp,
-    /// The current connection polls, or the last one did.
-    polls: bool,
-    /// The poll that is held, while it may hear something.
-    held: Option<ConnectionId>,
-    /// When what is held is to be answered.
+    /// Whether the current or last connection is a poll.
+    is_polling: bool,
+    /// The held poll, as long as an output for it may follow.
+    held_poll: Option<ConnectionId>,
+    /// Time at which the held request must be answered.
     hold_due: Option<Timestamp>,
-    /// When the last connection or poll was over.
-    left_at: Timestamp,
-    /// When the window is over, while suspended.
+    /// Time at which the last connection or poll ended.
+    detached_at: Timestamp,
+    /// End of the reconnect window, while suspended.
     window_end: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Known {
+enum ObservedPhase {
     Nothing,
     Attached,
     Between,
@@ -75,11 +75,11 @@ fn random_attach(rng: &mut SmallRng, now: u64, connection: u64) -> Attach {
     };
     let token_expires = rng.random_bool(0.2).then(|| millis(now + rng.random_range(0..20_000)));
     let seq = rng.random_bool(0.3).then(|| rng.random_range(0..2));
-    let delivery = if rng.random() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce };
+    let delivery = if rng.random() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce };
     Attach { connection: ConnectionId(connection), kind, seq, delivery, token_expires, entropy: rng.random() }
 }
 
-impl Run {
+impl RandomRun {
     fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let now = 1_000;
@@ -93,7 +93,7 @@ impl Run {
             lifetime: rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(5_000..500_000))),
         };
         let attach = random_attach(&mut rng, now, 1);
-        let session = Driven::open(millis(now), &timeouts, Outbox::new(1024), attach);
+        let session = SessionHarness::open(millis(now), &timeouts, Outbox::new(1024), attach);
         let mut run = Self {
             rng,
             session,
@@ -102,14 +102,14 @@ impl Run {
             latest: now,
             connections: 1,
             events: 0,
-            known: Known::Nothing,
+            observed: ObservedPhase::Nothing,
             ping_requested: false,
             ping_sent_at: None,
             last_received_at: millis(now),
-            polls: false,
-            held: None,
+            is_polling: false,
+            held_poll: None,
             hold_due: None,
-            left_at: millis(now),
+            detached_at: millis(now),
             window_end: millis(now),
         };
         run.attached(&attach);
@@ -124,7 +124,7 @@ impl Run {
         }
         self.session.handle(millis(self.now), Input::Close(CloseReason::Draining));
         self.check();
-        assert_eq!(self.known, Known::Over, "every session ends, and says so once");
+        assert_eq!(self.observed, ObservedPhase::Over, "every session ends exactly once");
         assert_eq!(self.session.next_deadline(), None);
     }
 
@@ -157,11 +157,11 @@ impl Run {
             _ if self.rng.random_bool(0.05) => ConnectionInput::Close(CloseReason::Client),
             _ => ConnectionInput::Ack { seq: 0 },
         };
-        self.tell(connection, input);
+        self.handle_connection(connection, input);
     }
 
-    fn tell(&mut self, connection: ConnectionId, input: ConnectionInput) {
-        // What is due fires first, and is looked at before: so it is known whether the input counts.
+    fn handle_connection(&mut self, connection: ConnectionId, input: ConnectionInput) {
+        // Fires and observes due deadlines first, so it is known whether the input counts.
         let before = self.fire_what_is_due();
         let counts = before == Phase::Attached(connection);
         self.session.handle(millis(self.now), Input::Connection(connection, input));
@@ -171,14 +171,17 @@ impl Run {
                 self.ping_requested = false;
                 self.ping_sent_at = Some(at);
             }
-            ConnectionInput::Sent if counts && self.polls => (self.held, self.hold_due) = (None, None),
-            ConnectionInput::Answered { .. } | ConnectionInput::Ended(_) if counts && self.polls => {
-                (self.held, self.hold_due, self.left_at, self.known) = (None, None, at, Known::Between);
+            ConnectionInput::Sent if counts && self.is_polling => {
+                (self.held_poll, self.hold_due) = (None, None)
             }
-            ConnectionInput::Hold { hold, .. } if counts && !self.polls => {
+            ConnectionInput::Answered { .. } | ConnectionInput::Ended(_) if counts && self.is_polling => {
+                (self.held_poll, self.hold_due, self.detached_at, self.observed) =
+                    (None, None, at, ObservedPhase::Between);
+            }
+            ConnectionInput::Hold { hold, .. } if counts && !self.is_polling => {
                 self.hold_due = (!hold.is_zero()).then(|| at + hold.min(self.timeouts.poll_hold));
             }
-            ConnectionInput::Released if counts && !self.polls => self.hold_due = None,
+            ConnectionInput::Released if counts && !self.is_polling => self.hold_due = None,
             _ => {}
         }
     }
@@ -192,14 +195,14 @@ impl Run {
     fn request(&mut self) {
         let phase = self.fire_what_is_due();
         let request = match self.rng.random_range(0..4) {
-            0 => Request::Heard,
-            1 => Request::Command,
-            2 => Request::Ack { seq: 0 },
-            _ => Request::TokenRefreshed(Some(millis(self.now + 5_000))),
+            0 => RequestInput::Activity,
+            1 => RequestInput::Command,
+            2 => RequestInput::Ack { seq: 0 },
+            _ => RequestInput::TokenRefreshed(Some(millis(self.now + 5_000))),
         };
         self.session.handle(millis(self.now), Input::Request(request));
         let at = millis(self.latest);
-        if self.polls || phase == Phase::Suspended {
+        if self.is_polling || phase == Phase::Suspended {
             self.last_received_at = self.last_received_at.max(at);
         }
         if phase == Phase::Suspended {
@@ -207,7 +210,7 @@ impl Run {
         }
     }
 
-    /// Mostly short steps, sometimes to the next deadline or just before it, sometimes far, sometimes back.
+    /// Mostly short steps; sometimes to the next deadline or just before it, far ahead, or backwards.
     fn pass_time(&mut self) {
         let next = self.session.next_deadline().map(|(at, _)| at.as_nanos() / 1_000_000);
         self.now = match (self.rng.random_range(0..10), next) {
@@ -242,10 +245,10 @@ impl Run {
     fn attached(&mut self, attach: &Attach) {
         let at = millis(self.latest);
         self.last_received_at = at;
-        (self.polls, self.held, self.hold_due) = (false, None, None);
+        (self.is_polling, self.held_poll, self.hold_due) = (false, None, None);
         if let ConnectionKind::Poll { hold } = attach.kind {
-            self.polls = true;
-            self.held = Some(attach.connection);
+            self.is_polling = true;
+            self.held_poll = Some(attach.connection);
             self.hold_due = (!hold.is_zero()).then(|| at + hold.min(self.timeouts.poll_hold));
         }
     }

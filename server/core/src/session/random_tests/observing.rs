@@ -1,21 +1,21 @@
-//! What an observer knows of a session from its inputs and outputs, and what must be true of it.
+//! State that an observer can derive from a session's inputs and outputs, and the invariants that must hold.
 
-use super::{Known, Run, millis};
+use super::{ObservedPhase, RandomRun, millis};
 use crate::Timestamp;
 use crate::close::SuspendReason;
 use crate::session::{
     Attach, ConnectionKind, Deadline, LifecycleEvent, Output, Phase, ResumeKind, Transition,
 };
 
-impl Run {
-    /// The slow way: by the definition.
+impl RandomRun {
+    /// Computes the window's end independently, by its definition.
     pub(super) fn expected_window_end(&self) -> Timestamp {
         let window = self.timeouts.reconnect_window;
-        let heard = self.last_received_at.max(self.left_at);
-        (heard + window).min(self.left_at + window * 2)
+        let last_activity = self.last_received_at.max(self.detached_at);
+        (last_activity + window).min(self.detached_at + window * 2)
     }
 
-    /// Looks at the outputs of an attach: those of what was due come first.
+    /// Observes the outputs of an attach. Outputs of due deadlines come first.
     pub(super) fn replaced_by(&mut self, attach: &Attach) {
         let is_poll = matches!(attach.kind, ConnectionKind::Poll { .. });
         let mut resumed = false;
@@ -25,17 +25,19 @@ impl Run {
         for output in others {
             if let Output::Event(LifecycleEvent { transition: Transition::Resumed(_), .. }) = output {
                 assert!(
-                    self.known == Known::Suspended || !(self.polls && is_poll),
-                    "the next poll is no event"
+                    self.observed == ObservedPhase::Suspended || !(self.is_polling && is_poll),
+                    "the next poll emits no event"
                 );
                 resumed = true;
             }
             self.observe(output);
         }
-        let goes_on = matches!(self.known, Known::Attached | Known::Between) && self.polls && is_poll;
-        assert!(resumed || goes_on, "{attach:?}");
-        assert_eq!(self.held, None, "the poll before was answered, or was told of its end");
-        self.known = Known::Attached;
+        let is_continuation = matches!(self.observed, ObservedPhase::Attached | ObservedPhase::Between)
+            && self.is_polling
+            && is_poll;
+        assert!(resumed || is_continuation, "{attach:?}");
+        assert_eq!(self.held_poll, None, "the previous poll got an answer");
+        self.observed = ObservedPhase::Attached;
         self.attached(attach);
         mine.into_iter().for_each(|output| self.observe(output));
     }
@@ -49,13 +51,13 @@ impl Run {
     pub(super) fn check(&mut self) {
         self.observe_all();
         let phase = match self.session.phase() {
-            Phase::Attached(_) => Known::Attached,
-            Phase::BetweenPolls => Known::Between,
-            Phase::Suspended => Known::Suspended,
-            Phase::Moved => unreachable!("nobody told it to move"),
-            Phase::Closed(_) => Known::Over,
+            Phase::Attached(_) => ObservedPhase::Attached,
+            Phase::BetweenPolls => ObservedPhase::Between,
+            Phase::Suspended => ObservedPhase::Suspended,
+            Phase::Moved => unreachable!("there was no move"),
+            Phase::Closed(_) => ObservedPhase::Over,
         };
-        assert_eq!(self.known, phase, "the events tell every transition");
+        assert_eq!(self.observed, phase, "the events include every transition");
         self.check_deadlines(phase);
         self.session.handle_timeout(millis(self.latest));
         if let Some((at, deadline)) = self.session.next_deadline() {
@@ -64,33 +66,30 @@ impl Run {
         self.observe_all();
     }
 
-    fn check_deadlines(&self, phase: Known) {
+    fn check_deadlines(&self, phase: ObservedPhase) {
         for (_, deadline) in self.session.deadlines() {
             let allowed = match deadline {
-                Deadline::Ping | Deadline::Pong => phase == Known::Attached && !self.polls,
-                Deadline::PollHold => phase == Known::Attached,
-                Deadline::PollGap => phase == Known::Between,
-                Deadline::Token => matches!(phase, Known::Attached | Known::Between),
-                Deadline::Reconnect => phase == Known::Suspended,
-                Deadline::Idle | Deadline::Lifetime => phase != Known::Over,
+                Deadline::Ping | Deadline::Pong => phase == ObservedPhase::Attached && !self.is_polling,
+                Deadline::PollHold => phase == ObservedPhase::Attached,
+                Deadline::PollGap => phase == ObservedPhase::Between,
+                Deadline::Token => matches!(phase, ObservedPhase::Attached | ObservedPhase::Between),
+                Deadline::Reconnect => phase == ObservedPhase::Suspended,
+                Deadline::Idle | Deadline::Lifetime => phase != ObservedPhase::Over,
             };
             assert!(allowed, "{deadline:?} armed while {phase:?}");
         }
         for ahead in [0, 100, 5_000] {
             let by = millis(self.latest + ahead);
-            // The slow way: one by one.
+            // Checks the deadlines one by one for comparison.
             let is_heartbeat = |deadline| matches!(deadline, Deadline::Ping | Deadline::Pong);
             let alone = self.session.deadlines().all(|(at, deadline)| is_heartbeat(deadline) || at > by);
             assert_eq!(self.session.has_only_heartbeat(by), alone, "by {by:?}");
         }
         let armed = |wanted| self.session.deadlines().find(|(_, deadline)| *deadline == wanted);
         let is_armed = |wanted| armed(wanted).is_some();
-        assert!(
-            !(is_armed(Deadline::Ping) && is_armed(Deadline::Pong)),
-            "a ping is outstanding or it is not"
-        );
-        assert_eq!(is_armed(Deadline::Reconnect), phase == Known::Suspended, "every suspension ends");
-        assert_eq!(is_armed(Deadline::PollGap), phase == Known::Between, "every pause ends");
+        assert!(!(is_armed(Deadline::Ping) && is_armed(Deadline::Pong)), "Ping and Pong exclude each other");
+        assert_eq!(is_armed(Deadline::Reconnect), phase == ObservedPhase::Suspended, "every suspension ends");
+        assert_eq!(is_armed(Deadline::PollGap), phase == ObservedPhase::Between, "every pause ends");
         assert_eq!(armed(Deadline::PollHold).map(|(at, _)| at), self.hold_due, "every hold ends");
         if let Some((at, _)) = armed(Deadline::Reconnect) {
             assert_eq!(at, self.window_end);
@@ -104,7 +103,7 @@ impl Run {
         match output {
             Output::Event(event) => self.observe_event(event),
             Output::Ping(connection) => {
-                assert_eq!(self.known, Known::Attached, "only a connection can be asked");
+                assert_eq!(self.observed, ObservedPhase::Attached, "only a connection can be pinged");
                 assert!(!self.ping_requested, "one ping at a time");
                 assert!(connection.0 <= self.connections);
                 self.ping_requested = true;
@@ -112,18 +111,22 @@ impl Run {
             Output::Fired(deadline, due) => {
                 assert!(due <= millis(self.latest), "{deadline:?} early");
                 if deadline == Deadline::PollHold {
-                    assert_eq!(self.hold_due.take(), Some(due), "not early, and once");
+                    assert_eq!(self.hold_due.take(), Some(due), "fired once and on time");
                 }
             }
             Output::AnswerPoll(connection)
             | Output::Superseded(connection)
             | Output::Close(connection, _)
-                if self.polls =>
+                if self.is_polling =>
             {
-                assert_eq!(self.held.take(), Some(connection), "{output:?} is all that a poll hears");
+                assert_eq!(
+                    self.held_poll.take(),
+                    Some(connection),
+                    "a poll gets a single output: {output:?}"
+                );
                 self.hold_due = None;
             }
-            Output::Superseded(_) => panic!("a stream is replaced"),
+            Output::Superseded(_) => panic!("a stream is replaced, not superseded"),
             Output::AnswerPoll(_) | Output::Probe(_) | Output::Close(..) | Output::RoundTrip(_) => {}
         }
     }
@@ -131,45 +134,50 @@ impl Run {
     fn observe_event(&mut self, event: LifecycleEvent) {
         self.events += 1;
         assert_eq!(event.number, self.events);
-        let next = match (self.known, event.transition) {
-            (Known::Nothing, Transition::Opened) => Known::Attached,
-            (Known::Attached, Transition::Suspended(reason)) => {
+        let next = match (self.observed, event.transition) {
+            (ObservedPhase::Nothing, Transition::Opened) => ObservedPhase::Attached,
+            (ObservedPhase::Attached, Transition::Suspended(reason)) => {
                 if reason == SuspendReason::PongTimeout {
-                    let sent = self.ping_sent_at.expect("none is given up without a ping");
+                    let sent = self.ping_sent_at.expect("a pong timeout requires a ping");
                     assert!(
                         self.last_received_at < sent,
                         "received at {:?}, sent at {sent:?}",
                         self.last_received_at
                     );
                 }
-                Known::Suspended
+                ObservedPhase::Suspended
             }
-            (Known::Between, Transition::Suspended(reason)) => {
+            (ObservedPhase::Between, Transition::Suspended(reason)) => {
                 let reasons =
                     [SuspendReason::PollGap, SuspendReason::TokenExpired, SuspendReason::Disconnected];
                 assert!(reasons.contains(&reason), "{reason:?} between polls");
-                Known::Suspended
+                ObservedPhase::Suspended
             }
-            (Known::Suspended, Transition::Resumed(ResumeKind::Reconnect)) => Known::Attached,
-            (Known::Attached | Known::Between, Transition::Resumed(ResumeKind::TakeOver)) => Known::Attached,
-            (Known::Suspended, Transition::Expired) => Known::Over,
-            (Known::Attached | Known::Between | Known::Suspended, Transition::Closed(_)) => Known::Over,
-            (known, transition) => panic!("{transition:?} after {known:?}"),
+            (ObservedPhase::Suspended, Transition::Resumed(ResumeKind::Reconnect)) => ObservedPhase::Attached,
+            (ObservedPhase::Attached | ObservedPhase::Between, Transition::Resumed(ResumeKind::TakeOver)) => {
+                ObservedPhase::Attached
+            }
+            (ObservedPhase::Suspended, Transition::Expired) => ObservedPhase::Over,
+            (
+                ObservedPhase::Attached | ObservedPhase::Between | ObservedPhase::Suspended,
+                Transition::Closed(_),
+            ) => ObservedPhase::Over,
+            (observed, transition) => panic!("{transition:?} after {observed:?}"),
         };
-        if next == Known::Suspended {
-            if self.known == Known::Attached {
-                self.left_at = millis(self.latest);
+        if next == ObservedPhase::Suspended {
+            if self.observed == ObservedPhase::Attached {
+                self.detached_at = millis(self.latest);
             }
             self.window_end = self.expected_window_end();
         }
-        if next != Known::Attached {
-            assert_eq!(self.held, None, "a poll that is held hears of the end");
+        if next != ObservedPhase::Attached {
+            assert_eq!(self.held_poll, None, "a held poll gets an answer when the session changes phase");
             self.hold_due = None;
         }
-        if next != self.known || matches!(event.transition, Transition::Resumed(_)) {
+        if next != self.observed || matches!(event.transition, Transition::Resumed(_)) {
             self.ping_requested = false;
             self.ping_sent_at = None;
         }
-        self.known = next;
+        self.observed = next;
     }
 }

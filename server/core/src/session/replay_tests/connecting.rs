@@ -1,21 +1,22 @@
-//! Connections of the run: cut, made, and made with what was remembered.
+//! Connecting and disconnecting, and restoring saved states.
 
 use super::*;
 
-impl Run<'_> {
-    /// What was under way to the server may be lost, or come later; or the server never learns of it.
+impl ReplayRun<'_> {
+    /// Cuts the connection. Inputs in transit to the server may be lost or arrive late, and the server may
+    /// not notice the disconnect.
     pub(super) fn cut(&mut self) {
-        // A client that says no seq has what its machine has.
+        // A client that reports no seq counts as having received everything that its machine has.
         let page_gets_all = self.client.at_most_once || self.rng.random();
         if page_gets_all && self.rng.random() && self.read_answer() {
             return;
         }
         let Some((link, lost)) = self.client.cut(page_gets_all, &self.world, self.coverage) else { return };
         if lost {
-            self.coverage.met("page lost what its machine had answered for");
+            self.coverage.record("page lost messages that its machine had acknowledged");
             self.world.gaps_allowed = true;
-            self.must_tell_seq = true;
-            self.world.ends_may_be_missing = true;
+            self.must_report_seq = true;
+            self.world.end_notices_may_be_missing = true;
         }
         let arrive = self.rng.random_range(0..=link.to_server.len());
         self.late.extend(link.to_server.into_iter().take(arrive).map(|input| (link.id, input)));
@@ -24,27 +25,27 @@ impl Run<'_> {
         }
     }
 
-    /// The server writes the session down, and another goes on with it.
+    /// Saves the session, and continues with a restored one.
     pub(super) fn restart(&mut self) {
         self.handle(Input::Move);
-        let record = self.session.snapshot().expect("it has moved");
+        let record = self.session.snapshot().expect("the session has moved");
         let outbox = Outbox::restore(&record.outbox, self.max_unacked, |log, _, _| {
             Some(self.world.logs.get(usize::try_from(log).expect("small")))
         });
         let now = millis(self.now_ms);
-        let session = outbox.and_then(|outbox| Driven::restore(now, &self.timeouts, &record, outbox));
-        self.session = session.expect("it was written down like this");
-        self.coverage.met("restart");
+        let session = outbox.and_then(|outbox| SessionHarness::restore(now, &self.timeouts, &record, outbox));
+        self.session = session.expect("the record is valid");
+        self.coverage.record("restart");
     }
 
-    pub(super) fn remember(&mut self) {
+    pub(super) fn save_page(&mut self) {
         if self.snapshots.len() < MAX_SNAPSHOTS {
             self.snapshots.push(self.client.page.clone());
         }
     }
 
-    pub(super) fn connect_sometimes(&mut self) {
-        // It may believe that its connection is lost while it is not.
+    pub(super) fn maybe_connect(&mut self) {
+        // The client may believe that its connection is lost although it is not.
         if self.client.link.is_none() || self.rng.random_bool(0.1) {
             self.cut();
             let kind = random_kind(&mut self.rng, &self.allowed);
@@ -58,43 +59,45 @@ impl Run<'_> {
         if old {
             let snapshot = self.rng.random_range(0..self.snapshots.len());
             self.client.page = self.snapshots[snapshot].clone();
-            // A page that polls with the same seq as before is taken for the one that has had the answer.
-            self.world.begins_may_be_missing |= self.is_polling();
-            // Those that know more are of a life that has not been.
+            // If a page polls with the same seq as before, the server assumes that it has received the
+            // answer.
+            self.world.begin_notices_may_be_missing |= self.is_polling();
+            // Later snapshots are of a history that is now discarded.
             self.snapshots.truncate(snapshot + 1);
             self.world.gaps_allowed = true;
-            self.coverage.met("old seq");
+            self.coverage.record("old seq");
         }
         self.settle_last_poll();
-        let may_be_silent = self.allowed.no_seqs && !old && !self.must_tell_seq;
+        let may_be_silent = self.allowed.no_seqs && !old && !self.must_report_seq;
         let seq = if self.client.at_most_once {
-            self.presume();
+            self.presume_delivery();
             None
         } else if may_be_silent && self.rng.random_bool(0.4) {
-            self.coverage.met("resume without a seq");
+            self.coverage.record("resume without a seq");
             None
         } else {
-            self.must_tell_seq = false;
-            // It may have acknowledged more before it was sent something again.
+            self.must_report_seq = false;
+            // The client may have acknowledged more before messages were sent to it again.
             self.world.gaps_allowed |= self.client.page.seq < self.client.page.highest;
             Some(self.client.page.seq)
         };
         if matches!(self.session.phase(), Phase::Attached(_)) {
-            self.coverage.met("take-over");
+            self.coverage.record("take-over");
         }
-        let has_forgotten = seq.is_none_or(|seq| seq < Position::of(self.session.outbox()).dropped);
-        self.world.gaps_may_be_late |= has_forgotten && self.world.logs.has_patterns();
+        let has_dropped_entries =
+            seq.is_none_or(|seq| seq < OutboxPosition::of(self.session.outbox()).dropped);
+        self.world.gaps_may_be_late |= has_dropped_entries && self.world.logs.has_patterns();
         let id = self.attach(kind, seq);
         assert_eq!(self.session.phase(), Phase::Attached(id));
         self.begin_poll(kind, seq);
         self.wraps = kind == ConnectionKind::Events;
-        self.client.link = Some(Link::new(id, kind, seq));
+        self.client.link = Some(ClientLink::new(id, kind, seq));
         (self.ping_requested, self.ping_leaving, self.last_pong_frame) = (None, None, 0);
-        self.begin_to_hold(kind);
+        self.maybe_hold(kind);
         self.carry_out_outputs();
     }
 
-    /// Leaves the outputs to the caller, which knows by then whether there is a new connection.
+    /// Leaves the outputs to the caller, which first records the new connection.
     pub(super) fn attach(&mut self, kind: ConnectionKind, seq: Option<u64>) -> ConnectionId {
         self.pass_to_now();
         self.connections += 1;
@@ -112,15 +115,13 @@ impl Run<'_> {
         id
     }
 
-    pub(super) fn claim_the_future(&mut self) {
+    pub(super) fn attach_with_future_seq(&mut self) {
         self.pass_to_now();
-        let before = (Position::of(self.session.outbox()), self.session.phase());
+        let before = (OutboxPosition::of(self.session.outbox()), self.session.phase());
         let seq = self.session.outbox().seq() + self.rng.random_range(1..4);
         self.attach(ConnectionKind::Stream(Heartbeat::Frame), Some(seq));
-        assert_eq!(before, (Position::of(self.session.outbox()), self.session.phase()), "refused");
+        assert_eq!(before, (OutboxPosition::of(self.session.outbox()), self.session.phase()), "refused");
         assert_eq!(self.session.poll_output(), None);
-        self.coverage.met("refused future");
+        self.coverage.record("refused future seq");
     }
-
-    // The end.
 }

@@ -1,24 +1,24 @@
-//! Whether the model still meets what it is there for.
+//! Checks that the model still encounters the situations it is meant to test.
 
 use std::collections::BTreeMap;
 
-/// How often each thing was met.
+/// How often each situation was encountered.
 #[derive(Debug, Default)]
 pub(super) struct Coverage(BTreeMap<&'static str, u32>);
 
-/// What all runs together must meet.
+/// Situations that all runs together must encounter.
 const EXPECTED: [&str; 42] = [
-    "ack of what was not sent on this connection",
+    "ack of a seq not sent on this connection",
     "answer failed",
     "answer lost",
     "answer lost late",
-    "answer that may be swallowed",
+    "answer that may be lost",
     "at most once, without any gap allowed",
     "cursor fell off the log",
     "duplicate",
     "frame pong",
     "full ring stopped",
-    "gap for what others sent",
+    "gap for messages sent by others",
     "gap resent",
     "input of a replaced connection",
     "late poll",
@@ -27,41 +27,41 @@ const EXPECTED: [&str; 42] = [
     "message pong",
     "message to be resent was trimmed",
     "old seq",
-    "page lost what its machine had answered for",
+    "page lost messages that its machine had acknowledged",
     "pending gap",
     "poll answered",
     "poll answered empty",
-    "poll overtaken while it is answered",
+    "poll replaced while being answered",
     "poll superseded",
-    "passed over",
-    "passed over what one had sent that has ended",
+    "skipped",
+    "skipped message sent by an ended subscription",
     "pong timeout",
-    "refused future",
+    "refused future seq",
     "request between polls",
     "restart",
     "resume without a seq",
     "ring wrapped",
     "stream goes back",
     "stream's request answered",
-    "swallowed",
+    "lost answer became a gap",
     "take-over",
-    "told of a beginning",
-    "told of an end",
+    "notice of a beginning",
+    "notice of an end",
     "trimmed while suspended",
-    "waited for another",
+    "waited for another subscription",
     "without any gap allowed",
 ];
 
 impl Coverage {
-    pub(super) fn met(&mut self, what: &'static str) {
-        assert!(EXPECTED.contains(&what), "{what:?} is not in the list");
+    pub(super) fn record(&mut self, what: &'static str) {
+        assert!(EXPECTED.contains(&what), "{what:?} is not in the list of expected situations");
         *self.0.entry(what).or_default() += 1;
     }
 
     pub(super) fn check(&self) {
         println!("{self:#?}");
         for what in EXPECTED {
-            assert!(self.0.contains_key(what), "no run met this: {what}");
+            assert!(self.0.contains_key(what), "no run encountered this: {what}");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! The logs: of channels, and of patterns that stand for some of these.
+//! Logs of channels, and of patterns that match some of these.
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::session::outbox::{Bounds, Place, Source};
+use crate::session::outbox::{LogBounds, LogHandle, LogPosition};
 
-/// A log, as the outbox knows it.
+/// A log handle for the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) struct LogRef {
     index: usize,
-    /// A bit for each channel whose messages it has.
+    /// A bit for each channel whose messages are in the log.
     channels: u32,
 }
 
-impl Source for LogRef {
+impl LogHandle for LogRef {
     fn log(&self) -> u64 {
         self.index as u64
     }
@@ -24,50 +24,50 @@ impl Source for LogRef {
 }
 
 #[derive(Debug)]
-struct Log {
-    bounds: Bounds,
+struct ModelLog {
+    bounds: LogBounds,
     channels: u32,
-    /// Every message it ever had, the first at offset 1.
+    /// Every message ever published to the log, beginning with offset 1.
     messages: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct Message {
+struct LoggedMessage {
     channel: usize,
-    places: Vec<Place>,
+    places: Vec<LogPosition>,
 }
 
-/// Those of the channels come first.
+/// Channels come first, followed by patterns.
 #[derive(Debug)]
-pub(in crate::session) struct Logs {
-    logs: Vec<Log>,
+pub(in crate::session) struct ModelLogs {
+    logs: Vec<ModelLog>,
     pub(in crate::session) channels: usize,
-    messages: Vec<Message>,
+    messages: Vec<LoggedMessage>,
 }
 
-impl Logs {
+impl ModelLogs {
     pub(in crate::session) fn new(rng: &mut SmallRng) -> Self {
         let channels = rng.random_range(1..=3);
         let patterns = if rng.random_bool(0.4) { 0 } else { rng.random_range(1..=3) };
         let of_channels = (0..channels).map(|channel| 1 << channel);
         let of_patterns: Vec<u32> = (0..patterns).map(|_| rng.random_range(1..1 << channels)).collect();
-        let logs = of_channels.chain(of_patterns).map(|channels| Log {
-            bounds: Bounds { first: 1, last: 0 },
+        let logs = of_channels.chain(of_patterns).map(|channels| ModelLog {
+            bounds: LogBounds { first: 1, last: 0 },
             channels,
             messages: Vec::new(),
         });
         Self { logs: logs.collect(), channels, messages: Vec::new() }
     }
 
-    /// To all logs that have this channel's messages, before anyone reads one of them.
+    /// Publishes a message to all logs of the channel before any of them is read.
     pub(in crate::session) fn publish(&mut self, channel: usize) {
         let mut places = Vec::new();
         for (number, log) in (0..).zip(&mut self.logs).filter(|(_, log)| log.channels & 1 << channel != 0) {
             log.bounds.last += 1;
             log.messages.push(self.messages.len());
-            places.push(Place { log: number, offset: log.bounds.last });
+            places.push(LogPosition { log: number, offset: log.bounds.last });
         }
-        self.messages.push(Message { channel, places });
+        self.messages.push(LoggedMessage { channel, places });
     }
 
     /// Drops some of the oldest messages. Returns whether there were any.
@@ -92,7 +92,7 @@ impl Logs {
         LogRef { index: log, channels: self.logs[log].channels }
     }
 
-    pub(in crate::session) fn bounds(&self, log: usize) -> Bounds {
+    pub(in crate::session) fn bounds(&self, log: usize) -> LogBounds {
         self.logs[log].bounds
     }
 
@@ -104,7 +104,7 @@ impl Logs {
         self.messages[message].channel
     }
 
-    pub(in crate::session) fn places(&self, log: usize, offset: u64) -> &[Place] {
+    pub(in crate::session) fn places(&self, log: usize, offset: u64) -> &[LogPosition] {
         &self.messages[self.message(log, offset)].places
     }
 }

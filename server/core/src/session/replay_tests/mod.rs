@@ -1,7 +1,8 @@
-//! A session between a model of the server's logs and a model of its client, under random cuts, losses and delays: what
-//! the client has in the end is exactly what was published, or it got a gap for what is missing.
+//! Tests a session between a model of the server's logs and a model of its client, with random disconnects,
+//! losses and delays. In the end, the client must have received exactly the published messages, or a gap for
+//! every missing one.
 //!
-//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one random seed.
 
 mod client;
 mod connecting;
@@ -18,34 +19,35 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driven::Driven;
+use super::driven::SessionHarness;
 use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
 use crate::close::SuspendReason;
-use client::{Client, Link, Page};
+use client::{ClientLink, ClientPage, ModelClient};
 use coverage::Coverage;
-use logs::{LogRef, Logs};
-use polling::{Polls, random_poll};
-use world::{Frame, Position, World};
+use logs::{LogRef, ModelLogs};
+use polling::{PollModel, random_poll};
+use world::{OutboxPosition, ServerWorld, WireFrame};
 
 const SEEDS: u64 = 4_000;
 const STEPS: usize = 120;
-/// Rounds in which everything moves as far as it can. Without new messages, a few rings must do.
+/// Upper bound on rounds of the final drain, in each of which everything advances as far as possible. Without
+/// new messages, a few rings' worth suffices.
 const DRAIN_ROUNDS: usize = 2_000;
 const MAX_SNAPSHOTS: usize = 4;
 
 #[test]
-fn everything_arrives_once_or_is_named_by_a_gap() {
+fn every_message_arrives_once_or_is_covered_by_a_gap() {
     let mut coverage = Coverage::default();
-    let seeds = with_seeds(0..SEEDS, |seed| Run::new(seed, &mut coverage).run());
-    // One alone need not cover everything.
+    let seeds = with_seeds(0..SEEDS, |seed| ReplayRun::new(seed, &mut coverage).run());
+    // A single seed need not encounter every situation.
     if seeds > 1 {
         coverage.check();
     }
 }
 
-/// What can happen in one run. Not all of it, so that stricter claims are tested, too.
+/// Situations allowed in one run. Runs that exclude some of them can check stricter assertions.
 struct Allowed {
     trims: bool,
     wraps: bool,
@@ -56,41 +58,41 @@ struct Allowed {
     sinces: bool,
 }
 
-struct Run<'a> {
+struct ReplayRun<'a> {
     rng: SmallRng,
-    session: Driven<LogRef>,
+    session: SessionHarness<LogRef>,
     timeouts: SessionTimeouts,
     max_unacked: usize,
-    /// Of the last connection.
+    /// Kind of the last connection.
     kind: ConnectionKind,
-    /// The last connection cannot acknowledge.
+    /// Whether the ring wraps, because the last connection cannot acknowledge.
     wraps: bool,
-    polls: Polls,
-    world: World,
-    client: Client,
-    /// The page has other things to do than to read.
-    busy_page: bool,
+    polls: PollModel,
+    world: ServerWorld,
+    client: ModelClient,
+    /// Whether the page is slow to read.
+    page_is_slow: bool,
     allowed: Allowed,
     coverage: &'a mut Coverage,
     now_ms: u64,
     connections: u64,
-    /// A ping that was asked for.
+    /// Connection for which a ping was requested.
     ping_requested: Option<ConnectionId>,
-    /// A ping that was encoded, and not yet reported as sent.
+    /// Seq of a ping that was encoded and not yet reported as sent.
     ping_leaving: Option<u64>,
-    /// What the last pong frame on the current connection said.
+    /// Seq of the last pong frame on the current connection.
     last_pong_frame: u64,
-    /// How far the stream had come with its last answer to a request.
+    /// Last seq sent when the stream last answered a request.
     released: u64,
-    /// What still arrives of connections that the client has left.
+    /// Inputs still in transit from connections that the client has closed.
     late: VecDeque<(ConnectionId, ConnectionInput)>,
-    /// What the page may go back to.
-    snapshots: Vec<Page>,
-    /// The page has lost what may count as received, and has not given a seq since.
-    must_tell_seq: bool,
+    /// Saved states of the page.
+    snapshots: Vec<ClientPage>,
+    /// Whether the page has lost messages that may count as received, and has not reported a seq since.
+    must_report_seq: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ReplayRun<'a> {
     fn new(seed: u64, coverage: &'a mut Coverage) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let gaps = rng.random_bool(0.6);
@@ -114,8 +116,8 @@ impl<'a> Run<'a> {
             lifetime: None,
         };
         let max_unacked = 4 << rng.random_range(0..5);
-        let mut world = World::new(Logs::new(&mut rng), at_most_once);
-        world.ends_may_be_missing |= allowed.old_seqs;
+        let mut world = ServerWorld::new(ModelLogs::new(&mut rng), at_most_once);
+        world.end_notices_may_be_missing |= allowed.old_seqs;
         let kind = random_kind(&mut rng, &allowed);
         let id = ConnectionId(1);
         let attach = Attach {
@@ -126,26 +128,26 @@ impl<'a> Run<'a> {
             token_expires: None,
             entropy: rng.random(),
         };
-        let session = Driven::open(millis(0), &timeouts, Outbox::new(max_unacked), attach);
-        let client = Client {
-            page: Page::default(),
-            link: Some(Link::new(id, kind, None)),
-            gentle: rng.random(),
-            says_highest: rng.random(),
+        let session = SessionHarness::open(millis(0), &timeouts, Outbox::new(max_unacked), attach);
+        let client = ModelClient {
+            page: ClientPage::default(),
+            link: Some(ClientLink::new(id, kind, None)),
+            pongs_after_reading: rng.random(),
+            reports_highest: rng.random(),
             at_most_once,
         };
-        let busy_page = rng.random_bool(0.3);
+        let page_is_slow = rng.random_bool(0.3);
         let mut run = Self {
             rng,
             session,
             timeouts,
             max_unacked,
             kind,
-            polls: Polls::default(),
+            polls: PollModel::default(),
             wraps: kind == ConnectionKind::Events,
             world,
             client,
-            busy_page,
+            page_is_slow,
             allowed,
             coverage,
             now_ms: 0,
@@ -156,7 +158,7 @@ impl<'a> Run<'a> {
             released: 0,
             late: VecDeque::new(),
             snapshots: Vec::new(),
-            must_tell_seq: false,
+            must_report_seq: false,
         };
         run.carry_out_outputs();
         run
@@ -165,12 +167,12 @@ impl<'a> Run<'a> {
     fn run(mut self) {
         for _ in 0..STEPS {
             self.step();
-            self.poll_again();
+            self.maybe_poll_again();
             self.check();
         }
         self.drain();
         if !self.world.gaps_allowed {
-            self.coverage.met(if self.client.at_most_once {
+            self.coverage.record(if self.client.at_most_once {
                 "at most once, without any gap allowed"
             } else {
                 "without any gap allowed"
@@ -181,14 +183,14 @@ impl<'a> Run<'a> {
     fn check(&self) {
         self.session.outbox().check_invariants();
         self.world.check(self.session.outbox());
-        assert!(!matches!(self.session.phase(), Phase::Closed(_)), "nobody ended it");
+        assert!(!matches!(self.session.phase(), Phase::Closed(_)), "the session has not ended");
     }
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..14 => self.publish(),
             14..17 => self.trim(),
-            17 => self.world.tell(self.session.outbox_mut()),
+            17 => self.world.notify(self.session.outbox_mut()),
             18..24 => self.change_subscriptions(),
             24..44 => self.serve(),
             44..58 => self.machine_reads(),
@@ -196,26 +198,26 @@ impl<'a> Run<'a> {
             72..76 => self.acknowledge(),
             76..86 => self.server_reads(),
             86..88 => self.cut(),
-            88..92 => self.connect_sometimes(),
-            92..94 => self.late_input(),
-            94 => self.claim_the_future(),
-            95 => self.remember(),
+            88..92 => self.maybe_connect(),
+            92..94 => self.deliver_late_input(),
+            94 => self.attach_with_future_seq(),
+            95 => self.save_page(),
             96 => self.world.mark_all(self.session.outbox_mut()),
             97 if self.rng.random_bool(0.3) => self.handle(Input::Disconnect),
             97 if self.rng.random_bool(0.5) => self.restart(),
-            97 => self.late_poll(),
+            97 => self.deliver_late_poll(),
             98 => self.request(),
             _ => self.pass_time(),
         }
     }
 
-    // The logs.
+    // Logs.
 
     fn publish(&mut self) {
         let channel = self.rng.random_range(0..self.world.logs.channels);
         let count = if self.rng.random_bool(0.1) { 20 } else { self.rng.random_range(1..=4) };
-        let tell = self.rng.random_bool(0.7);
-        self.world.publish(self.session.outbox_mut(), channel, count, tell);
+        let notify = self.rng.random_bool(0.7);
+        self.world.publish(self.session.outbox_mut(), channel, count, notify);
     }
 
     fn trim(&mut self) {
@@ -225,7 +227,7 @@ impl<'a> Run<'a> {
         }
         self.world.gaps_allowed = true;
         if self.session.phase() == Phase::Suspended {
-            self.coverage.met("trimmed while suspended");
+            self.coverage.record("trimmed while suspended");
         }
     }
 
@@ -240,17 +242,17 @@ impl<'a> Run<'a> {
             }
             Some(_) => {}
             None => {
-                let (begun, gap) = match self.rng.random_range(0..4) {
+                let (start, gap) = match self.rng.random_range(0..4) {
                     0 => (last, true),
                     1 if self.allowed.sinces => (self.rng.random_range(0..=last), false),
                     _ => (last, false),
                 };
-                self.world.subscribe(outbox, log, (begun, gap), self.rng.random_bool(0.4));
+                self.world.subscribe(outbox, log, (start, gap), self.rng.random_bool(0.4));
             }
         }
     }
 
-    // The server.
+    // Server.
 
     fn handle(&mut self, input: Input) {
         self.session.handle(millis(self.now_ms), input);
@@ -271,7 +273,7 @@ impl<'a> Run<'a> {
         self.carry_out_outputs();
     }
 
-    // The client.
+    // Client.
 
     fn machine_reads(&mut self) {
         if self.read_answer() {
@@ -286,7 +288,7 @@ impl<'a> Run<'a> {
         if self.read_answer() {
             return;
         }
-        if self.busy_page && self.rng.random_bool(0.7) {
+        if self.page_is_slow && self.rng.random_bool(0.7) {
             return;
         }
         for _ in 0..self.rng.random_range(1..8) {
@@ -295,14 +297,15 @@ impl<'a> Run<'a> {
     }
 
     fn acknowledge(&mut self) {
-        let can = |link: &Link| matches!(link.kind, ConnectionKind::Stream(_));
+        let can = |link: &ClientLink| matches!(link.kind, ConnectionKind::Stream(_));
         let can = !self.client.at_most_once && self.client.link.as_ref().is_some_and(can);
         if can && self.rng.random_bool(0.7) {
-            self.client.say(ConnectionInput::Ack { seq: self.client.page.seq });
+            self.client.send_input(ConnectionInput::Ack { seq: self.client.page.seq });
         }
     }
 
-    /// On a last good connection, pongs alone must bring everything to the client, without waiting for any deadline.
+    /// On a final working connection, pongs alone must be enough to deliver everything, without waiting for
+    /// deadlines.
     fn drain(&mut self) {
         if self.client.link.is_some() {
             self.cut();
@@ -312,14 +315,14 @@ impl<'a> Run<'a> {
         self.connect(ConnectionKind::Stream(heartbeat));
         let id = ConnectionId(self.connections);
         for round in 0.. {
-            assert!(round < DRAIN_ROUNDS, "it never ends");
+            assert!(round < DRAIN_ROUNDS, "the drain does not terminate");
             let mut moved = false;
-            self.world.tell(self.session.outbox_mut());
+            self.world.notify(self.session.outbox_mut());
             while self.send(id, 100) {
                 moved = true;
             }
             moved |= self.write_ping();
-            self.tell_ping_sent();
+            self.report_ping_sent();
             while self.client.machine_reads(&self.world, self.coverage) {}
             while self.client.page_reads(&self.world, self.coverage) {}
             while let Some(input) = self.client.link.as_mut().and_then(|link| link.to_server.pop_front()) {
@@ -331,17 +334,17 @@ impl<'a> Run<'a> {
                 break;
             }
         }
-        assert!(!self.session.outbox().needs_acknowledgement(), "all was asked for, all was answered");
+        assert!(!self.session.outbox().needs_acknowledgement(), "every needed acknowledgement was received");
         for (index, it) in self.world.live() {
             let last = self.world.logs.bounds(it.log).last;
             self.client.page.assert_has(index, last, &self.world);
         }
-        self.client.page.assert_told(&self.world);
+        self.client.page.assert_notified(&self.world);
     }
 }
 
-fn delivery(at_most_once: bool) -> Delivery {
-    if at_most_once { Delivery::AtMostOnce } else { Delivery::AtLeastOnce }
+fn delivery(at_most_once: bool) -> DeliveryMode {
+    if at_most_once { DeliveryMode::AtMostOnce } else { DeliveryMode::AtLeastOnce }
 }
 
 fn random_kind(rng: &mut SmallRng, allowed: &Allowed) -> ConnectionKind {

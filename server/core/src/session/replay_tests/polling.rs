@@ -1,40 +1,40 @@
-//! Polls of the run: what is taken is one answer, which arrives whole or not at all.
+//! Polls of a run. An answer arrives completely or not at all.
 
 use super::*;
-use crate::session::Request;
+use crate::session::RequestInput;
 
-/// What happened to the last poll, as the server knows it.
+/// The last poll from the server's point of view.
 #[derive(Debug, Default)]
-pub(super) struct Polls {
-    /// The poll that is to be answered even if there is nothing.
-    asked: Option<ConnectionId>,
-    /// What was taken for the current poll.
-    answer: Vec<Frame>,
-    /// The last connection was a poll, whose answer has reached the kernel.
+pub(super) struct PollModel {
+    /// Poll that must be answered even if there are no messages.
+    answer_requested: Option<ConnectionId>,
+    /// Frames taken for the current poll.
+    answer: Vec<WireFrame>,
+    /// Whether the last connection was a poll whose answer has reached the kernel.
     answered: bool,
-    /// How far the last connection came, when the next one came.
+    /// Last seq sent on the last connection when the next one began.
     sent: u64,
-    /// The poll whose answer the client has not read.
+    /// Poll whose answer the client has not read.
     unread: Option<ConnectionId>,
-    /// The poll whose answer has nothing new under a seq, and which the client has not read. If it never does, that cannot be told from an answer that has
-    /// arrived, since the client asks for the same.
-    only_told: Option<ConnectionId>,
-    /// What polls have said, the last one last.
-    said: Vec<u64>,
+    /// Poll whose answer contains notices but no new seq, and has not been read by the client. If it is lost,
+    /// the server cannot notice this, since the client repeats the same request as if it had arrived.
+    only_notices: Option<ConnectionId>,
+    /// Seqs reported by polls, the latest last.
+    reported_seqs: Vec<u64>,
 }
 
-impl Polls {
-    pub(super) fn ask(&mut self, id: ConnectionId) {
-        self.asked = Some(id);
+impl PollModel {
+    pub(super) fn request_answer(&mut self, id: ConnectionId) {
+        self.answer_requested = Some(id);
     }
 
-    pub(super) fn take(&mut self, frames: impl IntoIterator<Item = Frame>) {
+    pub(super) fn take(&mut self, frames: impl IntoIterator<Item = WireFrame>) {
         self.answer.extend(frames);
     }
 
-    /// A connection has come.
+    /// Resets the state for a new connection.
     fn begin(&mut self) {
-        (self.asked, self.answered) = (None, false);
+        (self.answer_requested, self.answered) = (None, false);
         self.answer.clear();
     }
 }
@@ -43,12 +43,12 @@ fn is_poll(kind: ConnectionKind) -> bool {
     matches!(kind, ConnectionKind::Poll { .. })
 }
 
-impl Run<'_> {
+impl ReplayRun<'_> {
     pub(super) fn is_polling(&self) -> bool {
         is_poll(self.kind)
     }
 
-    /// A poll's task: it takes what is to be sent, and answers if that is something, or if it is time.
+    /// Runs a poll's task: takes messages, and answers the poll if there are any or if an answer is due.
     pub(super) fn serve_poll(&mut self, id: ConnectionId) {
         for _ in 0..self.rng.random_range(1..4) {
             let at_most = if self.rng.random() { 100 } else { self.rng.random_range(1..6) };
@@ -56,7 +56,7 @@ impl Run<'_> {
                 break;
             }
         }
-        let is_due = !self.polls.answer.is_empty() || self.polls.asked == Some(id);
+        let is_due = !self.polls.answer.is_empty() || self.polls.answer_requested == Some(id);
         if is_due && self.rng.random_bool(0.7) {
             self.answer(id);
         }
@@ -65,11 +65,11 @@ impl Run<'_> {
     fn answer(&mut self, id: ConnectionId) {
         let frames = std::mem::take(&mut self.polls.answer);
         let what = if frames.is_empty() { "poll answered empty" } else { "poll answered" };
-        self.coverage.met(what);
+        self.coverage.record(what);
         let (fails, arrives) = (self.rng.random_bool(0.1), self.rng.random_bool(0.85));
         if fails {
             self.on(id, ConnectionInput::Ended(SuspendReason::ConnectionLost));
-            self.coverage.met("answer failed");
+            self.coverage.record("answer failed");
         } else {
             let pause = Duration::from_millis(self.rng.random_range(0..100));
             self.on(id, ConnectionInput::Answered { pause });
@@ -77,17 +77,17 @@ impl Run<'_> {
             self.polls.unread = (!frames.is_empty()).then_some(id);
         }
         let had = self.client.page.seq;
-        let is_new = |frame: &Frame| matches!(frame, Frame::Message { seq, .. } | Frame::Gap { seq, .. } if *seq > had);
-        let tells = frames.iter().any(|frame| matches!(frame, Frame::Notice { .. }));
-        if !fails && tells && !frames.iter().any(is_new) {
-            self.polls.only_told = Some(id);
+        let is_new = |frame: &WireFrame| matches!(frame, WireFrame::Message { seq, .. } | WireFrame::Gap { seq, .. } if *seq > had);
+        let has_notice = frames.iter().any(|frame| matches!(frame, WireFrame::Notice { .. }));
+        if !fails && has_notice && !frames.iter().any(is_new) {
+            self.polls.only_notices = Some(id);
         }
-        // What has failed for the server may have arrived all the same.
+        // An answer that failed from the server's point of view may still have arrived.
         self.arrive(id, if arrives { Some(frames) } else { None });
     }
 
-    /// The answer of this poll, or the end of its connection, comes to the client.
-    fn arrive(&mut self, id: ConnectionId, frames: Option<Vec<Frame>>) {
+    /// Delivers the answer of this poll, or the end of its connection, to the client.
+    fn arrive(&mut self, id: ConnectionId, frames: Option<Vec<WireFrame>>) {
         let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) else { return };
         match frames {
             Some(frames) => {
@@ -95,20 +95,20 @@ impl Run<'_> {
                 link.answered = true;
             }
             None => {
-                self.coverage.met("answer lost");
+                self.coverage.record("answer lost");
                 self.client.link = None;
             }
         }
     }
 
-    /// The client reads the whole answer, and has no connection then. False if it waits for one.
+    /// The client reads the whole answer, and its poll ends. Returns false if there is no answer.
     pub(super) fn read_answer(&mut self) -> bool {
         let Some(link) = self.client.link.as_ref().filter(|link| link.answered) else { return false };
         if self.polls.unread == Some(link.id) {
             self.polls.unread = None;
         }
-        if self.polls.only_told == Some(link.id) {
-            self.polls.only_told = None;
+        if self.polls.only_notices == Some(link.id) {
+            self.polls.only_notices = None;
         }
         while self.client.machine_reads(&self.world, self.coverage) {}
         while self.client.page_reads(&self.world, self.coverage) {}
@@ -116,69 +116,71 @@ impl Run<'_> {
         true
     }
 
-    /// Clients poll again soon.
-    pub(super) fn poll_again(&mut self) {
+    /// Clients usually poll again soon.
+    pub(super) fn maybe_poll_again(&mut self) {
         if self.is_polling() && self.client.link.is_none() && self.rng.random_bool(0.4) {
             let kind = random_poll(&mut self.rng);
             self.connect(kind);
         }
     }
 
-    /// Before a new connection: a client that says no seq relies on what the server knows of the last. So this is told by now.
+    /// Settles the outcome of the last poll before a new connection: for a client that reports no seq, the
+    /// server must know by then whether the answer was lost.
     pub(super) fn settle_last_poll(&mut self) {
         self.pass_to_now();
-        if self.polls.only_told.take().is_some() {
-            (self.world.begins_may_be_missing, self.world.ends_may_be_missing) = (true, true);
+        if self.polls.only_notices.take().is_some() {
+            (self.world.begin_notices_may_be_missing, self.world.end_notices_may_be_missing) = (true, true);
         }
         let Some(unread) = self.polls.unread.take() else { return };
         if self.client.at_most_once && !matches!(self.session.phase(), Phase::Attached(_)) {
             self.on(unread, ConnectionInput::AnswerLost);
             self.polls.answered = false;
-            self.coverage.met("answer lost late");
+            self.coverage.record("answer lost late");
         }
     }
 
-    /// What a client that says no seq may be told after this.
-    pub(super) fn presume(&mut self) {
+    /// Determines whether a client that reports no seq may now get gaps.
+    pub(super) fn presume_delivery(&mut self) {
         let unacked = self.session.outbox().unacked();
         self.polls.sent = self.session.outbox().sent();
         if !self.polls.answered && unacked > 0 {
             self.world.gaps_allowed = true;
-            self.coverage.met("answer that may be swallowed");
+            self.coverage.record("answer that may be lost");
         }
     }
 
-    /// A connection was accepted.
+    /// Records a new connection that was accepted.
     pub(super) fn begin_poll(&mut self, kind: ConnectionKind, seq: Option<u64>) {
         if self.client.at_most_once && self.polls.answered {
-            let now = Position::of(self.session.outbox());
-            assert_eq!(now.dropped, self.polls.sent, "the next connect empties the ring of what was sent");
+            let now = OutboxPosition::of(self.session.outbox());
+            assert_eq!(now.dropped, self.polls.sent, "the next connection acknowledges everything sent");
         }
         self.kind = kind;
         self.polls.begin();
         if let (true, Some(seq)) = (is_poll(kind), seq) {
-            self.polls.said.push(seq);
+            self.polls.reported_seqs.push(seq);
         }
     }
 
-    /// A poll that was under way for long arrives now: its client has given it up, and may even have polled since.
-    pub(super) fn late_poll(&mut self) {
+    /// Delivers a poll that was delayed: its client has given it up, and may have polled again since.
+    pub(super) fn deliver_late_poll(&mut self) {
         if !self.is_polling() || (self.client.at_most_once && self.polls.unread.is_some()) {
             return;
         }
         self.settle_last_poll();
-        let older = self.polls.said.iter().rev().nth(1).copied();
+        let older = self.polls.reported_seqs.iter().rev().nth(1).copied();
         let seq = if self.client.at_most_once { None } else { older };
         if seq.is_none() {
-            self.presume();
+            self.presume_delivery();
         }
-        if seq.is_some_and(|seq| seq < Position::of(self.session.outbox()).dropped) {
-            // The ring had no room for it. From here on a client that says no seq is told more than it has lost.
+        if seq.is_some_and(|seq| seq < OutboxPosition::of(self.session.outbox()).dropped) {
+            // The ring had no room for the entry. From now on, gaps for a client that reports no seq may
+            // cover more than it has lost.
             self.world.gaps_allowed = true;
-            self.coverage.met("late poll older than the ring");
+            self.coverage.record("late poll older than the ring");
         }
-        // A page that has gone back is spoken for by what it was.
-        self.must_tell_seq |= seq.is_some_and(|seq| seq > self.client.page.seq);
+        // If the page has gone back, this poll reports the seq of its earlier state.
+        self.must_report_seq |= seq.is_some_and(|seq| seq > self.client.page.seq);
         let kind = random_poll(&mut self.rng);
         let before = std::mem::take(&mut self.polls.answer);
         let last = self.connections;
@@ -186,30 +188,34 @@ impl Run<'_> {
         assert_eq!(self.session.phase(), Phase::Attached(id));
         self.begin_poll(kind, seq);
         self.carry_out_outputs();
-        self.coverage.met("late poll");
+        self.coverage.record("late poll");
         if !before.is_empty() {
-            // Its task goes on writing.
+            // The replaced poll's task continues writing.
             let arrives: bool = self.rng.random();
             self.arrive(ConnectionId(last), arrives.then_some(before));
-            self.coverage.met("poll overtaken while it is answered");
+            self.coverage.record("poll replaced while being answered");
         }
     }
 
-    /// A command beside the connection, or without one.
+    /// A command received outside the connection.
     pub(super) fn request(&mut self) {
         self.pass_to_now();
         let request = match self.rng.random_range(0..3) {
-            0 if !self.client.at_most_once => Request::Ack { seq: self.client.page.seq },
-            1 => Request::Command,
-            _ => Request::Heard,
+            0 if !self.client.at_most_once => RequestInput::Ack { seq: self.client.page.seq },
+            1 => RequestInput::Command,
+            _ => RequestInput::Activity,
         };
         if self.session.phase() == Phase::BetweenPolls {
-            self.coverage.met("request between polls");
+            self.coverage.record("request between polls");
         }
-        let before = Position::of(self.session.outbox());
+        let before = OutboxPosition::of(self.session.outbox());
         self.handle(Input::Request(request));
-        let after = Position::of(self.session.outbox());
-        assert_eq!((before.seq, before.sent), (after.seq, after.sent), "a request takes nothing");
+        let after = OutboxPosition::of(self.session.outbox());
+        assert_eq!(
+            (before.seq, before.sent),
+            (after.seq, after.sent),
+            "a request takes nothing from the outbox"
+        );
     }
 }
 

@@ -1,8 +1,8 @@
-//! The server of the run: it does what the machine decides, and writes what the outbox has.
+//! The server of a run: carries out the session's outputs, and writes what the outbox contains.
 
 use super::*;
 
-impl Run<'_> {
+impl ReplayRun<'_> {
     pub(super) fn carry_out_outputs(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
@@ -12,16 +12,16 @@ impl Run<'_> {
                 }
                 Output::Close(id, code) => {
                     if code == crate::close::CloseCode::PongTimeout {
-                        self.coverage.met("pong timeout");
+                        self.coverage.record("pong timeout");
                     }
                     if self.client.link.as_ref().is_some_and(|link| link.id == id) {
                         self.cut();
                     }
                 }
-                Output::AnswerPoll(id) if self.is_polling() => self.polls.ask(id),
+                Output::AnswerPoll(id) if self.is_polling() => self.polls.request_answer(id),
                 Output::AnswerPoll(id) => self.reply(id),
                 Output::Superseded(id) => {
-                    self.coverage.met("poll superseded");
+                    self.coverage.record("poll superseded");
                     if self.client.link.as_ref().is_some_and(|link| link.id == id) {
                         self.client.link = None;
                     }
@@ -31,7 +31,7 @@ impl Run<'_> {
         }
     }
 
-    /// A connection's task: it takes what is to be sent, writes pings, and reports them sent.
+    /// Runs a connection's task: takes messages, writes pings, and reports them sent.
     pub(super) fn serve(&mut self) {
         let Phase::Attached(id) = self.session.phase() else { return };
         if self.is_polling() {
@@ -42,17 +42,17 @@ impl Run<'_> {
                 self.write_ping();
             }
             if self.rng.random_bool(0.3) {
-                self.tell_ping_sent();
+                self.report_ping_sent();
             }
             let at_most = if self.rng.random() { 100 } else { self.rng.random_range(1..6) };
             if !self.send(id, at_most) {
                 break;
             }
-            self.reply_sometimes(id);
+            self.maybe_reply(id);
         }
     }
 
-    /// A turn. False if there was none.
+    /// Takes one turn. Returns false if no subscription has a turn.
     pub(super) fn send(&mut self, id: ConnectionId, at_most: usize) -> bool {
         let frames = self.world.take(self.session.outbox_mut(), at_most, self.wraps, self.coverage);
         let Some(frames) = frames else {
@@ -60,8 +60,8 @@ impl Run<'_> {
             let unread =
                 |it: &world::Subscription| !it.caught_up && it.cursor < self.world.logs.bounds(it.log).last;
             if outbox.unacked() == self.max_unacked && self.world.live().any(|(_, it)| unread(it)) {
-                assert!(!self.wraps, "a client that cannot acknowledge is not waited for");
-                self.coverage.met("full ring stopped");
+                assert!(!self.wraps, "the server does not wait for acknowledgements that cannot arrive");
+                self.coverage.record("full ring stopped");
             }
             return false;
         };
@@ -72,13 +72,16 @@ impl Run<'_> {
             && self.session.outbox().unacked() * 2 >= self.max_unacked
         {
             let is_outstanding = self.session.deadlines().any(|(_, deadline)| deadline == Deadline::Pong);
-            assert!(self.session.is_writing_ping() || is_outstanding, "asked in time");
+            assert!(
+                self.session.is_writing_ping() || is_outstanding,
+                "the acknowledgement was requested in time"
+            );
         }
         true
     }
 
-    /// To the client, if it still has this connection.
-    pub(super) fn write(&mut self, id: ConnectionId, frames: impl IntoIterator<Item = Frame>) {
+    /// Sends the frames to the client, if it still has this connection.
+    pub(super) fn write(&mut self, id: ConnectionId, frames: impl IntoIterator<Item = WireFrame>) {
         if self.is_polling() {
             self.polls.take(frames);
         } else if let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) {
@@ -92,12 +95,12 @@ impl Run<'_> {
             return false;
         }
         let seq = self.session.outbox().sent();
-        self.write(id, [Frame::Ping { seq }]);
+        self.write(id, [WireFrame::Ping { seq }]);
         self.ping_leaving = Some(seq);
         true
     }
 
-    pub(super) fn tell_ping_sent(&mut self) {
+    pub(super) fn report_ping_sent(&mut self) {
         if let (Some(seq), Phase::Attached(id)) = (self.ping_leaving.take(), self.session.phase()) {
             self.on(id, ConnectionInput::PingSent { seq });
         }
@@ -116,28 +119,32 @@ impl Run<'_> {
     pub(super) fn receive(&mut self, id: ConnectionId, input: ConnectionInput) {
         self.pass_to_now();
         if self.session.phase() != Phase::Attached(id) {
-            let before = (Position::of(self.session.outbox()), self.session.phase());
+            let before = (OutboxPosition::of(self.session.outbox()), self.session.phase());
             self.on(id, input);
-            assert_eq!(before, (Position::of(self.session.outbox()), self.session.phase()), "{input:?}");
-            self.coverage.met("input of a replaced connection");
+            assert_eq!(
+                before,
+                (OutboxPosition::of(self.session.outbox()), self.session.phase()),
+                "{input:?}"
+            );
+            self.coverage.record("input of a replaced connection");
             return;
         }
-        self.tell_ping_sent();
+        self.report_ping_sent();
         let sent = self.session.outbox().sent();
         match input {
             ConnectionInput::PongFrame { seq } | ConnectionInput::PongMessage { seq } if seq < sent => {
-                self.coverage.met("late pong");
+                self.coverage.record("late pong");
             }
-            ConnectionInput::PongFrame { .. } => self.coverage.met("frame pong"),
-            ConnectionInput::PongMessage { .. } => self.coverage.met("message pong"),
+            ConnectionInput::PongFrame { .. } => self.coverage.record("frame pong"),
+            ConnectionInput::PongMessage { .. } => self.coverage.record("message pong"),
             ConnectionInput::Ack { seq } if seq > sent => {
-                self.coverage.met("ack of what was not sent on this connection");
+                self.coverage.record("ack of a seq not sent on this connection");
             }
-            ConnectionInput::Hold { seq, .. } => self.note_hold(seq),
+            ConnectionInput::Hold { seq, .. } => self.record_hold(seq),
             _ => {}
         }
         self.session.received(millis(self.now_ms));
-        let before = Position::of(self.session.outbox());
+        let before = OutboxPosition::of(self.session.outbox());
         let released = self.released;
         self.on(id, input);
         let may_drop_to = match input {
@@ -151,11 +158,14 @@ impl Run<'_> {
             ConnectionInput::Hold { seq: None, .. } => released,
             _ => 0,
         };
-        let dropped = Position::of(self.session.outbox()).dropped;
-        assert!(dropped <= before.dropped.max(may_drop_to), "{input:?} does not say so much: {dropped}");
+        let dropped = OutboxPosition::of(self.session.outbox()).dropped;
+        assert!(
+            dropped <= before.dropped.max(may_drop_to),
+            "{input:?} does not acknowledge this much: {dropped}"
+        );
     }
 
-    pub(super) fn late_input(&mut self) {
+    pub(super) fn deliver_late_input(&mut self) {
         if let Some((id, input)) = self.late.pop_front() {
             self.receive(id, input);
         }

@@ -1,14 +1,14 @@
 use std::collections::HashMap;
 
-/// Names headings as GitHub does, so that a link into the README leads to the same place here.
+/// Generates anchors for headings as GitHub does, so that links into the README work on both.
 #[derive(Default)]
 pub(super) struct Anchors {
-    /// How often each has come.
+    /// How often each anchor has occurred.
     seen: HashMap<String, usize>,
 }
 
 impl Anchors {
-    /// The name of the next heading.
+    /// Returns the anchor of the next heading.
     pub(super) fn of(&mut self, title: &str) -> String {
         let kept = title.to_lowercase();
         let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

@@ -5,26 +5,28 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, 
 use super::anchors::Anchors;
 
 /// A document as HTML.
-pub(super) struct Rendered {
+pub(super) struct RenderedDocument {
     pub(super) body: String,
-    /// Its headings of the second level.
+    /// Its second-level headings.
     pub(super) sections: Vec<Section>,
 }
 
-/// Where one begins.
+/// Target and title of a heading.
 pub(super) struct Section {
     pub(super) id: String,
     /// As HTML.
     pub(super) title: String,
 }
 
-/// Renders a document that is read without the folder it is in, and without a network: its own anchors and whole URLs are links, what is beside it is plain
-/// text; a picture is there if `picture` says where, or else what it is of. HTML in it is text, and comments are left out.
-pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -> Rendered {
+/// Renders a document for readers without the repository or a network. Links to its own anchors and complete
+/// URLs are kept, links to other files become plain text. An image is kept if `picture` returns its URL, and
+/// replaced by its description otherwise. HTML is shown as text, and comments are removed.
+pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -> RenderedDocument {
     let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
     let headings = headings(&events);
     let anchors: HashSet<_> = headings.iter().map(|heading| heading.id.as_str()).collect();
-    let mut kept = Kept { anchors, picture, links: Vec::new(), pictures: Vec::new(), in_comment: false };
+    let mut kept =
+        EventFilter { anchors, picture, links: Vec::new(), pictures: Vec::new(), in_comment: false };
     let mut ids = headings.iter();
     let mut body = String::new();
     let events = events.iter().filter_map(|event| match event {
@@ -35,11 +37,12 @@ pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -
         event => kept.event(event),
     });
     html::push_html(&mut body, events);
-    // Wide ones scroll, and whoever has no mouse scrolls what has the focus. In text it would be `&lt;table&gt;`.
+    // Wide tables scroll; with a tab index, they do so from the keyboard as well. In text, `<table>` would be
+    // escaped, so this replaces tags only.
     let body = body.replace("<table>", "<table tabindex=\"0\">");
     let sections = headings.into_iter().filter(|heading| heading.level == HeadingLevel::H2);
     let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(text) });
-    Rendered { body, sections: sections.collect() }
+    RenderedDocument { body, sections: sections.collect() }
 }
 
 struct Heading {
@@ -48,7 +51,7 @@ struct Heading {
     text: String,
 }
 
-/// All headings, in their order.
+/// Returns all headings, in order.
 fn headings(events: &[Event<'_>]) -> Vec<Heading> {
     let mut anchors = Anchors::default();
     let mut headings = Vec::new();
@@ -73,22 +76,22 @@ fn escaped(text: String) -> String {
     title
 }
 
-/// What of a document is kept, and how.
-struct Kept<'a, P> {
+/// Filters the events of a document.
+struct EventFilter<'a, P> {
     anchors: HashSet<&'a str>,
     picture: P,
-    /// Whether the links that are open are kept.
+    /// For each open link, whether it is kept.
     links: Vec<bool>,
-    /// The same for pictures.
+    /// For each open image, whether it is kept.
     pictures: Vec<bool>,
     in_comment: bool,
 }
 
-impl<P: Fn(&str) -> Option<String>> Kept<'_, P> {
+impl<P: Fn(&str) -> Option<String>> EventFilter<'_, P> {
     fn event<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
         match event {
             Event::Start(Tag::Link { dest_url, .. }) => {
-                let is_kept = self.leads_somewhere(dest_url);
+                let is_kept = self.is_resolvable(dest_url);
                 self.links.push(is_kept);
                 is_kept.then(|| event.clone())
             }
@@ -117,7 +120,7 @@ impl<P: Fn(&str) -> Option<String>> Kept<'_, P> {
         }
     }
 
-    fn leads_somewhere(&self, url: &str) -> bool {
+    fn is_resolvable(&self, url: &str) -> bool {
         match url.strip_prefix('#') {
             Some(anchor) => self.anchors.contains(anchor),
             None => url.starts_with("https://") || url.starts_with("http://"),
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_text() {
+    fn unresolvable_links_become_text() {
         for (markdown, expected) in [
             ("[a](tests/run)", "<p>a</p>\n"),
             ("[`a`](deploy/README.md#b)", "<p><code>a</code></p>\n"),

@@ -1,72 +1,79 @@
-//! Channels that the task opens, in batches, and what it finds.
+//! Opening of channels by the feed task, in batches.
 
 use futures_util::FutureExt;
 
-use super::Feed;
+use super::FeedTask;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
 use crate::engine::EngineError;
-use crate::engine::redis::connected::Connected;
+use crate::engine::redis::connected::LiveConnection;
 use crate::engine::redis::connection::describe;
-use crate::engine::redis::following::{Following, Next};
-use crate::engine::redis::link::Request;
-use crate::engine::redis::opening::{MOST_NEW, MOST_WHOLE, Opening, ToOpen, open};
+use crate::engine::redis::following::{ChannelSubscription, NextStep};
+use crate::engine::redis::link::SubscribeRequest;
+use crate::engine::redis::opening::{MAX_BATCH, MAX_FULL_READS, OpenRequest, OpenResults, open};
 
-/// Questions to Redis about channels at a time.
-const MOST_OPENINGS: usize = 4;
+/// Maximum number of concurrent batches.
+const MAX_OPENINGS: usize = 4;
 
-impl<S: Subscriber> Feed<S> {
-    pub(super) fn requested(&mut self, Request { channel, maker, answer }: Request<S>) {
-        let following = self.following.entry(channel.clone()).or_insert_with(|| Following::new(maker));
-        following.waiting.push(answer);
-        following.waiting.retain(|waiting| !waiting.is_closed());
-        if following.hold.is_some() {
-            following.answer_all(None);
+impl<S: Subscriber> FeedTask<S> {
+    pub(super) fn handle_request(
+        &mut self,
+        SubscribeRequest { channel, creator, reply }: SubscribeRequest<S>,
+    ) {
+        let subscription =
+            self.subscriptions.entry(channel.clone()).or_insert_with(|| ChannelSubscription::new(creator));
+        subscription.waiters.push(reply);
+        subscription.waiters.retain(|waiter| !waiter.is_closed());
+        if subscription.guard.is_some() {
+            subscription.reply_to_all(None);
         } else {
-            self.wants_open(channel);
+            self.queue_opening(channel);
         }
     }
 
-    pub(super) fn wants_open(&mut self, channel: ChannelName) {
-        if let Some(following) = self.following.get_mut(&channel) {
-            if following.is_opening {
-                following.opens_again = true;
+    pub(super) fn queue_opening(&mut self, channel: ChannelName) {
+        if let Some(subscription) = self.subscriptions.get_mut(&channel) {
+            if subscription.is_opening {
+                subscription.must_reopen = true;
             } else {
-                following.is_opening = true;
+                subscription.is_opening = true;
                 self.to_open.push_back(channel);
             }
         }
     }
 
-    pub(super) fn open_all(&mut self) {
-        let channels: Vec<_> = self.following.keys().cloned().collect();
+    pub(super) fn queue_all(&mut self) {
+        let channels: Vec<_> = self.subscriptions.keys().cloned().collect();
         for channel in channels {
-            self.wants_open(channel);
+            self.queue_opening(channel);
         }
     }
 
-    pub(super) fn begin_openings(&mut self, connected: &mut Connected) {
-        while connected.openings.len() < MOST_OPENINGS && !self.to_open.is_empty() {
-            let (mut batch, mut whole) = (Vec::new(), 0);
-            while batch.len() < MOST_NEW && whole < MOST_WHOLE {
+    pub(super) fn begin_openings(&mut self, connected: &mut LiveConnection) {
+        while connected.openings.len() < MAX_OPENINGS && !self.to_open.is_empty() {
+            let (mut batch, mut full_reads) = (Vec::new(), 0);
+            while batch.len() < MAX_BATCH && full_reads < MAX_FULL_READS {
                 let Some(channel) = self.to_open.pop_front() else { break };
-                let Some(following) = self.following.get_mut(&channel) else { continue };
-                let after = following.begin_opening();
-                let known = following.known_epoch();
-                whole += usize::from(known.is_none());
-                let subscribe = !following.is_subscribed;
-                let new_epoch = new_epoch(&self.link.entropy);
-                batch.push(ToOpen { channel, after, known, subscribe, new_epoch });
+                let Some(subscription) = self.subscriptions.get_mut(&channel) else { continue };
+                let after = subscription.begin_opening();
+                let known_epoch = subscription.known_epoch();
+                full_reads += usize::from(known_epoch.is_none());
+                let subscribe = !subscription.is_subscribed;
+                let new_epoch = new_epoch(&self.client.entropy);
+                batch.push(OpenRequest { channel, after, known_epoch, subscribe, new_epoch });
             }
             if batch.is_empty() {
-                // Nobody waits for those any more.
+                // All channels of the batch were removed in the meantime.
                 continue;
             }
-            connected.openings.push(open(batch, connected.up.clone(), self.link.keys.clone()).boxed());
+            connected
+                .openings
+                .push(open(batch, connected.connections.clone(), self.client.keys.clone()).boxed());
         }
     }
 
-    /// Everything that has come: before channels were read, and perhaps after.
-    pub(super) fn take_pushes(&mut self, connected: &mut Connected) {
+    /// Handles all pushes received so far: those that arrived before the channels were read, and possibly
+    /// later ones.
+    pub(super) fn handle_pushes(&mut self, connected: &mut LiveConnection) {
         for _ in 0..connected.pushes.len() {
             if let Some(push) = connected.pushes.take() {
                 self.pushed(push, connected);
@@ -74,50 +81,50 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    pub(super) fn opened(&mut self, opening: Opening, connected: &Connected) {
-        self.link.channels.metrics().engine.opened(opening.len());
-        for (channel, result) in opening {
-            let Some(following) = self.following.get_mut(&channel) else { continue };
+    pub(super) fn handle_opened(&mut self, results: OpenResults, connected: &LiveConnection) {
+        self.client.channels.metrics().engine.channels_opened(results.len());
+        for (channel, result) in results {
+            let Some(subscription) = self.subscriptions.get_mut(&channel) else { continue };
             let outcome = match result {
-                Ok(opened) => following.opened(&channel, &opened, &self.link.channels),
+                Ok(opened) => subscription.handle_opened(&channel, &opened, &self.client.channels),
                 Err(error) => {
-                    tracing::warn!(%channel, "a channel cannot be read: {}", describe(&error));
-                    following.is_opening = false;
+                    tracing::warn!(%channel, "cannot read channel: {}", describe(&error));
+                    subscription.is_opening = false;
                     Err(EngineError::Unavailable)
                 }
             };
             match outcome {
                 Ok((next, missed)) => {
-                    if next == Next::Nothing {
-                        following.answer_all(None);
+                    if next == NextStep::Nothing {
+                        subscription.reply_to_all(None);
                     }
                     if missed {
-                        self.patterns.missed(&channel);
+                        self.patterns.handle_missed(&channel);
                     }
-                    if next == Next::Open {
-                        self.wants_open(channel);
+                    if next == NextStep::Open {
+                        self.queue_opening(channel);
                     }
                 }
                 Err(error) => {
-                    following.answer_all(Some(error));
-                    if !following.stays() {
-                        self.give_up(&channel, connected);
+                    subscription.reply_to_all(Some(error));
+                    if !subscription.is_kept() {
+                        self.remove_without_log(&channel, connected);
                     }
                 }
             }
         }
     }
 
-    /// There is no log of this channel here. What has come for it is for patterns alone.
-    fn give_up(&mut self, channel: &ChannelName, connected: &Connected) {
-        let Some(following) = self.following.remove(channel) else { return };
-        connected.unsubscribe(channel, &self.link);
-        let (queue, is_some) = following.give_up();
-        for told in queue {
-            self.patterns.told(channel.as_str(), &told);
+    /// Ends a subscription that has no local log. Buffered messages go only to patterns.
+    fn remove_without_log(&mut self, channel: &ChannelName, connected: &LiveConnection) {
+        let Some(subscription) = self.subscriptions.remove(channel) else { return };
+        connected.unsubscribe(channel, &self.client);
+        let (queue, is_incomplete) = subscription.into_queue();
+        for message in queue {
+            self.patterns.receive(channel.as_str(), &message);
         }
-        if is_some {
-            self.patterns.missed(channel);
+        if is_incomplete {
+            self.patterns.handle_missed(channel);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Who follows a channel, on all servers that share it.
+//! Presence of a channel's subscribers on all servers that share it.
 //!
-//! Each server has a lease in Redis, which it renews with its probes. A question goes to all of them at once, by a feed on which all listen, and in the same
-//! step Redis says which servers have a lease: these have to answer. Answers come to the asker's own feed. Those that do not come in time
-//! are named.
+//! Each server holds a lease in Redis, which it renews with its probes. A query is published to all servers
+//! on a common feed, and in the same step Redis returns the servers that hold a lease: these must reply.
+//! Replies go to the feed of the querying server. Servers that do not reply in time are listed as incomplete.
 
 mod pages;
 mod questions;
@@ -19,224 +19,233 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd};
 use tokio::sync::Semaphore;
 
-use super::asked::Asked;
+use super::asked::DetachedRequest;
 use super::connection::describe;
-use super::keys::Keys;
-use super::link::{Link, Up, has_to_begin_anew};
+use super::keys::RedisKeys;
+use super::link::{CommandConnections, RedisClient, must_reconnect};
 use super::pushes::Push;
-use crate::channel::{ChannelName, Present, Subscriber, new_epoch};
-use crate::engine::{Answer, EngineError, Presence};
+use crate::channel::{ChannelName, PresencePage, Subscriber, new_epoch};
+use crate::engine::{EngineError, EngineResponse, Presence};
 use crate::entropy::Entropy;
 
-use pages::{asked_for, first_index, merge};
-use questions::{Pending, Questions};
-use wire::{Question, answer, parse_answer};
+use pages::{first_index, limit_per_server, merge};
+use questions::{PendingQuery, PresenceQueries};
+use wire::{PresenceQuery, encode_reply, parse_reply};
 
-/// How long answers are waited for.
-const ANSWERS: Duration = Duration::from_millis(200);
+/// How long to wait for replies.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long a server counts as there since it was last heard of: three probes.
-const LEASE: Duration = Duration::from_secs(15);
+/// Lifetime of a lease after its last renewal: three probes.
+const LEASE_LIFETIME: Duration = Duration::from_secs(15);
 
-/// Answers of this server that are on their way to Redis. Who asks more gets none.
-const MOST_ANSWERS: usize = 256;
+/// Maximum number of replies in flight from this server. Further queries are ignored.
+const MAX_REPLIES: usize = 256;
 
-/// How long a server that ends tries to say so.
-const LEAVE: Duration = Duration::from_millis(500);
+/// How long a server that shuts down tries to give up its lease.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Stands for all other servers, where it is not known which there are.
-const EVERYONE: &str = "*";
+/// Placeholder for all other servers, while they are unknown.
+const ALL_SERVERS: &str = "*";
 
-/// This server among those that share channels.
+/// This server's state as one of several that share channels.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// Its name: new with each process.
+    /// Name of this server, random for each process.
     server: String,
-    /// Where all servers listen, and where this one listens for answers.
+    /// Feed for queries to all servers, and feed for replies to this one.
     feeds: [String; 2],
-    questions: Questions,
-    answers: Arc<Semaphore>,
-    /// It is about to end.
-    has_left: AtomicBool,
-    /// Redis would not give it a lease, and that was said.
-    lacks_lease: Arc<AtomicBool>,
+    queries: PresenceQueries,
+    replies: Arc<Semaphore>,
+    /// Whether this server is shutting down.
+    is_leaving: AtomicBool,
+    /// Whether Redis has refused a lease and this has been logged.
+    lease_refused: Arc<AtomicBool>,
 }
 
 impl Peers {
-    pub(super) fn new(keys: &Keys, entropy: &Entropy) -> Self {
+    pub(super) fn new(keys: &RedisKeys, entropy: &Entropy) -> Self {
         let server = format!("n_{}", new_epoch(entropy));
         Self {
-            feeds: [keys.questions(), keys.answers(&server)],
+            feeds: [keys.presence_queries(), keys.presence_replies(&server)],
             server,
-            questions: Questions::default(),
-            answers: Arc::new(Semaphore::new(MOST_ANSWERS)),
-            has_left: AtomicBool::new(false),
-            lacks_lease: Arc::default(),
+            queries: PresenceQueries::default(),
+            replies: Arc::new(Semaphore::new(MAX_REPLIES)),
+            is_leaving: AtomicBool::new(false),
+            lease_refused: Arc::default(),
         }
     }
 
-    /// Its name.
+    /// Name of this server.
     pub(super) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Where this server listens for questions and answers.
+    /// Feeds to which this server subscribes for queries and replies.
     pub(super) fn feeds(&self) -> &[String] {
         &self.feeds
     }
 }
 
-impl<S: Subscriber> Link<S> {
-    /// Those who follow a channel, a page of at most `limit`.
+impl<S: Subscriber> RedisClient<S> {
+    /// Returns a page of at most `limit` subscribers of a channel.
     pub(super) fn presence(
         self: &Arc<Self>,
         channel: &ChannelName,
         cursor: u64,
         limit: usize,
-    ) -> Answer<Result<Presence, EngineError>> {
-        let (from, each) = (first_index(cursor), asked_for(limit));
+    ) -> EngineResponse<Result<Presence, EngineError>> {
+        let (from, limit_each) = (first_index(cursor), limit_per_server(limit));
         let name = self.peers.server.clone();
-        let here = self.channels.present(channel.as_str(), from, each);
-        let Some(up) = self.up().filter(|_| !self.peers.has_left.load(Ordering::Relaxed)) else {
-            let missing = vec![EVERYONE.to_owned()];
-            return Answer::Ready(Ok(Presence {
+        let local_page = self.channels.presence_page(channel.as_str(), from, limit_each);
+        let Some(connections) = self.connections().filter(|_| !self.peers.is_leaving.load(Ordering::Relaxed))
+        else {
+            let missing = vec![ALL_SERVERS.to_owned()];
+            return EngineResponse::Ready(Ok(Presence {
                 incomplete: missing,
-                ..merge(vec![(name, here)], cursor, limit)
+                ..merge(vec![(name, local_page)], cursor, limit)
             }));
         };
-        let Some(pending) = self.peers.questions.begin(&self.entropy) else {
-            return Answer::Ready(Err(EngineError::Overloaded));
+        let Some(pending) = self.peers.queries.begin(&self.entropy) else {
+            return EngineResponse::Ready(Err(EngineError::Overloaded));
         };
-        let question = Question {
+        let query = PresenceQuery {
             id: pending.id(),
             server: name.clone(),
             channel: channel.to_string(),
             from,
-            limit: each,
+            limit: limit_each,
         };
-        let asked = Asked::new(self.say_it_is_here(up, Some(&question)), &self.executor);
-        let (link, timeouts) = (Arc::clone(self), Arc::clone(&self.timeouts));
-        let all = async move {
-            let mut all = All { said: vec![(name, here)], silent: None };
-            _ = timeouts.within(ANSWERS, all.gather(asked, pending, &link)).await;
-            let All { said, silent } = all;
-            let missing = silent.unwrap_or_else(|| [EVERYONE.to_owned()].into());
-            Ok(Presence { incomplete: missing.into_iter().collect(), ..merge(said, cursor, limit) })
+        let request = DetachedRequest::new(self.announce(connections, Some(&query)), &self.executor);
+        let (client, timeouts) = (Arc::clone(self), Arc::clone(&self.timeouts));
+        let gathered = async move {
+            let mut gathered = GatheredReplies { replies: vec![(name, local_page)], outstanding: None };
+            _ = timeouts.within(REPLY_TIMEOUT, gathered.gather(request, pending, &client)).await;
+            let GatheredReplies { replies, outstanding } = gathered;
+            let missing = outstanding.unwrap_or_else(|| [ALL_SERVERS.to_owned()].into());
+            Ok(Presence { incomplete: missing.into_iter().collect(), ..merge(replies, cursor, limit) })
         };
-        Answer::Later(all.boxed())
+        EngineResponse::Pending(gathered.boxed())
     }
 
-    /// Renews this server's lease, and asks all others something. Returns the servers that have a lease.
-    fn say_it_is_here(
+    /// Renews this server's lease, and publishes a query if one is given. Returns the servers that hold a
+    /// lease.
+    fn announce(
         &self,
-        up: Up,
-        question: Option<&Question>,
+        connections: CommandConnections,
+        query: Option<&PresenceQuery>,
     ) -> impl Future<Output = Result<BTreeSet<String>, RedisError>> + Send + use<S> {
-        let lease_ms = LEASE.as_millis().to_string();
-        let question = question.map(Question::write).unwrap_or_default();
+        let lease_ms = LEASE_LIFETIME.as_millis().to_string();
+        let query = query.map(PresenceQuery::write).unwrap_or_default();
         let (key, feed) = (self.keys.servers(), &self.peers.feeds[0]);
-        let call = up.scripts.servers(&key, &self.peers.server, &lease_ms, feed, &question);
+        let call = connections.scripts.servers(&key, &self.peers.server, &lease_ms, feed, &query);
         async move {
-            let mut commands = up.commands;
+            let mut commands = connections.commands;
             let servers: Vec<String> = call.query_async(&mut commands).await?;
             Ok(servers.into_iter().collect())
         }
     }
 
-    /// Says that this server is there, and counts the servers.
-    pub(super) fn renew_lease(&self, up: Up) {
-        if self.peers.has_left.load(Ordering::Relaxed) {
+    /// Renews this server's lease, and updates the number of servers.
+    pub(super) fn renew_lease(&self, connections: CommandConnections) {
+        if self.peers.is_leaving.load(Ordering::Relaxed) {
             return;
         }
-        let (metrics, lacks) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.peers.lacks_lease));
-        let over = up.over.clone();
-        let renewed = self.say_it_is_here(up, None).map(move |servers| match servers {
+        let (metrics, lease_refused) =
+            (Arc::clone(self.channels.metrics()), Arc::clone(&self.peers.lease_refused));
+        let closed = connections.closed.clone();
+        let renewed = self.announce(connections, None).map(move |servers| match servers {
             Ok(servers) => {
-                metrics.engine.servers(servers.len());
-                lacks.store(false, Ordering::Relaxed);
+                metrics.engine.set_servers(servers.len());
+                lease_refused.store(false, Ordering::Relaxed);
             }
-            Err(error) if has_to_begin_anew(&error) => over.cancel(),
-            // Others do not ask it, then. The same once, however often it is tried.
-            Err(error) if !lacks.swap(true, Ordering::Relaxed) => {
-                tracing::warn!("no lease in Redis: {}", describe(&error));
+            Err(error) if must_reconnect(&error) => closed.cancel(),
+            // Without a lease, other servers do not expect replies from this one. A repeated failure is
+            // logged once.
+            Err(error) if !lease_refused.swap(true, Ordering::Relaxed) => {
+                tracing::warn!("cannot renew the lease in Redis: {}", describe(&error));
             }
             Err(_) => {}
         });
-        drop(Asked::new(renewed, &self.executor));
+        drop(DetachedRequest::new(renewed, &self.executor));
     }
 
-    /// This server ends: nobody waits for it any more.
-    pub(super) fn leave(&self) -> Answer<()> {
-        self.peers.has_left.store(true, Ordering::Relaxed);
-        let Some(up) = self.up() else { return Answer::Ready(()) };
+    /// Gives up the lease, so that other servers no longer wait for this one.
+    pub(super) fn leave(&self) -> EngineResponse<()> {
+        self.peers.is_leaving.store(true, Ordering::Relaxed);
+        let Some(connections) = self.connections() else { return EngineResponse::Ready(()) };
         let (key, server) = (self.keys.servers(), self.peers.server.clone());
         let leave = async move {
-            let mut commands = up.commands;
+            let mut commands = connections.commands;
             _ = cmd("ZREM").arg(key).arg(server).query_async::<Value>(&mut commands).await;
         };
-        Answer::Later(self.timeouts.within(LEAVE, leave).map(drop).boxed())
+        EngineResponse::Pending(self.timeouts.within(LEAVE_TIMEOUT, leave).map(drop).boxed())
     }
 
-    /// Takes what came on a feed, if it is of servers among themselves. Returns whether it is.
-    pub(super) fn heard_of_peers(&self, feed: &str, push: &Push, commands: &MultiplexedConnection) -> bool {
-        let [questions, answers] = &self.peers.feeds;
-        if feed == questions {
-            if let Some(question) = Question::parse(&push.payload) {
-                self.answer(&question, commands.clone());
+    /// Handles a message between servers. Returns false if `feed` is used for something else.
+    pub(super) fn handle_peer_message(
+        &self,
+        feed: &str,
+        push: &Push,
+        commands: &MultiplexedConnection,
+    ) -> bool {
+        let [queries, replies] = &self.peers.feeds;
+        if feed == queries {
+            if let Some(query) = PresenceQuery::parse(&push.payload) {
+                self.reply_to(&query, commands.clone());
             }
             return true;
         }
-        let is_answer = feed == answers;
-        if is_answer && let Some(heard) = parse_answer(&push.payload) {
-            self.peers.questions.heard(heard, push.payload.len());
+        let is_reply = feed == replies;
+        if is_reply && let Some(reply) = parse_reply(&push.payload) {
+            self.peers.queries.receive(reply, push.payload.len());
         }
-        is_answer
+        is_reply
     }
 
-    fn answer(&self, question: &Question, mut commands: MultiplexedConnection) {
-        let Peers { server, answers, .. } = &self.peers;
-        if question.server == *server {
+    fn reply_to(&self, query: &PresenceQuery, mut commands: MultiplexedConnection) {
+        let Peers { server, replies, .. } = &self.peers;
+        if query.server == *server {
             return;
         }
-        let Ok(permit) = Arc::clone(answers).try_acquire_owned() else { return };
-        let present = self.channels.present(&question.channel, question.from, question.limit);
+        let Ok(permit) = Arc::clone(replies).try_acquire_owned() else { return };
+        let page = self.channels.presence_page(&query.channel, query.from, query.limit);
         let mut publish = cmd("PUBLISH");
-        publish.arg(self.keys.answers(&question.server)).arg(answer(question.id, server, present));
+        publish.arg(self.keys.presence_replies(&query.server)).arg(encode_reply(query.id, server, page));
         let published = async move {
             let _permit = permit;
-            // Whoever has asked names this server, if it does not come.
+            // If the reply is lost, the querying server lists this one as incomplete.
             _ = commands.send_packed_command(&publish).await;
         };
-        drop(Asked::new(published, &self.executor));
+        drop(DetachedRequest::new(published, &self.executor));
     }
 }
 
-/// What is known of an answer so far.
-struct All {
-    said: Vec<(String, Present)>,
-    /// Servers that have to answer and have not, once they are known.
-    silent: Option<BTreeSet<String>>,
+/// Replies to a query, as far as they have arrived.
+struct GatheredReplies {
+    replies: Vec<(String, PresencePage)>,
+    /// Servers that have not replied yet; `None` until the list of servers is known.
+    outstanding: Option<BTreeSet<String>>,
 }
 
-impl All {
-    /// Comes to an end when all have answered.
+impl GatheredReplies {
+    /// Completes when all servers have replied.
     async fn gather<S: Subscriber>(
         &mut self,
-        asked: impl Future<Output = Result<BTreeSet<String>, RedisError>>,
-        mut pending: Pending,
-        link: &Link<S>,
+        request: impl Future<Output = Result<BTreeSet<String>, RedisError>>,
+        mut pending: PendingQuery,
+        client: &RedisClient<S>,
     ) {
-        let mut servers = match asked.await {
+        let mut servers = match request.await {
             Ok(servers) => servers,
-            Err(error) => return tracing::warn!("nobody was asked who is present: {}", describe(&error)),
+            Err(error) => return tracing::warn!("presence query failed: {}", describe(&error)),
         };
-        servers.remove(&link.peers.server);
-        let silent = self.silent.insert(servers);
-        while !silent.is_empty() {
-            let (server, present) = pending.next().await;
-            // Anyone else is a stranger, or comes twice.
-            if silent.remove(&server) {
-                self.said.push((server, present));
+        servers.remove(&client.peers.server);
+        let outstanding = self.outstanding.insert(servers);
+        while !outstanding.is_empty() {
+            let (server, page) = pending.next().await;
+            // Replies from unknown servers and repeated replies are ignored.
+            if outstanding.remove(&server) {
+                self.replies.push((server, page));
             }
         }
     }

@@ -1,54 +1,56 @@
-//! One page of those who follow a channel, from what several servers have. Each counts its own by an index; all together are in the order of
-//! these, and of the servers' names. So a cursor is an index and a server's place among all.
+//! Merging the subscribers of several servers into one page. Each server numbers its own by an index; the
+//! merged order is by index, then by server name. A cursor thus consists of an index and the server's rank.
 
-use crate::channel::Present;
+use crate::channel::PresencePage;
 use crate::engine::Presence;
 
-/// Servers that share channels. Presence of more is not told.
-pub(super) const MOST_SERVERS: usize = 1024;
+/// Maximum number of servers that share channels. Presence on further ones is not reported.
+pub(super) const MAX_SERVERS: usize = 1024;
 
-/// A place in the order of all.
+/// Position in the merged order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PagePosition {
     index: usize,
     server: usize,
 }
 
-impl Place {
+impl PagePosition {
     fn of_cursor(cursor: u64) -> Self {
-        let [index, server] = [cursor / MOST_SERVERS as u64, cursor % MOST_SERVERS as u64];
+        let [index, server] = [cursor / MAX_SERVERS as u64, cursor % MAX_SERVERS as u64];
         let small = |number| usize::try_from(number).unwrap_or(usize::MAX);
         Self { index: small(index), server: small(server) }
     }
 
     fn cursor(self) -> u64 {
-        (self.index as u64).saturating_mul(MOST_SERVERS as u64).saturating_add(self.server as u64)
+        (self.index as u64).saturating_mul(MAX_SERVERS as u64).saturating_add(self.server as u64)
     }
 }
 
-/// From which index on each server is asked, for a page that begins there.
+/// Index at which every server starts, for a page that starts at `cursor`.
 pub(super) fn first_index(cursor: u64) -> usize {
-    Place::of_cursor(cursor).index
+    PagePosition::of_cursor(cursor).index
 }
 
-/// How many each is asked for. One may be left out at the beginning.
-pub(super) fn asked_for(limit: usize) -> usize {
+/// Number of subscribers to request from each server: one more than `limit`, because the first one may
+/// precede the cursor.
+pub(super) fn limit_per_server(limit: usize) -> usize {
     limit.saturating_add(1)
 }
 
-/// What the servers have said, each by its name, as one page.
-pub(super) fn merge(mut servers: Vec<(String, Present)>, cursor: u64, limit: usize) -> Presence {
+/// Merges the replies of the servers, each with its name, into one page.
+pub(super) fn merge(mut servers: Vec<(String, PresencePage)>, cursor: u64, limit: usize) -> Presence {
     servers.sort_by(|(one, _), (other, _)| one.cmp(other));
-    servers.truncate(MOST_SERVERS);
-    let begin = Place::of_cursor(cursor);
+    servers.truncate(MAX_SERVERS);
+    let begin = PagePosition::of_cursor(cursor);
     let total = servers.iter().fold(0_usize, |sum, (_, present)| sum.saturating_add(present.total));
     let rest = servers.iter().enumerate();
-    // What one has not told may come before what others have.
+    // Where a server's reply ends, its further subscribers may precede those of other servers.
     let mut end =
-        rest.filter_map(|(server, (_, present))| Some(Place { index: present.next?, server })).min();
+        rest.filter_map(|(server, (_, present))| Some(PagePosition { index: present.next?, server })).min();
     let mut members = Vec::new();
     for (server, (_, present)) in servers.into_iter().enumerate() {
-        let placed = present.members.into_iter().map(|(index, member)| (Place { index, server }, member));
+        let placed =
+            present.members.into_iter().map(|(index, member)| (PagePosition { index, server }, member));
         members.extend(placed.filter(|(place, _)| *place >= begin && end.is_none_or(|end| *place < end)));
     }
     members.sort_by_key(|(place, _)| *place);
@@ -59,7 +61,7 @@ pub(super) fn merge(mut servers: Vec<(String, Present)>, cursor: u64, limit: usi
     Presence {
         total,
         members: members.into_iter().map(|(_, member)| member).collect(),
-        next_cursor: end.map(Place::cursor),
+        next_cursor: end.map(PagePosition::cursor),
         incomplete: Vec::new(),
     }
 }
@@ -69,26 +71,27 @@ mod tests {
     use super::*;
     use crate::channel::{Member, MemberPhase};
 
-    /// A server with subscribers at these indices, asked from `from` on for so many.
-    fn asked(name: &str, all: &[usize], from: usize, limit: usize) -> (String, Present) {
+    /// Reply of a server with subscribers at the indices `all`, to a query for `limit` of them from index
+    /// `from` on.
+    fn reply(name: &str, all: &[usize], from: usize, limit: usize) -> (String, PresencePage) {
         let mut rest = all.iter().copied().filter(|index| *index >= from);
         let member = |index| {
             let id = format!("{name}{index}");
             (index, Member { id, user: None, phase: MemberPhase::Attached })
         };
         let members = rest.by_ref().take(limit).map(member).collect();
-        (name.to_owned(), Present { total: all.len(), members, next: rest.next() })
+        (name.to_owned(), PresencePage { total: all.len(), members, next: rest.next() })
     }
 
     #[test]
-    fn everyone_comes_once_whatever_the_page() {
+    fn pages_contain_each_member_once() {
         let servers: [(&str, &[usize]); 3] = [("b", &[0, 1, 2, 9]), ("a", &[0, 5]), ("c", &[])];
         for limit in 1..8 {
             let (mut seen, mut cursor, mut pages) = (Vec::new(), 0, 0);
             loop {
-                let (from, each) = (first_index(cursor), asked_for(limit));
-                let said = servers.iter().map(|(name, all)| asked(name, all, from, each)).collect();
-                let page = merge(said, cursor, limit);
+                let (from, limit_each) = (first_index(cursor), limit_per_server(limit));
+                let replies = servers.iter().map(|(name, all)| reply(name, all, from, limit_each)).collect();
+                let page = merge(replies, cursor, limit);
                 assert_eq!(page.total, 6);
                 assert!((1..=limit).contains(&page.members.len()), "{page:?}");
                 seen.extend(page.members.into_iter().map(|member| member.id));
@@ -104,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_beyond_all_finds_nobody() {
-        let page = merge(vec![asked("a", &[0, 1], first_index(u64::MAX), 2)], u64::MAX, 1);
+    fn cursor_past_the_end_returns_no_members() {
+        let page = merge(vec![reply("a", &[0, 1], first_index(u64::MAX), 2)], u64::MAX, 1);
         assert_eq!((page.total, page.members.len(), page.next_cursor), (2, 0, None));
     }
 }

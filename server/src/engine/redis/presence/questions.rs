@@ -1,4 +1,4 @@
-//! Questions that wait for answers.
+//! Presence queries that are waiting for replies.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -7,88 +7,88 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::pages::MOST_SERVERS;
-use super::wire::Heard;
-use crate::channel::Present;
+use super::pages::MAX_SERVERS;
+use super::wire::ReceivedReply;
+use crate::channel::PresencePage;
 use crate::entropy::Entropy;
 
-/// Questions at a time. Each takes a fifth of a second at most.
-const MOST_QUESTIONS: usize = 256;
+/// Maximum number of concurrent queries. Each takes a fifth of a second at most.
+const MAX_QUERIES: usize = 256;
 
-/// Bytes of answers that wait for others, to all questions. What is more does not count as answered.
-const MOST_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of all buffered replies in bytes. A reply beyond it is ignored.
+const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
-/// See the [module](self).
+/// All [open queries](self).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Questions(Arc<Mutex<Open>>);
+pub(super) struct PresenceQueries(Arc<Mutex<OpenQueries>>);
 
 #[derive(Debug, Default)]
-struct Open {
-    /// By their ids.
-    questions: HashMap<u64, Waiting>,
-    /// Of what has been said to all of them.
+struct OpenQueries {
+    /// Queries by id.
+    queries: HashMap<u64, OpenQuery>,
+    /// Size of the buffered replies to all queries.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    answers: mpsc::Sender<(String, Present)>,
+struct OpenQuery {
+    replies: mpsc::Sender<(String, PresencePage)>,
     bytes: usize,
 }
 
-/// One question. It is over when this is dropped.
+/// A query in progress, ended on drop.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingQuery {
     id: u64,
-    answers: mpsc::Receiver<(String, Present)>,
-    questions: Questions,
+    replies: mpsc::Receiver<(String, PresencePage)>,
+    queries: PresenceQueries,
 }
 
-impl Questions {
-    /// One more, unless there are too many. Nobody can know its id before it is asked.
-    pub(super) fn begin(&self, entropy: &Entropy) -> Option<Pending> {
+impl PresenceQueries {
+    /// Starts a query, unless the limit is reached. Its id is random, so replies cannot be forged in advance.
+    pub(super) fn begin(&self, entropy: &Entropy) -> Option<PendingQuery> {
         let mut open = self.0.lock();
-        if open.questions.len() >= MOST_QUESTIONS {
+        if open.queries.len() >= MAX_QUERIES {
             return None;
         }
         let id = u64::from_ne_bytes(entropy.bytes());
-        let (sender, answers) = mpsc::channel(MOST_SERVERS);
-        open.questions.insert(id, Waiting { answers: sender, bytes: 0 });
-        Some(Pending { id, answers, questions: self.clone() })
+        let (sender, replies) = mpsc::channel(MAX_SERVERS);
+        open.queries.insert(id, OpenQuery { replies: sender, bytes: 0 });
+        Some(PendingQuery { id, replies, queries: self.clone() })
     }
 
-    /// An answer of so many bytes has come.
-    pub(super) fn heard(&self, Heard { id, server, present }: Heard, bytes: usize) {
+    /// Handles a reply with a size of `bytes`.
+    pub(super) fn receive(&self, ReceivedReply { id, server, present }: ReceivedReply, bytes: usize) {
         let open = &mut *self.0.lock();
-        let Some(waiting) = open.questions.get_mut(&id) else { return };
-        if open.bytes + bytes <= MOST_ANSWER_BYTES && waiting.answers.try_send((server, present)).is_ok() {
-            waiting.bytes += bytes;
+        let Some(query) = open.queries.get_mut(&id) else { return };
+        if open.bytes + bytes <= MAX_REPLY_BYTES && query.replies.try_send((server, present)).is_ok() {
+            query.bytes += bytes;
             open.bytes += bytes;
         }
     }
 }
 
-impl Pending {
+impl PendingQuery {
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// What a server has said. Waits for ever if there is no more.
-    pub(super) async fn next(&mut self) -> (String, Present) {
-        poll_fn(|task| match self.answers.poll_recv(task) {
-            std::task::Poll::Ready(Some(said)) => std::task::Poll::Ready(said),
-            // Its sender is there for as long as this is.
+    /// Waits for the next reply, without a deadline.
+    pub(super) async fn next(&mut self) -> (String, PresencePage) {
+        poll_fn(|task| match self.replies.poll_recv(task) {
+            std::task::Poll::Ready(Some(reply)) => std::task::Poll::Ready(reply),
+            // The sender lives as long as this query.
             _ => std::task::Poll::Pending,
         })
         .await
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingQuery {
     fn drop(&mut self) {
-        let open = &mut *self.questions.0.lock();
-        if let Some(waiting) = open.questions.remove(&self.id) {
-            open.bytes -= waiting.bytes;
+        let open = &mut *self.queries.0.lock();
+        if let Some(query) = open.queries.remove(&self.id) {
+            open.bytes -= query.bytes;
         }
     }
 }
@@ -99,41 +99,41 @@ mod tests {
 
     use super::*;
 
-    fn said(id: u64, server: &str) -> Heard {
-        Heard { id, server: server.to_owned(), present: Present::default() }
+    fn reply(id: u64, server: &str) -> ReceivedReply {
+        ReceivedReply { id, server: server.to_owned(), present: PresencePage::default() }
     }
 
     #[test]
-    fn an_answer_finds_its_question() {
-        let (questions, entropy) = (Questions::default(), Entropy::system());
-        let mut one = questions.begin(&entropy).expect("room");
-        let mut other = questions.begin(&entropy).expect("room");
-        questions.heard(said(other.id(), "a"), 10);
-        questions.heard(said(other.id().wrapping_add(1), "b"), 10);
-        assert_eq!(other.next().now_or_never(), Some(("a".to_owned(), Present::default())));
+    fn reply_is_assigned_to_its_query() {
+        let (queries, entropy) = (PresenceQueries::default(), Entropy::system());
+        let mut one = queries.begin(&entropy).expect("room");
+        let mut other = queries.begin(&entropy).expect("room");
+        queries.receive(reply(other.id(), "a"), 10);
+        queries.receive(reply(other.id().wrapping_add(1), "b"), 10);
+        assert_eq!(other.next().now_or_never(), Some(("a".to_owned(), PresencePage::default())));
         assert_eq!((one.next().now_or_never(), other.next().now_or_never()), (None, None));
         let id = one.id();
         drop(one);
-        questions.heard(said(id, "a"), 10);
-        assert_eq!(questions.0.lock().bytes, 10);
+        queries.receive(reply(id, "a"), 10);
+        assert_eq!(queries.0.lock().bytes, 10);
         drop(other);
-        assert_eq!(questions.0.lock().bytes, 0);
+        assert_eq!(queries.0.lock().bytes, 0);
     }
 
     #[test]
-    fn there_are_so_many_at_a_time() {
-        let (questions, entropy) = (Questions::default(), Entropy::system());
-        let mut all: Vec<_> = std::iter::from_fn(|| questions.begin(&entropy)).collect();
-        assert_eq!(all.len(), MOST_QUESTIONS);
-        // And so many bytes, and answers to one.
-        questions.heard(said(all[0].id(), "a"), MOST_ANSWER_BYTES);
-        questions.heard(said(all[1].id(), "a"), 1);
+    fn queries_and_replies_are_limited() {
+        let (queries, entropy) = (PresenceQueries::default(), Entropy::system());
+        let mut all: Vec<_> = std::iter::from_fn(|| queries.begin(&entropy)).collect();
+        assert_eq!(all.len(), MAX_QUERIES);
+        // The bytes of all replies and the number of replies to one query are limited as well.
+        queries.receive(reply(all[0].id(), "a"), MAX_REPLY_BYTES);
+        queries.receive(reply(all[1].id(), "a"), 1);
         assert_eq!(all[1].next().now_or_never(), None);
         drop(all.remove(0));
-        for _ in 0..=MOST_SERVERS {
-            questions.heard(said(all[0].id(), "a"), 1);
+        for _ in 0..=MAX_SERVERS {
+            queries.receive(reply(all[0].id(), "a"), 1);
         }
-        assert_eq!(questions.0.lock().bytes, MOST_SERVERS);
-        assert!(questions.begin(&entropy).is_some());
+        assert_eq!(queries.0.lock().bytes, MAX_SERVERS);
+        assert!(queries.begin(&entropy).is_some());
     }
 }

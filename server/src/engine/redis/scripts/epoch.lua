@@ -1,38 +1,42 @@
--- Comes before the other scripts of channels: which epoch a channel is in.
+-- Prefix of the scripts that concern channels: determines the epoch of a channel.
 --
--- A channel's meta key is a hash: `epoch`; `offset`, the number of the newest message; `life`, that of the Redis in which the epoch began;
--- `past`, earlier epochs, newest first, each with its cut: the newest message that was still there when the next began.
--- `<epoch> <cut> <epoch> <cut> ...`; `kept`, the time at which the log expires: see `publish.lua`.
+-- A channel's meta key is a hash with these fields:
+--   epoch   the current epoch
+--   offset  the offset of the newest message
+--   life    the generation of the data set in which the epoch started
+--   past    earlier epochs, newest first, as `<epoch> <cut> <epoch> <cut> ...`. The cut is the newest message that still existed when the
+--           next epoch started.
+--   kept    the time at which the log expires: see `publish.lua`
 --
--- A Redis that took over from another may have lost the newest messages. Servers notice, and from then on say a higher life. The channel
--- gets a new epoch then, so that nobody takes what comes for what was lost. Its offsets go on. A server that has not noticed yet says
--- a lower life, which changes nothing.
+-- A Redis that takes over from another may have lost the newest messages. Servers detect this, and pass a higher generation from then on. The
+-- channel then gets a new epoch, so that new messages are not mistaken for lost ones; its offsets continue. A server that has not detected
+-- the change yet passes a lower generation, which has no effect.
 
-local MOST_PAST_EPOCHS = 4
+local MAX_PAST_EPOCHS = 4
 
-local function epoch_of(meta, log, new_epoch, life)
+local function epoch_of(meta, log, new_epoch, generation)
   local known = redis.call('HMGET', meta, 'epoch', 'life', 'offset', 'past', 'kept')
   local epoch, past, kept = known[1], known[4] or '', known[5]
-  if epoch and tonumber(known[2]) >= tonumber(life) then
+  if epoch and tonumber(known[2]) >= tonumber(generation) then
     return epoch, past, kept
   end
   if epoch then
     local epochs = { epoch .. ' ' .. (known[3] or '0') }
     for earlier in string.gmatch(past, '%S+ %S+') do
-      if #epochs < MOST_PAST_EPOCHS then
+      if #epochs < MAX_PAST_EPOCHS then
         epochs[#epochs + 1] = earlier
       end
     end
     past = table.concat(epochs, ' ')
   else
-    -- Whatever is left of a log without a meta key is of an epoch that nobody knows.
+    -- Without a meta key, the epoch of remaining log entries is unknown.
     redis.call('DEL', log)
   end
-  redis.call('HSET', meta, 'epoch', new_epoch, 'life', life, 'past', past)
+  redis.call('HSET', meta, 'epoch', new_epoch, 'life', generation, 'past', past)
   return new_epoch, past, kept
 end
 
--- The time of Redis in milliseconds, as text: to write a number as text costs here as much as a small command.
+-- Returns the time of Redis in milliseconds as text. In Redis's Lua, formatting a number costs as much as a small command.
 local function milliseconds()
   local time = redis.call('TIME')
   return time[1] .. string.sub('00000' .. time[2], -6, -4)

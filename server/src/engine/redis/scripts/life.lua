@@ -1,22 +1,22 @@
--- Which life of Redis this is: one more than the last that was seen with another replication id. A Redis that takes over from another
--- has a new one, and so has one that was started again.
+-- Determines the generation of the data set, which increases by one whenever the replication id has changed. The id changes when a replica
+-- is promoted and when Redis restarts.
 --
--- The first is numbered by the time, in milliseconds: if this key is lost, and channels are not or were made again, lives after that must have
--- higher numbers than all that channels know.
+-- The first generation is the time in milliseconds. If this key is lost while channels survive or are created again, later generations are
+-- thus still higher than all that channels have recorded.
 --
--- KEYS: the key of the life. ARGV: 1 the replication id.
--- Returns the life.
+-- KEYS: the key of the generation. ARGV: 1 the replication id.
+-- Returns the generation.
 
 local known = redis.call('HMGET', KEYS[1], 'id', 'life')
 if known[1] == ARGV[1] and known[2] then
   return tonumber(known[2])
 end
-local life
+local generation
 if known[2] then
-  life = tonumber(known[2]) + 1
+  generation = tonumber(known[2]) + 1
 else
   local time = redis.call('TIME')
-  life = time[1] * 1000 + math.floor(time[2] / 1000)
+  generation = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-redis.call('HSET', KEYS[1], 'id', ARGV[1], 'life', life)
-return life
+redis.call('HSET', KEYS[1], 'id', ARGV[1], 'life', generation)
+return generation

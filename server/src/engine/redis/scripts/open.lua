@@ -1,9 +1,12 @@
--- What a server must know of a channel to follow it. The channel's log is read beside this script, in the same transaction: in a script that
--- would take eight times as long.
+-- Returns what a server must know about a channel to subscribe to it. A separate command in the same transaction reads the channel's log;
+-- doing so in a script would take eight times as long.
 --
 -- KEYS: the meta key and the log of the channel.
--- ARGV: 1 for how many milliseconds the meta key is kept (0: for ever), 2 the epoch, if a new one begins, 3 the life.
--- Returns the epoch, the offset of the newest message, past epochs with their cuts, and the time.
+-- ARGV:
+--   1  lifetime of the meta key in milliseconds (0: unlimited)
+--   2  id for the epoch, if a new one starts
+--   3  the generation
+-- Returns the epoch, the offset of the newest message, earlier epochs with their cuts, and the time.
 
 local epoch, past = epoch_of(KEYS[1], KEYS[2], ARGV[2], ARGV[3])
 if ARGV[1] ~= '0' then

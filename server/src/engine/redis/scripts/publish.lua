@@ -1,17 +1,27 @@
--- Appends a message to a channel's log, and tells all servers that follow the channel. A publish may have a key: a repeat of it, for as long as
--- it is known, gets the first reply, and nothing else happens.
+-- Appends a message to a channel's log, and publishes it to all servers that subscribe to the channel. A publish may have an id: a repeated
+-- publish whose id is still known returns the first reply and has no other effect.
 --
--- KEYS: the meta key and the log of the channel; where publishes that had keys are known, if this one has one.
--- ARGV: 1 the message, 2 how many messages the log keeps at least, 3 for how many milliseconds the log is kept at least after its newest
---       message (0: for ever), 4 for how many it is kept, 5 for how many the meta key is, 6 the epoch, if a new one begins, 7 the life, 8 where
---       servers listen, 9 the user whose client publishes it (empty: nobody by name), 10 what stands for the publisher and its key, 11 how many
---       of these are known.
--- Returns the epoch and the offset, and one more value if it was published before.
+-- KEYS: the meta key and the log of the channel and, for a publish with an id, the key of the known ids.
+-- ARGV:
+--   1   the message
+--   2   minimum number of messages that the log retains
+--   3   minimum lifetime of the log after its newest message, in milliseconds (0: unlimited)
+--   4   lifetime to set for the log
+--   5   lifetime to set for the meta key
+--   6   id for the epoch, if a new one starts
+--   7   the generation
+--   8   the channel's feed
+--   9   the user whose client publishes the message (empty: anonymous)
+--   10  digest of the publish id
+--   11  maximum number of known ids
+-- Returns the epoch and the offset, and a third value if this is a repeated publish.
 --
--- That the keys stay is not said for each message, but when what was said last is not enough any more.
+-- Expiry times are not renewed with every message, but only when the current ones are no longer sufficient.
 --
--- Known publishes are a hash: what stands for the publisher and its key, with `<milliseconds> <offset> <number> <epoch>`; `n`, how many there
--- were, which is the number of the last; and, by number, in a circle of as many as are known, what stands for each.
+-- The known ids are a hash with these fields:
+--   <digest>  `<milliseconds> <offset> <number> <epoch>` of the publish
+--   n         the number of the last id
+--   <number>  the digest of the id with this number, modulo the maximum
 
 local at = milliseconds()
 if KEYS[3] then
@@ -41,7 +51,7 @@ if ARGV[3] ~= '0' then
     redis.call('HSET', KEYS[1], 'kept', at + ARGV[4])
   end
 elseif kept then
-  -- Another server keeps it for a time.
+  -- Another server has set a lifetime.
   redis.call('PERSIST', KEYS[2])
   redis.call('PERSIST', KEYS[1])
   redis.call('HDEL', KEYS[1], 'kept')
@@ -52,7 +62,7 @@ if KEYS[3] then
   local place = number % ARGV[11]
   local oldest = redis.call('HGET', KEYS[3], place)
   if oldest then
-    -- It may have been published again since then, and have another number.
+    -- The id may have been used again since then, under another number.
     local known = redis.call('HGET', KEYS[3], oldest)
     if known and tonumber(string.match(known, '^%d+ %d+ (%d+)')) == number - ARGV[11] then
       redis.call('HDEL', KEYS[3], oldest)

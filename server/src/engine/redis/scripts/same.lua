@@ -1,12 +1,12 @@
--- Comes before the script that publishes: is this still the Redis that the server takes it for?
+-- Prefix of the publish script: checks the replication id.
 --
--- A connection survives that its Redis becomes the replica of another, loses the newest messages to it, and is a master again. It has
--- another replication id then. Without this question, numbers that were given already would be given again, in the same epoch, until servers
--- see that by their next probe.
+-- A connection can outlive a period in which its Redis becomes a replica, loses its newest messages to the new master, and is promoted again.
+-- The replication id then differs. Without this check, offsets would be assigned twice in the same epoch, until the servers' next probes
+-- detect the change.
 --
 -- ARGV: the last one is the replication id.
 
 if not string.find(redis.call('INFO', 'replication'), 'master_replid:' .. ARGV[#ARGV], 1, true) then
-  return redis.error_reply('ANOTHER it has another replication id than before')
+  return redis.error_reply('ANOTHER the replication id has changed')
 end
 

@@ -1,10 +1,14 @@
--- The servers that share channels: a server says that it is there, and may ask all of them something.
+-- Renews the lease of a server, and optionally publishes a query to all servers that share the channels.
 --
--- KEYS: a sorted set of servers, each with when its lease ends.
--- ARGV: 1 the server, 2 for how many milliseconds it has its lease from now on, 3 where servers listen, 4 the question; empty: none.
--- Returns the servers that are there.
+-- KEYS: a sorted set of servers, with the expiry of each lease.
+-- ARGV:
+--   1  the server
+--   2  lifetime of its lease in milliseconds
+--   3  the feed for queries
+--   4  the query (empty: none)
+-- Returns the servers that hold a lease.
 
-local MOST_SERVERS = 1024
+local MAX_SERVERS = 1024
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -14,4 +18,4 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if ARGV[4] ~= '' then
   redis.call('PUBLISH', ARGV[3], ARGV[4])
 end
-return redis.call('ZRANGE', KEYS[1], 0, MOST_SERVERS - 1)
+return redis.call('ZRANGE', KEYS[1], 0, MAX_SERVERS - 1)

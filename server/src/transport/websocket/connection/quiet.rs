@@ -1,57 +1,58 @@
-//! To rest and back.
+//! Parking and unparking.
 
 use std::task::Poll;
 
 use tokio_tungstenite::WebSocketStream;
 
-use super::{Connection, Paused};
+use super::{Paused, WebSocketConnection};
 use crate::client::Attachment;
-use crate::rest::Pace;
+use crate::rest::ParkBackoff;
 use crate::transport::Socket;
-use crate::transport::at_rest::Awake;
-use crate::transport::unwritten::Unwritten;
-use crate::transport::websocket::inbox::Inbox;
-use crate::transport::websocket::spoken::Spoken;
+use crate::transport::at_rest::ConnectionParts;
+use crate::transport::unwritten::PendingWrite;
+use crate::transport::websocket::inbox::FrameLimiter;
+use crate::transport::websocket::spoken::WebSocketDialect;
 
-impl<S: Socket, D: Spoken> Connection<S, D> {
-    /// A connection that has been at rest. `pace` says how soon it may be again.
-    pub(in crate::transport::websocket) fn woken(
-        socket: WebSocketStream<Inbox<S>>,
+impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
+    /// Restores a connection that was parked. `backoff` decides how soon it may be parked again.
+    pub(in crate::transport::websocket) fn unparked(
+        socket: WebSocketStream<FrameLimiter<S>>,
         attachment: Attachment,
         dialect: D,
-        (out, ping): (Unwritten, Option<u64>),
-        pace: Pace,
+        (out, ping): (PendingWrite, Option<u64>),
+        backoff: ParkBackoff,
     ) -> Self {
-        Self { out, ping, pace, ..Self::begun(socket, attachment, dialect) }
+        Self { out, ping, backoff, ..Self::bare(socket, attachment, dialect) }
     }
 
-    /// Whether there is nothing but what can be done at rest: what was received is done, and what was to be sent is in the kernel.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// Whether everything that remains can be done while parked: all input is handled, and the kernel has
+    /// taken all output.
+    pub(super) fn is_idle(&self) -> bool {
         let inbox = self.socket.get_ref();
-        let has_backlog = self.backlog.more && self.dialect.takes_messages();
+        let has_backlog = self.backlog.has_more && self.dialect.can_send_messages();
         !has_backlog
             && inbox.is_between_messages()
-            && inbox.socket().can_rest()
+            && inbox.socket().can_park()
             && self.out.is_empty()
             && !self.answer_unflushed
             && self.ping.is_none()
             && !self.is_due
             && !self.hold.is_held()
-            && !self.commands.are_waiting()
-            && self.last.is_none()
+            && !self.commands.has_pending()
+            && self.deferred_end.is_none()
     }
 
-    /// Ready when it has been silent for long enough, and still is.
-    pub(super) fn poll_rest(&mut self) -> Poll<Paused> {
-        let Self { socket, attachment, until_rest, pace, spoke, .. } = self;
-        until_rest.poll(socket.get_ref().socket(), attachment, pace, spoke).map(|()| Paused::Rest)
+    /// Ready when the client has been silent for long enough, and still is.
+    pub(super) fn poll_park(&mut self) -> Poll<Paused> {
+        let Self { socket, attachment, park_timer, backoff, has_input, .. } = self;
+        park_timer.poll(socket.get_ref().socket(), attachment, backoff, has_input).map(|()| Paused::Park)
     }
 
-    /// Gives up all that a connection at rest has no use for. The last says whether there is something to send, but nothing is sent until
-    /// something is acknowledged.
-    pub(in crate::transport::websocket) fn into_quiet(self) -> (Awake<S>, D, bool) {
-        let Self { socket, attachment, dialect, backlog, pace, .. } = self;
+    /// Drops everything that a parked connection does not need. The last value says whether messages are
+    /// pending that have to wait for an acknowledgement.
+    pub(in crate::transport::websocket) fn into_parked_parts(self) -> (ConnectionParts<S>, D, bool) {
+        let Self { socket, attachment, dialect, backlog, backoff, .. } = self;
         let socket = socket.into_inner().into_socket();
-        (Awake::new(socket, attachment, pace), dialect, backlog.until_acknowledged)
+        (ConnectionParts::new(socket, attachment, backoff), dialect, backlog.awaits_ack)
     }
 }

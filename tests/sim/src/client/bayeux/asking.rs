@@ -1,26 +1,26 @@
-//! Requests without a `/meta/connect`: handshakes, and all that may be sent beside a poll and between two.
+//! Commands other than `/meta/connect`: handshakes, and whatever is sent beside a poll or between two.
 
-use encke_server::simulation::{Answer, Server};
+use encke_server::simulation::{HttpResponse, Server};
 use rand::RngExt;
 use serde_json::json;
 
-use super::heard::{Heard, Reply};
-use super::{Following, Opening, Page};
+use super::heard::{BayeuxAnswer, BayeuxReply};
+use super::{PendingHandshake, SessionModel, SubscriptionState};
 use crate::client::Carrier;
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::ClientNumber;
 use crate::truth::{channel_name, text_of};
-use crate::world::World;
+use crate::world::Simulation;
 
-/// What a request asks for.
+/// A command and what is needed to check its reply.
 #[derive(Debug)]
-pub(crate) enum Asks {
+pub(crate) enum BayeuxCommand {
     Handshake {
         id: u64,
         acknowledges: bool,
     },
-    /// The logs, and for each its epoch and last message when the server answered.
+    /// Logs to subscribe to, each with its epoch and last offset when the server answered.
     Subscribe {
         id: u64,
         logs: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) enum Asks {
         id: u64,
         log: u8,
     },
-    /// The channel of a message that changes nothing of what the client follows.
+    /// A message that does not change subscriptions.
     Other {
         id: u64,
         channel: String,
@@ -39,8 +39,8 @@ pub(crate) enum Asks {
     Nonsense,
 }
 
-impl Asks {
-    /// The id and the channel of what it asks, and the id of the message behind it.
+impl BayeuxCommand {
+    /// Id and channel of the message, and the id of the message after it in the same request.
     pub(super) fn message(&self) -> Option<(u64, &str, Option<u64>)> {
         Some(match self {
             Self::Handshake { id, .. } => (*id, "/meta/handshake", None),
@@ -51,7 +51,7 @@ impl Asks {
         })
     }
 
-    /// The server has carried it out.
+    /// Records the state of the logs when the server has executed the command.
     pub(crate) fn answered(&mut self, server: &Server) {
         if let Self::Subscribe { logs, at, .. } = self {
             *at = logs.iter().map(|log| state(server, *log)).collect();
@@ -59,54 +59,54 @@ impl Asks {
     }
 }
 
-/// The epoch and the last message of a log.
+/// Epoch and last offset of a log.
 fn state(server: &Server, log: u8) -> (String, u64) {
     server.channel(&channel_name(log)).map(|view| (view.epoch, view.last)).unwrap_or_default()
 }
 
-/// The session that an answer to a handshake brings.
-pub(crate) fn handshaken(answer: &Answer) -> Option<String> {
+/// Session opened by a handshake, from its answer.
+pub(crate) fn session_of_handshake(answer: &HttpResponse) -> Option<String> {
     let body = std::str::from_utf8(&answer.body).ok()?;
-    let token = Heard::read(body).ok()?.reply.client_id()?.to_owned();
+    let token = BayeuxAnswer::read(body).ok()?.reply.client_id()?.to_owned();
     Some(token.split('.').next().unwrap_or_default().to_owned())
 }
 
-impl World {
-    /// It does something beside a poll that is held.
+impl Simulation {
+    /// Acts beside a held poll.
     pub(in crate::client) fn act_beside_connect(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
-            0..2 => self.remember_page_of_bayeux(number),
+            0..2 => self.save_bayeux_snapshot(number),
             2..4 => self.pause_reading(number),
-            4..7 if self.faults_now().allows(Fault::BadInput) => self.ask_nonsense(number),
-            7..14 => self.trouble(number),
-            _ => self.ask_something(number),
+            4..7 if self.faults_now().allows(Fault::BadInput) => self.send_invalid_request(number),
+            7..14 => self.inject_connection_fault(number),
+            _ => self.send_random_command(number),
         }
     }
 
-    /// A request of its own.
-    pub(super) fn ask_something(&mut self, number: ClientNumber) {
+    /// Sends a random command.
+    pub(super) fn send_random_command(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
-            0..18 => self.ask_to_follow_or_not(number),
-            18..38 => self.ask_to_publish(number),
+            0..18 => self.toggle_subscription_by_bayeux(number),
+            18..38 => self.publish_by_bayeux(number),
             38 => {
                 let message = json!({ "channel": "/service/none", "data": 1 });
-                self.ask_with_id(number, message, "/service/none");
+                self.send_message_without_effect(number, message, "/service/none");
             }
             _ if self.faults_now().allows(Fault::Leave) => {
                 let message = json!({ "channel": "/meta/disconnect" });
-                self.ask_with_id(number, message, "/meta/disconnect");
+                self.send_message_without_effect(number, message, "/meta/disconnect");
             }
             _ => {}
         }
     }
 
-    pub(super) fn ask_for_handshake(&mut self, number: ClientNumber) {
-        if let Some((Opening { id, acknowledges }, body)) = self.next_handshake(number) {
-            self.ask_by_request(number, body, Asks::Handshake { id, acknowledges }, 0);
+    pub(super) fn request_handshake(&mut self, number: ClientNumber) {
+        if let Some((PendingHandshake { id, acknowledges }, body)) = self.next_handshake(number) {
+            self.send_by_request(number, body, BayeuxCommand::Handshake { id, acknowledges }, 0);
         }
     }
 
-    pub(super) fn next_handshake(&mut self, number: ClientNumber) -> Option<(Opening, String)> {
+    pub(super) fn next_handshake(&mut self, number: ClientNumber) -> Option<(PendingHandshake, String)> {
         let client = &mut self.clients[number as usize];
         let acknowledges = client.rng.random_bool(0.6);
         let id = client.bayeux.as_mut()?.next_id();
@@ -117,73 +117,79 @@ impl World {
             "supportedConnectionTypes": ["long-polling", "websocket"],
             "ext": { "ack": acknowledges },
         }]);
-        Some((Opening { id, acknowledges }, body.to_string()))
+        Some((PendingHandshake { id, acknowledges }, body.to_string()))
     }
 
-    /// On its WebSocket, or in a request of its own: then nothing else is under way.
-    fn ask(&mut self, number: ClientNumber, body: String, asks: Asks, published_to: u8) {
+    /// Sends a command on the WebSocket, or in a request of its own if nothing else is pending.
+    fn send_command(&mut self, number: ClientNumber, body: String, command: BayeuxCommand, published_to: u8) {
         let client = &mut self.clients[number as usize];
         let Some(bayeux) = &client.bayeux else { return };
         let has_socket = client.link.as_ref().is_some_and(|link| link.carrier == Carrier::BayeuxSocket);
         if has_socket && (!bayeux.expected.is_empty() || client.rng.random_bool(0.8)) {
-            self.ask_on_socket(number, body, asks, published_to);
+            self.send_on_socket(number, body, command, published_to);
         } else {
-            self.ask_by_request(number, body, asks, published_to);
+            self.send_by_request(number, body, command, published_to);
         }
     }
 
-    fn ask_to_follow_or_not(&mut self, number: ClientNumber) {
+    fn toggle_subscription_by_bayeux(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
         if client.posting.is_some() {
             return;
         }
         let Some(bayeux) = &mut client.bayeux else { return };
         let id = bayeux.next_id();
-        let Some(page) = &mut bayeux.page else { return };
+        let Some(model) = &mut bayeux.model else { return };
         let first = self.scenario.any_log(&mut client.rng);
         bayeux.snapshots.clear();
-        match page.following(first) {
-            Following::No => {
+        match model.subscription(first) {
+            SubscriptionState::Inactive => {
                 let second = self.scenario.any_log(&mut client.rng);
                 let mut logs = vec![first];
-                let is_free = second != first && matches!(page.following(second), Following::No);
+                let is_free =
+                    second != first && matches!(model.subscription(second), SubscriptionState::Inactive);
                 if is_free && client.rng.random_bool(0.3) {
                     logs.push(second);
                 }
                 for log in &logs {
                     let (epoch, last) = state(&self.server, *log);
-                    page.ask_for(*log, epoch, last);
+                    model.requested(*log, epoch, last);
                 }
                 let names: Vec<_> = logs.iter().map(|log| channel_name(*log)).collect();
-                let body = message(page, id, "/meta/subscribe", "subscription", &json!(names));
-                self.ask(number, body, Asks::Subscribe { id, logs, at: Vec::new() }, 0);
+                let body = message(model, id, "/meta/subscribe", "subscription", &json!(names));
+                self.send_command(number, body, BayeuxCommand::Subscribe { id, logs, at: Vec::new() }, 0);
             }
-            Following::Asked(..) => {}
+            SubscriptionState::Requested(..) => {}
             _ if client.rng.random_bool(0.7) => {}
-            following => {
-                *following = Following::Unknown;
+            subscription => {
+                *subscription = SubscriptionState::Unknown;
                 let name = json!(channel_name(first));
-                let body = message(page, id, "/meta/unsubscribe", "subscription", &name);
-                self.ask(number, body, Asks::Unsubscribe { id, log: first }, 0);
+                let body = message(model, id, "/meta/unsubscribe", "subscription", &name);
+                self.send_command(number, body, BayeuxCommand::Unsubscribe { id, log: first }, 0);
             }
         }
     }
 
-    fn ask_to_publish(&mut self, number: ClientNumber) {
+    fn publish_by_bayeux(&mut self, number: ClientNumber) {
         let channel = self.clients[number as usize].rng.random_range(0..self.scenario.channels);
-        let length = self.clients[number as usize].rng.random_range(0..self.scenario.longest_message);
+        let length = self.clients[number as usize].rng.random_range(0..self.scenario.max_message_bytes);
         let data = text_of(self.next_message(), length);
-        let data: serde_json::Value = serde_json::from_str(&data).expect("our own text");
+        let data: serde_json::Value = serde_json::from_str(&data).expect("generated JSON");
         let name = channel_name(channel);
-        self.ask_in_array(number, &json!({ "channel": name, "data": data }), &name, 1 << channel);
+        self.send_in_array(number, &json!({ "channel": name, "data": data }), &name, 1 << channel);
     }
 
-    fn ask_with_id(&mut self, number: ClientNumber, message: serde_json::Value, channel: &str) {
-        self.ask_in_array(number, &message, channel, 0);
+    fn send_message_without_effect(
+        &mut self,
+        number: ClientNumber,
+        message: serde_json::Value,
+        channel: &str,
+    ) {
+        self.send_in_array(number, &message, channel, 0);
     }
 
-    /// A message in a request, alone or before one that no server knows.
-    fn ask_in_array(
+    /// Sends a message, alone or followed by one on a channel that no server knows.
+    fn send_in_array(
         &mut self,
         number: ClientNumber,
         message: &serde_json::Value,
@@ -197,110 +203,115 @@ impl World {
         let is_array = client.rng.random_bool(0.3);
         let Some(bayeux) = &mut client.bayeux else { return };
         let (id, then) = (bayeux.next_id(), is_array.then(|| bayeux.next_id()));
-        let Some(page) = &bayeux.page else { return };
+        let Some(model) = &bayeux.model else { return };
         let mut message = message.clone();
         message["id"] = json!(id.to_string());
-        message["clientId"] = json!(page.token);
+        message["clientId"] = json!(model.token);
         let body = match then {
             None => message.to_string(),
             Some(then) => {
-                json!([message, { "channel": "/meta/none", "id": then.to_string(), "clientId": page.token }])
+                json!([message, { "channel": "/meta/none", "id": then.to_string(), "clientId": model.token }])
                     .to_string()
             }
         };
-        let asks = Asks::Other { id, channel: channel.to_owned(), then };
-        self.ask(number, body, asks, published_to);
+        let command = BayeuxCommand::Other { id, channel: channel.to_owned(), then };
+        self.send_command(number, body, command, published_to);
     }
 
-    fn ask_nonsense(&mut self, number: ClientNumber) {
+    fn send_invalid_request(&mut self, number: ClientNumber) {
         self.fault_counts.count(Fault::BadInput);
         let many = format!("[{}{{}}]", "{},".repeat(64));
         let bodies = ["this is not JSON", "[]", "[7]", "{}", "{\"channel\":\"/a\",\"data\":1}", &many, ""];
         let client = &mut self.clients[number as usize];
         let body = bodies[client.rng.random_range(0..bodies.len())].to_owned();
-        self.ask_by_request(number, body, Asks::Nonsense, 0);
+        self.send_by_request(number, body, BayeuxCommand::Nonsense, 0);
     }
 
-    /// The client reads the answer to a request without a connect.
-    pub(in crate::client) fn hear_replies_of_bayeux(
+    /// Processes the answer to a request without a connect.
+    pub(in crate::client) fn receive_bayeux_answer(
         &mut self,
         number: ClientNumber,
         session: &str,
-        asks: Asks,
+        command: BayeuxCommand,
         status: u16,
         body: &str,
     ) {
-        if let Asks::Nonsense = asks {
+        if let BayeuxCommand::Nonsense = command {
             if !matches!(status, 200 | 400 | 413) {
                 self.violate("replies", format!("client {number} is answered {status}: {body}"));
             }
             return;
         }
-        let heard = match Heard::read(body) {
-            Ok(heard) if status == 200 && heard.events.is_empty() => heard,
-            heard => return self.violate("replies", format!("client {number}: {status}, {heard:?}")),
+        let answer = match BayeuxAnswer::read(body) {
+            Ok(answer) if status == 200 && answer.events.is_empty() => answer,
+            answer => return self.violate("replies", format!("client {number}: {status}, {answer:?}")),
         };
-        let (first, second) = match heard.before.first() {
-            Some(first) => (first, Some(&heard.reply)),
-            None => (&heard.reply, None),
+        let (first, second) = match answer.before.first() {
+            Some(first) => (first, Some(&answer.reply)),
+            None => (&answer.reply, None),
         };
-        let Some((id, channel, then)) = asks.message() else { return };
-        let is_whole = then.is_some() == second.is_some()
+        let Some((id, channel, then)) = command.message() else { return };
+        let is_complete = then.is_some() == second.is_some()
             && then.zip(second).is_none_or(|(id, reply)| reply.is_to("/meta/none", id));
-        if !first.is_to(channel, id) || !is_whole || heard.before.len() > 1 {
-            return self.violate("replies", format!("client {number} asked {asks:?}, and reads {body}"));
+        if !first.is_to(channel, id) || !is_complete || answer.before.len() > 1 {
+            return self.violate("replies", format!("client {number} sent {command:?}, but reads {body}"));
         }
-        self.hear_reply_of_bayeux(number, session, asks, first);
+        self.receive_bayeux_reply(number, session, command, first);
     }
 
-    pub(super) fn hear_reply_of_bayeux(
+    pub(super) fn receive_bayeux_reply(
         &mut self,
         number: ClientNumber,
         session: &str,
-        asks: Asks,
-        reply: &Reply,
+        command: BayeuxCommand,
+        reply: &BayeuxReply,
     ) {
-        if let Asks::Handshake { acknowledges, .. } = asks {
+        if let BayeuxCommand::Handshake { acknowledges, .. } = command {
             if self.clients[number as usize].link.is_some() {
-                // It has opened a WebSocket meanwhile.
+                // The client has opened a WebSocket meanwhile.
                 return;
             }
-            return self.hear_handshake(number, acknowledges, reply);
+            return self.receive_handshake(number, acknowledges, reply);
         }
         if reply.code() == Some("402") {
             self.check_session_may_be_lost(session, false);
         }
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
-        let Some(page) = bayeux.page.as_mut().filter(|page| page.session == session) else { return };
-        match asks {
-            Asks::Subscribe { logs, at, .. } => {
+        let Some(model) = bayeux.model.as_mut().filter(|model| model.session == session) else { return };
+        match command {
+            BayeuxCommand::Subscribe { logs, at, .. } => {
                 for (log, (epoch, last)) in logs.into_iter().zip(at) {
                     if reply.successful() {
-                        page.subscribed(log, &epoch, last);
+                        model.subscribed(log, &epoch, last);
                     } else {
-                        *page.following(log) = Following::No;
+                        *model.subscription(log) = SubscriptionState::Inactive;
                     }
                 }
             }
-            Asks::Unsubscribe { log, .. } if reply.successful() => page.unsubscribed(log),
-            Asks::Other { channel, .. } if channel == "/meta/disconnect" && reply.successful() => {
+            BayeuxCommand::Unsubscribe { log, .. } if reply.successful() => model.unsubscribed(log),
+            BayeuxCommand::Other { channel, .. } if channel == "/meta/disconnect" && reply.successful() => {
                 bayeux.forget_session();
                 self.lose_link(number);
                 self.plan_to_connect(number);
             }
-            Asks::Other { channel, .. } if channel == "/service/none" && reply.successful() => {
-                self.violate("replies", format!("client {number}: nothing takes {channel}"));
+            BayeuxCommand::Other { channel, .. } if channel == "/service/none" && reply.successful() => {
+                self.violate("replies", format!("client {number}: no handler accepts {channel}"));
             }
             _ => {}
         }
     }
 
-    pub(super) fn hear_handshake(&mut self, number: ClientNumber, acknowledges: bool, reply: &Reply) {
+    pub(super) fn receive_handshake(
+        &mut self,
+        number: ClientNumber,
+        acknowledges: bool,
+        reply: &BayeuxReply,
+    ) {
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
         match reply.client_id().filter(|_| reply.successful()) {
             Some(token) => {
                 bayeux.snapshots.clear();
-                bayeux.page = Some(Page::new(token, acknowledges));
+                bayeux.model = Some(SessionModel::new(token, acknowledges));
                 self.plan_to_act(number, MILLI);
             }
             // Overloaded or draining.
@@ -310,7 +321,7 @@ impl World {
     }
 }
 
-/// A message of a session, with one field more.
-fn message(page: &Page, id: u64, channel: &str, field: &str, value: &serde_json::Value) -> String {
-    json!({ "channel": channel, "id": id.to_string(), "clientId": page.token, field: value }).to_string()
+/// A message of a session with one additional field.
+fn message(model: &SessionModel, id: u64, channel: &str, field: &str, value: &serde_json::Value) -> String {
+    json!({ "channel": channel, "id": id.to_string(), "clientId": model.token, field: value }).to_string()
 }

@@ -1,49 +1,49 @@
-//! What a client of Bayeux reads in an answer.
+//! Parses what a Bayeux client receives.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The channel of a message, and the number in it.
-pub(crate) type Event = (String, u64);
+/// Channel and number of a message.
+pub(crate) type ReceivedMessage = (String, u64);
 
-/// An answer: messages of channels, then replies.
+/// An answer: messages, then replies.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) events: Vec<Event>,
-    /// All replies but the last.
-    pub(crate) before: Vec<Reply>,
-    /// The last.
-    pub(crate) reply: Reply,
+pub(crate) struct BayeuxAnswer {
+    pub(crate) events: Vec<ReceivedMessage>,
+    /// All replies except the last.
+    pub(crate) before: Vec<BayeuxReply>,
+    /// The last reply.
+    pub(crate) reply: BayeuxReply,
 }
 
 /// A reply.
 #[derive(Debug)]
-pub(crate) struct Reply(Value);
+pub(crate) struct BayeuxReply(Value);
 
-/// Messages that are missing.
+/// A reported gap.
 #[derive(Debug)]
-pub(crate) struct Gap {
+pub(crate) struct ReportedGap {
     pub(crate) channel: String,
     pub(crate) epoch: String,
     pub(crate) range: Option<(u64, u64)>,
 }
 
-impl Heard {
-    /// Reads a whole answer.
+impl BayeuxAnswer {
+    /// Parses a complete answer.
     pub(crate) fn read(body: &str) -> Result<Self, String> {
         let (events, mut before) = Self::read_text(body)?;
         let reply = before.pop().ok_or_else(|| format!("no reply: {body}"))?;
         Ok(Self { events, before, reply })
     }
 
-    /// Reads an array: the channels of messages and the numbers in them, and replies.
-    pub(super) fn read_text(body: &str) -> Result<(Vec<Event>, Vec<Reply>), String> {
+    /// Parses an array of messages and replies.
+    pub(super) fn read_text(body: &str) -> Result<(Vec<ReceivedMessage>, Vec<BayeuxReply>), String> {
         let messages: Vec<Value> = serde_json::from_str(body).map_err(|error| format!("{error}: {body}"))?;
         let (mut events, mut replies) = (Vec::new(), Vec::new());
         for message in messages {
             if message.get("successful").is_some() {
-                replies.push(Reply(message));
+                replies.push(BayeuxReply(message));
                 continue;
             }
             if !replies.is_empty() {
@@ -60,7 +60,7 @@ impl Heard {
     }
 }
 
-impl Reply {
+impl BayeuxReply {
     pub(crate) fn is_to(&self, channel: &str, id: u64) -> bool {
         self.0["channel"] == channel && self.0["id"] == *id.to_string()
     }
@@ -69,7 +69,7 @@ impl Reply {
         self.0["successful"] == true
     }
 
-    /// The code of the specification, if it failed.
+    /// Error code of the specification, if the reply is a failure.
     pub(crate) fn code(&self) -> Option<&str> {
         self.0["error"].as_str()?.split(':').next()
     }
@@ -82,12 +82,12 @@ impl Reply {
         self.0["ext"]["ack"].as_u64()
     }
 
-    pub(crate) fn says_to(&self, reconnect: &str) -> bool {
+    pub(crate) fn advises(&self, reconnect: &str) -> bool {
         self.0["advice"]["reconnect"] == reconnect
     }
 
-    /// Another page of its browser has a request held.
-    pub(crate) fn is_one_of_many(&self) -> bool {
+    /// Returns whether another page of its browser has a request held.
+    pub(crate) fn advises_multiple_clients(&self) -> bool {
         self.0["advice"]["multiple-clients"] == true
     }
 
@@ -95,19 +95,19 @@ impl Reply {
         self.0["advice"]["interval"].as_u64()
     }
 
-    pub(crate) fn gaps(&self) -> Vec<Gap> {
+    pub(crate) fn gaps(&self) -> Vec<ReportedGap> {
         let gaps = self.0["ext"]["encke"]["gaps"].as_array();
-        gaps.into_iter().flatten().map(Gap::of).collect()
+        gaps.into_iter().flatten().map(ReportedGap::of).collect()
     }
 }
 
-impl fmt::Display for Reply {
+impl fmt::Display for BayeuxReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Gap {
+impl ReportedGap {
     fn of(value: &Value) -> Self {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         Self {

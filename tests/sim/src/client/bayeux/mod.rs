@@ -1,4 +1,4 @@
-//! Clients that speak Bayeux, over long-polling and WebSockets, with acknowledgements or without.
+//! Bayeux clients over long-polling and WebSockets, with and without acknowledgements.
 
 mod asking;
 mod connecting;
@@ -9,77 +9,77 @@ mod socket_reading;
 
 use std::collections::VecDeque;
 
-pub(crate) use asking::{Asks, handshaken};
-pub(crate) use heard::Reply;
-pub(crate) use page::{Following, Page};
+pub(crate) use asking::{BayeuxCommand, session_of_handshake};
+pub(crate) use heard::BayeuxReply;
+pub(crate) use page::{SessionModel, SubscriptionState};
 
 use encke_core::Timestamp;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::wire::Shared;
+use crate::wire::SharedWire;
 
-/// What such a client has.
+/// State of a Bayeux client.
 #[derive(Debug, Default)]
 pub(crate) struct Bayeux {
-    pub(crate) page: Option<Page>,
-    /// What its browser calls itself, if it is a page of one.
+    pub(crate) model: Option<SessionModel>,
+    /// Id of its browser, if it is a page of one.
     browser: Option<u128>,
-    /// What it may go back to, if it acknowledges.
-    snapshots: Vec<Page>,
-    /// The connect that has no answer yet.
-    connect: Option<Connect>,
-    /// The replies that are to come on its WebSocket, beside that to the connect.
-    expected: VecDeque<Expected>,
-    /// The handshake on its WebSocket that has no reply yet.
-    opening: Option<Opening>,
-    /// The WebSocket that it has.
-    socket: Option<Shared>,
-    /// When it connects again on its WebSocket.
+    /// Earlier states that it may go back to, if it acknowledges.
+    snapshots: Vec<SessionModel>,
+    /// The connect without an answer.
+    connect: Option<PendingConnect>,
+    /// Replies expected on its WebSocket, without the one to the connect.
+    expected: VecDeque<ExpectedReply>,
+    /// The handshake on its WebSocket without a reply.
+    handshake: Option<PendingHandshake>,
+    /// Its WebSocket.
+    socket: Option<SharedWire>,
+    /// Time of the next connect on its WebSocket.
     connects_at: u64,
-    /// It has said on its WebSocket what nobody should.
+    /// It has sent invalid messages on its WebSocket.
     is_confused: bool,
-    /// Numbers its messages.
+    /// Last message id.
     ids: u64,
 }
 
-/// A `/meta/connect` that has no answer yet.
+/// A `/meta/connect` without an answer.
 #[derive(Debug)]
-struct Connect {
-    /// That of its own request, unless it was sent on a WebSocket.
-    wire: Option<Shared>,
-    /// When it was sent, in the server's time.
+struct PendingConnect {
+    /// Connection of its request. `None` if it was sent on a WebSocket.
+    wire: Option<SharedWire>,
+    /// Time at which it was sent, in the server's time.
     since: Timestamp,
     id: u64,
-    /// The message that shares its request.
+    /// Id of another message in the same request.
     beside: Option<u64>,
-    /// What it acknowledges.
+    /// The acknowledgement that it contains.
     ack: Option<u64>,
-    /// It claims what was never sent.
+    /// The acknowledgement is for something that was never sent.
     is_future: bool,
-    /// It asks to be answered at once.
+    /// It asks for an immediate answer.
     is_due: bool,
 }
 
-/// A reply that is to come on a WebSocket.
+/// A reply expected on a WebSocket.
 #[derive(Debug)]
-struct Expected {
+struct ExpectedReply {
     session: String,
     id: u64,
     channel: String,
-    /// What it answers, if that matters.
-    asks: Option<Asks>,
+    /// The command that it answers, if that matters.
+    command: Option<BayeuxCommand>,
 }
 
 /// A handshake on a WebSocket.
 #[derive(Debug)]
-struct Opening {
+struct PendingHandshake {
     id: u64,
     acknowledges: bool,
 }
 
 impl Bayeux {
-    /// Half of the clients are pages of two browsers.
+    /// Creates a client. Half of the clients are pages of two browsers.
     pub(crate) fn new(rng: &mut SmallRng) -> Self {
         let browser = rng.random_bool(0.5).then(|| rng.random_range(1..3));
         Self { browser, ..Self::default() }
@@ -90,48 +90,48 @@ impl Bayeux {
         self.ids
     }
 
-    /// Its connection is lost. What has come is known.
+    /// Drops the connection of its connect. What the server's kernel accepted is recorded.
     pub(crate) fn lose_answer(&mut self) {
         let wire = self.connect.take().and_then(|connect| connect.wire);
-        if let (Some(wire), Some(page)) = (wire, &mut self.page) {
-            page.lose(wire);
+        if let (Some(wire), Some(model)) = (wire, &mut self.model) {
+            model.lose_connection(wire);
         }
     }
 
-    /// Its WebSocket is lost, and what was under way.
+    /// Drops its WebSocket and everything pending on it.
     pub(crate) fn lose_socket(&mut self) {
         let (had_connect, socket) = (self.connect.take().is_some(), self.socket.take());
-        if let Some(page) = &mut self.page {
-            page.lose_socket(socket.filter(|_| had_connect));
+        if let Some(model) = &mut self.model {
+            model.lose_socket(socket.filter(|_| had_connect));
         }
-        (self.opening, self.is_confused) = (None, false);
+        (self.handshake, self.is_confused) = (None, false);
         for expected in std::mem::take(&mut self.expected) {
             self.request_lost(&expected.session);
         }
     }
 
-    /// It acknowledges what it gets.
+    /// Returns whether its session uses acknowledgements.
     pub(crate) fn acknowledges(&self) -> bool {
-        self.page.as_ref().is_some_and(|page| page.acknowledges)
+        self.model.as_ref().is_some_and(|model| model.acknowledges)
     }
 
-    /// Whether it waits for what is new.
-    pub(crate) fn is_asking(&self) -> bool {
+    /// Returns whether a connect is pending.
+    pub(crate) fn has_pending_connect(&self) -> bool {
         self.connect.is_some()
     }
 
-    /// What it has asked for may have been done or not.
+    /// Records that pending commands may or may not have been executed.
     pub(crate) fn request_lost(&mut self, session: &str) {
-        let Some(page) = self.page.as_mut().filter(|page| page.session == session) else { return };
-        for following in &mut page.logs {
-            if matches!(following, Following::Asked(..)) {
-                *following = Following::Unknown;
+        let Some(model) = self.model.as_mut().filter(|model| model.session == session) else { return };
+        for subscription in &mut model.logs {
+            if matches!(subscription, SubscriptionState::Requested(..)) {
+                *subscription = SubscriptionState::Unknown;
             }
         }
     }
 
     fn forget_session(&mut self) {
-        self.page = None;
+        self.model = None;
         self.snapshots.clear();
         self.expected.clear();
     }

@@ -1,93 +1,96 @@
-//! All that a client of Bayeux knows of its session. Messages come without numbers: what is missing is seen by what was published.
+//! State of a Bayeux client's session. Messages have no numbers, so losses are found by comparison with what
+//! was published.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::client::answer;
-use crate::truth::{LOGS, MOST_CHANNELS, Truth, channel_of, follows};
-use crate::wire::Shared;
+use crate::truth::{LOGS, MAX_CHANNELS, Truth, channel_of, receives};
+use crate::wire::SharedWire;
 
-use super::heard::{Gap, Heard};
+use super::heard::{BayeuxAnswer, ReportedGap};
 
-/// One answer may have been under way already, another may be without gaps since its ring was full.
-const LOSSY_FOR: u8 = 2;
+/// Number of answers without gaps until losses must have been reported: one answer may have been in transit,
+/// and another may have no gaps because its ring was full.
+const LOSSY_ANSWERS: u8 = 2;
 
-const MOST_GIVEN_UP: usize = 16;
+const MAX_GIVEN_UP: usize = 16;
 
-/// Where a client is in a log: the server does not tell where a subscription begins, but it must be between these two.
+/// Position of a client in a log. The server does not tell where a subscription starts; it is between `low`
+/// and `high`.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LogPosition {
     pub(crate) epoch: String,
-    /// The last message when the client asked,
+    /// Last offset when the client sent the subscribe.
     low: u64,
-    /// and the last when the server answered.
+    /// Last offset when the server answered.
     high: u64,
-    /// The last message that has come.
+    /// Offset of the last message received.
     up_to: u64,
-    /// The last that had come with the last answer, or before it.
+    /// Offset of the last message received with or before the last answer.
     answered: u64,
 }
 
-/// A client's relation to a channel or a pattern.
+/// State of a client's subscription to a channel or pattern.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Following {
+pub(crate) enum SubscriptionState {
     #[default]
-    No,
-    /// It has asked, when this was the log's epoch and last message.
-    Asked(String, u64),
-    /// A request to follow or no longer to follow it is under way, or was lost.
+    Inactive,
+    /// Subscribe sent, with the log's epoch and last offset at that time.
+    Requested(String, u64),
+    /// A subscribe or unsubscribe is pending or was lost.
     Unknown,
-    Yes(Place),
+    Active(LogPosition),
 }
 
-/// A message of which its client had no word when a later one came.
+/// A message that was missing, and not reported as missing, when a later one arrived.
 #[derive(Clone, Debug)]
-struct Untold {
+struct UnreportedLoss {
     number: u64,
     log: u8,
     epoch: String,
-    /// When that was noticed.
+    /// Describes when the loss was noticed.
     what: String,
 }
 
-/// See the module.
+/// See the [module](self).
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
+pub(crate) struct SessionModel {
     pub(crate) session: String,
     pub(crate) token: String,
-    /// It acknowledges what it gets.
+    /// The session uses acknowledgements.
     pub(crate) acknowledges: bool,
-    /// The last acknowledgement that it was told.
+    /// Last acknowledgement id received.
     pub(crate) ack: u64,
-    /// The pause that it was told last, in milliseconds.
+    /// Last advised pause, in milliseconds.
     pub(crate) interval: u64,
-    pub(crate) logs: Vec<Following>,
-    /// Logs that it has ever asked for, as bits.
-    ever: u16,
-    /// Those of which it was told a gap of unknown length.
-    anew: u16,
-    /// Messages that it has had.
-    had: BTreeSet<u64>,
-    /// And those that it was told that it will not get.
+    pub(crate) logs: Vec<SubscriptionState>,
+    /// Bit set of the logs ever subscribed to.
+    ever_subscribed: u16,
+    /// Bit set of the logs with a reported gap of unknown length.
+    restarted: u16,
+    /// Numbers of the messages received.
+    received: BTreeSet<u64>,
+    /// Numbers of the messages reported as missing.
     known: BTreeSet<u64>,
-    /// Messages that were missing when others came on a WebSocket, which the next answer is to tell.
-    untold: Vec<Untold>,
-    /// A WebSocket was lost since the last answer that came.
+    /// Messages found missing on a WebSocket, which the next answer must report.
+    unreported: Vec<UnreportedLoss>,
+    /// A WebSocket was lost since the last answer.
     has_lost_socket: bool,
-    /// The connect that was lost with it may have been told what it was not.
+    /// The connect lost with the WebSocket may have been answered, and the client does not know the answer.
     has_lost_connect: bool,
-    /// Connections on which an answer may have been lost since the last that came.
-    lost: Vec<Shared>,
-    /// The last connections that it has given up: each may have been told what it was not.
-    given_up: VecDeque<Shared>,
-    /// Messages were lost, and gaps may tell so, until so many answers have come without any.
+    /// Connections on which an answer may have been lost since the last one received.
+    lost: Vec<SharedWire>,
+    /// The latest abandoned connections, whose answers the client may not have read.
+    given_up: VecDeque<SharedWire>,
+    /// Messages were lost, and gaps may report them until this many answers came without any.
     lossy_for: u8,
-    /// It was told of a gap that stands for messages which nobody has seen.
+    /// A gap was reported for messages that were never observed.
     is_blind: bool,
-    /// It has gone back to what it had before, which the server may have forgotten.
+    /// The client went back to an earlier state, which the server may have forgotten.
     pub(crate) has_gone_back: bool,
 }
 
-impl Page {
+impl SessionModel {
     pub(crate) fn new(token: &str, acknowledges: bool) -> Self {
         let session = token.split('.').next().unwrap_or_default().to_owned();
         Self {
@@ -96,12 +99,12 @@ impl Page {
             acknowledges,
             ack: 0,
             interval: 0,
-            logs: vec![Following::No; usize::from(LOGS)],
-            ever: 0,
-            anew: 0,
-            had: BTreeSet::new(),
+            logs: vec![SubscriptionState::Inactive; usize::from(LOGS)],
+            ever_subscribed: 0,
+            restarted: 0,
+            received: BTreeSet::new(),
             known: BTreeSet::new(),
-            untold: Vec::new(),
+            unreported: Vec::new(),
             has_lost_socket: false,
             has_lost_connect: false,
             lost: Vec::new(),
@@ -112,74 +115,84 @@ impl Page {
         }
     }
 
-    pub(crate) fn following(&mut self, log: u8) -> &mut Following {
+    pub(crate) fn subscription(&mut self, log: u8) -> &mut SubscriptionState {
         &mut self.logs[usize::from(log)]
     }
 
-    pub(crate) fn ask_for(&mut self, log: u8, epoch: String, last: u64) {
-        self.ever |= 1 << log;
-        *self.following(log) = Following::Asked(epoch, last);
+    pub(crate) fn requested(&mut self, log: u8, epoch: String, last: u64) {
+        self.ever_subscribed |= 1 << log;
+        *self.subscription(log) = SubscriptionState::Requested(epoch, last);
     }
 
-    /// A subscribe was answered when the log was like this.
+    /// Records the reply to a subscribe, with the state of the log at that time.
     pub(crate) fn subscribed(&mut self, log: u8, epoch: &str, last: u64) {
-        let following = self.following(log);
-        let Following::Asked(asked, low) = following else { return };
-        let low = if asked == epoch { *low } else { 0 };
-        *following =
-            Following::Yes(Place { epoch: epoch.to_owned(), low, high: last, up_to: low, answered: low });
+        let subscription = self.subscription(log);
+        let SubscriptionState::Requested(requested_epoch, low) = subscription else { return };
+        let low = if requested_epoch == epoch { *low } else { 0 };
+        *subscription = SubscriptionState::Active(LogPosition {
+            epoch: epoch.to_owned(),
+            low,
+            high: last,
+            up_to: low,
+            answered: low,
+        });
     }
 
-    /// An unsubscribe was answered. It may be the second of two, and the channel asked for anew after the answer to the first.
+    /// Records the reply to an unsubscribe. It may be the second of two, with a new subscribe sent after the
+    /// first reply.
     pub(crate) fn unsubscribed(&mut self, log: u8) {
-        let following = self.following(log);
-        let is_asked_anew = matches!(following, Following::Asked(..) | Following::Yes(_));
-        *following = if is_asked_anew { Following::Unknown } else { Following::No };
+        let subscription = self.subscription(log);
+        let is_subscribing_again =
+            matches!(subscription, SubscriptionState::Requested(..) | SubscriptionState::Active(_));
+        *subscription =
+            if is_subscribing_again { SubscriptionState::Unknown } else { SubscriptionState::Inactive };
     }
 
-    /// A connection is lost whose answer has not come.
-    pub(crate) fn lose(&mut self, wire: Shared) {
+    /// Records the loss of a connection whose answer has not arrived.
+    pub(crate) fn lose_connection(&mut self, wire: SharedWire) {
         self.give_up(wire.clone());
         self.lost.push(wire);
     }
 
-    fn give_up(&mut self, wire: Shared) {
-        if self.given_up.len() == MOST_GIVEN_UP {
+    fn give_up(&mut self, wire: SharedWire) {
+        if self.given_up.len() == MAX_GIVEN_UP {
             self.given_up.pop_front();
         }
         self.given_up.push_back(wire);
     }
 
-    /// A WebSocket is lost, given here if there was a connect on it. What has come on it since the last answer may be told as missing.
-    pub(crate) fn lose_socket(&mut self, socket: Option<Shared>) {
+    /// Records the loss of a WebSocket, given here if a connect was pending on it. Messages received on it
+    /// since the last answer may be reported as missing.
+    pub(crate) fn lose_socket(&mut self, socket: Option<SharedWire>) {
         self.has_lost_socket = true;
         if let Some(wire) = socket {
             self.has_lost_connect = true;
-            // The connect may reach the server after a later one, and be answered when that was told to pause.
+            // The connect may arrive at the server after a later one that was answered with a pause, and end
+            // that pause.
             wire.lock().remember_written();
             self.give_up(wire);
         }
     }
 
-    /// An administrator drops the connection of a session. The server does not wait for the end of an answer that is under way, which
-    /// may arrive all the same.
+    /// Records that an administrator disconnects a session. The server does not wait for an answer in
+    /// transit, which may still arrive.
     pub(crate) fn disconnected(&mut self, session: &str) {
         if self.session == session {
-            self.lossy_for = LOSSY_FOR;
+            self.lossy_for = LOSSY_ANSWERS;
         }
     }
 
-    /// An answer has come, but too late for the server, which waits no longer and takes it for lost.
+    /// Records that an answer arrived after the server had given up waiting and counted it as lost.
     pub(crate) fn came_too_late(&mut self) {
-        self.lossy_for = LOSSY_FOR;
+        self.lossy_for = LOSSY_ANSWERS;
     }
 
-    /// An answer may have been lost since the last that came.
+    /// Returns whether an answer may have been lost since the last one received.
     pub(crate) fn may_have_lost(&self) -> bool {
         !self.lost.is_empty() || self.has_lost_socket
     }
 
-    /// The pause after this answer, in milliseconds, if it says so. Otherwise it is as before.
+    /// Returns the pause after this answer, in milliseconds. Without advice, it stays the same.
     pub(crate) fn pause(&mut self, interval: Option<u64>) -> u64 {
         if let Some(interval) = interval {
             (self.interval, self.has_lost_connect) = (interval, false);
@@ -187,24 +200,24 @@ impl Page {
         self.interval
     }
 
-    /// The end of the pause was in an answer that was lost, as far as anyone can tell: no later one says it again.
+    /// Excuses a pause: its end may have been in a lost answer, and later answers do not repeat it.
     pub(crate) fn excuse_pause(&mut self) {
         self.has_lost_connect = true;
     }
 
-    /// An answer that it did not read has told it to go on without a pause.
-    pub(crate) fn has_missed_the_end_of_a_pause(&self) -> bool {
+    /// Returns whether an answer that the client did not read ended the pause.
+    pub(crate) fn has_missed_end_of_pause(&self) -> bool {
         let end = b"\"interval\":0";
-        let says_so = |wire: &Shared| wire.lock().written().windows(end.len()).any(|it| it == end);
-        self.has_lost_connect || self.given_up.iter().any(says_so)
+        let ends_pause = |wire: &SharedWire| wire.lock().written().windows(end.len()).any(|it| it == end);
+        self.has_lost_connect || self.given_up.iter().any(ends_pause)
     }
 
-    /// The next answer has come. Without acknowledgements, what the server's kernel had taken of an answer before is nobody's loss
-    /// to tell of: the server cannot know.
-    pub(crate) fn look_at_lost(&mut self, truth: &Truth) {
+    /// Called when the next answer arrives. Without acknowledgements, the server need not report messages of
+    /// an earlier answer that its kernel had accepted, because it cannot know that they were lost.
+    pub(crate) fn assess_lost_answers(&mut self, truth: &Truth) {
         let lost = std::mem::take(&mut self.lost);
         if std::mem::take(&mut self.has_lost_socket) || !lost.is_empty() {
-            self.lossy_for = LOSSY_FOR;
+            self.lossy_for = LOSSY_ANSWERS;
         }
         if self.acknowledges {
             return;
@@ -212,73 +225,76 @@ impl Page {
         for wire in lost {
             let wire = wire.lock();
             let Ok(Some(answer)) = answer::read(wire.written()) else { continue };
-            let Ok(Heard { events, reply, .. }) = Heard::read(answer.body) else { continue };
+            let Ok(BayeuxAnswer { events, reply, .. }) = BayeuxAnswer::read(answer.body) else { continue };
             self.known.extend(events.iter().map(|(_, number)| *number));
             for gap in reply.gaps() {
-                self.know(&gap, truth);
-                self.begin_anew(&gap);
+                self.record_gap(&gap, truth);
+                self.lose_position(&gap);
             }
         }
     }
 
-    /// What is in a gap is known to be missing.
-    fn know(&mut self, gap: &Gap, truth: &Truth) {
+    /// Records the messages of a gap as missing.
+    fn record_gap(&mut self, gap: &ReportedGap, truth: &Truth) {
         let Some(log) = channel_of(&gap.channel) else { return };
         if let Some(range) = gap.range {
-            // Other logs may have them still, also when the life of this one is over.
-            let (numbers, unseen) = truth.channel(log).numbers(&gap.epoch, range);
+            // Other logs may still contain them, even if the epoch of this one has ended.
+            let (numbers, may_have_unobserved) = truth.channel(log).numbers(&gap.epoch, range);
             self.known.extend(numbers);
-            // Which messages these are in other logs cannot be told.
-            self.is_blind |= unseen;
+            // These messages cannot be identified in other logs.
+            self.is_blind |= may_have_unobserved;
         } else {
-            self.anew |= 1 << log;
+            self.restarted |= 1 << log;
         }
     }
 
-    /// After a gap of unknown length it goes on, from where is not told.
-    fn begin_anew(&mut self, gap: &Gap) {
+    /// After a gap of unknown length, the position is unknown.
+    fn lose_position(&mut self, gap: &ReportedGap) {
         let Some(log) = channel_of(&gap.channel).filter(|_| gap.range.is_none()) else { return };
-        let following = self.following(log);
-        if let Following::Yes(_) = following {
-            *following = Following::Unknown;
+        let subscription = self.subscription(log);
+        if let SubscriptionState::Active(_) = subscription {
+            *subscription = SubscriptionState::Unknown;
         }
     }
 
-    /// All gaps of an answer, which come before its messages. `first` tells the oldest message that a log still has.
+    /// Processes all gaps of an answer, which come before its messages. `first` returns the offset of the
+    /// oldest message that a log contains.
     pub(crate) fn gaps(
         &mut self,
-        gaps: &[Gap],
+        gaps: &[ReportedGap],
         truth: &Truth,
         first: impl Fn(u8, &str) -> Option<u64>,
     ) -> Result<(), String> {
         for gap in gaps {
             let log = channel_of(&gap.channel).ok_or_else(|| format!("a gap of {}", gap.channel))?;
-            if self.ever & 1 << log == 0 {
-                return Err(format!("{gap:?} of what it has never followed"));
+            if self.ever_subscribed & 1 << log == 0 {
+                return Err(format!("{gap:?} of a log it never subscribed to"));
             }
-            self.know(gap, truth);
+            self.record_gap(gap, truth);
             if self.has_gone_back || self.lossy_for > 0 && !self.acknowledges {
-                // Nothing has to explain it, but what it tells is so.
-                self.begin_anew(gap);
+                // These gaps need no explanation, but their content is recorded.
+                self.lose_position(gap);
                 continue;
             }
-            let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
-            // Perhaps between its question and the answer, of which it knows the end alone.
+            let SubscriptionState::Active(position) = &self.logs[usize::from(log)] else { continue };
+            // The epoch may have changed between the subscribe and its reply, of which only the latter is
+            // known.
             let has_moved_since =
-                truth.channel(log).goes_on && gap.range.is_none() && place.answered <= place.high;
-            if has_moved_since || truth.channel(log).may_go_on(&place.epoch, &gap.epoch) {
-                // Another life of the log has gone on, and lacks what it had: from where is not told.
-                *self.following(log) = Following::Unknown;
+                truth.channel(log).may_continue && gap.range.is_none() && position.answered <= position.high;
+            if has_moved_since || truth.channel(log).may_continue_as(&position.epoch, &gap.epoch) {
+                // A new epoch of the log has continued the former one, but lacks some of its messages. The
+                // position is unknown.
+                *self.subscription(log) = SubscriptionState::Unknown;
                 continue;
             }
             let Some((from, to)) = gap.range else {
-                return Err(format!("{gap:?} of unknown length that nothing explains at {place:?}"));
+                return Err(format!("unexplained gap of unknown length {gap:?} at {position:?}"));
             };
-            let is_explained = place.epoch != gap.epoch
-                || to <= place.high
+            let is_explained = position.epoch != gap.epoch
+                || to <= position.high
                 || first(log, &gap.epoch).is_none_or(|first| to < first);
             if from > to || !is_explained {
-                return Err(format!("{gap:?} at {place:?}, and the log has it"));
+                return Err(format!("{gap:?} at {position:?}, but the log contains the messages"));
             }
         }
         if gaps.is_empty() {
@@ -287,31 +303,31 @@ impl Page {
         Ok(())
     }
 
-    /// An answer has come: what was missing when messages came has been told by now.
-    pub(crate) fn check_told(&mut self, truth: &Truth) -> Result<(), String> {
-        for following in &mut self.logs {
-            if let Following::Yes(place) = following {
-                place.answered = place.up_to;
+    /// Checks, after an answer, that all missing messages have been reported.
+    pub(crate) fn check_losses_reported(&mut self, truth: &Truth) -> Result<(), String> {
+        for subscription in &mut self.logs {
+            if let SubscriptionState::Active(position) = subscription {
+                position.answered = position.up_to;
             }
         }
         if self.lossy_for > 0 {
             return Ok(());
         }
-        let untold = std::mem::take(&mut self.untold);
+        let unreported = std::mem::take(&mut self.unreported);
         let is_lenient = self.has_gone_back || self.is_blind;
-        let is_missing = |it: &Untold| {
-            // What a gap says of a life that is over, or of what is remembered no more, cannot be looked at.
+        let is_missing = |it: &UnreportedLoss| {
+            // A gap in a former epoch, or for forgotten messages, cannot be checked.
             let log = truth.channel(it.log);
             let is_remembered = log.epoch == it.epoch && log.offset_of(it.number).is_some();
-            is_remembered && !self.known.contains(&it.number) && !self.had.contains(&it.number)
+            is_remembered && !self.known.contains(&it.number) && !self.received.contains(&it.number)
         };
-        match untold.into_iter().find(is_missing).filter(|_| !is_lenient) {
-            Some(it) => Err(format!("{}: {} is missing, and an answer does not tell", it.what, it.number)),
+        match unreported.into_iter().find(is_missing).filter(|_| !is_lenient) {
+            Some(it) => Err(format!("{}: {} is missing and not reported by the answer", it.what, it.number)),
             None => Ok(()),
         }
     }
 
-    /// A message has come, on its own or, after the gaps, with an answer.
+    /// Processes a message, received on its own (`is_alone`) or with an answer, after the gaps.
     pub(crate) fn message(
         &mut self,
         channel: &str,
@@ -319,77 +335,90 @@ impl Page {
         truth: &Truth,
         is_alone: bool,
     ) -> Result<(), String> {
-        let channel = channel_of(channel).filter(|channel| *channel < MOST_CHANNELS);
-        let channel = channel.ok_or_else(|| "a message of no channel".to_owned())?;
-        if !self.had.insert(number) && !self.may_come_again(channel, number, truth, is_alone) {
-            return Err(format!("message {number} of channel {channel} came twice"));
+        let channel = channel_of(channel).filter(|channel| *channel < MAX_CHANNELS);
+        let channel = channel.ok_or_else(|| "a message of an unknown channel".to_owned())?;
+        if !self.received.insert(number) && !self.may_come_again(channel, number, truth, is_alone) {
+            return Err(format!("message {number} of channel {channel} arrived twice"));
         }
-        let logs = (0..LOGS).filter(|log| follows(*log, channel));
-        if logs.clone().all(|log| self.ever & 1 << log == 0) {
-            return Err(format!("message {number} of channel {channel}, which it has never followed"));
+        let logs = (0..LOGS).filter(|log| receives(*log, channel));
+        if logs.clone().all(|log| self.ever_subscribed & 1 << log == 0) {
+            return Err(format!("message {number} of channel {channel}, to which it never subscribed"));
         }
         for log in logs {
-            let life = truth.channel(log);
-            let Some(offset) = life.offset_of(number) else { continue };
+            let channel_log = truth.channel(log);
+            let Some(offset) = channel_log.offset_of(number) else { continue };
             let known = &self.known;
-            let (had, is_lenient) = (&self.had, self.has_gone_back || self.is_blind);
-            let Following::Yes(place) = &mut self.logs[usize::from(log)] else { continue };
-            // Of an earlier subscription, or of another one.
-            if life.epoch != place.epoch || offset <= place.low {
+            let (received, is_lenient) = (&self.received, self.has_gone_back || self.is_blind);
+            let SubscriptionState::Active(position) = &mut self.logs[usize::from(log)] else { continue };
+            // Belongs to an earlier subscription, or to another log.
+            if channel_log.epoch != position.epoch || offset <= position.low {
                 continue;
             }
-            // What this log has lost, another may have still.
-            let is_to_be_told = is_alone && self.untold.iter().any(|it| it.log == log);
-            let was_told_missing = known.contains(&number) || is_to_be_told;
-            if offset <= place.up_to && offset > place.high && !was_told_missing && !self.is_blind {
-                return Err(format!("message {number}, {offset} of log {log}, came late: {place:?}"));
+            // Another log may still contain what this one has lost.
+            let is_pending_report = is_alone && self.unreported.iter().any(|it| it.log == log);
+            let was_reported_missing = known.contains(&number) || is_pending_report;
+            if offset <= position.up_to && offset > position.high && !was_reported_missing && !self.is_blind {
+                return Err(format!("message {number}, {offset} of log {log}, arrived late: {position:?}"));
             }
             let is_known = |offset| {
-                life.message(offset).is_none_or(|number| known.contains(&number) || had.contains(&number))
+                channel_log
+                    .message(offset)
+                    .is_none_or(|number| known.contains(&number) || received.contains(&number))
             };
-            let begun = place.up_to.max(place.high) + 1;
+            let begun = position.up_to.max(position.high) + 1;
             if let Some(missing) = (begun..offset).find(|offset| !is_known(*offset)).filter(|_| !is_lenient) {
-                let what = format!("message {number}, {offset} of log {log}, came at {place:?}");
+                let what = format!("message {number}, {offset} of log {log}, arrived at {position:?}");
                 if !is_alone {
-                    return Err(format!("{what}: some are missing, and it was not told"));
+                    return Err(format!("{what}: messages before it are missing and not reported"));
                 }
-                let epoch = place.epoch.clone();
-                self.untold.extend(life.message(missing).map(|number| Untold { number, log, epoch, what }));
+                let epoch = position.epoch.clone();
+                self.unreported.extend(channel_log.message(missing).map(|number| UnreportedLoss {
+                    number,
+                    log,
+                    epoch,
+                    what,
+                }));
             }
-            place.up_to = place.up_to.max(offset);
+            position.up_to = position.up_to.max(offset);
         }
         Ok(())
     }
 
-    /// Another life of a log may begin anew, after a gap of unknown length, with messages that it has of the life before.
+    /// Returns whether a message may be received twice: after a gap of unknown length, a new epoch of a log
+    /// may start with messages of the former one.
     fn may_come_again(&self, channel: u8, number: u64, truth: &Truth, is_alone: bool) -> bool {
-        // A message that comes on its own comes before the gap.
-        let may_be_anew = is_alone || self.anew & 1 << channel != 0;
-        let life = truth.channel(channel);
-        may_be_anew && life.goes_on && life.is_in_several_lives(number)
+        // Messages received on their own come before the gap.
+        let may_be_anew = is_alone || self.restarted & 1 << channel != 0;
+        let channel_log = truth.channel(channel);
+        may_be_anew && channel_log.may_continue && channel_log.is_in_several_epochs(number)
     }
 
-    /// Whether it has been told of all that it has not.
+    /// Returns whether every loss has been reported.
     fn is_certain(&self) -> bool {
         !self.has_gone_back
             && !self.is_blind
             && (self.acknowledges || !self.may_have_lost() && self.lossy_for == 0)
     }
 
-    /// What it should have of a log, and has not.
+    /// Describes what the client should have of a log, but has not.
     pub(crate) fn is_missing(&self, log: u8, epoch: &str, last: u64, truth: &Truth) -> Option<String> {
-        let life = truth.channel(log);
+        let channel_log = truth.channel(log);
         match &self.logs[usize::from(log)] {
-            Following::No => Some("it does not follow that any more".to_owned()),
-            Following::Yes(place) if life.may_go_on(&place.epoch, epoch) => None,
-            Following::Yes(place) if place.epoch != epoch => Some(format!("{place:?} in {epoch}")),
-            Following::Yes(place) if self.is_certain() => {
+            SubscriptionState::Inactive => Some("it is not subscribed".to_owned()),
+            SubscriptionState::Active(position) if channel_log.may_continue_as(&position.epoch, epoch) => {
+                None
+            }
+            SubscriptionState::Active(position) if position.epoch != epoch => {
+                Some(format!("{position:?} in {epoch}"))
+            }
+            SubscriptionState::Active(position) if self.is_certain() => {
                 let is_unknown = |offset: &u64| {
-                    life.message(*offset)
-                        .is_some_and(|number| !self.known.contains(&number) && !self.had.contains(&number))
+                    channel_log.message(*offset).is_some_and(|number| {
+                        !self.known.contains(&number) && !self.received.contains(&number)
+                    })
                 };
-                let missing = (place.up_to.max(place.high) + 1..=last).find(is_unknown)?;
-                Some(format!("{missing} is missing at {place:?}"))
+                let missing = (position.up_to.max(position.high) + 1..=last).find(is_unknown)?;
+                Some(format!("{missing} is missing at {position:?}"))
             }
             _ => None,
         }

@@ -1,9 +1,9 @@
-//! The answer to a subscribe, which says where a client is in a channel.
+//! Processing of the answer to a subscribe, which tells the client its position in a channel.
 
-use encke_core::dialect::Beginning;
+use encke_core::dialect::StartPosition;
 
-use super::super::early::{Early, EarlyMessage};
-use super::{Following, Page, Place};
+use super::super::early::{EarlyInput, EarlyMessage};
+use super::{ChannelPosition, SessionModel, SubscriptionState};
 use crate::truth::Truth;
 
 /// The answer to a subscribe.
@@ -11,17 +11,17 @@ use crate::truth::Truth;
 pub(in super::super) struct Subscribed<'a> {
     pub(in super::super) epoch: &'a str,
     pub(in super::super) offset: u64,
-    /// Where it asked to begin.
-    pub(in super::super) begin: &'a Beginning<'static>,
+    /// Requested start.
+    pub(in super::super) begin: &'a StartPosition<'static>,
     pub(in super::super) recovered: Option<bool>,
-    /// The oldest message in the channel's log now, if the log is that of this life.
+    /// Offset of the oldest message in the log, if the log still has this epoch.
     pub(in super::super) first: Option<u64>,
-    /// It has come beside the connection: messages may have overtaken it.
+    /// The answer came beside the connection, so messages may have overtaken it.
     pub(in super::super) is_beside: bool,
 }
 
-impl Page {
-    /// A subscribe is answered.
+impl SessionModel {
+    /// Processes the answer to a subscribe.
     pub(in super::super) fn subscribed(
         &mut self,
         channel: u8,
@@ -29,54 +29,55 @@ impl Page {
         truth: &Truth,
     ) -> Result<(), String> {
         let Subscribed { epoch, offset, begin, recovered, first, is_beside } = *answer;
-        let begun_seq = self.highest;
-        let early: Vec<Early> =
+        let start_seq = self.highest;
+        let early: Vec<EarlyInput> =
             self.early.extract_if(.., |(of, _)| *of == channel).map(|(_, early)| early).collect();
-        let following = self.following(channel);
-        if !matches!(following, Following::Asked) {
+        let subscription = self.subscription(channel);
+        if !matches!(subscription, SubscriptionState::Requested) {
             return Ok(());
         }
         let early = if is_beside { early } else { Vec::new() };
-        if early.iter().any(|early| matches!(early, Early::Gap)) {
-            *following = Following::Unknown;
+        if early.iter().any(|early| matches!(early, EarlyInput::Gap)) {
+            *subscription = SubscriptionState::Unknown;
             return Ok(());
         }
-        let begun = match (begin, first) {
-            (Beginning::After(since), _) if recovered.is_some() => {
-                // Else it is told a gap of unknown length first.
+        let start_offset = match (begin, first) {
+            (StartPosition::After(since), _) if recovered.is_some() => {
+                // Otherwise, a gap of unknown length is reported first.
                 (since.epoch == epoch && since.offset <= offset).then_some(since.offset)
             }
-            (Beginning::Now | Beginning::After(_), _) | (Beginning::Newest(0), _) => Some(offset),
-            (Beginning::Newest(count), Some(first)) if early.is_empty() => {
-                let begun = offset.saturating_sub(*count);
-                // What the log did not have does not come. It may have had more when it was asked.
-                let life = truth.channel(channel);
-                self.known.extend((begun + 1..first).filter_map(|offset| life.message(offset)));
-                Some(begun)
+            (StartPosition::Now | StartPosition::After(_), _) | (StartPosition::Newest(0), _) => Some(offset),
+            (StartPosition::Newest(count), Some(first)) if early.is_empty() => {
+                let start_offset = offset.saturating_sub(*count);
+                // Messages that were not in the log are not delivered. The log may have been longer when the
+                // subscribe was executed.
+                let channel_log = truth.channel(channel);
+                self.known.extend((start_offset + 1..first).filter_map(|offset| channel_log.message(offset)));
+                Some(start_offset)
             }
-            (Beginning::Newest(_), _) => None,
+            (StartPosition::Newest(_), _) => None,
         };
-        let following = self.following(channel);
-        let Some(begun) = begun else {
-            *following = Following::Unknown;
+        let subscription = self.subscription(channel);
+        let Some(start_offset) = start_offset else {
+            *subscription = SubscriptionState::Unknown;
             return Ok(());
         };
-        let mut place = Place {
+        let mut position = ChannelPosition {
             epoch: epoch.to_owned(),
-            begun,
-            begun_seq,
-            asked_up_to: offset,
-            asked_beside: is_beside,
-            is_epoch_seen: false,
-            up_to: begun,
+            start_offset,
+            start_seq,
+            requested_up_to: offset,
+            was_sent_beside: is_beside,
+            is_epoch_inferred: false,
+            up_to: start_offset,
         };
-        let life = truth.channel(channel);
+        let channel_log = truth.channel(channel);
         let is_of_this_life =
-            |early: &EarlyMessage| !life.is_of_another_life(epoch, early.offset, early.number);
-        for early in early.iter().filter_map(Early::message).filter(is_of_this_life) {
-            early.came_at(&mut place).map_err(|what| format!("{what} of channel {channel}"))?;
+            |early: &EarlyMessage| !channel_log.is_in_other_epoch(epoch, early.offset, early.number);
+        for early in early.iter().filter_map(EarlyInput::message).filter(is_of_this_life) {
+            early.came_at(&mut position).map_err(|what| format!("{what} of channel {channel}"))?;
         }
-        *following = Following::Yes(place);
+        *subscription = SubscriptionState::Active(position);
         Ok(())
     }
 }

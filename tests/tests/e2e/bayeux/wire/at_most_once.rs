@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use encke_tests::bayeux::{JSON, Polls, connect_now, events, post, publish, session};
+use encke_tests::bayeux::{JSON, BayeuxPolling, connect_now, events, post, publish, session};
 use encke_tests::raw::Dial;
 use encke_tests::server::IN_MEMORY;
 use encke_tests::tls::{VERSIONS, handshake_over};
@@ -42,18 +42,18 @@ enum End {
 }
 
 /// A connection for requests, over whatever `over` makes of a socket.
-fn polls<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) -> Polls<S> {
+fn polls<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) -> BayeuxPolling<S> {
     let stream = Dial::default().connect(server.public);
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-    Polls::over(over(stream))
+    BayeuxPolling::over(over(stream))
 }
 
 /// A client that has not acknowledged the answer when the connection ends may not have it, however that is.
 ///
 /// Where a client of TLS closes a connection that was to end after the answer, its kernel resets it whatever it has read.
 fn assert_told<S: Read + Write>(server: &RunningServer, is_tls: bool, over: impl Fn(TcpStream) -> S) {
-    let before = server.descriptors();
-    let await_closed = || until("no connection is open", || server.descriptors() == before);
+    let before = server.open_descriptors();
+    let await_closed = || until("no connection is open", || server.open_descriptors() == before);
     let id = polls(server, &over).open(&["/news"]);
     let mut number = 0;
     for headers in [JSON.to_owned(), format!("{JSON}Connection: close\r\n")] {
@@ -84,7 +84,7 @@ fn assert_told<S: Read + Write>(server: &RunningServer, is_tls: bool, over: impl
                 End::Silence | End::Half => {}
             }
             await_closed();
-            let answer = polls(server, &over).ask(&connect_now(&id));
+            let answer = polls(server, &over).request(&connect_now(&id));
             assert_eq!(events(&answer), [] as [i32; 0]);
             let gap = &gaps(&answer)[0];
             let range = json!([gap["from"], gap["to"]]);
@@ -117,15 +117,15 @@ fn only_an_answer_over_tls_that_has_not_arrived_before_the_end_is_a_gap() {
 
 /// One that has taken it ends the connection as it likes.
 fn assert_none_told<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) {
-    let before = server.descriptors();
+    let before = server.open_descriptors();
     let id = polls(server, &over).open(&["/news"]);
     for number in 1..=20 {
-        until("no connection is open", || server.descriptors() == before);
+        until("no connection is open", || server.open_descriptors() == before);
         server.admin.publish("/news", number);
         let mut polls = polls(server, &over);
         let close = if number % 2 == 0 { "Connection: close\r\n" } else { "" };
         polls.requests.send(&post("/bayeux", &format!("{JSON}{close}"), &connect_now(&id).to_string()));
-        let answer = polls.answer();
+        let answer = polls.response();
         assert_eq!((events(&answer), gaps(&answer)), (vec![json!(number)], &Value::Null));
     }
 }

@@ -1,5 +1,5 @@
-use encke_tests::bayeux::{Polls, connect_now, handshake, publish, session};
-use encke_tests::{Launch, Requests, RunningServer};
+use encke_tests::bayeux::{BayeuxPolling, connect_now, handshake, publish, session};
+use encke_tests::{Launch, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 const ON: &str = "bayeux.callback_polling=true";
@@ -20,9 +20,9 @@ fn get(callback: &str, message: &Value) -> String {
 #[test]
 fn it_is_off() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&get("callback", &json!([handshake()])));
-    let answer = requests.answer();
+    let answer = requests.response();
     assert!((400..500).contains(&answer.status), "{answer:?}");
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
 }
@@ -30,10 +30,10 @@ fn it_is_off() {
 #[test]
 fn where_it_is_on_an_answer_is_a_call() {
     let server = Launch::with(&[ON]).start();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let mut ask = |callback: &str, message: &Value| {
         requests.send(&get(callback, message));
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!(answer.status, 200, "{answer:?}");
         let content_type = answer.header("content-type").expect("a type");
         assert!(
@@ -66,14 +66,14 @@ fn where_it_is_on_an_answer_is_a_call() {
 #[test]
 fn a_name_that_is_none_is_refused() {
     let server = Launch::with(&[ON]).start();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     for name in ["", "alert(1)//", "a b", "a;b", "<script>", "ü", "a\r\nb", "1a", "a-b", &"a".repeat(1000)] {
         requests.send(&get(name, &handshake()));
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!(answer.status, 400, "{name:.20}: {answer:?}");
         assert!(name.is_empty() || !answer.body.contains(name), "{answer:?}");
     }
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     polls.handshake();
 }

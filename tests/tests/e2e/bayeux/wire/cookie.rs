@@ -1,7 +1,7 @@
 use encke_tests::bayeux::{
-    JSON, Polls, client_id, connect, connect_now, disconnect, handshake, messages, post,
+    JSON, BayeuxPolling, client_id, connect, connect_now, disconnect, handshake, messages, post,
 };
-use encke_tests::{Certificate, Launch, Requests, RunningServer, tls};
+use encke_tests::{Certificate, Launch, PollClient, RunningServer, tls};
 use serde_json::{Value, json};
 
 use super::{await_held, connect_reply};
@@ -22,24 +22,24 @@ fn cookie(set_cookie: &str) -> (String, Vec<String>) {
 
 /// A browser, which has a cookie: one connection of it.
 struct Browser {
-    requests: Requests,
+    requests: PollClient,
     cookie: String,
 }
 
 impl Browser {
     fn new(server: &RunningServer) -> (Self, String) {
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         requests.send(&post("/bayeux", JSON, &handshake().to_string()));
-        let answer = requests.answer();
+        let answer = requests.response();
         let (cookie, _) = cookie(answer.header("set-cookie").expect("a cookie"));
         (Self { requests, cookie }, client_id(&messages(&answer)[0]))
     }
 
     /// A second tab.
     fn tab(&self, server: &RunningServer) -> (Self, String) {
-        let mut tab = Self { requests: Requests::connect(server.public), cookie: self.cookie.clone() };
+        let mut tab = Self { requests: PollClient::connect(server.public), cookie: self.cookie.clone() };
         tab.send(&handshake());
-        let answer = tab.requests.answer();
+        let answer = tab.requests.response();
         assert_eq!(answer.header("set-cookie"), None, "it has one");
         (tab, client_id(&messages(&answer)[0]))
     }
@@ -53,7 +53,7 @@ impl Browser {
     #[track_caller]
     fn reply(&mut self, message: &Value) -> Value {
         self.send(message);
-        connect_reply(&messages(&self.requests.answer())).clone()
+        connect_reply(&messages(&self.requests.response())).clone()
     }
 }
 
@@ -62,9 +62,9 @@ fn a_browser_gets_a_cookie_that_scripts_cannot_read() {
     let server = RunningServer::with(&[]);
     let mut cookies = Vec::new();
     for _ in 0..2 {
-        let mut requests = Requests::connect(server.public);
+        let mut requests = PollClient::connect(server.public);
         requests.send(&post("/bayeux", JSON, &handshake().to_string()));
-        let answer = requests.answer();
+        let answer = requests.response();
         let (pair, said) = cookie(answer.header("set-cookie").expect("a cookie"));
         assert!(said.contains(&"httponly".into()) && said.contains(&"samesite=lax".into()), "{said:?}");
         assert!(!said.contains(&"secure".into()), "{said:?}");
@@ -95,9 +95,9 @@ fn over_tls_a_listed_origin_gets_it_for_itself() {
         [(format!("{JSON}Origin: {LISTED}\r\n"), "samesite=none"), (JSON.into(), "samesite=lax")]
     {
         let stream = tls::handshake(server.public, &certificate, tls::VERSIONS[1]).expect("trusted");
-        let mut requests = Requests::over(stream);
+        let mut requests = PollClient::over(stream);
         requests.send(&post("/bayeux", &headers, &handshake().to_string()));
-        let answer = requests.answer();
+        let answer = requests.response();
         let (_, said) = cookie(answer.header("set-cookie").expect("a cookie"));
         assert!(said.contains(&"httponly".into()) && said.contains(&site.into()), "{said:?}");
         if site == "samesite=none" {
@@ -133,7 +133,7 @@ fn the_second_tab_of_a_browser_polls_by_the_clock() {
     other.send(&connect(&other_id));
     await_held(&server, &other_id);
     // The first tab is closed: the second polls as one does, and is told that the pause is over.
-    let mut last = Polls::connect(server.public);
+    let mut last = BayeuxPolling::connect(server.public);
     last.reply(&disconnect(&one_id));
     encke_tests::waiting::until("nothing of it is held", || {
         server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#) <= 1.0
@@ -141,9 +141,9 @@ fn the_second_tab_of_a_browser_polls_by_the_clock() {
     two.send(&connect(&two_id));
     await_held(&server, &two_id);
     server.admin.kick(&encke_tests::bayeux::session(&other_id));
-    let mut third = Polls::connect(server.public);
+    let mut third = BayeuxPolling::connect(server.public);
     third.reply(&connect_now(&two_id));
-    assert_eq!(connect_reply(&messages(&two.requests.answer()))["channel"], "/meta/connect");
+    assert_eq!(connect_reply(&messages(&two.requests.response()))["channel"], "/meta/connect");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn after_the_pause_the_next_answer_takes_it_back() {
     one.send(&connect(&one_id));
     await_held(&server, &one_id);
     assert_eq!(two.reply(&connect(&two_id))["advice"]["interval"], 2000);
-    one.requests.answer();
+    one.requests.response();
     let reply = two.reply(&connect(&two_id));
     assert_eq!(reply["advice"]["interval"], 0, "{reply}");
     assert_ne!(reply["advice"]["multiple-clients"], true, "{reply}");
@@ -166,7 +166,7 @@ fn after_the_pause_the_next_answer_takes_it_back() {
 fn the_limit_can_be_another_or_none() {
     for (limit, tabs) in [(2, 2), (0, 5)] {
         let server = RunningServer::with(&[&format!("bayeux.polls_per_browser={limit}")]);
-        let known = |cookie| Browser { requests: Requests::connect(server.public), cookie };
+        let known = |cookie| Browser { requests: PollClient::connect(server.public), cookie };
         // One that was given before, by a server that has a limit.
         let first = known(format!("{NAME}=0123456789abcdef0123456789abcdef"));
         let mut all: Vec<_> = (0..tabs).map(|_| first.tab(&server)).collect();
@@ -191,9 +191,9 @@ fn a_tab_is_not_its_own_second_one() {
     tab.reply(&connect_now(&id));
     tab.send(&connect(&id));
     await_held(&server, &id);
-    let mut again = Browser { requests: Requests::connect(server.public), cookie: tab.cookie.clone() };
+    let mut again = Browser { requests: PollClient::connect(server.public), cookie: tab.cookie.clone() };
     again.send(&connect(&id));
-    connect_reply(&messages(&tab.requests.answer()));
+    connect_reply(&messages(&tab.requests.response()));
     await_held(&server, &id);
 }
 
@@ -203,7 +203,7 @@ fn the_cookie_authorizes_nothing() {
     let server = RunningServer::with(&[]);
     let (mut one, one_id) = Browser::new(&server);
     one.send(&connect_now("s_unknown.unknown"));
-    let reply = messages(&one.requests.answer()).remove(0);
+    let reply = messages(&one.requests.response()).remove(0);
     encke_tests::bayeux::assert_refused(&reply, "402");
     for made_up in ["", "x", &"x".repeat(4000), "\"quoted\"", "a=b"] {
         one.cookie = format!("{NAME}={made_up}");

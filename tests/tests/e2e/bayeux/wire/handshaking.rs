@@ -1,8 +1,8 @@
 use encke_tests::bayeux::{
-    JSON, Polls, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
-    session, with,
+    JSON, BayeuxPolling, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
+    session, with_field,
 };
-use encke_tests::{Requests, RunningServer};
+use encke_tests::{PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{assert_not_told, assert_refused_somehow, timing};
@@ -10,13 +10,13 @@ use super::{assert_not_told, assert_refused_somehow, timing};
 #[test]
 fn a_handshake_makes_a_session_and_tells_its_timeouts() {
     let server = RunningServer::with(&["session.poll_hold=20s", "session.reconnect_window=90s"]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&post(
         "/bayeux",
         JSON,
         r#"[{"id":"1","channel":"/meta/handshake","version":"1.0","minimumVersion":"1.0","supportedConnectionTypes":["websocket","long-polling","callback-polling"],"advice":{"timeout":60000,"interval":0}}]"#,
     ));
-    let answer = requests.answer();
+    let answer = requests.response();
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     let replies = messages(&answer);
     let [reply] = &replies[..] else { panic!("one reply: {replies:?}") };
@@ -38,7 +38,7 @@ fn a_handshake_makes_a_session_and_tells_its_timeouts() {
 #[test]
 fn a_handshake_ignores_what_shares_its_request() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let old = polls.open(&[]);
     let others = [
         json!({"id": "2", "channel": "/x", "clientId": old, "data": 1}),
@@ -57,20 +57,20 @@ fn a_handshake_ignores_what_shares_its_request() {
 #[test]
 fn a_handshake_that_cannot_be_is_told_so() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let without = |field: &str| {
         let mut message = handshake();
         message.as_object_mut().expect("an object").remove(field);
         message
     };
     for (message, why) in [
-        (with(handshake(), "supportedConnectionTypes", json!(["iframe", "flash"])), "no type that is known"),
-        (with(handshake(), "supportedConnectionTypes", json!([])), "no type"),
-        (with(handshake(), "supportedConnectionTypes", "long-polling"), "no array"),
+        (with_field(handshake(), "supportedConnectionTypes", json!(["iframe", "flash"])), "no type that is known"),
+        (with_field(handshake(), "supportedConnectionTypes", json!([])), "no type"),
+        (with_field(handshake(), "supportedConnectionTypes", "long-polling"), "no array"),
         (without("supportedConnectionTypes"), "types are missing"),
         (without("version"), "the version is missing"),
-        (with(handshake(), "version", 1), "the version is no text"),
-        (with(handshake(), "minimumVersion", "2.0"), "too low a version"),
+        (with_field(handshake(), "version", 1), "the version is no text"),
+        (with_field(handshake(), "minimumVersion", "2.0"), "too low a version"),
     ] {
         let reply = polls.reply(&message);
         assert_eq!(
@@ -96,14 +96,14 @@ fn assert_refused_shape(reply: &Value, why: &str) {
 #[test]
 fn versions_that_are_spoken() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     for version in ["1.0", "1.0beta", "1.1"] {
-        let reply = polls.reply(&with(handshake(), "version", version));
+        let reply = polls.reply(&with_field(handshake(), "version", version));
         assert_successful(&reply);
         assert_eq!(reply["version"], "1.0");
     }
     for minimum in ["1.0", "0.9", "1.0beta"] {
-        assert_successful(&polls.reply(&with(handshake(), "minimumVersion", minimum)));
+        assert_successful(&polls.reply(&with_field(handshake(), "minimumVersion", minimum)));
     }
 }
 
@@ -111,7 +111,7 @@ fn versions_that_are_spoken() {
 #[test]
 fn a_client_id_is_a_secret() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let (one, two) = (polls.open(&[]), polls.open(&[]));
     assert_ne!(one, two);
     let (_, secret) = two.split_once('.').expect("a client id has a secret");
@@ -124,7 +124,7 @@ fn a_client_id_is_a_secret() {
         assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
     }
     for no_text in [json!(1), json!(null), json!([one])] {
-        assert_refused_somehow(&polls.reply(&with(connect_now(&one), "clientId", no_text)));
+        assert_refused_somehow(&polls.reply(&with_field(connect_now(&one), "clientId", no_text)));
     }
     assert_successful(&polls.reply(&connect_now(&one)));
 }
@@ -133,7 +133,7 @@ fn a_client_id_is_a_secret() {
 #[test]
 fn overload_is_told_with_a_pause() {
     let server = RunningServer::with(&["limits.max_sessions=1"]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let _held = server.client();
     let reply = polls.reply(&handshake());
     assert_refused_shape(&reply, "overloaded");

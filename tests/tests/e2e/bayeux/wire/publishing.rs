@@ -1,6 +1,6 @@
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    JSON, Polls, assert_refused, assert_successful, connect_now, events, messages, post, publish, with,
+    JSON, BayeuxPolling, assert_refused, assert_successful, connect_now, events, messages, post, publish, with_field,
 };
 use serde_json::{Value, json};
 
@@ -9,17 +9,17 @@ use super::assert_refused_somehow;
 #[test]
 fn a_publish_is_answered_by_its_id() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     let body = format!(
         r#"[{{"id":"9","channel":"/news","clientId":"{id}","data":{{"a":"\u2028\ud83c\udf0d","b":1.50}}}}]"#
     );
     polls.requests.send(&post("/bayeux/", JSON, &body));
-    let replies = messages(&polls.requests.answer());
+    let replies = messages(&polls.requests.response());
     let [reply] = &replies[..] else { panic!("{replies:?}") };
     assert_successful(reply);
     assert_eq!((&reply["id"], &reply["channel"]), (&json!("9"), &json!("/news")));
-    let answer = polls.ask(&connect_now(&id));
+    let answer = polls.request(&connect_now(&id));
     assert_eq!(answer[0]["channel"], "/news");
     assert_eq!(events(&answer), [json!({"a": "\u{2028}\u{1f30d}", "b": 1.5})]);
     // One that has no id is answered as well.
@@ -34,7 +34,7 @@ fn a_publish_is_answered_by_its_id() {
 #[test]
 fn any_data_is_data() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     let all = [
         json!(null),
@@ -48,13 +48,13 @@ fn any_data_is_data() {
     for data in &all {
         assert_successful(&polls.reply(&publish(&id, "/news", data.clone())));
     }
-    assert_eq!(events(&polls.ask(&connect_now(&id))), all);
+    assert_eq!(events(&polls.request(&connect_now(&id))), all);
 }
 
 #[test]
 fn where_no_one_may_publish() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/**"]);
     for channel in ["/a/*", "/a/**", "/*", "/**", "$x", "", "news\n"] {
         let reply = polls.reply(&publish(&id, channel, 1));
@@ -71,32 +71,32 @@ fn where_no_one_may_publish() {
         let error = reply["error"].as_str().expect("an error");
         assert!(error.starts_with(&format!("404:{channel}:")), "{error}");
     }
-    assert_eq!(events(&polls.ask(&connect_now(&id))), [] as [i32; 0]);
+    assert_eq!(events(&polls.request(&connect_now(&id))), [] as [i32; 0]);
 }
 
 #[test]
 fn what_lacks_something_is_refused() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     for field in ["data", "clientId", "channel"] {
         let mut message = publish(&id, "/news", 1);
         message.as_object_mut().expect("an object").remove(field);
         assert_refused_somehow(&polls.reply(&message));
     }
-    assert_refused_somehow(&polls.reply(&with(publish(&id, "/news", 1), "channel", 7)));
-    assert_eq!(events(&polls.ask(&connect_now(&id))), [] as [i32; 0]);
+    assert_refused_somehow(&polls.reply(&with_field(publish(&id, "/news", 1), "channel", 7)));
+    assert_eq!(events(&polls.request(&connect_now(&id))), [] as [i32; 0]);
 }
 
 /// Publishes are commands. What is more than a session may send is refused, each by its reply; the session goes on.
 #[test]
 fn a_session_has_as_many_commands_as_any() {
     let server = RunningServer::with(&["limits.commands_per_second=5"]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.handshake();
     let many: Vec<_> =
-        (0..8).map(|number| with(publish(&id, "/news", number), "id", number.to_string())).collect();
-    let replies = polls.ask(&json!(many));
+        (0..8).map(|number| with_field(publish(&id, "/news", number), "id", number.to_string())).collect();
+    let replies = polls.request(&json!(many));
     assert_eq!(replies.len(), 8);
     let taken = replies.iter().filter(|reply| reply["successful"] == true).count();
     assert!((1..=7).contains(&taken), "{taken}");

@@ -1,8 +1,8 @@
 use encke_tests::bayeux::{
-    JSON, Polls, assert_refused, assert_successful, client_id, connect, connect_now, handshake, messages,
-    post, publish, session, with,
+    JSON, BayeuxPolling, assert_refused, assert_successful, client_id, connect, connect_now, handshake, messages,
+    post, publish, session, with_field,
 };
-use encke_tests::{Requests, RunningServer};
+use encke_tests::{PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{assert_refused_somehow, connect_reply};
@@ -11,11 +11,11 @@ use super::{assert_refused_somehow, connect_reply};
 #[test]
 fn every_path_takes_every_message() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     for path in ["/bayeux", "/bayeux/", "/bayeux/handshake", "/bayeux/connect", "/bayeux/disconnect"] {
         let mut ask = |message: Value| {
             requests.send(&post(path, JSON, &message.to_string()));
-            messages(&requests.answer()).remove(0)
+            messages(&requests.response()).remove(0)
         };
         let id = client_id(&ask(handshake()));
         assert_successful(&ask(connect(&id)));
@@ -24,44 +24,44 @@ fn every_path_takes_every_message() {
     }
     for path in ["/bayeuxx", "/bayeux/nonsense", "/Bayeux"] {
         requests.send(&post(path, JSON, &handshake().to_string()));
-        assert_eq!(requests.answer().status, 404, "{path}");
+        assert_eq!(requests.response().status, 404, "{path}");
     }
 }
 
 #[test]
 fn the_paths_can_be_elsewhere() {
     let server = RunningServer::with(&["bayeux.path=/cometd"]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     for path in ["/cometd", "/cometd/", "/cometd/handshake"] {
         requests.send(&post(path, JSON, &handshake().to_string()));
-        client_id(&messages(&requests.answer())[0]);
+        client_id(&messages(&requests.response())[0]);
     }
     requests.send(&post("/bayeux", JSON, &handshake().to_string()));
-    assert_eq!(requests.answer().status, 404);
+    assert_eq!(requests.response().status, 404);
 }
 
 #[test]
 fn an_array_or_a_single_object() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = client_id(&polls.reply(&json!([handshake()])));
     client_id(&polls.reply(&handshake()));
     assert_successful(&polls.reply(&json!([connect_now(&id)])));
     assert_successful(&polls.reply(&connect_now(&id)));
-    let answer = polls.ask(&json!([publish(&id, "/a", 1), publish(&id, "/b", 1), connect_now(&id)]));
+    let answer = polls.request(&json!([publish(&id, "/a", 1), publish(&id, "/b", 1), connect_now(&id)]));
     let channels: Vec<_> = answer.iter().map(|reply| reply["channel"].clone()).collect();
     assert_eq!(channels, ["/a", "/b", "/meta/connect"]);
     polls.requests.send(&post("/bayeux", JSON, "[]"));
-    assert_eq!(polls.requests.answer().body, "[]");
+    assert_eq!(polls.requests.response().body, "[]");
     polls.requests.send(&post("/bayeux", JSON, " [ ]\r\n"));
-    assert_eq!(polls.requests.answer().body, "[]");
+    assert_eq!(polls.requests.response().body, "[]");
 }
 
 /// Faye sends a form to another origin, which needs no preflight.
 #[test]
 fn bodies_of_three_types() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let hello = handshake().to_string();
     let encoded: String = json!([handshake()])
         .to_string()
@@ -86,19 +86,19 @@ fn bodies_of_three_types() {
         ("application/x-www-form-urlencoded", &more),
     ] {
         requests.send(&post("/bayeux", &format!("Content-Type: {content_type}\r\n"), body));
-        let answer = requests.answer();
+        let answer = requests.response();
         client_id(&messages(&answer)[0]);
         assert_eq!(answer.header("content-type"), Some("application/json"), "{content_type}");
     }
     for headers in ["", "Content-Type: text/html\r\n", "Content-Type: application/jsonp\r\n"] {
         requests.send(&post("/bayeux", headers, &hello));
-        assert_eq!(requests.answer().status, 415, "{headers:?}");
+        assert_eq!(requests.response().status, 415, "{headers:?}");
     }
     // Or one of whose messages there is none.
     for body in ["", "message=", "messages=%5B%5D", "message=%zz"] {
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
         requests.send(&post("/bayeux", headers, body));
-        assert_eq!(requests.answer().status, 400, "{body:?}");
+        assert_eq!(requests.response().status, 400, "{body:?}");
     }
 }
 
@@ -106,46 +106,46 @@ fn bodies_of_three_types() {
 #[test]
 fn what_is_not_json_is_a_bad_request() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
     let deep = "[".repeat(20_000);
     for body in ["", "{", "nonsense", "[{]", "{}{}", "{\"a\":01}", &deep] {
         polls.requests.send(&post("/bayeux", JSON, body));
-        let answer = polls.requests.answer();
+        let answer = polls.requests.response();
         assert_eq!(answer.status, 400, "{body:.20}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{body:.20}");
     }
     // JSON, but nothing that could be a message.
     for body in ["\"/meta/connect\"", "7", "null", "[7]", "[[]]", "[null]", "{}", "[{}]"] {
         polls.requests.send(&post("/bayeux", JSON, body));
-        let answer = polls.requests.answer();
+        let answer = polls.requests.response();
         if answer.status != 400 {
             assert_refused_somehow(&messages(&answer)[0]);
         }
     }
-    let mut not_text = Requests::connect(server.public);
+    let mut not_text = PollClient::connect(server.public);
     not_text.send(&format!("POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 3\r\n\r\n"));
     std::io::Write::write_all(&mut not_text.stream(), b"\"\xff\"").expect("the server reads");
-    assert_eq!(not_text.answer().status, 400);
+    assert_eq!(not_text.response().status, 400);
     assert_successful(&polls.reply(&connect_now(&id)));
 }
 
 #[test]
 fn an_unknown_meta_channel_harms_nobody() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
-    let nonsense = with(connect(&id), "channel", "/meta/nonsense");
-    let answer = polls.ask(&json!([nonsense, publish(&id, "/news", 1), connect(&id)]));
+    let nonsense = with_field(connect(&id), "channel", "/meta/nonsense");
+    let answer = polls.request(&json!([nonsense, publish(&id, "/news", 1), connect(&id)]));
     assert_refused(&answer[0], "404");
     assert_eq!((&answer[0]["channel"], &answer[0]["id"]), (&json!("/meta/nonsense"), &json!("c")));
     assert_successful(&answer[1]);
     assert_successful(connect_reply(&answer));
     // Fields that nobody knows are none of the server's business.
-    let odd = with(with(connect_now(&id), "timestamp", "12:00:00 1970"), "ext", json!({"other": [1]}));
+    let odd = with_field(with_field(connect_now(&id), "timestamp", "12:00:00 1970"), "ext", json!({"other": [1]}));
     assert_successful(&polls.reply(&odd));
     // Those that it knows and that are of another kind are refused, or not looked at.
-    let reply = polls.reply(&with(connect_now(&id), "ext", 7));
+    let reply = polls.reply(&with_field(connect_now(&id), "ext", 7));
     if reply["successful"] != true {
         assert_refused_somehow(&reply);
     }
@@ -155,55 +155,55 @@ fn an_unknown_meta_channel_harms_nobody() {
 #[test]
 fn sixty_four_messages_a_request_and_no_more() {
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     let many = |count: u64| json!((0..count).map(|number| publish(&id, "/news", number)).collect::<Vec<_>>());
     polls.requests.send(&post("/bayeux", JSON, &many(65).to_string()));
-    let status = polls.requests.answer().status;
+    let status = polls.requests.response().status;
     assert!(matches!(status, 400 | 413), "{status}");
-    let replies = polls.ask(&many(64));
+    let replies = polls.request(&many(64));
     assert_eq!(replies.len(), 64);
     replies.iter().for_each(assert_successful);
-    let came = encke_tests::bayeux::events(&polls.ask(&connect_now(&id)));
+    let came = encke_tests::bayeux::events(&polls.request(&connect_now(&id)));
     assert_eq!(came, Vec::from_iter(0..64), "none of the 65");
 }
 
 #[test]
 fn a_body_as_long_as_a_message_may_be() {
     let server = RunningServer::with(&["limits.max_message=4KiB"]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
     let empty = publish(&id, "/news", "").to_string().len();
     let longest = publish(&id, "/news", "x".repeat(4096 - empty));
     assert_eq!(longest.to_string().len(), 4096);
     assert_successful(&polls.reply(&longest));
     let longer = publish(&id, "/news", "x".repeat(4097 - empty)).to_string();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&post("/bayeux", JSON, &longer));
-    assert_eq!(requests.answer().status, 413);
+    assert_eq!(requests.response().status, 413);
     // The length alone does for it.
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&format!(
         "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 1000000000\r\n\r\n"
     ));
-    assert_eq!(requests.answer().status, 413);
+    assert_eq!(requests.response().status, 413);
     // And what has none is counted.
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     requests.send(&format!(
         "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{longer}\r\n0\r\n\r\n",
         longer.len()
     ));
-    assert_eq!(requests.answer().status, 413);
+    assert_eq!(requests.response().status, 413);
     assert_successful(&polls.reply(&connect_now(&id)));
 }
 
 #[test]
 fn other_methods_are_told_so() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     for method in ["PUT", "DELETE", "PATCH"] {
         requests.send(&format!("{method} /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"));
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!(answer.status, 405, "{method}");
         assert!(answer.header("allow").is_some_and(|allowed| allowed.contains("POST")), "{answer:?}");
     }
@@ -213,7 +213,7 @@ fn other_methods_are_told_so() {
 #[test]
 fn a_request_may_come_in_pieces_and_behind_another() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     let held = post("/bayeux/connect", JSON, &json!([connect(&id)]).to_string());
     let next = post("/bayeux", JSON, &json!([publish(&id, "/other", 1)]).to_string());
@@ -222,18 +222,18 @@ fn a_request_may_come_in_pieces_and_behind_another() {
     super::await_held(&server, &id);
     polls.requests.send(rest);
     server.admin.publish("/news", 1);
-    assert_eq!(encke_tests::bayeux::events(&polls.answer()), [1]);
-    assert_eq!(polls.answer()[0]["channel"], "/other");
+    assert_eq!(encke_tests::bayeux::events(&polls.response()), [1]);
+    assert_eq!(polls.response()[0]["channel"], "/other");
 }
 
 /// As clients of other languages write it: slashes that are escaped, ids that are numbers, fields in any order.
 #[test]
 fn json_is_json() {
     let server = RunningServer::with(&[]);
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let mut ask = |body: &str| {
         requests.send(&post("/bayeux", JSON, body));
-        messages(&requests.answer()).remove(0)
+        messages(&requests.response()).remove(0)
     };
     let reply = ask(
         r#"[{"supportedConnectionTypes":["long\u002dpolling"],"version":"1\u002e0","\u0069d":"\u0031","channel":"\/meta\/handshake"}]"#,
@@ -263,9 +263,9 @@ fn json_is_json() {
 fn a_backlog_comes_in_several_answers() {
     const LONG: usize = 10_000;
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let clients = [false, true].map(|acknowledges| {
-        let id = client_id(&polls.reply(&with(handshake(), "ext", json!({ "ack": acknowledges }))));
+        let id = client_id(&polls.reply(&with_field(handshake(), "ext", json!({ "ack": acknowledges }))));
         assert_successful(&polls.reply(&encke_tests::bayeux::subscribe(&id, "/news")));
         assert_successful(&polls.reply(&connect_now(&id)));
         (id, acknowledges)
@@ -278,7 +278,7 @@ fn a_backlog_comes_in_several_answers() {
         while came.len() < 50 {
             let connect =
                 if acknowledges { encke_tests::bayeux::connect_with_ack(&id, ack) } else { connect(&id) };
-            let answer = polls.ask(&connect);
+            let answer = polls.request(&connect);
             ack = connect_reply(&answer)["ext"]["ack"].as_u64().unwrap_or_default();
             assert_eq!(connect_reply(&answer)["ext"].get("encke"), None, "no gap");
             came.extend(encke_tests::bayeux::events(&answer).into_iter().map(|data| data[0].clone()));

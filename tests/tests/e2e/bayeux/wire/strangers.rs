@@ -1,20 +1,20 @@
 use std::time::{Duration, SystemTime};
 
-use encke_tests::admin::Answer;
+use encke_tests::admin::HttpResponse;
 use encke_tests::bayeux::{
-    JSON, Polls, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
-    session, with,
+    JSON, BayeuxPolling, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
+    session, with_field,
 };
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::let_pass;
-use encke_tests::{Launch, RawClient, Requests, RunningServer};
+use encke_tests::{Launch, RawClient, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::assert_not_told;
 
 const LISTED: &str = "https://app.example";
 
-fn allowed(answer: &Answer) -> Option<&str> {
+fn allowed(answer: &HttpResponse) -> Option<&str> {
     answer.header("access-control-allow-origin")
 }
 
@@ -25,7 +25,7 @@ fn with_origins() -> RunningServer {
 #[test]
 fn a_page_of_another_origin_gets_nothing() {
     let server = with_origins();
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
     for origin in ["https://evil.example", "null", "https://app.example.evil.example"] {
         let origin = format!("Origin: {origin}\r\n");
@@ -35,18 +35,18 @@ fn a_page_of_another_origin_gets_nothing() {
             ("Content-Type: text/plain\r\n", encke_tests::bayeux::disconnect(&id).to_string()),
             ("Content-Type: application/x-www-form-urlencoded\r\n", "message=%5B%5D".into()),
         ] {
-            let mut requests = Requests::connect(server.public);
+            let mut requests = PollClient::connect(server.public);
             requests.send(&post("/bayeux", &format!("{content_type}{origin}"), &body));
-            let answer = requests.answer();
+            let answer = requests.response();
             assert_eq!((answer.status, allowed(&answer)), (403, None), "{body}");
             assert_eq!(answer.header("set-cookie"), None);
         }
         // Before its body is read.
-        let mut unread = Requests::connect(server.public);
+        let mut unread = PollClient::connect(server.public);
         unread.send(&format!(
             "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{origin}{JSON}Content-Length: 9\r\n\r\n"
         ));
-        assert_eq!(unread.answer().status, 403);
+        assert_eq!(unread.response().status, 403);
     }
     let mut socket = RawClient::connect(server.public);
     socket.ask_upgrade_at("/bayeux", "Origin: https://evil.example\r\n");
@@ -59,7 +59,7 @@ fn a_page_of_another_origin_gets_nothing() {
 fn a_page_of_a_listed_origin_may_read_every_answer_with_its_cookies() {
     let server = with_origins();
     let origin = format!("Origin: {LISTED}\r\n");
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     let hello = handshake().to_string();
     for (content_type, body, status) in [
         (JSON, &*hello, 200),
@@ -69,7 +69,7 @@ fn a_page_of_a_listed_origin_may_read_every_answer_with_its_cookies() {
         ("", "[]", 415),
     ] {
         requests.send(&post("/bayeux", &format!("{content_type}{origin}"), body));
-        let answer = requests.answer();
+        let answer = requests.response();
         assert_eq!((answer.status, allowed(&answer)), (status, Some(LISTED)), "{body}");
         assert_eq!(answer.header("access-control-allow-credentials"), Some("true"));
         assert!(answer.header("vary").is_some_and(|vary| vary.eq_ignore_ascii_case("origin")), "{answer:?}");
@@ -85,14 +85,14 @@ fn a_page_of_a_listed_origin_may_read_every_answer_with_its_cookies() {
 #[test]
 fn a_preflight_is_answered() {
     let server = with_origins();
-    let mut requests = Requests::connect(server.public);
+    let mut requests = PollClient::connect(server.public);
     for path in ["/bayeux", "/bayeux/", "/bayeux/handshake", "/bayeux/connect"] {
         let mut preflight = |origin: &str| {
             requests.send(&format!(
                 "OPTIONS {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {origin}\r\n\
                  Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type,pragma\r\n\r\n"
             ));
-            requests.answer()
+            requests.response()
         };
         let answer = preflight(LISTED);
         assert_eq!((answer.status, allowed(&answer)), (204, Some(LISTED)));
@@ -121,7 +121,7 @@ fn token(lasts: Duration) -> String {
 }
 
 fn authenticated(message: Value, token: &str) -> Value {
-    with(message, "ext", json!({"authentication": {"token": token}}))
+    with_field(message, "ext", json!({"authentication": {"token": token}}))
 }
 
 /// In the handshake, a header, or the query. No log has it.
@@ -130,7 +130,7 @@ fn a_token_comes_in_three_ways() {
     const HOUR: Duration = Duration::from_secs(3600);
     let server = with_secret();
     let token = token(HOUR);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = client_id(&polls.reply(&authenticated(handshake(), &token)));
     assert_eq!(server.admin.session(&session(&id))["user"], "alice");
     assert_successful(&polls.reply(&connect_now(&id)));
@@ -139,10 +139,10 @@ fn a_token_comes_in_three_ways() {
         (format!("/bayeux?token={token}"), JSON.to_owned()),
     ] {
         polls.requests.send(&post(&path, &headers, &handshake().to_string()));
-        let id = client_id(&messages(&polls.requests.answer())[0]);
+        let id = client_id(&messages(&polls.requests.response())[0]);
         assert_eq!(server.admin.session(&session(&id))["user"], "alice");
     }
-    let mut socket = encke_tests::bayeux::Socket::connect(server.public);
+    let mut socket = encke_tests::bayeux::BayeuxWebSocket::connect(server.public);
     client_id(&socket.reply(&authenticated(handshake(), &token)));
     assert_not_told(&server.logs, &id);
     assert!(!server.logs.text().contains(&token), "the token is in a log");
@@ -151,7 +151,7 @@ fn a_token_comes_in_three_ways() {
 #[test]
 fn without_a_good_token_there_is_no_session() {
     let server = with_secret();
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let forged =
         sign(&json!({"sub": "alice", "channels": {}}), "another secret that is long enough to be one");
     for message in [handshake(), authenticated(handshake(), "x"), authenticated(handshake(), &forged)] {
@@ -168,7 +168,7 @@ fn without_a_good_token_there_is_no_session() {
 #[test]
 fn a_later_token_refreshes() {
     let server = with_secret();
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = client_id(&polls.reply(&authenticated(handshake(), &token(Duration::from_secs(3)))));
     let later = authenticated(connect_now(&id), &token(Duration::from_secs(3600)));
     assert_successful(&polls.reply(&later));
@@ -181,7 +181,7 @@ fn a_later_token_refreshes() {
 #[test]
 fn a_later_token_refreshes_over_a_websocket() {
     let server = with_secret();
-    let mut socket = encke_tests::bayeux::Socket::connect(server.public);
+    let mut socket = encke_tests::bayeux::BayeuxWebSocket::connect(server.public);
     let id = client_id(&socket.reply(&authenticated(handshake(), &token(Duration::from_secs(3)))));
     assert_successful(&socket.reply(&connect_now(&id)));
     let later = authenticated(connect_now(&id), &token(Duration::from_secs(3600)));
@@ -195,7 +195,7 @@ fn a_later_token_refreshes_over_a_websocket() {
 #[test]
 fn a_token_that_has_run_out_is_told() {
     let server = with_secret();
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = client_id(&polls.reply(&authenticated(handshake(), &token(Duration::from_secs(1)))));
     server.await_phase(&session(&id), "suspended");
     assert_refused(&polls.reply(&connect_now(&id)), "401");

@@ -1,5 +1,5 @@
 use encke_tests::bayeux::{
-    Polls, assert_refused, assert_successful, connect_now, events, subscribe, unsubscribe, with,
+    BayeuxPolling, assert_refused, assert_successful, connect_now, events, subscribe, unsubscribe, with_field,
 };
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Launch, RunningServer};
@@ -10,7 +10,7 @@ use super::{assert_refused_somehow, followed};
 #[test]
 fn a_name_or_an_array_of_them() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
     for (wanted, all) in [
         (json!("/a"), vec!["/a"]),
@@ -29,7 +29,7 @@ fn a_name_or_an_array_of_them() {
     for channel in ["/a", "/c/x", "/d/x/y", "/c/x/y"] {
         server.admin.publish(channel, channel);
     }
-    assert_eq!(events(&polls.ask(&connect_now(&id))), ["/a", "/c/x", "/d/x/y"]);
+    assert_eq!(events(&polls.request(&connect_now(&id))), ["/a", "/c/x", "/d/x/y"]);
     for (gone, left) in [(json!(["/a", "/d/**"]), vec!["/b", "/c/*"]), (json!("/b"), vec!["/c/*"])] {
         let reply = polls.reply(&unsubscribe(&id, gone.clone()));
         assert_successful(&reply);
@@ -38,13 +38,13 @@ fn a_name_or_an_array_of_them() {
     }
     server.admin.publish("/a", 1);
     server.admin.publish("/c/x", 2);
-    assert_eq!(events(&polls.ask(&connect_now(&id))), [2]);
+    assert_eq!(events(&polls.request(&connect_now(&id))), [2]);
 }
 
 #[test]
 fn all_or_nothing() {
     let server = RunningServer::with(&["limits.max_subscriptions=3"]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/a"]);
     for refused in [
         json!(["/b", "/$x", "$x"]),
@@ -73,8 +73,8 @@ fn a_token_says_what_may_be_followed() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let channels = json!({"/a/*": ["subscribe", "publish"], "/news": ["subscribe"]});
     let token = sign(&json!({"sub": "alice", "channels": channels}), SECRET);
-    let mut polls = Polls::connect(server.public);
-    let hello = with(encke_tests::bayeux::handshake(), "ext", json!({"authentication": {"token": token}}));
+    let mut polls = BayeuxPolling::connect(server.public);
+    let hello = with_field(encke_tests::bayeux::handshake(), "ext", json!({"authentication": {"token": token}}));
     let id = encke_tests::bayeux::client_id(&polls.reply(&hello));
     for allowed in ["/news", "/a/b", "/a/*", "/a/b/**", "/a/**"] {
         assert_successful(&polls.reply(&subscribe(&id, allowed)));

@@ -1,5 +1,5 @@
 use encke_tests::bayeux::{
-    Polls, Socket, assert_refused, assert_successful, client_id, connect, connect_now, disconnect, events,
+    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect, connect_now, disconnect, events,
     handshake, publish, session, subscribe,
 };
 use encke_tests::raw::{BINARY, PONG, masked};
@@ -16,7 +16,7 @@ const TOO_BIG: u16 = 1009;
 #[test]
 fn a_session_over_a_websocket() {
     let server = RunningServer::with(&[]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&["/news"]);
     let told = server.admin.session(&session(&id));
     assert_eq!((&told["transport"], &told["dialect"]), (&json!("websocket"), &json!("bayeux")));
@@ -27,9 +27,9 @@ fn a_session_over_a_websocket() {
     await_held(&server, &id);
     server.admin.publish("/news", 2);
     assert_eq!(events(&socket.messages()), [2]);
-    let reply = socket.ask(&publish(&id, "/other", 1));
+    let reply = socket.request(&publish(&id, "/other", 1));
     assert_successful(&reply[0]);
-    let came = socket.ask(&disconnect(&id));
+    let came = socket.request(&disconnect(&id));
     assert!(came.iter().any(|reply| reply["channel"] == "/meta/disconnect" && reply["successful"] == true));
     server.await_gone(&session(&id));
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect"), ("closed", "client")]);
@@ -38,7 +38,7 @@ fn a_session_over_a_websocket() {
 #[test]
 fn a_held_connect_on_a_websocket_ends_after_its_hold() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&[]);
     let from = std::time::Instant::now();
     assert_successful(&socket.reply(&connect(&id)));
@@ -49,20 +49,20 @@ fn a_held_connect_on_a_websocket_ends_after_its_hold() {
 #[test]
 fn a_session_changes_transports_freely() {
     let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.handshake();
     assert_successful(&polls.reply(&subscribe(&id, "/news")));
     for number in 1..=3 {
-        let mut socket = Socket::connect(server.public);
+        let mut socket = BayeuxWebSocket::connect(server.public);
         assert_successful(&socket.reply(&connect_now(&id)));
         server.admin.publish("/news", 2 * number);
         assert_eq!(events(&socket.messages()), [2 * number]);
         assert_eq!(server.admin.session(&session(&id))["transport"], "websocket");
         // It is not closed before: the socket has to look elsewhere.
-        let answer = polls.ask(&connect_now(&id));
+        let answer = polls.request(&connect_now(&id));
         assert_successful(connect_reply(&answer));
         server.admin.publish("/news", 2 * number + 1);
-        assert_eq!(events(&polls.ask(&connect_now(&id))), [2 * number + 1]);
+        assert_eq!(events(&polls.request(&connect_now(&id))), [2 * number + 1]);
         assert_eq!(server.admin.session(&session(&id))["transport"], "poll");
     }
     let lifecycle = server.logs.lifecycle(&session(&id));
@@ -73,9 +73,9 @@ fn a_session_changes_transports_freely() {
 #[test]
 fn a_request_beside_a_websocket_takes_nothing_over() {
     let server = RunningServer::with(&[]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&["/news"]);
-    let mut polls = Polls::connect(server.public);
+    let mut polls = BayeuxPolling::connect(server.public);
     assert_successful(&polls.reply(&publish(&id, "/news", 1)));
     assert_eq!(events(&socket.messages()), [1]);
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
@@ -84,14 +84,14 @@ fn a_request_beside_a_websocket_takes_nothing_over() {
 #[test]
 fn frames_are_arrays_or_single_objects() {
     let server = RunningServer::with(&[IN_MEMORY]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&[]);
     socket.raw.text("[]");
     assert_eq!(socket.raw.line(), "[]");
-    let mut two = socket.ask(&json!([publish(&id, "/a", 1), connect(&id)])[0]);
+    let mut two = socket.request(&json!([publish(&id, "/a", 1), connect(&id)])[0]);
     assert_successful(&two.remove(0));
     socket.send(&json!([publish(&id, "/a", 1), connect(&id)]));
-    let came = socket.up_to_reply(&json!("c"));
+    let came = socket.messages_up_to_reply(&json!("c"));
     assert_eq!(came.len(), 2, "a connect that shares a frame is answered at once: {came:?}");
     assert_successful(connect_reply(&came));
     // It is known on this connection, and still it has to say whose message it is.
@@ -107,7 +107,7 @@ fn frames_are_arrays_or_single_objects() {
 fn what_is_not_json_ends_the_connection() {
     let server = RunningServer::with(&["limits.max_message=4KiB"]);
     let closed = |send: &dyn Fn(&mut RawClient)| {
-        let mut socket = Socket::connect(server.public);
+        let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&[]);
         send(&mut socket.raw);
         (socket.raw.close_code(), session(&id))
@@ -120,14 +120,14 @@ fn what_is_not_json_ends_the_connection() {
     assert_eq!(closed(&|raw| raw.send(&masked(BINARY, b"[]"))).0, UNSUPPORTED);
     // JSON, but nothing that could be a message.
     for text in ["7", "[7]", "\"x\"", "[[]]", "{}"] {
-        let mut socket = Socket::connect(server.public);
+        let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&[]);
         socket.raw.text(text);
         super::assert_refused_somehow(&socket.messages()[0]);
         assert_successful(&socket.reply(&connect_now(&id)));
     }
     // Before any session.
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     socket.raw.text("nonsense");
     assert_eq!(socket.raw.close_code(), PROTOCOL_ERROR);
     server.assert_unharmed();
@@ -137,8 +137,8 @@ fn what_is_not_json_ends_the_connection() {
 #[test]
 fn a_websocket_without_a_session_does_not_last() {
     let server = RunningServer::with(&["limits.handshake_timeout=1s"]);
-    let mut socket = Socket::connect(server.public);
-    let mut connected = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
+    let mut connected = BayeuxWebSocket::connect(server.public);
     let id = connected.open(&[]);
     let _ = socket.raw.await_end();
     assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
@@ -152,7 +152,7 @@ fn a_silent_websocket_is_pinged() {
         "session.pong_timeout=500ms",
         "session.reconnect_window=60s",
     ]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&[]);
     socket.send(&connect(&id));
     for _ in 0..2 {
@@ -161,7 +161,7 @@ fn a_silent_websocket_is_pinged() {
     }
     // Now it does not answer.
     server.await_phase(&session(&id), "suspended");
-    let mut again = Socket::connect(server.public);
+    let mut again = BayeuxWebSocket::connect(server.public);
     assert_successful(&again.reply(&connect_now(&id)));
 }
 
@@ -169,9 +169,9 @@ fn a_silent_websocket_is_pinged() {
 #[test]
 fn a_client_may_handshake_anew_on_its_socket() {
     let server = RunningServer::with(&[]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let old = socket.open(&["/news"]);
-    let came = socket.ask(&handshake());
+    let came = socket.request(&handshake());
     let new = client_id(came.last().expect("a reply"));
     assert_ne!(new, old);
     assert_successful(&socket.reply(&connect_now(&new)));
@@ -186,7 +186,7 @@ fn a_client_may_handshake_anew_on_its_socket() {
 fn without_the_extension_what_may_be_lost_is_told_as_a_gap() {
     let server = RunningServer::with(&[]);
     for is_confirmed in [false, true] {
-        let mut socket = Socket::connect(server.public);
+        let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&["/news"]);
         let first = server.admin.publish("/news", 1)["offset"].as_u64().expect("an offset");
         assert_eq!(events(&socket.messages()), [1]);
@@ -200,15 +200,15 @@ fn without_the_extension_what_may_be_lost_is_told_as_a_gap() {
         socket.raw.reset();
         server.await_phase(&session(&id), "suspended");
         server.admin.publish("/news", 3);
-        let mut socket = Socket::connect(server.public);
-        let mut came = socket.ask(&connect_now(&id));
+        let mut socket = BayeuxWebSocket::connect(server.public);
+        let mut came = socket.request(&connect_now(&id));
         let is_news = |message: &serde_json::Value| message["channel"] == "/news";
         while !came.iter().any(is_news) {
             came.extend(socket.messages());
         }
         assert_eq!(events(&came), [3]);
         // With the first reply that can have it, or the next.
-        came.extend(socket.ask(&connect_now(&id)));
+        came.extend(socket.request(&connect_now(&id)));
         let told: Vec<_> = came.iter().filter_map(|message| message["ext"]["encke"].get("gaps")).collect();
         if is_confirmed {
             assert_eq!(told, [] as [&serde_json::Value; 0], "{came:?}");
@@ -226,15 +226,15 @@ fn without_the_extension_what_may_be_lost_is_told_as_a_gap() {
 #[test]
 fn without_the_extension_a_gap_is_told_at_once() {
     let server = RunningServer::with(&["channel.history_messages=1", "session.poll_hold=10m"]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&["/news"]);
     socket.raw.reset();
     server.await_phase(&session(&id), "suspended");
     for number in 1..=3 {
         server.admin.publish("/news", number);
     }
-    let mut socket = Socket::connect(server.public);
-    let came = socket.ask(&connect(&id));
+    let mut socket = BayeuxWebSocket::connect(server.public);
+    let came = socket.request(&connect(&id));
     let reply = connect_reply(&came);
     let gap = &reply["ext"]["encke"]["gaps"][0];
     assert_eq!(
@@ -248,7 +248,7 @@ fn without_the_extension_a_gap_is_told_at_once() {
 #[test]
 fn a_reader_that_answers_pings_is_sent_all() {
     let server = RunningServer::with(&["session.max_unacked=16"]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&["/news"]);
     socket.send(&connect(&id));
     for number in 1..=100 {
@@ -265,7 +265,7 @@ fn a_reader_that_answers_pings_is_sent_all() {
 #[test]
 fn a_reader_that_asks_again_is_sent_all() {
     let server = RunningServer::with(&["session.max_unacked=16"]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&["/news"]);
     for number in 1..=50 {
         server.admin.publish("/news", number);
@@ -287,19 +287,19 @@ fn a_reader_that_asks_again_is_sent_all() {
 #[test]
 fn a_client_that_misses_a_pong_may_come_back() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
-    let mut socket = Socket::connect(server.public);
+    let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&["/news"]);
     socket.send(&connect(&id));
     let told = text_without_pong(&mut socket).remove(0);
     assert_successful(&told);
     assert!(told["advice"]["interval"].is_u64() && told["advice"]["reconnect"] == "retry", "{told}");
     server.admin.publish("/news", 1);
-    let mut again = Socket::connect(server.public);
-    assert_eq!(events(&again.ask(&connect_now(&id))), [1]);
+    let mut again = BayeuxWebSocket::connect(server.public);
+    assert_eq!(events(&again.request(&connect_now(&id))), [1]);
 }
 
 /// The next text; pings before it are not answered.
-fn text_without_pong(socket: &mut Socket) -> Vec<serde_json::Value> {
+fn text_without_pong(socket: &mut BayeuxWebSocket) -> Vec<serde_json::Value> {
     loop {
         let frame = socket.raw.frame();
         if frame.first != encke_tests::raw::PING {

@@ -1,51 +1,55 @@
-//! What gaps may say, and instead of what.
+//! Checks of gaps: what they cover, and when they are allowed.
 
-use super::{Coverage, Frame, Position, Sent, What, World};
+use super::{Coverage, OutboxPosition, SentContent, SentEntry, ServerWorld, WireFrame};
 use crate::session::outbox::Turn;
 
-impl World {
-    /// A turn has brought a gap.
+impl ServerWorld {
+    /// Checks and records a gap that a turn has produced.
     pub(super) fn gap(
         &mut self,
         turn: Turn,
         subscription: usize,
-        before: Position,
+        before: OutboxPosition,
         seq: u64,
         range: Option<(u64, u64)>,
         coverage: &mut Coverage,
-    ) -> Frame {
+    ) -> WireFrame {
         let it = &mut self.subscriptions[subscription];
         if seq > before.seq {
             assert_eq!((seq, it.live), (before.seq + 1, true));
             match range {
                 None if it.gap && !it.gap_sent => it.gap_sent = true,
                 None => {
-                    assert!(self.gaps_allowed && self.logs.has_patterns(), "for what others sent");
+                    assert!(
+                        self.gaps_allowed && self.logs.has_patterns(),
+                        "the gap covers messages sent by others"
+                    );
                     it.gap_sent = true;
-                    it.told_to = self.logs.bounds(it.log).last;
-                    coverage.met("gap for what others sent");
+                    it.gap_to = self.logs.bounds(it.log).last;
+                    coverage.record("gap for messages sent by others");
                 }
                 Some(range) => {
                     assert_eq!(range, (it.cursor + 1, self.logs.bounds(it.log).first - 1));
                     it.cursor = range.1;
                     let log = it.log;
-                    self.told.extend((range.0..=range.1).map(|offset| self.logs.message(log, offset)));
-                    coverage.met("cursor fell off the log");
+                    self.covered_by_gap
+                        .extend((range.0..=range.1).map(|offset| self.logs.message(log, offset)));
+                    coverage.record("cursor fell off the log");
                 }
             }
             let it = &self.subscriptions[subscription];
-            self.sent.push(Sent { subscription, what: What::Gap { range, to: it.cursor } });
+            self.sent.push(SentEntry { subscription, what: SentContent::Gap { range, to: it.cursor } });
         } else if seq <= before.dropped {
-            assert!(it.live, "no gap for one that has unsubscribed");
+            assert!(it.live, "no gap for an ended subscription");
             assert_eq!(turn.from, 1);
-            assert!(it.gap_sent || range.is_some(), "no gap of unknown length was told: {range:?}");
-            assert!(!it.gap || range.is_none(), "a gap of unknown length was told: {range:?}");
-            coverage.met("pending gap");
+            assert!(it.gap_sent || range.is_some(), "the earlier gap had a known range: {range:?}");
+            assert!(!it.gap || range.is_none(), "the earlier gap had an unknown length: {range:?}");
+            coverage.record("pending gap");
         } else {
             self.gap_again(subscription, before.sent, seq, range, coverage);
         }
         let sent = &self.sent[usize::try_from(seq).expect("small") - 1];
-        assert_eq!(sent.subscription, subscription, "seq {seq} stays in its channel");
+        assert_eq!(sent.subscription, subscription, "seq {seq} keeps its subscription");
         let to = sent.last_offset();
         if let Some(range) = range {
             assert!(
@@ -54,11 +58,11 @@ impl World {
             );
         }
         let it = &self.subscriptions[subscription];
-        let to = if range.is_none() { to.max(it.told_to) } else { to };
-        Frame::Gap { seq, subscription, range, to, live: it.live }
+        let to = if range.is_none() { to.max(it.gap_to) } else { to };
+        WireFrame::Gap { seq, subscription, range, to, live: it.live }
     }
 
-    /// Instead of what was sent under the seqs after `sent`.
+    /// Checks a gap that replaces entries sent under the seqs after `sent`.
     fn gap_again(
         &self,
         subscription: usize,
@@ -69,22 +73,28 @@ impl World {
     ) {
         let [sent, seq] = [sent, seq].map(|it| usize::try_from(it).expect("small"));
         let replaced = &self.sent[sent..seq];
-        if let [Sent { what: What::Gap { range: first, .. }, .. }] = replaced {
-            assert_eq!(range, *first, "the same seq, the same gap");
-            coverage.met("gap resent");
+        if let [SentEntry { what: SentContent::Gap { range: first, .. }, .. }] = replaced {
+            assert_eq!(range, *first, "a resent gap is unchanged");
+            coverage.record("gap resent");
             return;
         }
         let first = self.logs.bounds(self.subscriptions[subscription].log).first;
-        let offsets: Vec<u64> = replaced.iter().map(Sent::last_offset).collect();
-        let (from, to) = range.expect("it is known what the log has lost");
-        assert!(replaced.iter().all(|it| it.subscription == subscription), "no other channel's");
-        assert!(replaced.iter().all(|it| matches!(it.what, What::Message(_))), "no other gap");
+        let offsets: Vec<u64> = replaced.iter().map(SentEntry::last_offset).collect();
+        let (from, to) = range.expect("the range is known");
+        assert!(
+            replaced.iter().all(|it| it.subscription == subscription),
+            "all entries belong to this subscription"
+        );
+        assert!(
+            replaced.iter().all(|it| matches!(it.what, SentContent::Message(_))),
+            "all entries are messages"
+        );
         assert_eq!(offsets, (from..=to).collect::<Vec<_>>());
         if self.at_most_once {
-            coverage.met("swallowed");
+            coverage.record("lost answer became a gap");
             return;
         }
         assert!(to < first, "the log has lost them all");
-        coverage.met("message to be resent was trimmed");
+        coverage.record("message to be resent was trimmed");
     }
 }

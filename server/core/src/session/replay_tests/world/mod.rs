@@ -1,5 +1,5 @@
-//! What the server has besides the session: the logs, their subscribers, and, for comparison, a record of everything that
-//! was ever sent.
+//! Model of the server around the session: the logs, the subscriptions, and a record of everything that was
+//! ever sent.
 
 mod gaps;
 mod subscribing;
@@ -7,149 +7,153 @@ mod subscribing;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::coverage::Coverage;
-use super::logs::{LogRef, Logs};
+use super::logs::{LogRef, ModelLogs};
 use crate::session::Outbox;
-use crate::session::outbox::{Run, Slot};
+use crate::session::outbox::{SubscriptionSlot, TurnOutcome};
 
-/// What goes to the client. A subscription is its index in [`World::subscriptions`], which never comes twice.
+/// A frame sent to the client. Subscriptions are identified by their index in [`ServerModel::subscriptions`],
+/// which is never reused.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Frame {
+pub(super) enum WireFrame {
     Message {
         seq: u64,
         subscription: usize,
         offset: u64,
-        /// As it was when this was encoded.
+        /// Whether the subscription was live when the frame was encoded.
         live: bool,
     },
     Gap {
         seq: u64,
         subscription: usize,
         range: Option<(u64, u64)>,
-        /// How far it goes, also when it does not say so.
+        /// Last offset covered, even if the gap does not report it.
         to: u64,
         live: bool,
     },
     Ping {
         seq: u64,
     },
-    /// A subscription has begun, or ended, by the server's will.
+    /// Notice that a subscription began or ended without the client's request.
     Notice {
         subscription: usize,
         is_end: bool,
     },
-    /// To a request that a stream held.
+    /// Answer to a request held on a stream.
     Reply,
 }
 
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) log: usize,
-    pub(super) begun: u64,
-    /// How many had ended by then.
-    born: usize,
-    /// How many had ended before it did.
+    pub(super) start: u64,
+    /// Number of subscriptions that had ended when this one began.
+    ended_before_start: usize,
+    /// Number of subscriptions that had ended before this one did.
     ended: Option<usize>,
-    /// It begins with a gap of unknown length.
+    /// Whether the subscription begins with a gap of unknown length.
     pub(super) gap: bool,
     gap_sent: bool,
-    /// A gap has said that anything up to here may be missing.
-    told_to: u64,
-    slot: Slot,
-    /// Its client has not asked for it, and is told.
+    /// Last offset that a gap of unknown length may have covered.
+    gap_to: u64,
+    slot: SubscriptionSlot,
+    /// Whether the server began the subscription and notifies the client.
     pub(super) by_server: bool,
-    /// It has ended by the server's will, and its client is to know.
-    pub(super) tells_end: bool,
+    /// Whether the server ended the subscription and notifies the client.
+    pub(super) notifies_end: bool,
     pub(super) live: bool,
     pub(super) cursor: u64,
     pub(super) caught_up: bool,
-    /// How many turns others have had since it was ready.
+    /// Number of turns that others had while this one was ready.
     waited: usize,
 }
 
-/// What was sent under a seq for the first time.
+/// A message or gap as first sent under a seq.
 #[derive(Debug)]
-struct Sent {
+struct SentEntry {
     subscription: usize,
-    what: What,
+    what: SentContent,
 }
 
 #[derive(Debug, PartialEq)]
-enum What {
+enum SentContent {
     Message(u64),
     Gap { range: Option<(u64, u64)>, to: u64 },
 }
 
-impl Sent {
+impl SentEntry {
     fn last_offset(&self) -> u64 {
         match self.what {
-            What::Message(offset) => offset,
-            What::Gap { to, .. } => to,
+            SentContent::Message(offset) => offset,
+            SentContent::Gap { to, .. } => to,
         }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) logs: Logs,
+pub(super) struct ServerWorld {
+    pub(super) logs: ModelLogs,
     pub(super) subscriptions: Vec<Subscription>,
     ended: usize,
-    /// By message, the subscriptions that have sent it.
+    /// Subscriptions that have sent each message.
     senders: BTreeMap<usize, Vec<usize>>,
-    /// Messages that a gap has left out.
-    told: BTreeSet<usize>,
-    /// By channel, the newest message that was sent.
+    /// Messages covered by a gap.
+    covered_by_gap: BTreeSet<usize>,
+    /// Newest message sent from each channel.
     newest: BTreeMap<usize, usize>,
-    /// Somebody has asked for what may have been sent already.
+    /// Whether a subscription has begun in the past, so messages may have been sent before.
     pub(super) asked_for_old: bool,
-    /// The first is seq 1.
-    sent: Vec<Sent>,
-    /// Something has happened after which gaps are allowed.
+    /// Entries from seq 1 on.
+    sent: Vec<SentEntry>,
+    /// Whether gaps are allowed because of an earlier event.
     pub(super) gaps_allowed: bool,
-    /// Nothing is sent twice.
+    /// Whether nothing may be sent twice.
     at_most_once: bool,
-    /// What one that has ended had sent was lost: the others tell of it after what is sent again.
+    /// Whether messages sent by an ended subscription were lost. The other subscriptions report a gap for
+    /// them after the resent messages.
     pub(super) gaps_may_be_late: bool,
-    /// An answer is lost that told of a beginning and had nothing else, or its client cannot say so.
-    pub(super) begins_may_be_missing: bool,
-    /// The same of an end, or a page has gone back to before it.
-    pub(super) ends_may_be_missing: bool,
+    /// Whether a notice of a beginning may be missing, because an answer with nothing else was lost or its
+    /// client cannot report the loss.
+    pub(super) begin_notices_may_be_missing: bool,
+    /// Whether a notice of an end may be missing for the same reasons, or because a page has gone back to
+    /// before it.
+    pub(super) end_notices_may_be_missing: bool,
 }
 
-/// Where an outbox is.
+/// Position of an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(super) struct OutboxPosition {
     pub(super) sent: u64,
     pub(super) seq: u64,
     pub(super) dropped: u64,
 }
 
-impl Position {
+impl OutboxPosition {
     pub(super) fn of(outbox: &Outbox<LogRef>) -> Self {
         let seq = outbox.seq();
         Self { sent: outbox.sent(), seq, dropped: seq - outbox.unacked() as u64 }
     }
 }
 
-impl World {
-    pub(super) fn new(logs: Logs, at_most_once: bool) -> Self {
+impl ServerWorld {
+    pub(super) fn new(logs: ModelLogs, at_most_once: bool) -> Self {
         Self {
             logs,
             subscriptions: Vec::new(),
             ended: 0,
             senders: BTreeMap::new(),
-            told: BTreeSet::new(),
+            covered_by_gap: BTreeSet::new(),
             newest: BTreeMap::new(),
             asked_for_old: false,
             sent: Vec::new(),
             gaps_allowed: false,
             gaps_may_be_late: false,
-            begins_may_be_missing: at_most_once,
-            ends_may_be_missing: at_most_once,
+            begin_notices_may_be_missing: at_most_once,
+            end_notices_may_be_missing: at_most_once,
             at_most_once,
         }
     }
 
-    /// The message that a subscription has at this offset of its log.
+    /// The message at this offset of the subscription's log.
     pub(super) fn message(&self, subscription: usize, offset: u64) -> usize {
         self.logs.message(self.subscriptions[subscription].log, offset)
     }
@@ -158,17 +162,17 @@ impl World {
         self.subscriptions.iter().enumerate().filter(|(_, it)| it.live)
     }
 
-    /// Those that wait for more are told now, or later.
-    pub(super) fn publish(&mut self, outbox: &mut Outbox<LogRef>, channel: usize, count: u64, tell: bool) {
+    /// Publishes messages, and notifies waiting subscriptions now if `notify` is set, otherwise later.
+    pub(super) fn publish(&mut self, outbox: &mut Outbox<LogRef>, channel: usize, count: u64, notify: bool) {
         for _ in 0..count {
             self.logs.publish(channel);
         }
-        if tell {
-            self.tell(outbox);
+        if notify {
+            self.notify(outbox);
         }
     }
 
-    pub(super) fn tell(&mut self, outbox: &mut Outbox<LogRef>) {
+    pub(super) fn notify(&mut self, outbox: &mut Outbox<LogRef>) {
         for it in self.subscriptions.iter_mut().filter(|it| it.live) {
             if it.caught_up && it.cursor < self.logs.bounds(it.log).last {
                 it.caught_up = false;
@@ -177,7 +181,7 @@ impl World {
         }
     }
 
-    /// Also without need, and for subscriptions that have ended.
+    /// Marks all subscriptions ready, including ended ones and those without new messages.
     pub(super) fn mark_all(&mut self, outbox: &mut Outbox<LogRef>) {
         for it in &mut self.subscriptions {
             it.caught_up = false;
@@ -185,65 +189,71 @@ impl World {
         }
     }
 
-    /// One turn, as the server does it, if there is any. `wraps` is whether the ring may.
+    /// Takes one turn like the server, if there is one. `wraps` tells whether the ring may wrap.
     pub(super) fn take(
         &mut self,
         outbox: &mut Outbox<LogRef>,
         at_most: usize,
         wraps: bool,
         coverage: &mut Coverage,
-    ) -> Option<Vec<Frame>> {
+    ) -> Option<Vec<WireFrame>> {
         let turn = outbox.next_turn()?;
-        let subscription = self.holder(turn.slot);
+        let subscription = self.subscription_in(turn.slot);
         let log = self.subscriptions[subscription].log;
         assert_eq!(outbox.channel(turn.slot), Some(&self.logs.get(log)));
-        let before = Position::of(outbox);
+        let before = OutboxPosition::of(outbox);
         let run = outbox.take(turn, self.logs.bounds(log), at_most, |offset| self.logs.places(log, offset));
-        if matches!(run, Run::PassedOver | Run::CaughtUp) {
+        if matches!(run, TurnOutcome::Skipped | TurnOutcome::CaughtUp) {
             let mut views = outbox.subscriptions();
-            let cursor = views.find(|it| it.slot == turn.slot).expect("it is live").cursor;
+            let cursor = views.find(|it| it.slot == turn.slot).expect("the subscription is live").cursor;
             self.pass_over(subscription, cursor, coverage);
         }
-        let after = Position::of(outbox);
+        let after = OutboxPosition::of(outbox);
         if after.dropped > before.dropped {
-            assert!(wraps, "what is not acknowledged is not forgotten");
-            assert!(after.dropped <= before.seq, "nor what this very turn brought");
-            coverage.met("ring wrapped");
+            assert!(wraps, "unacknowledged entries are dropped only by wrapping");
+            assert!(after.dropped <= before.seq, "a turn does not drop its own entries");
+            coverage.record("ring wrapped");
             self.gaps_allowed = true;
         }
         Some(match run {
-            Run::Messages { seq, offset, count, caught_up } => {
+            TurnOutcome::Messages { seq, offset, count, caught_up } => {
                 assert_eq!(offset, turn.from);
-                assert!((1..=at_most).contains(&count), "{count} messages, where {at_most} are wanted");
+                assert!(
+                    (1..=at_most).contains(&count),
+                    "{count} messages, but at most {at_most} were requested"
+                );
                 assert_eq!((seq, after.sent), (before.sent + 1, before.sent + count as u64));
                 let log = self.logs.bounds(log);
                 assert!(log.first <= offset && offset + count as u64 - 1 <= log.last, "the log has them");
                 self.messages(subscription, before, offset, count, caught_up)
             }
-            Run::Gap { seq, range } => {
-                assert!(after.sent == seq || after.sent == after.dropped, "there, or where the ring begins");
+            TurnOutcome::Gap { seq, range } => {
+                assert!(
+                    after.sent == seq || after.sent == after.dropped,
+                    "the position is the gap's seq or the beginning of the ring"
+                );
                 vec![self.gap(turn, subscription, before, seq, range, coverage)]
             }
-            Run::Begun { .. } | Run::Ended(_) => {
-                assert_eq!(before, after, "nothing is sent under a seq");
+            TurnOutcome::Begun { .. } | TurnOutcome::Ended(_) => {
+                assert_eq!(before, after, "a notice has no seq");
                 vec![self.notice(subscription, run, coverage)]
             }
-            Run::Waits => {
+            TurnOutcome::Blocked => {
                 assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
-                coverage.met("waited for another");
+                coverage.record("waited for another subscription");
                 Vec::new()
             }
-            Run::PassedOver => {
+            TurnOutcome::Skipped => {
                 assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
                 assert!(
                     self.subscriptions[subscription].cursor < self.logs.bounds(log).last,
-                    "there is more"
+                    "there are more messages"
                 );
                 Vec::new()
             }
-            Run::CaughtUp => {
+            TurnOutcome::CaughtUp => {
                 assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
-                self.had_its_turn(subscription);
+                self.count_turn(subscription);
                 let it = &mut self.subscriptions[subscription];
                 it.caught_up = true;
                 assert_eq!(it.cursor, self.logs.bounds(log).last);
@@ -252,7 +262,7 @@ impl World {
         })
     }
 
-    /// The subscription goes on to `cursor` without a word.
+    /// Moves the subscription to `cursor` without sending anything.
     fn pass_over(&mut self, subscription: usize, cursor: u64, coverage: &mut Coverage) {
         let it = &mut self.subscriptions[subscription];
         let passed = it.cursor + 1..=cursor;
@@ -261,20 +271,23 @@ impl World {
             let message = self.message(subscription, offset);
             let senders = self.senders.get(&message).into_iter().flatten();
             let mut others = senders.map(|it| &self.subscriptions[*it]).peekable();
-            assert!(others.peek().is_some() || self.told.contains(&message), "{message} has not been sent");
-            coverage.met("passed over");
+            assert!(
+                others.peek().is_some() || self.covered_by_gap.contains(&message),
+                "{message} was skipped but never sent"
+            );
+            coverage.record("skipped");
             if others.all(|it| !it.live) {
-                coverage.met("passed over what one had sent that has ended");
+                coverage.record("skipped message sent by an ended subscription");
             }
         }
     }
 
-    /// A message is sent for the first time under a new seq.
+    /// Records a message sent for the first time, under a new seq.
     fn send_new(&mut self, subscription: usize, offset: u64) {
         let message = self.message(subscription, offset);
         let it = &self.subscriptions[subscription];
         for sender in self.senders.get(&message).into_iter().flatten().map(|it| &self.subscriptions[*it]) {
-            let had_ended = sender.ended.is_some_and(|ended| ended < it.born);
+            let had_ended = sender.ended.is_some_and(|ended| ended < it.ended_before_start);
             assert!(had_ended || sender.log == it.log, "{message} is sent twice, by {sender:?} and {it:?}");
         }
         self.senders.entry(message).or_default().push(subscription);
@@ -284,17 +297,20 @@ impl World {
         let own = self.subscriptions[subscription].log;
         for place in self.logs.places(own, offset).iter().filter(|place| place.log != own as u64) {
             for it in self.subscriptions.iter_mut().filter(|it| it.live && it.log as u64 == place.log) {
-                assert!(it.cursor + 1 >= place.offset, "{message} before what {it:?} has before it");
+                assert!(
+                    it.cursor + 1 >= place.offset,
+                    "{message} was sent before an earlier message of {it:?}"
+                );
                 it.cursor = it.cursor.max(place.offset);
             }
         }
-        self.sent.push(Sent { subscription, what: What::Message(offset) });
+        self.sent.push(SentEntry { subscription, what: SentContent::Message(offset) });
     }
 
-    /// A turn for what is new.
-    fn had_its_turn(&mut self, subscription: usize) {
+    /// Counts a turn for new messages, and checks that no subscription waits too long.
+    fn count_turn(&mut self, subscription: usize) {
         if self.logs.has_patterns() {
-            // The younger wait.
+            // With patterns, newer messages wait for older ones, so the bound does not apply.
             return;
         }
         let others = self.logs.len() - 1;
@@ -305,29 +321,33 @@ impl World {
         }
     }
 
-    /// The subscription that has the slot, which may have ended.
-    fn holder(&self, slot: Slot) -> usize {
-        self.subscriptions.iter().rposition(|it| it.slot == slot).expect("only slots that were given")
+    /// The last subscription that was assigned this slot, which may have ended.
+    fn subscription_in(&self, slot: SubscriptionSlot) -> usize {
+        self.subscriptions.iter().rposition(|it| it.slot == slot).expect("the slot was assigned")
     }
 
     fn messages(
         &mut self,
         subscription: usize,
-        before: Position,
+        before: OutboxPosition,
         offset: u64,
         count: usize,
         caught_up: bool,
-    ) -> Vec<Frame> {
+    ) -> Vec<WireFrame> {
         let again = before.sent < before.seq;
         if !again {
-            self.had_its_turn(subscription);
+            self.count_turn(subscription);
         }
         let live = self.subscriptions[subscription].live;
         for (seq, offset) in (before.sent + 1..).zip(offset..).take(count) {
             if again {
-                assert!(!self.at_most_once, "nothing twice");
+                assert!(!self.at_most_once, "nothing is sent twice");
                 let sent = &self.sent[usize::try_from(seq).expect("small") - 1];
-                assert_eq!((sent.subscription, &sent.what), (subscription, &What::Message(offset)), "{seq}");
+                assert_eq!(
+                    (sent.subscription, &sent.what),
+                    (subscription, &SentContent::Message(offset)),
+                    "{seq}"
+                );
             } else {
                 assert!(live, "nothing new after an unsubscribe");
                 assert_eq!(self.subscriptions[subscription].cursor + 1, offset);
@@ -337,17 +357,17 @@ impl World {
         }
         let it = &mut self.subscriptions[subscription];
         let all = !again && it.cursor == self.logs.bounds(it.log).last;
-        assert_eq!(caught_up, all, "caught up means having all");
+        assert_eq!(caught_up, all, "caught up exactly at the end of the log");
         it.caught_up |= caught_up;
         let numbered = (before.sent + 1..).zip(offset..).take(count);
-        numbered.map(|(seq, offset)| Frame::Message { seq, subscription, offset, live }).collect()
+        numbered.map(|(seq, offset)| WireFrame::Message { seq, subscription, offset, live }).collect()
     }
 
-    /// What the outbox says of its subscriptions.
+    /// Compares the outbox's subscriptions with the model.
     pub(super) fn check(&self, outbox: &Outbox<LogRef>) {
         let mut seen = 0;
         for view in outbox.subscriptions() {
-            let it = &self.subscriptions[self.holder(view.slot)];
+            let it = &self.subscriptions[self.subscription_in(view.slot)];
             assert_eq!((it.live, self.logs.get(it.log), it.cursor), (true, *view.channel, view.cursor));
             seen += 1;
         }

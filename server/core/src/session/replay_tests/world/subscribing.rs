@@ -1,38 +1,38 @@
-//! Subscriptions that begin and end, and what a client is told of those that it has not asked for.
+//! Beginning and ending subscriptions, with the notices that the client receives about them.
 
-use super::{Coverage, Frame, LogRef, Outbox, Run, Subscription, World};
+use super::{Coverage, LogRef, Outbox, ServerWorld, Subscription, TurnOutcome, WireFrame};
 
-impl World {
+impl ServerWorld {
     pub(in crate::session::replay_tests) fn subscribe(
         &mut self,
         outbox: &mut Outbox<LogRef>,
         log: usize,
-        (begun, gap): (u64, bool),
+        (start, gap): (u64, bool),
         by_server: bool,
     ) {
-        self.asked_for_old |= begun < self.logs.bounds(log).last;
+        self.asked_for_old |= start < self.logs.bounds(log).last;
         let channel = self.logs.get(log);
-        outbox.forget_ends(|ended| *ended == channel);
-        self.subscriptions.iter_mut().filter(|it| it.log == log).for_each(|it| it.tells_end = false);
+        outbox.remove_end_notices(|ended| *ended == channel);
+        self.subscriptions.iter_mut().filter(|it| it.log == log).for_each(|it| it.notifies_end = false);
         let slot = if by_server {
-            outbox.subscribe_and_tell(|_| channel, begun, gap, false)
+            outbox.subscribe_with_notice(|_| channel, start, gap, false)
         } else {
-            outbox.subscribe(channel, begun, gap)
+            outbox.subscribe(channel, start, gap)
         };
         assert!(!self.live().any(|(_, it)| it.slot == slot), "a slot has one subscription");
         self.subscriptions.push(Subscription {
             log,
-            begun,
-            born: self.ended,
+            start,
+            ended_before_start: self.ended,
             ended: None,
             gap,
             gap_sent: false,
-            told_to: 0,
+            gap_to: 0,
             slot,
             by_server,
-            tells_end: false,
+            notifies_end: false,
             live: true,
-            cursor: begun,
+            cursor: start,
             caught_up: false,
             waited: 0,
         });
@@ -48,25 +48,25 @@ impl World {
         it.live = false;
         it.ended = Some(self.ended);
         self.ended += 1;
-        it.tells_end = by_server;
+        it.notifies_end = by_server;
         if by_server {
-            outbox.unsubscribe_and_tell(it.slot);
+            outbox.unsubscribe_with_notice(it.slot);
         } else {
             outbox.unsubscribe(it.slot);
         }
     }
 
-    pub(super) fn notice(&self, subscription: usize, run: Run, coverage: &mut Coverage) -> Frame {
+    pub(super) fn notice(&self, subscription: usize, run: TurnOutcome, coverage: &mut Coverage) -> WireFrame {
         let it = &self.subscriptions[subscription];
-        let is_end = matches!(run, Run::Ended(_));
+        let is_end = matches!(run, TurnOutcome::Ended(_));
         if is_end {
-            assert!(!it.live && it.tells_end, "it has ended by the server's will: {it:?}");
-            coverage.met("told of an end");
+            assert!(!it.live && it.notifies_end, "the server ended the subscription: {it:?}");
+            coverage.record("notice of an end");
         } else {
-            assert_eq!(run, Run::Begun { offset: it.begun });
-            assert!(it.live && it.by_server, "it goes on by the server's will: {it:?}");
-            coverage.met("told of a beginning");
+            assert_eq!(run, TurnOutcome::Begun { offset: it.start });
+            assert!(it.live && it.by_server, "the server began the subscription: {it:?}");
+            coverage.record("notice of a beginning");
         }
-        Frame::Notice { subscription, is_end }
+        WireFrame::Notice { subscription, is_end }
     }
 }
