@@ -1,7 +1,7 @@
 // Page of a channel: its numbers, its latest messages, its subscribers, and a form to publish.
 
 import { ApiError, get, poll, reasonOf } from "./api.js";
-import { messagesAsWritten } from "./as_written.js";
+import { messagesAsWritten } from "./exact_json.js";
 import { card, el, heading, named, number, setText, table } from "./dom.js";
 import { ago, bytes, count, plural } from "./format.js";
 import { longText } from "./long_text.js";

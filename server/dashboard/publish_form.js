@@ -2,7 +2,7 @@
 
 import { request } from "./api.js";
 import { el, setText } from "./dom.js";
-import { failureOf } from "./outcome.js";
+import { failureOf } from "./failure_text.js";
 
 export function publishForm(channel, live, published) {
   const problem = el("p", { id: "data-problem", class: "problem", hidden: true });

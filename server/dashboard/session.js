@@ -1,11 +1,11 @@
 // Page of a session: its deadlines, its timeline, its subscriptions, and the operator's actions.
 
 import { ApiError, request, get, poll, reasonOf } from "./api.js";
-import { confirmed } from "./ask.js";
+import { confirmed } from "./confirm_dialog.js";
 import { deadlineTable } from "./deadlines.js";
 import { card, el, heading, isIdle, named, number, setIdle, setText, table } from "./dom.js";
 import { ago, count, duration, words } from "./format.js";
-import { failureOf } from "./outcome.js";
+import { failureOf } from "./failure_text.js";
 import { phaseBadge } from "./phase.js";
 import { channelLink } from "./route.js";
 import { timeline } from "./timeline.js";

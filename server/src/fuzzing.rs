@@ -12,7 +12,7 @@ use hyper::header::{HOST, HeaderName, HeaderValue};
 use {
     crate::clock::{Clock, SimulatedTime, UnixTime},
     crate::config::{Config, Settings},
-    crate::context,
+    crate::assembly,
     crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
     crate::executor::NoTasks,
@@ -167,7 +167,7 @@ fn empty_state() -> snapshot::SnapshotState {
     let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
     let entropy = Entropy::system();
     let events = Box::new(HookSink(Box::new(NoHooks)));
-    let client = context::client_services(config, timeouts, entropy, Arc::new(NoTasks), events);
+    let client = assembly::client_services(config, timeouts, entropy, Arc::new(NoTasks), events);
     snapshot::SnapshotState {
         sessions: client.sessions,
         channels: client.logs.channels,

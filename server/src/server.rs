@@ -15,7 +15,7 @@ use crate::admin::{LogLinesDropped, live};
 use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::context;
+use crate::assembly;
 use crate::engine::EvictsKeys;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks, Sinks, Webhooks};
@@ -24,7 +24,7 @@ use crate::expiry::ExpiryDispatcher;
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Metrics;
 use crate::public;
-use crate::resting::{self, ParkingThreads};
+use crate::parking_threads::{self, ParkingThreads};
 use crate::session::Channel;
 use crate::snapshot::{self, ConsumedFile, LoadOutcome, SnapshotLock, SnapshotLockError, SnapshotState};
 use crate::systemd::Supervisor;
@@ -127,8 +127,8 @@ impl Server {
         let sinks = Sinks::combine(HookSink(hooks), webhooks.as_ref(), metrics);
         let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
         let mut client =
-            context::client_services(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
-        client.parking = resting::create_parking(config.park_after, runtime.handle())?;
+            assembly::client_services(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
+        client.parking = parking_threads::create_parking(config.park_after, runtime.handle())?;
         let client = Arc::new(client);
         // From here on, an error puts the snapshot back.
         let (channels, taken) = match &snapshot {
@@ -166,9 +166,9 @@ impl Server {
         client.sessions.start_join_leave();
 
         let stop = CancellationToken::new();
-        let public = Arc::new(context::public(&config, client, stop));
+        let public = Arc::new(assembly::public(&config, client, stop));
         let admin =
-            Arc::new(context::admin(&config, &public, addresses.0.port(), batches, log_lines_dropped));
+            Arc::new(assembly::admin(&config, &public, addresses.0.port(), batches, log_lines_dropped));
         let below = config.limits.descriptors.below;
         runtime.spawn(accept_clients(listeners.public, Arc::clone(&public), below));
         runtime.spawn(live::run(Arc::clone(&admin)));

@@ -27,17 +27,17 @@ mod sync {
 #[path = "../src/timeouts/arming.rs"]
 mod arming;
 #[allow(dead_code, reason = "only a signal keeps a connection from being parked in these tests")]
-#[path = "../src/rest/handover.rs"]
+#[path = "../src/parking/handover.rs"]
 mod handover;
 #[allow(dead_code, reason = "these tests need only part of it")]
-#[path = "../src/arena/life.rs"]
-mod life;
-#[path = "../src/timeouts/parking.rs"]
-mod parking;
+#[path = "../src/arena/slot_state.rs"]
+mod slot_state;
+#[path = "../src/timeouts/wheel_sleep.rs"]
+mod wheel_sleep;
 #[path = "../src/channel/sweep.rs"]
 mod sweep;
-#[path = "../src/timeouts/waiting.rs"]
-mod waiting;
+#[path = "../src/timeouts/poll_expiry.rs"]
+mod poll_expiry;
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::AtomicUsize;
@@ -48,11 +48,11 @@ use loom::thread;
 
 use arming::{ArmAction, Arming, NextState, RequestedDeadline, recheck_fence};
 use handover::{ConnectionOwner, Handover};
-use life::SlotState;
-use parking::WheelSleep;
+use slot_state::SlotState;
+use wheel_sleep::WheelSleep;
 use sweep::Sweep;
 use sync::{AtomicBool, AtomicU32, AtomicU64, AtomicWaker, Ordering};
-use waiting::poll_expiry;
+use poll_expiry::poll_expiry;
 
 const NO_SLACK: u64 = 0;
 

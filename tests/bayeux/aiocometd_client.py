@@ -61,14 +61,14 @@ async def obey(client: Client, name: str, argument: object) -> None:
         else:
             await getattr(client, name)(argument)
     except AiocometdException as error:
-        # What the server has refused was told already.
+        # The server's refusal was already printed.
         tell(failed=repr(error))
 
 
 def read_commands(loop: asyncio.AbstractEventLoop, commands: "asyncio.Queue[dict]") -> None:
     for line in sys.stdin:
         loop.call_soon_threadsafe(commands.put_nowait, json.loads(line))
-    # Without a word.
+    # Leaves without sending a disconnect.
     os._exit(0)
 
 
@@ -79,7 +79,7 @@ async def main(url: str, options: dict) -> None:
     client = Client(
         url,
         ConnectionType(transport) if transport else None,
-        # It waits for as long as the connection takes to come back.
+        # Waits until the connection is restored, without a limit.
         connection_timeout=None,
         extensions=[Told()],
     )

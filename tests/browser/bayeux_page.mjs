@@ -1,9 +1,11 @@
 // node bayeux_page.mjs ADDRESS SERVER TABS
 //
-// Tabs of one browser, from the server at ADDRESS, each with a client of the Bayeux server at SERVER. TABS are JSON, an array: for each
-// "client" ("cometd" or "faye"), "transport" ("long-polling"; else it chooses), "subscribe" (channels to follow). Of each tab it prints
-// what bayeux_script.mjs has, each key followed by "@" and the tab's number, from 1 on: {"message@1":{...}}. A line on standard input:
-// {"tab":1,"publish":[CHANNEL,DATA]}, {"tab":1,"disconnect":true}, {"tab":1,"reload":true} with CometD's extension for that, or
+// Opens tabs of one browser on pages of the server at ADDRESS, each with a client of the Bayeux server at
+// SERVER. TABS is a JSON array with an object per tab: "client" ("cometd" or "faye"), "transport"
+// ("long-polling"; by default the client chooses) and "subscribe" (channels). Prints the objects that
+// bayeux_script.mjs describes, each key followed by "@" and the number of the tab, counted from 1:
+// {"message@1":{...}}. Commands on standard input: {"tab":1,"publish":[CHANNEL,DATA]},
+// {"tab":1,"disconnect":true}, {"tab":1,"reload":true}, which uses CometD's reload extension, and
 // {"tab":1,"close":true}.
 
 import { createInterface } from "node:readline";
@@ -78,7 +80,7 @@ async function load(page, tab) {
 
 const pages = await openTabs(address, tabs.length);
 for (const [index, page] of pages.entries()) {
-  // What a server of web pages would have beside Encke.
+  // Serves the packages from the page's origin, as a web server beside Encke would.
   await page.route("**/packages/**", (route) =>
     route.fulfill({ path: packages + new URL(route.request().url()).pathname.slice("/packages".length) }),
   );

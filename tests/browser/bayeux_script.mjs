@@ -1,12 +1,14 @@
-// What the scripts of Bayeux clients have in common. Each prints every message that came from the server, under the last part of
-// its channel if that is a meta channel ({"handshake":{...}}), else under "publish" (a reply) or "came" (an event), and under "message"
-// each event that a subscription was given.
+// Code shared by the scripts that run Bayeux clients. Each script prints every message from the server:
+// messages on a meta channel under the last part of the channel ({"handshake":{...}}), others under "publish"
+// (a reply) or "came" (an event). It also prints each event that a subscription's callback receives, under
+// "message".
 
 import { createInterface } from "node:readline";
 import { tell } from "./test.mjs";
 
-// Commands are lines on standard input (CometD's has {"call":[TARGET,DATA]}, too): {"subscribe":CHANNEL}, {"unsubscribe":CHANNEL}, {"publish":[CHANNEL,DATA]} and {"disconnect":true}.
-// The script ends with it, and leaves without a word.
+// Executes commands, one JSON object per line on standard input: {"subscribe":CHANNEL},
+// {"unsubscribe":CHANNEL}, {"publish":[CHANNEL,DATA]} and {"disconnect":true}; for CometD also
+// {"call":[TARGET,DATA]}. The script exits when its standard input ends, without disconnecting.
 export async function obey(commands) {
   for await (const line of createInterface({ input: process.stdin })) {
     const [[name, argument]] = Object.entries(JSON.parse(line));

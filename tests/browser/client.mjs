@@ -1,10 +1,16 @@
 // node client.mjs WHERE ADDRESS BASE OPTIONS
 //
-// The client of server/client: WHERE is `node`, or `page`, one from the server at ADDRESS, which imports the client from there. It
-// connects to BASE with these OPTIONS, in JSON: those of `connect`; `tokens`, of which each connection takes the next, or the last (null never comes); `ws`
-// for the WebSocket of npm in node; `tabs`, how many clients there are. Prints what they hear, with when, and `tab` if there are several.
-// A line on standard input makes a client do something: {"ask":[METHOD,...ARGUMENTS],"tab":0}, which prints `answer` or `failed`, with
-// `asked` as it was given; or, in a page, {"fire":EVENT} or {"leave":true} for another page. `done` is printed once it has begun.
+// Runs the client of server/client in `node`, or in a `page` of the server at ADDRESS, which imports the
+// client from there. It connects to BASE. OPTIONS is a JSON object: the options of `connect`, and
+//
+// - `tokens`: each connection uses the next token, and then the last one (null: a token that never arrives);
+// - `ws`: in node, use the WebSocket of npm's `ws`;
+// - `tabs`: the number of clients.
+//
+// Prints the events of the clients with the time, and with `tab` if there are several clients. A line on
+// standard input is a command: {"ask":[METHOD,...ARGUMENTS],"tab":0} calls a method, and prints `answer` or
+// `failed`, with the call in `asked`. In a page, {"fire":EVENT} dispatches an event, and {"leave":true}
+// navigates to another page. Prints `done` once the command has started.
 
 import { createInterface } from "node:readline";
 import { drive } from "./drive.mjs";

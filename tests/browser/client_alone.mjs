@@ -1,6 +1,7 @@
 // node client_alone.mjs
 //
-// The client's own rules, with a WebSocket that is made up: what no server does, or not at the right moment. Prints how many there are, and each that holds.
+// Tests rules of the client that depend on server behaviour which is rare or hard to time, with a fake
+// WebSocket. Prints the number of rules, and each rule that holds.
 
 import assert from "node:assert/strict";
 import { connect } from "../../server/client/encke.js";
@@ -59,7 +60,7 @@ const rules = {
     first.says(hello("a", 0, false));
     first.says(followed(first.sent[1]), message(1, "chat"));
     first.ends(1006);
-    // The reply was lost: the server had done it, and goes on.
+    // The reply was lost, but the server had executed the command and sends messages.
     const second = await next(2);
     assert.deepEqual(second.query, { heartbeat: "message", resume: "a", seq: "1" });
     second.says(hello("a", 1, true), message(2), message(3, "chat"), { ping: { seq: 3 } });
@@ -71,7 +72,7 @@ const rules = {
     await turn();
     assert.deepEqual(of("message").map(({ seq }) => seq), [1, 2, 3]);
     assert.deepEqual(second.sent[2], { pong: { seq: 3 } });
-    // In another session, it goes on from there.
+    // In a new session, the client subscribes from the last offset it received.
     second.ends(1006);
     const third = await next(3);
     third.says(hello("b", 0, false));
@@ -198,7 +199,7 @@ const rules = {
       }
       if (body) return answer([]);
       if (!resume) return answer([hello("a", 0, false)]);
-      // It was there when the commands came.
+      // The poll was held when the commands arrived.
       for (let turns = 0; turns < 10; turns += 1) await turn();
       return resume === "a" ? answer([hello("b", 0, false)]) : new Promise(() => {});
     };
@@ -263,7 +264,8 @@ const rules = {
     await turn();
     assert.deepEqual(of("subscribed"), [{ channel: "chat", epoch: "e", offset: 7 }]);
     assert.equal(of("message").length, 1);
-    // In another session, it asks for what it may follow, from where it was; what the server begins elsewhere, it tells as a gap.
+    // In a new session, the client resubscribes from its last position. If a subscription that the server
+    // made starts elsewhere, the client reports a gap.
     first.ends(1006);
     const second = await next(2);
     second.says(hello("b", 0, false), { subscribed: { channel: "chat", epoch: "e", offset: 9 } });

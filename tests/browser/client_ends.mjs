@@ -1,6 +1,7 @@
 // node client_ends.mjs BASE TRANSPORTS
 //
-// Connects, publishes, closes, and has nothing more to do: node ends by itself, which it says. Standard input is not looked at.
+// Connects, publishes and closes. Node then exits, because nothing keeps its event loop alive, and the script
+// prints the client's state. Standard input is not read.
 
 import { WebSocket } from "ws";
 import { connect } from "../../server/client/encke.js";

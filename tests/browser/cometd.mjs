@@ -1,7 +1,9 @@
 // node cometd.mjs URL OPTIONS
 //
-// The client of CometD, outside of a browser. OPTIONS are JSON: "transport" ("long-polling" or "websocket"; else it chooses), "subscribe"
-// (channels to follow from the first handshake on), "ack" (with the extension), and what `configure` takes. The rest: bayeux_script.mjs.
+// Runs CometD's client outside a browser. OPTIONS is a JSON object: "transport" ("long-polling" or
+// "websocket"; by default the client chooses), "subscribe" (channels to subscribe to after the first
+// handshake), "ack" (whether to use the extension), and options of `configure`. For output and commands see
+// bayeux_script.mjs.
 
 import { adapt } from "cometd-nodejs-client";
 import { obey, tellIncoming } from "./bayeux_script.mjs";
@@ -18,7 +20,7 @@ if (transport) cometd.getTransportTypes().filter((type) => type !== transport).f
 if (ack) cometd.registerExtension("ack", new AckExtension());
 cometd.registerExtension("told", { incoming: tellIncoming });
 
-// A handshake forgets all subscriptions: a page makes them anew.
+// A handshake discards all subscriptions, so the page subscribes again.
 const followed = new Map(subscribe.map((channel) => [channel, undefined]));
 const follow = (by) => followed.set(by, cometd.subscribe(by, ({ channel, data }) => tell({ message: { channel, data, by } })));
 cometd.addListener("/meta/handshake", ({ successful }) => {

@@ -1,8 +1,9 @@
 // node dashboard.mjs URL
 //
-// The dashboard at URL in Chromium. A line on standard input is one thing to do, {"KIND":[ARGUMENT...]}; when it is done, {"done":VALUE} is
-// printed, or {"failed":TEXT}. What no dashboard may do is printed as {"fault":TEXT}: errors, dialogs, requests to elsewhere, and what its
-// Content-Security-Policy forbids.
+// Opens the dashboard at URL in Chromium. Each line on standard input is a command, {"KIND":[ARGUMENT...]};
+// its result is printed as {"done":VALUE} or {"failed":TEXT}. Anything that the dashboard must not do is
+// printed as {"fault":TEXT}: errors, dialogs, requests to other origins, and violations of its
+// Content-Security-Policy.
 
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -15,7 +16,7 @@ import { tell, untilTestEnds } from "./test.mjs";
 const LONGEST_MS = 15_000;
 
 const url = process.argv[2];
-// Chromium's sandbox does not run as root.
+// Chromium's sandbox does not work as root.
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
 untilTestEnds().then(() => browser.close());
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
@@ -37,7 +38,7 @@ await page.addInitScript(() => {
 
 const does = {
   open: async (hash) => void (await page.goto(`${url}/${hash}`)),
-  // Done when the page has changed.
+  // Completes when the page has changed.
   go: (hash) =>
     page.evaluate((hash) => {
       if (location.hash === hash) return;
@@ -51,7 +52,7 @@ const does = {
     await page.setViewportSize({ width, height });
     await page.emulateMedia(media);
   },
-  // What is there and can be seen.
+  // Texts of the visible elements.
   texts: (selector) => page.locator(selector).filter({ visible: true }).allTextContents(),
   count: (selector) => page.locator(selector).count(),
   attribute: (selector, name) => page.locator(selector).first().getAttribute(name),
@@ -62,7 +63,7 @@ const does = {
   press: (key) => page.keyboard.press(key),
   type: (text) => page.keyboard.type(text),
   focused: () => page.evaluate(() => document.activeElement?.textContent || document.activeElement?.id),
-  // Everything in which a text could be kept, but for what is being typed.
+  // Whether the page keeps a text anywhere. Text being typed counts too.
   kept: (text) =>
     page.evaluate((text) => {
       const stores = [localStorage, sessionStorage].map((store) => JSON.stringify(store));
@@ -71,13 +72,13 @@ const does = {
         place.includes(text),
       );
     }, text),
-  // From here on, this is answered for the server: no status is no answer.
+  // From now on, fulfills this request instead of the server; status 0 aborts it.
   answer: (method, path, status, error) =>
     page.route(`${url}${path}`, (route) => {
       if (route.request().method() !== method) return route.fallback();
       return status === 0 ? route.abort() : route.fulfill({ status, json: { error } });
     }),
-  // How wide the page is, and how wide its window.
+  // Width of the page, and width of the window.
   widths: () => page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]),
   axe: async () => {
     await page.evaluate(axe.source);

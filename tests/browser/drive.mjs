@@ -1,5 +1,5 @@
-// A client that tells all that it hears, and does what it is asked. Returns what asks it. It runs in node, and in pages, for which its text
-// is evaluated there.
+// Connects a client that prints all its events. Returns a function that calls the client's methods. This
+// function runs in node and in pages; for pages, its source text is evaluated there.
 
 export function drive(connect, base, { tokens, ...options }, tell) {
   const now = () => ({ at_ms: performance.now() });

@@ -1,6 +1,6 @@
 // node event_source.mjs ADDRESS CHANNELS
 //
-// The EventSource of npm's `eventsource`. Prints what it hears, and `readyState` at each error.
+// Runs the EventSource of npm's `eventsource`. Prints what it receives, and `readyState` at each error.
 
 import { EventSource } from "eventsource";
 import { tell, untilTestEnds } from "./test.mjs";

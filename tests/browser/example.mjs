@@ -1,8 +1,9 @@
 // node example.mjs BACKEND NAME...
 //
-// The page of tests/example at BACKEND, in a browser for each NAME, which signs in. Whenever a page changes, it prints what is on it:
-// {NAME:{"state","present","gone","messages":[...]}}. A line on standard input: {"say":[NAME,TEXT]}, {"ask":[NAME]} who has gone,
-// {"leave":[NAME]} for another page. `done` is printed once it has begun.
+// Opens the page of tests/example at BACKEND in a browser for each NAME, and signs in. Prints the content of
+// a page whenever it changes: {NAME:{"state","present","gone","messages":[...]}}. Commands on standard input:
+// {"say":[NAME,TEXT]}, {"ask":[NAME]} to list who has left, and {"leave":[NAME]} to navigate to another page.
+// Prints `done` once a command has started.
 
 import { createInterface } from "node:readline";
 import { openPage } from "./page.mjs";

@@ -1,7 +1,8 @@
 // node faye.mjs URL OPTIONS
 //
-// The client of Faye, outside of a browser. OPTIONS are JSON: "transport" ("long-polling"; else it chooses WebSocket), "subscribe"
-// (channels to follow from the first handshake on), and what its constructor takes. The rest: bayeux_script.mjs.
+// Runs Faye's client outside a browser. OPTIONS is a JSON object: "transport" ("long-polling"; by default the
+// client chooses WebSocket), "subscribe" (channels to subscribe to after the first handshake), and options of
+// the constructor. For output and commands see bayeux_script.mjs.
 
 import faye from "faye";
 import { obey, tellIncoming } from "./bayeux_script.mjs";

@@ -1,6 +1,7 @@
 // node package.mjs
 //
-// Packs server/client as npm does, and imports what comes of it. Prints the size of the module, what is in the package, and what it exports.
+// Packs server/client as npm does, and imports the package. Prints the size of the module, the files in the
+// package, and its exports.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";

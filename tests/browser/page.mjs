@@ -1,4 +1,4 @@
-// Pages in Chromium, of the origin of the server at `address`. Within them, `tell` prints an object.
+// Opens pages in Chromium from the server at `address`. In these pages, `tell` prints an object.
 
 import { chromium } from "playwright-core";
 import { tell, untilTestEnds } from "./test.mjs";
@@ -8,9 +8,9 @@ export async function openPage(address) {
   return page;
 }
 
-// Tabs of one browser: they share its cookies.
+// Opens tabs of one browser. They share its cookies.
 export async function openTabs(address, count) {
-  // Chromium's sandbox does not run as root.
+  // Chromium's sandbox does not work as root.
   const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
   untilTestEnds().then(() => browser.close());
   const context = await browser.newContext();
@@ -20,7 +20,7 @@ export async function openTabs(address, count) {
       throw error;
     });
     await page.exposeFunction("tell", tell);
-    // That there is nothing to see at this path makes it no less a page.
+    // A page is loaded even if the server responds with 404 to this path.
     await page.goto(`http://${address}/`);
     return page;
   };

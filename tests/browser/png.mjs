@@ -1,11 +1,12 @@
-// PNG files with a palette of 256 colours: of a picture of a page, a quarter of the bytes, and no eye sees it.
+// Converts PNG files to a palette of 256 colours. A screenshot takes a quarter of the bytes, without a
+// visible difference.
 
 import * as zlib from "node:zlib";
 
 const SIGNATURE = Buffer.from("89504e470d0a1a0a", "hex");
 const COLOURS = 256;
 
-// `png` as Chromium writes it: 8 bits a channel, RGB or RGBA without transparency.
+// `png` must be as Chromium writes it: 8 bits per channel, RGB, or RGBA without transparency.
 export function withPalette(png) {
   const { width, height, pixels } = decode(png);
   const { palette, indexOf } = chosen(pixels);
@@ -32,7 +33,7 @@ function chunk(type, data) {
   return Buffer.concat([length, body, check]);
 }
 
-// Each pixel as one number, 0xRRGGBB.
+// Decodes each pixel to a number, 0xRRGGBB.
 function decode(png) {
   const data = [];
   let width, height, channels;
@@ -74,13 +75,14 @@ function paeth(left, up, corner) {
   return toUp <= toCorner ? up : corner;
 }
 
-// The commonest colours, as they are; all others take the nearest of these.
+// Chooses the most frequent colours. All other colours map to the nearest of these.
 function chosen(pixels) {
   const counts = new Map();
   for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
   const parts = (pixel) => [pixel >> 16, (pixel >> 8) & 255, pixel & 255];
   const common = [...counts].sort(([, one], [, other]) => other - one).map(([pixel]) => pixel);
-  // Half of the palette as they come; of the rest, none that is close to one that is there.
+  // The first half of the palette is the most frequent colours. The second half skips colours that are close
+  // to one in the palette.
   const palette = common.slice(0, COLOURS / 2).map(parts);
   const distance = (one, other) => one.reduce((sum, part, index) => sum + (part - other[index]) ** 2, 0);
   for (const pixel of common.slice(COLOURS / 2)) {
@@ -101,7 +103,7 @@ function chosen(pixels) {
   };
 }
 
-// Older node has none.
+// Older versions of node lack `zlib.crc32`.
 function crc(bytes) {
   if (zlib.crc32) return zlib.crc32(bytes);
   let sum = ~0;

@@ -1,4 +1,4 @@
-// The code of the README's section "In a browser", as it stands there.
+// Extracts the code in the README's section "In a browser".
 
 import { readFileSync } from "node:fs";
 

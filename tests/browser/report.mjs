@@ -1,14 +1,14 @@
 // node report.mjs FILE
 //
-// Opens a page that loadgen wrote, light and dark, wide and narrow. Prints what it asked for from elsewhere or complained
-// about, and of each view how it can be read.
+// Opens a page written by loadgen in light and dark mode, wide and narrow. Prints its requests to elsewhere
+// and its console messages as faults, and measures of the legibility of each view.
 
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 import { tell, untilTestEnds } from "./test.mjs";
 
 const url = pathToFileURL(process.argv[2]).href;
-// Chromium's sandbox does not run as root.
+// Chromium's sandbox does not work as root.
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
 untilTestEnds().then(() => browser.close());
 for (const colorScheme of ["light", "dark"]) {

@@ -1,7 +1,8 @@
 // node servers.mjs PING_INTERVAL_MS PING_TIMEOUT_MS WINDOW_MS HOLD_MS
 //
-// Socket.IO, a WebSocket server that pings, and Faye, all of npm and given these timeouts: Faye holds polls. Prints where they are.
-// Socket.IO sends everyone an event at once, and then one each 100 ms.
+// Runs three servers from npm with these timeouts: Socket.IO, a WebSocket server that pings, and Faye, which
+// holds polls. Prints their ports. Socket.IO sends each client an event on connect, and one to all clients
+// every 100 ms.
 
 import { createServer } from "node:http";
 import faye from "faye";

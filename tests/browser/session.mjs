@@ -1,8 +1,9 @@
 // node session.mjs ADDRESS SESSIONS CHANNEL... [token=TOKEN...]
 //
-// A page from the server at ADDRESS that runs the README's client against the server at SESSIONS, each connection with the next
-// token. Prints the URL of each WebSocket, what `receive` gets, and when. A line on standard input makes it do something:
-// {"publish":[CHANNEL,DATA]}, which prints what that returns, {"close":true}, or {"leave":true} for another page.
+// Opens a page of the server at ADDRESS that runs the README's client against the server at SESSIONS. Each
+// connection uses the next token. Prints the URL of each WebSocket, and the arguments of `receive` with the
+// time. Commands on standard input: {"publish":[CHANNEL,DATA]}, whose result is printed, {"close":true}, and
+// {"leave":true} to navigate to another page.
 
 import { createInterface } from "node:readline";
 import { openPage } from "./page.mjs";

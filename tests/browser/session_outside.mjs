@@ -1,6 +1,7 @@
 // node session_outside.mjs ADDRESS CHANNEL...
 //
-// The README's client outside a browser: the WebSocket is that of npm's `ws`, and the page never goes away. Prints what `receive` gets.
+// Runs the README's client outside a browser, with the WebSocket of npm's `ws` and no `pagehide` events.
+// Prints the arguments of `receive`.
 
 import { WebSocket } from "ws";
 import { codeOfReadme } from "./readme.mjs";
@@ -8,7 +9,7 @@ import { tell, untilTestEnds } from "./test.mjs";
 
 const [address, ...channels] = process.argv.slice(2);
 
-// A browser tells a page nothing of why a connection broke, and asks nobody to listen.
+// Like in a browser, an error reveals nothing, and does not need a listener.
 class PageWebSocket extends WebSocket {
   constructor(url) {
     super(url);

@@ -1,4 +1,5 @@
-// The test that runs a script reads one JSON object a line from it, and ends with its standard input.
+// The test that runs a script reads one JSON object per line from it. The script exits when its standard
+// input is closed.
 
 export function tell(object) {
   console.log(JSON.stringify(object));

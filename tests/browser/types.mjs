@@ -1,6 +1,7 @@
 // node types.mjs
 //
-// Has the compiler of TypeScript look at types.ts, which uses the client as encke.d.ts says. Prints its complaints.
+// Compiles types.ts, which uses the client as declared in encke.d.ts, with TypeScript's compiler. Prints the
+// compiler's errors.
 
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";

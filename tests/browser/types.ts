@@ -15,7 +15,7 @@ client.on("state", (now) => {
 client.on("fallback", ({ from, to }) => console.log(from, to));
 // @ts-expect-error There is no such event.
 client.on("mesage", () => {});
-// @ts-expect-error It is not to be set.
+// @ts-expect-error The property is read-only.
 client.state = "open";
 // @ts-expect-error There is no such transport.
 connect("/", { transports: ["carrier pigeon"] });

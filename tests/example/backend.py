@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/":
             self.answer(200, PAGE.read_bytes() if user else SIGN_IN.encode(), {"Content-Type": "text/html; charset=utf-8"})
         elif self.path == "/token" and user:
-            # The page shows it to Encke, and Encke to us (who_comes). It is good for five minutes.
+            # The page presents it to Encke, and Encke to us (see authenticate). It is valid for five minutes.
             self.answer(200, sign("token", user, str(int(time.time()) + 300)).encode())
         elif self.path in ("/gone", "/events"):
             self.answer_json(events.gone() if self.path == "/gone" else events.all())
@@ -106,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_in(self, name):
         if not re.fullmatch(r"\w{1,20}", name):
             return self.answer(400)
-        # A real one would ask for a password.
+        # A real backend would ask for a password.
         cookie = f"sid={urllib.parse.quote(sign('sid', name))}; HttpOnly; SameSite=Lax; Path=/"
         self.answer(303, headers={"Location": "/", "Set-Cookie": cookie})
 

@@ -7,7 +7,7 @@ import jsonschema_rs
 import schemathesis
 
 
-# What schemas of OpenAPI 3.1 are written in.
+# JSON Schema dialect of OpenAPI 3.1.
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -45,7 +45,7 @@ def faults(document):
             yield f"{at}: {error.message}"
     references = {node["$ref"] for _, node in nodes(document) if isinstance(node.get("$ref"), str)}
     for kind, named in components.items():
-        # These are named without a reference.
+        # Security schemes are used by name, without a reference.
         if kind != "securitySchemes":
             yield from (f"{kind}/{name} is not used" for name in named if f"#/components/{kind}/{name}" not in references)
     operations = [

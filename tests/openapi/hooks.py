@@ -7,27 +7,28 @@ import os
 
 import schemathesis
 
-# Sessions that must be there afterwards, and sessions that may be ended instead.
+# Sessions that must survive the test, and sessions that may be ended instead.
 KEPT = os.environ.get("ENCKE_KEPT", "").split(",")
 DOOMED = itertools.cycle(os.environ.get("ENCKE_DOOMED", "").split(","))
 
-# Users that must be there afterwards, and one that may be revoked instead.
+# A user that must survive the test, and one that may be revoked instead.
 KEPT_USER = "alice"
 DOOMED_USER = "mallory"
 
-# channel.name_bytes, and what a key and a user may have: a schema can count characters only.
+# Maximum lengths in bytes: channel.name_bytes, and those of keys, users and reminders. A schema can only
+# count characters.
 NAME_BYTES = 255
 KEY_BYTES = 64
 USER_BYTES = 255
 REMINDER_BYTES = 255
 
-# How many channels there are at most with `sort`, which has no other page.
+# Maximum number of channels with `sort`, which has no further pages.
 MOST_BUSIEST = 100
 
-# The webhooks that there are.
+# Names of the configured webhooks.
 WEBHOOKS = ["backend"]
 
-# What is published there is counted to the last message.
+# A test counts every message in this channel.
 COUNTED_CHANNEL = "news"
 
 
@@ -39,7 +40,7 @@ def before_load_schema(context, raw_schema):
     """
     if os.environ.get("ENCKE_HAS_KEYS"):
         raw_schema["security"].remove({})
-    # The document cannot know how they are called.
+    # The document does not contain the names of webhooks.
     raw_schema["components"]["schemas"]["WebhookName"]["enum"] = WEBHOOKS
     close(raw_schema["components"]["schemas"])
 
@@ -63,11 +64,11 @@ def filter_case(context, case):
     due_on = publish.get("channel") if isinstance(publish, dict) else None
     if due_on == COUNTED_CHANNEL:
         return False
-    # To a schema 30.0 is an integer.
+    # A schema accepts 30.0 as an integer.
     since = body.get("since")
     if isinstance(since, dict) and isinstance(since.get("offset"), float):
         return False
-    # The schema of a parameter does not know of the others.
+    # The schema of a parameter cannot depend on other parameters.
     query = case.query or {}
     limit = str(query.get("limit", ""))
     if "sort" in query and ("cursor" in query or limit.isdigit() and int(limit) > MOST_BUSIEST):
@@ -93,7 +94,7 @@ def before_call(context, case, kwargs):
         case.path_parameters["user"] = DOOMED_USER
 
 
-# How often each operation was answered with each status.
+# Number of responses by operation and status.
 SEEN = {}
 
 

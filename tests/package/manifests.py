@@ -58,7 +58,7 @@ def check_kubernetes(server, manifests):
     labels, (container,) = pod["metadata"]["labels"], pod["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
 
-    # What is selected is there, and so is each port that something is sent to.
+    # Selectors match existing pods, and traffic goes to existing ports.
     for selector in [deployment["spec"]["selector"]["matchLabels"], budget["spec"]["selector"]["matchLabels"]]:
         check(selector == labels, f"{selector} selects no pod")
     for service in found["Service"]:
@@ -70,7 +70,8 @@ def check_kubernetes(server, manifests):
         check(ports.get(asks["port"]) == ports["admin"] and asks["path"] == path, f"the {probe} probe asks {asks}")
     check(budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"], "all pods may be gone at once")
 
-    # A container listens where its ports say, by a file that is mounted where its arguments say.
+    # The container listens on its declared ports, with the configuration file that is mounted at the path in
+    # its arguments.
     (mount,), (volume,) = container["volumeMounts"], pod["spec"]["volumes"]
     check(mount["name"] == volume["name"] and volume["configMap"]["name"] == configuration["metadata"]["name"], "no file")
     file = configuration["data"][Path(container["args"][1]).name]
@@ -83,11 +84,11 @@ def check_kubernetes(server, manifests):
     drain = seconds(re.search(r'^drain = "(.*)"$', file, re.MULTILINE)[1])
     sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     check(pod["spec"]["terminationGracePeriodSeconds"] > drain + sleep, "the drain is cut short")
-    # One failed probe, and a node's proxy needs a moment.
+    # Allows for one failed probe, and for the time that the proxy on each node needs.
     check(sleep > container["readinessProbe"]["periodSeconds"], "the drain begins before the pod is out of the service")
     check(pod["spec"]["enableServiceLinks"] is False, "services are variables that begin with ENCKE_")
 
-    # What the profile "restricted" of the Pod Security Standards asks.
+    # Requirements of the "restricted" profile of the Pod Security Standards.
     own, of_pod = container["securityContext"], pod["spec"]["securityContext"]
     check(own["allowPrivilegeEscalation"] is False and own["capabilities"]["drop"] == ["ALL"], "it may become more")
     check(of_pod["runAsNonRoot"] is True and of_pod["seccompProfile"]["type"] == "RuntimeDefault", "it may be root")

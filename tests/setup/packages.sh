@@ -1,12 +1,14 @@
-# Installs Debian packages without starting what they bring along. Sourced by tests/run, and by packages_test.sh with another SYSTEM.
+# Installs Debian packages without starting their services. Sourced by tests/run, and by packages_test.sh with
+# another SYSTEM.
 
-# What stands before every path of the system: nothing.
+# Prefix of all system paths. Empty except in tests.
 SYSTEM="${SYSTEM:-}"
 
 as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
 
-# Debian asks this program before a package starts or restarts a service, with systemd and without; 101 forbids it. A policy that was there
-# comes back afterwards. One that an earlier run could not put back, because it was killed, is still where that run had kept it.
+# invoke-rc.d and deb-systemd-invoke call this program before a package starts or restarts a service; exit
+# code 101 forbids it. An existing policy is restored afterwards. If an earlier run was killed before it
+# restored a policy, that policy is still in its backup.
 forbid_services() {
   local policy="$SYSTEM/usr/sbin/policy-rc.d"
   if [ -e "$policy" ] && ! grep -q 'by tests/run' "$policy"; then
@@ -28,8 +30,9 @@ allow_services() {
 
 installed_packages() { dpkg-query --show --showformat '${Package} ${db:Status-Abbrev}\n' | awk '$2 == "ii" { print $1 }' | sort -u; }
 
-# So that nothing starts at the next boot either. A mask is a unit that is a link to /dev/null, as `systemctl mask` makes it; that can be
-# made where systemd does not run. `systemctl unmask` takes it back.
+# Masks services, so that they do not start at the next boot either. A mask is a link from the unit to
+# /dev/null, as made by `systemctl mask`. Creating the link does not need a running systemd. `systemctl
+# unmask` removes it.
 mask_services_of() {
   local file name mask
   while read -r file; do
@@ -37,7 +40,7 @@ mask_services_of() {
     case "$file" in
       */systemd/system/*.service | */systemd/system/*.socket | */systemd/system/*.timer | */systemd/system/*.path)
         mask="$SYSTEM/etc/systemd/system/$name"
-        # What an administrator has written, or a link that is there already, stays.
+        # Keeps units written by an administrator, and existing links.
         if [ ! -e "$mask" ] && [ ! -L "$mask" ]; then
           as_root mkdir -p "$(dirname "$mask")"
           as_root ln -s /dev/null "$mask"
@@ -51,7 +54,8 @@ mask_services_of() {
   if [ -d "$SYSTEM/run/systemd/system" ]; then as_root systemctl daemon-reload; fi
 }
 
-# Installs these packages, and what they need. Packages that were there before keep their services as they are.
+# Installs packages and their dependencies. Packages that are already installed keep their services as they
+# are.
 install_without_services() (
   set -euo pipefail
   local before new
@@ -63,7 +67,7 @@ install_without_services() (
   as_root apt-get update -o DPkg::Lock::Timeout=300
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
-  # systemd's own services are no daemons that it would start beside others: a machine that runs it one day needs them.
+  # Excludes systemd: its services are not extra daemons, and a machine that runs systemd later needs them.
   mapfile -t new < <(comm -13 <(echo "$before") <(installed_packages) | grep -vx systemd)
   if [ ${#new[@]} -gt 0 ]; then mask_services_of "${new[@]}"; fi
 )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests packages.sh on a system that is a folder, with an apt-get and a dpkg-query that only pretend. The pretended package asks the policy
-# whether it may start its service, as Debian's packages do, and starts it if it may.
+# Tests packages.sh on a system in a folder, with fakes of apt-get and dpkg-query. Like real Debian packages,
+# the fake package asks the policy whether it may start its service, and starts it if it may.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,7 +14,7 @@ pretend() {
   chmod 755 "$SYSTEM/bin/$1"
 }
 
-# A system with one daemon of its own. An argument says what else there is.
+# Creates a system with one existing daemon.
 fresh_system() {
   rm -rf "${SYSTEM:?}"/*
   mkdir -p "$SYSTEM/bin" "$SYSTEM/usr/sbin" "$SYSTEM/etc/systemd/system"

@@ -1,6 +1,8 @@
-# What Python and node import, from their own registries. Sourced by tests/run, tests/faults/run and tests/bench/dashboard.
+# Installs Python and node packages from their registries. Sourced by tests/run, tests/faults/run and
+# tests/bench/dashboard.
 
-# An environment of its own for what `wanted` lists, made anew when something else is to be in it. `module` is imported to see that it is whole.
+# Creates a virtual environment with the packages listed in `wanted`, and creates it again when the list
+# changes. `module` is imported to check that the environment is complete.
 install_venv() {
   local venv="$1" wanted="$2" module="$3"
   if cmp --silent "$wanted" "$venv/installed.txt" && "$venv/bin/python" -c "import $module" 2>/dev/null; then
@@ -12,7 +14,7 @@ install_venv() {
   cp "$wanted" "$venv/installed.txt"
 }
 
-# What the scripts in tests/browser import, as their lock file has it.
+# Installs the packages that the scripts in tests/browser import, at the versions in the lock file.
 install_scripts() {
   [ tests/browser/node_modules/.package-lock.json -nt tests/browser/package-lock.json ] || npm ci --prefix tests/browser
 }

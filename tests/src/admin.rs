@@ -6,77 +6,74 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use crate::Metrics;
-use crate::server::tests_are_on_redis;
+use crate::server::tests_use_redis;
 use crate::waiting::{TIMEOUT, until};
 
-/// Asks the admin listener, on a connection of its own each time.
+/// Client of the admin listener that opens a connection for each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Admin {
     address: SocketAddr,
     key: Option<&'static str>,
 }
 
-/// A whole answer.
+/// Complete HTTP response.
 #[derive(Clone, Debug)]
 pub struct HttpResponse {
-    /// The status code.
     pub status: u16,
     head: String,
-    /// What follows the headers.
     pub body: String,
 }
 
 impl Admin {
-    /// For the listener at `address`.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, key: None }
     }
 
-    /// The same with a key of the API.
+    /// Sends this API key with each request.
     #[must_use]
     pub fn with_key(self, key: &'static str) -> Self {
         Self { key: Some(key), ..self }
     }
 
-    /// Where it is.
+    /// Returns the address of the listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `GET path`
+    /// Sends `GET path`.
     #[must_use]
     #[track_caller]
     pub fn get(&self, path: &str) -> HttpResponse {
         self.request("GET", path)
     }
 
-    /// `method path`
+    /// Sends `method path`.
     #[track_caller]
     pub fn request(&self, method: &str, path: &str) -> HttpResponse {
         self.request_with(method, path, &self.headers())
     }
 
-    /// `method path` with other headers than `Host`: lines that end in CR LF.
+    /// Sends `method path` with these headers instead of the usual ones: lines that end in CR LF.
     #[track_caller]
     pub fn request_with(&self, method: &str, path: &str, headers: &str) -> HttpResponse {
         send_request(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
     }
 
-    /// `POST path` with a JSON body.
+    /// Sends `POST path` with a JSON body.
     #[track_caller]
     pub fn post(&self, path: &str, body: &str) -> HttpResponse {
         self.send(path, "Content-Type: application/json\r\n", body)
     }
 
-    /// `PUT path` with a JSON body.
+    /// Sends `PUT path` with a JSON body.
     #[track_caller]
     pub fn put(&self, path: &str, body: &str) -> HttpResponse {
         self.with_body("PUT", path, "Content-Type: application/json\r\n", body)
     }
 
-    /// `POST path` with a body, and with headers of its own: lines that end in CR LF.
+    /// Sends `POST path` with a body and additional headers: lines that end in CR LF.
     #[track_caller]
     pub fn send(&self, path: &str, headers: &str, body: &str) -> HttpResponse {
         self.with_body("POST", path, headers, body)
@@ -94,14 +91,14 @@ impl Admin {
         format!("Host: {}\r\n{}", self.address, authorization.unwrap_or_default())
     }
 
-    /// All metrics.
+    /// Scrapes the metrics.
     #[must_use]
     #[track_caller]
     pub fn metrics(&self) -> Metrics {
         Metrics::parse(&self.get("/metrics").body)
     }
 
-    /// The details of a session that exists.
+    /// Returns the details of a session, which must exist.
     #[must_use]
     #[track_caller]
     pub fn session(&self, id: &str) -> Value {
@@ -110,7 +107,7 @@ impl Admin {
         answer.json()
     }
 
-    /// The phase of a session; `None` when it is gone.
+    /// Returns the phase of a session. `None` if it does not exist.
     #[must_use]
     #[track_caller]
     pub fn phase(&self, id: &str) -> Option<String> {
@@ -118,7 +115,8 @@ impl Admin {
         (answer.status == 200).then(|| answer.json()["phase"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Publishes one message: where it is now. If all tests are on Redis, it is also in the log here, if there is one, as it would be in memory.
+    /// Publishes a message and returns its position. If the test run uses Redis, waits until the message is
+    /// in the server's local log, if it has one, as it would be with the memory engine.
     #[track_caller]
     pub fn publish(&self, channel: &str, data: impl Into<Value>) -> Value {
         let message = json!({ "channel": channel, "data": data.into() });
@@ -129,13 +127,14 @@ impl Admin {
         published
     }
 
-    /// Waits until what is followed here of the channel has come to this message, which was published: in Redis, that is told later than the offset.
+    /// Waits until the server's local log of a channel has reached this offset. In Redis, a message reaches
+    /// the log later than the publisher receives its offset.
     ///
     /// # Panics
-    /// When it does not.
+    /// Panics if it does not reach it in time.
     #[track_caller]
     pub fn await_offset(&self, channel: &str, offset: u64) {
-        if !tests_are_on_redis() {
+        if !tests_use_redis() {
             return;
         }
         let name: String = channel.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -145,23 +144,23 @@ impl Admin {
         });
     }
 
-    /// `POST /api/sessions/{id}/disconnect`
+    /// Sends `POST /api/sessions/{id}/disconnect`.
     #[track_caller]
     pub fn disconnect(&self, id: &str) -> HttpResponse {
         self.request("POST", &format!("/api/sessions/{id}/disconnect"))
     }
 
-    /// `DELETE /api/sessions/{id}`
+    /// Sends `DELETE /api/sessions/{id}`.
     #[track_caller]
     pub fn kick(&self, id: &str) -> HttpResponse {
         self.request("DELETE", &format!("/api/sessions/{id}"))
     }
 }
 
-/// Sends a whole request that asks for `Connection: close`, and reads the whole answer.
+/// Sends a whole request, which must ask for `Connection: close`, and reads the whole response.
 ///
 /// # Panics
-/// When there is none.
+/// Panics if none arrives.
 #[must_use]
 #[track_caller]
 pub fn send_request(address: SocketAddr, request: &str) -> HttpResponse {
@@ -174,10 +173,10 @@ pub fn send_request(address: SocketAddr, request: &str) -> HttpResponse {
 }
 
 impl HttpResponse {
-    /// Takes an answer apart.
+    /// Parses a response.
     ///
     /// # Panics
-    /// When it is not HTTP.
+    /// Panics if it is not HTTP.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer has a head");
@@ -185,7 +184,7 @@ impl HttpResponse {
         Self { status: status.expect("a status"), head: head.to_owned(), body: body.to_owned() }
     }
 
-    /// A header's value.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
@@ -194,10 +193,10 @@ impl HttpResponse {
         })
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// When it is none, or not said to be.
+    /// Panics if the body or its content type is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> Value {
@@ -205,10 +204,10 @@ impl HttpResponse {
         serde_json::from_str(&self.body).expect("the body is JSON")
     }
 
-    /// The code of an error answer.
+    /// Returns the code of an error response.
     ///
     /// # Panics
-    /// When it is none.
+    /// Panics if it is not an error response.
     #[must_use]
     #[track_caller]
     pub fn error_code(&self) -> String {

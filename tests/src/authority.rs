@@ -1,4 +1,4 @@
-//! A certificate authority of the test's own.
+//! A private certificate authority.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one, unlike all others.
+    /// Creates an authority with a unique name.
     ///
     /// # Panics
-    /// When there is no randomness, or no room.
+    /// Panics if the system provides no randomness, or if the certificate cannot be written.
     #[must_use]
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
-        // Whoever is trusted is known by name and by key.
+        // Trust anchors are looked up by name as well as by key, so the name must be unique.
         let name = format!("Authority {}", rand::random::<u64>());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,16 +38,17 @@ impl Authority {
         authority
     }
 
-    /// Its own certificate.
+    /// Returns the path of its own certificate.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("authority.pem")
     }
 
-    /// Writes `certificate.pem`, for this name or address, and `key.pem`; returns their paths.
+    /// Issues a certificate for this name or address, and writes `certificate.pem` and `key.pem`. Returns
+    /// their paths.
     ///
     /// # Panics
-    /// When there is no room.
+    /// Panics if the files cannot be written.
     #[track_caller]
     pub fn issue(&self, name: &str, directory: &Path) -> (PathBuf, PathBuf) {
         let key = key();

@@ -1,4 +1,5 @@
-//! The backend of whoever runs the server: an HTTP server that remembers what it was asked, and answers as the test says.
+//! The application backend that the server calls: an HTTP server that records its requests and replies as the
+//! test says.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,40 +16,38 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::waiting::let_pass;
 
-/// One request.
+/// Recorded request.
 #[derive(Clone, Debug)]
 pub struct BackendRequest {
     /// Path and query.
     pub path: String,
-    /// Names in lower case.
+    /// Header fields, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// As it came.
     pub body: Vec<u8>,
-    /// When it was whole.
+    /// When the request was complete.
     pub received_at: Instant,
-    /// The status that it was answered with, if it was answered.
+    /// Status of the reply, if one was sent.
     pub status: Option<u16>,
 }
 
-/// What is answered.
+/// Reply to a request.
 #[derive(Clone, Debug)]
 pub struct BackendReply {
-    /// The status code; 0 for none at all: the connection ends. See also [`BackendReply::TRUNCATED`].
+    /// Status code; 0 closes the connection without a reply. See also [`BackendReply::TRUNCATED`].
     pub status: u16,
     /// Lines that end in CR LF.
     pub headers: String,
-    /// After the headers.
     pub body: String,
-    /// How long it takes.
+    /// Delay before the reply.
     pub delay: Duration,
 }
 
 type ReplyFn = Arc<dyn Fn(&BackendRequest) -> BackendReply + Send + Sync>;
 
-/// See the [module](self). Its threads end with the test.
+/// HTTP server of the application. See the [module](self). Its threads end with the test.
 #[derive(Clone)]
 pub struct Backend {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     shared: Arc<BackendState>,
 }
@@ -59,23 +58,23 @@ struct BackendState {
 }
 
 impl BackendReply {
-    /// In place of a status: 200, and the connection ends with the head, which says nothing of a body.
+    /// Used in place of a status: sends 200 and closes the connection after a head that gives no body length.
     pub const TRUNCATED: u16 = 1;
 
-    /// This status and no more.
+    /// A reply with this status, without headers or a body.
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self { status, headers: String::new(), body: String::new(), delay: Duration::ZERO }
     }
 
-    /// 200 with this body.
+    /// A 200 with this JSON body.
     #[must_use]
     pub fn json(body: impl fmt::Display) -> Self {
         let headers = "Content-Type: application/json\r\n".to_owned();
         Self { headers, body: body.to_string(), ..Self::status(200) }
     }
 
-    /// The same, later.
+    /// The same reply after a delay.
     #[must_use]
     pub fn delayed_by(self, after: Duration) -> Self {
         Self { delay: after, ..self }
@@ -83,16 +82,16 @@ impl BackendReply {
 }
 
 impl BackendRequest {
-    /// The value of this header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
     }
 
-    /// The body, which is JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    /// Panics if it is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
@@ -107,29 +106,29 @@ impl Default for Backend {
 }
 
 impl Backend {
-    /// One that answers 200 to everything.
+    /// Starts a backend that replies 200 to every request.
     ///
     /// # Panics
-    /// When there is no free port.
+    /// Panics if no port is free.
     #[must_use]
     pub fn start() -> Self {
         Self::serve(TcpListener::bind("127.0.0.1:0").expect("a free port"), Some)
     }
 
-    /// The same at this address.
+    /// Starts a backend at this address that replies 200 to every request.
     ///
     /// # Panics
-    /// When it is taken.
+    /// Panics if the address is taken.
     #[must_use]
     #[track_caller]
     pub fn start_at(address: SocketAddr) -> Self {
         Self::serve(TcpListener::bind(address).expect("the address is free"), Some)
     }
 
-    /// The same behind TLS, with these files in PEM.
+    /// Starts a backend with TLS that replies 200 to every request. Certificate and key are PEM files.
     ///
     /// # Panics
-    /// When these are none.
+    /// Panics if the files are invalid.
     #[must_use]
     pub fn start_tls(certificate: &Path, key: &Path) -> Self {
         let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
@@ -159,7 +158,7 @@ impl Backend {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&accepting);
                 if let Some(stream) = over(stream) {
-                    // Whatever breaks a connection is the server's to notice.
+                    // Connection errors are for the server under test to handle.
                     thread::spawn(move || shared.serve_connection(BufReader::new(stream)));
                 }
             }
@@ -167,23 +166,23 @@ impl Backend {
         Self { address, shared }
     }
 
-    /// Its URL with this path.
+    /// Returns the URL of this path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// From now on it answers so.
+    /// Replies to later requests with the result of this function.
     pub fn reply_with(&self, answering: impl Fn(&BackendRequest) -> BackendReply + Send + Sync + 'static) {
         *self.shared.reply_fn.lock() = Arc::new(answering);
     }
 
-    /// From now on it answers this status.
+    /// Replies to later requests with this status.
     pub fn reply_with_status(&self, status: u16) {
         self.reply_with(move |_| BackendReply::status(status));
     }
 
-    /// All that it was asked, in the order in which requests were whole.
+    /// Returns all requests so far, in the order in which they were complete.
     #[must_use]
     pub fn requests(&self) -> Vec<BackendRequest> {
         self.shared.requests.lock().clone()
@@ -211,7 +210,7 @@ impl BackendState {
                 return None;
             }
             self.requests.lock()[index].status = Some(status);
-            // One with 204 has none (RFC 9110, section 8.6).
+            // A 204 must not have a `Content-Length` (RFC 9110, section 8.6).
             let length =
                 if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
             let head = format!("HTTP/1.1 {status} Status\r\n{length}{headers}\r\n");

@@ -1,4 +1,4 @@
-//! A Bayeux client that sends what it is told, and nothing more.
+//! A Bayeux client that sends the messages it is given and does nothing else.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,10 +10,10 @@ use crate::raw::RawClient;
 use crate::stock::session_of;
 use crate::{PollClient, raw};
 
-/// What a POST of JSON needs to say of it.
+/// Header of a POST with a JSON body.
 pub const JSON: &str = "Content-Type: application/json\r\n";
 
-/// A handshake for both transports.
+/// A handshake that offers both transports.
 #[must_use]
 pub fn handshake() -> Value {
     json!({
@@ -22,7 +22,7 @@ pub fn handshake() -> Value {
     })
 }
 
-/// A request of the session of `client_id`.
+/// A long-polling connect for the session of `client_id`.
 #[must_use]
 pub fn connect(client_id: &str) -> Value {
     json!({
@@ -30,74 +30,72 @@ pub fn connect(client_id: &str) -> Value {
     })
 }
 
-/// The same, to be answered at once.
+/// A connect that is answered at once.
 #[must_use]
 pub fn connect_now(client_id: &str) -> Value {
     with_field(connect(client_id), "advice", json!({ "timeout": 0 }))
 }
 
-/// The same, which says what has come.
+/// A connect that acknowledges what has been received.
 #[must_use]
 pub fn connect_with_ack(client_id: &str, ack: u64) -> Value {
     with_field(connect(client_id), "ext", json!({ "ack": ack }))
 }
 
-/// The same, to be answered at once.
+/// A connect that acknowledges what has been received and is answered at once.
 #[must_use]
 pub fn connect_now_with_ack(client_id: &str, ack: u64) -> Value {
     with_field(connect_now(client_id), "ext", json!({ "ack": ack }))
 }
 
-/// To follow a channel, or an array of them.
+/// A subscribe to a channel, or to an array of channels.
 #[must_use]
 pub fn subscribe(client_id: &str, channels: impl Into<Value>) -> Value {
     let channels: Value = channels.into();
     json!({ "id": "s", "channel": "/meta/subscribe", "clientId": client_id, "subscription": channels })
 }
 
-/// To follow it no more.
+/// An unsubscribe from a channel, or from an array of channels.
 #[must_use]
 pub fn unsubscribe(client_id: &str, channels: impl Into<Value>) -> Value {
     let channels: Value = channels.into();
     json!({ "id": "u", "channel": "/meta/unsubscribe", "clientId": client_id, "subscription": channels })
 }
 
-/// A message of the session.
+/// A publish.
 #[must_use]
 pub fn publish(client_id: &str, channel: &str, data: impl Into<Value>) -> Value {
     let data: Value = data.into();
     json!({ "id": "p", "channel": channel, "clientId": client_id, "data": data })
 }
 
-/// To end the session.
+/// A disconnect, which ends the session.
 #[must_use]
 pub fn disconnect(client_id: &str) -> Value {
     json!({ "id": "d", "channel": "/meta/disconnect", "clientId": client_id })
 }
 
-/// The message with one more field.
+/// The message with an additional field.
 #[must_use]
 pub fn with_field(mut message: Value, field: &str, value: impl Into<Value>) -> Value {
     message[field] = value.into();
     message
 }
 
-/// The bytes of `POST path`, with headers besides those that it needs: lines that end in CR LF.
+/// Bytes of `POST path` with additional headers: lines that end in CR LF.
 #[must_use]
 pub fn post(path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// A connection for requests of Bayeux.
+/// Connection for Bayeux over HTTP requests.
 #[derive(Debug)]
 pub struct BayeuxPolling<S = TcpStream> {
-    /// The connection.
     pub requests: PollClient<S>,
 }
 
 impl BayeuxPolling {
-    /// Connects.
     #[must_use]
     #[track_caller]
     pub fn connect(server: SocketAddr) -> Self {
@@ -106,48 +104,48 @@ impl BayeuxPolling {
 }
 
 impl<S: Read + Write> BayeuxPolling<S> {
-    /// Takes a connected socket whose reads time out.
+    /// Wraps a connected socket that has a read timeout.
     #[must_use]
     pub fn over(stream: S) -> Self {
         Self { requests: PollClient::over(stream) }
     }
 
-    /// Sends a message, or an array, and awaits nothing.
+    /// Sends a message or an array of messages without waiting for the response.
     #[track_caller]
     pub fn send(&mut self, messages: &Value) {
         self.requests.send(&post("/bayeux", JSON, &messages.to_string()));
     }
 
-    /// The messages of the next answer.
+    /// Reads the next response and returns its messages.
     #[must_use]
     #[track_caller]
     pub fn response(&mut self) -> Vec<Value> {
         messages(&self.requests.response())
     }
 
-    /// Sends, and returns the answer.
+    /// Sends a message or an array of messages and returns the messages of the response.
     #[track_caller]
     pub fn request(&mut self, messages: &Value) -> Vec<Value> {
         self.send(messages);
         self.response()
     }
 
-    /// Sends a message whose reply is all of the answer.
+    /// Sends a message and returns its reply, which must be the only message of the response.
     ///
     /// # Panics
-    /// When there is more.
+    /// Panics if the response has more messages.
     #[track_caller]
     pub fn reply(&mut self, message: &Value) -> Value {
         single_reply(message, self.request(message))
     }
 
-    /// A new session: its client id.
+    /// Opens a session and returns its client id.
     #[track_caller]
     pub fn handshake(&mut self) -> String {
         client_id(&self.reply(&handshake()))
     }
 
-    /// A new session that has had its first connect, and follows these channels: its client id.
+    /// Opens a session, subscribes to these channels and completes a first connect. Returns the client id.
     #[must_use]
     #[track_caller]
     pub fn open(&mut self, channels: &[&str]) -> String {
@@ -155,10 +153,9 @@ impl<S: Read + Write> BayeuxPolling<S> {
     }
 }
 
-/// A WebSocket of Bayeux.
+/// WebSocket with the Bayeux dialect.
 #[derive(Debug)]
 pub struct BayeuxWebSocket {
-    /// The connection.
     pub raw: RawClient,
 }
 
@@ -174,21 +171,21 @@ impl BayeuxWebSocket {
     #[must_use]
     #[track_caller]
     pub fn over(mut raw: RawClient) -> Self {
-        raw.ask_upgrade_at("/bayeux", "");
+        raw.request_upgrade_at("/bayeux", "");
         raw.await_upgrade();
         Self { raw }
     }
 
-    /// Sends a message, or an array.
+    /// Sends a message or an array of messages.
     #[track_caller]
     pub fn send(&mut self, messages: &Value) {
         self.raw.text(&messages.to_string());
     }
 
-    /// The messages that come next. Pings before them are answered.
+    /// Returns the messages of the next frame. Pings that precede it are answered.
     ///
     /// # Panics
-    /// When something else comes, or nothing.
+    /// Panics if anything else arrives, or nothing.
     #[must_use]
     #[track_caller]
     pub fn messages(&mut self) -> Vec<Value> {
@@ -207,14 +204,15 @@ impl BayeuxWebSocket {
         }
     }
 
-    /// Sends a message, and returns what comes up to its reply, which is the last: by its `id`.
+    /// Sends a message and returns all messages up to and including its reply, which is recognised by its
+    /// `id`.
     #[track_caller]
     pub fn request(&mut self, message: &Value) -> Vec<Value> {
         self.send(message);
         self.messages_up_to_reply(&message["id"])
     }
 
-    /// What comes up to the reply with this id, which is the last.
+    /// Returns all messages up to and including the reply with this id.
     #[track_caller]
     pub fn messages_up_to_reply(&mut self, id: &Value) -> Vec<Value> {
         let mut came = Vec::new();
@@ -226,22 +224,22 @@ impl BayeuxWebSocket {
         }
     }
 
-    /// A message's reply, which comes alone.
+    /// Sends a message and returns its reply, which must arrive alone.
     ///
     /// # Panics
-    /// When something else comes with it.
+    /// Panics if another message arrives with it.
     #[track_caller]
     pub fn reply(&mut self, message: &Value) -> Value {
         single_reply(message, self.request(message))
     }
 
-    /// A new session: its client id.
+    /// Opens a session and returns its client id.
     #[track_caller]
     pub fn handshake(&mut self) -> String {
         client_id(&self.reply(&handshake()))
     }
 
-    /// A new session that has had its first connect, and follows these channels: its client id.
+    /// Opens a session, subscribes to these channels and completes a first connect. Returns the client id.
     #[must_use]
     #[track_caller]
     pub fn open(&mut self, channels: &[&str]) -> String {
@@ -249,14 +247,14 @@ impl BayeuxWebSocket {
     }
 }
 
-/// The reply to a message, which came alone.
+/// Returns the reply to `message`, asserting that nothing else arrived.
 #[track_caller]
 fn single_reply(message: &Value, mut came: Vec<Value>) -> Value {
     assert_eq!(came.len(), 1, "{message}: {came:?}");
     came.remove(0)
 }
 
-/// Opens a session that has had its first connect, and follows these channels: its client id.
+/// Opens a session, subscribes to these channels and completes a first connect. Returns the client id.
 #[track_caller]
 fn open(mut reply: impl FnMut(&Value) -> Value, channels: &[&str]) -> String {
     let client_id = client_id(&reply(&handshake()));
@@ -267,10 +265,10 @@ fn open(mut reply: impl FnMut(&Value) -> Value, channels: &[&str]) -> String {
     client_id
 }
 
-/// The messages of an answer, which is 200 and an array.
+/// Returns the messages of a response.
 ///
 /// # Panics
-/// When it is something else.
+/// Panics if the response is not a 200 with an array.
 #[must_use]
 #[track_caller]
 pub fn messages(answer: &HttpResponse) -> Vec<Value> {
@@ -281,10 +279,10 @@ pub fn messages(answer: &HttpResponse) -> Vec<Value> {
     }
 }
 
-/// The client id of a handshake's reply.
+/// Returns the client id of a handshake reply.
 ///
 /// # Panics
-/// When it was not successful.
+/// Panics if the handshake failed.
 #[track_caller]
 pub fn client_id(reply: &Value) -> String {
     assert_eq!(reply["channel"], "/meta/handshake", "{reply}");
@@ -292,19 +290,19 @@ pub fn client_id(reply: &Value) -> String {
     reply["clientId"].as_str().unwrap_or_else(|| panic!("no client id: {reply}")).to_owned()
 }
 
-/// The id of the session.
+/// Returns the id of the session.
 #[must_use]
 pub fn session(client_id: &str) -> String {
     session_of(client_id)
 }
 
-/// Whether it answers a message, rather than being one that was published.
+/// Whether this is a reply, as opposed to a published message.
 #[must_use]
 pub fn is_reply(message: &Value) -> bool {
     message.get("successful").is_some()
 }
 
-/// What was published, in the order in which it came.
+/// Returns the data of the published messages, in order of arrival.
 #[must_use]
 pub fn events(messages: &[Value]) -> Vec<Value> {
     messages.iter().filter(|message| !is_reply(message)).map(|message| message["data"].clone()).collect()
@@ -313,17 +311,18 @@ pub fn events(messages: &[Value]) -> Vec<Value> {
 /// Asserts that a reply is successful.
 ///
 /// # Panics
-/// When it is not.
+/// Panics if it is not.
 #[track_caller]
 pub fn assert_successful(reply: &Value) {
     assert_eq!(reply["successful"], true, "{reply}");
     assert_eq!(reply.get("error"), None, "{reply}");
 }
 
-/// Asserts that a reply is not successful, by an error of this code: three digits, arguments and words, with colons between them.
+/// Asserts that a reply is an error with this code. Its format is three digits, arguments and a text,
+/// separated by colons.
 ///
 /// # Panics
-/// When it is anything else.
+/// Panics if the reply is anything else.
 #[track_caller]
 pub fn assert_refused(reply: &Value, code: &str) {
     assert_eq!(reply["successful"], false, "{reply}");

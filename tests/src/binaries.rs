@@ -1,58 +1,61 @@
-//! Where the binaries under test are.
+//! Paths of the binaries under test.
 
 use std::path::PathBuf;
 
-/// The server: `ENCKE_BIN`, or built beside this test.
+/// Path of the server: `ENCKE_BIN`, or the one built in this test's target directory.
 ///
 /// # Panics
-/// When it is not there.
+/// Panics if the file does not exist.
 #[must_use]
 pub fn encke() -> PathBuf {
     find("encke", "ENCKE_BIN", "encke-server")
 }
 
-/// The server with the feature `otlp`: `ENCKE_OTLP_BIN`, or built beside this test.
+/// Path of the server with the feature `otlp`: `ENCKE_OTLP_BIN`, or the one built in this test's target
+/// directory.
 ///
 /// # Panics
-/// When it is not there.
+/// Panics if the file does not exist.
 #[must_use]
 pub fn encke_with_otlp() -> PathBuf {
     find("encke", "ENCKE_OTLP_BIN", "encke-server --features otlp")
 }
 
-/// The load generator: `LOADGEN_BIN`, or built beside this test.
+/// Path of the load generator: `LOADGEN_BIN`, or the one built in this test's target directory.
 ///
 /// # Panics
-/// When it is not there.
+/// Panics if the file does not exist.
 #[must_use]
 pub fn loadgen() -> PathBuf {
     find("loadgen", "LOADGEN_BIN", "encke-loadgen")
 }
 
-/// The Python that has schemathesis: `PYTHON_BIN`, or of the environment that `tests/run` makes in the target directory.
+/// Path of a Python that has schemathesis: `PYTHON_BIN`, or the virtual environment that `tests/run` creates
+/// in the target directory.
 ///
 /// # Panics
-/// When it is not there.
+/// Panics if the file does not exist.
 #[must_use]
 pub fn python() -> PathBuf {
     find_python("venv", "PYTHON_BIN", "run tests/run once", "tests/openapi/requirements.txt")
 }
 
-/// The Python that has httpx-sse: `HTTPX_PYTHON_BIN`, or of the environment that `tests/faults/run` makes in the target
-/// directory.
+/// Path of a Python that has httpx-sse: `HTTPX_PYTHON_BIN`, or the virtual environment that
+/// `tests/faults/run` creates in the target directory.
 ///
 /// # Panics
-/// When it is not there.
+/// Panics if the file does not exist.
 #[must_use]
 pub fn python_with_httpx() -> PathBuf {
     let wanted = "tests/faults/clients/requirements.txt";
     find_python("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", wanted)
 }
 
-/// The Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or of the environment that `tests/run` makes in the target directory.
+/// Path of a Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or the virtual environment that `tests/run`
+/// creates in the target directory.
 ///
 /// # Panics
-/// When it is not there.
+/// Panics if the file does not exist.
 #[must_use]
 pub fn python_with_aiocometd() -> PathBuf {
     let wanted = "tests/bayeux/requirements.txt";
@@ -80,7 +83,7 @@ fn find(name: &str, variable: &str, package: &str) -> PathBuf {
     path
 }
 
-/// Tests run from `target/<profile>/deps`, programs from `target/<profile>`.
+/// Tests run from `target/<profile>/deps`; the binaries are in `target/<profile>`.
 fn beside_this_test(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a running test has an executable");
     let folder = program.parent().expect("an executable is in a folder");

@@ -15,30 +15,30 @@ use tungstenite::{Error, Message, WebSocket};
 
 use crate::waiting::{TIMEOUT, eventually};
 
-/// How long one read blocks before the client looks at its own deadline.
+/// How long one read blocks before the client checks its own deadline.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// What the server said first.
+/// First message of the server.
 #[derive(Clone, Debug)]
 pub struct Hello {
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// What to come back with.
+    /// Resume token.
     pub resume: String,
-    /// Whether the session is the one asked for.
+    /// Whether the requested session was resumed.
     pub recovered: bool,
     /// The whole object.
     pub object: Value,
 }
 
-/// What can come from a server.
+/// Message or event that a client can receive from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerOutput {
     /// A text message, which is a JSON object.
     Object(Value),
-    /// A ping's payload. It has been answered.
+    /// The payload of a ping, which has been answered.
     Ping(Vec<u8>),
-    /// A pong's payload.
+    /// The payload of a pong.
     Pong(Vec<u8>),
     /// A Close frame: code and reason.
     Close(u16, String),
@@ -46,19 +46,18 @@ pub enum ServerOutput {
     End,
 }
 
-/// A greeted client.
+/// A client that has received its hello.
 #[derive(Debug)]
 pub struct Client {
     socket: WebSocket<TcpStream>,
-    /// Its greeting.
     pub hello: Hello,
 }
 
 impl Hello {
-    /// Reads a `hello` object.
+    /// Parses a `hello` object.
     ///
     /// # Panics
-    /// When it is none.
+    /// Panics if a field is missing.
     #[must_use]
     #[track_caller]
     pub fn parse(object: Value) -> Self {
@@ -78,42 +77,42 @@ impl Client {
     /// Connects with a query and waits for the hello.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if none arrives.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr, query: &str) -> Self {
         Self::over(TcpStream::connect(address).expect("the server accepts"), query)
     }
 
-    /// The same over a socket that is connected already.
+    /// Like [`connect`](Self::connect), over a connected socket.
     #[must_use]
     #[track_caller]
     pub fn over(stream: TcpStream, query: &str) -> Self {
         Self::greet(stream, query).unwrap_or_else(|code| panic!("refused with {code}"))
     }
 
-    /// Connects, unless it is refused after the upgrade.
+    /// Connects. The server may reject the client after the upgrade.
     ///
     /// # Errors
-    /// The code of the Close frame.
+    /// Returns the code of the Close frame.
     #[track_caller]
     pub fn try_connect(address: SocketAddr, query: &str) -> Result<Self, u16> {
         Self::greet(TcpStream::connect(address).expect("the server accepts"), query)
     }
 
-    /// The same over a socket that is connected already.
+    /// Like [`try_connect`](Self::try_connect), over a connected socket.
     ///
     /// # Errors
-    /// The code of the Close frame.
+    /// Returns the code of the Close frame.
     #[track_caller]
     pub fn try_over(stream: TcpStream, query: &str) -> Result<Self, u16> {
         Self::greet(stream, query)
     }
 
-    /// Connects and returns the code that it is refused with after the upgrade.
+    /// Connects and returns the code with which the server rejects the client after the upgrade.
     ///
     /// # Panics
-    /// When it is let in.
+    /// Panics if the client is accepted.
     #[must_use]
     #[track_caller]
     pub fn refusal_code(address: SocketAddr, query: &str) -> u16 {
@@ -128,7 +127,7 @@ impl Client {
         let mut socket = upgrade(stream, query);
         loop {
             match read(&mut socket, TIMEOUT) {
-                // When to come back; the Close frame says why.
+                // A `goaway` says when to reconnect; the Close frame that follows has the reason.
                 Some(ServerOutput::Object(object)) if object.get("goaway").is_some() => {}
                 Some(ServerOutput::Object(object)) => return Ok(Self { socket, hello: Hello::parse(object) }),
                 Some(ServerOutput::Close(code, _)) => return Err(code),
@@ -140,30 +139,30 @@ impl Client {
     /// Sends a text message.
     ///
     /// # Panics
-    /// When the connection is gone.
+    /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, text: &str) {
         self.send_message(Message::text(text));
     }
 
-    /// Sends any message.
+    /// Sends a message of any kind.
     ///
     /// # Panics
-    /// When the connection is gone.
+    /// Panics if the connection is closed.
     #[track_caller]
     pub fn send_message(&mut self, message: Message) {
         self.socket.send(message).expect("the server reads");
     }
 
-    /// What comes next, within `limit`.
+    /// Returns what arrives next within `limit`.
     pub fn next_within(&mut self, limit: Duration) -> Option<ServerOutput> {
         read(&mut self.socket, limit)
     }
 
-    /// The next object. Pings before it are answered.
+    /// Returns the next object. Pings that precede it are answered.
     ///
     /// # Panics
-    /// When something else comes, or nothing.
+    /// Panics if anything else arrives, or nothing.
     #[track_caller]
     pub fn object(&mut self) -> Value {
         let until = Instant::now() + TIMEOUT;
@@ -176,28 +175,28 @@ impl Client {
         }
     }
 
-    /// The reply to a command.
+    /// Sends a command and returns its reply.
     #[track_caller]
     pub fn request(&mut self, command: &str) -> Value {
         self.send(command);
         self.object()["reply"].clone()
     }
 
-    /// Follows a channel from now on: the epoch of its log.
+    /// Subscribes to a channel. Returns the epoch of its log.
     ///
     /// # Panics
-    /// When it may not.
+    /// Panics if the subscription is rejected.
     #[track_caller]
     pub fn subscribe(&mut self, channel: &str) -> String {
         let reply = self.request(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
         reply["ok"]["epoch"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
-    /// Publishes all these, and returns when they are in the log: the last one's offset. For a client that follows
-    /// nothing.
+    /// Publishes all of `data` and waits until it is in the log. Returns the offset of the last message. For
+    /// a client without subscriptions.
     ///
     /// # Panics
-    /// When it may not.
+    /// Panics if a message is rejected.
     #[track_caller]
     pub fn publish(&mut self, channel: &str, data: impl IntoIterator<Item = impl Display>) -> u64 {
         let mut data = data.into_iter().peekable();
@@ -212,10 +211,10 @@ impl Client {
         }
     }
 
-    /// Reads to the end of the connection: the code of the Close frame, if there was one.
+    /// Reads until the connection ends. Returns the code of the Close frame, if one arrived.
     ///
     /// # Panics
-    /// When the connection does not end.
+    /// Panics if the connection does not end.
     #[track_caller]
     pub fn close_code(&mut self) -> Option<u16> {
         let until = Instant::now() + TIMEOUT;
@@ -230,12 +229,12 @@ impl Client {
         }
     }
 
-    /// Leaves without a word.
+    /// Closes the socket without a Close frame.
     pub fn drop_connection(self) -> Hello {
         self.hello
     }
 
-    /// Lives on in a thread of its own, which answers pings and notes everything.
+    /// Moves the client to a thread of its own, which answers pings and records everything.
     #[must_use]
     pub fn into_background(self) -> BackgroundClient {
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -283,7 +282,8 @@ fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutp
                 return Some(ServerOutput::Object(serde_json::from_str(&text).expect("the server sends JSON")));
             }
             Ok(Message::Ping(payload)) => {
-                // Its answer must not wait for the next read. If the connection is gone, that read tells.
+                // The pong must not wait for the next read. If the connection is closed, that read reports
+                // it.
                 let _ = socket.flush();
                 return Some(ServerOutput::Ping(payload.to_vec()));
             }
@@ -303,10 +303,9 @@ fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutp
     }
 }
 
-/// A client that lives in the background until this is dropped; then it leaves without a word.
+/// Client that runs in the background. Dropping it closes the socket without a Close frame.
 #[derive(Debug)]
 pub struct BackgroundClient {
-    /// Its greeting.
     pub hello: Hello,
     received: Arc<Mutex<Vec<ServerOutput>>>,
     leave: Arc<AtomicBool>,
@@ -314,32 +313,32 @@ pub struct BackgroundClient {
 }
 
 impl BackgroundClient {
-    /// Everything it has heard.
+    /// Returns everything received so far.
     #[must_use]
     pub fn received(&self) -> Vec<ServerOutput> {
         self.received.lock().clone()
     }
 
-    /// How many pings it has answered.
+    /// Returns the number of pings answered.
     #[must_use]
     pub fn pings(&self) -> usize {
         self.received.lock().iter().filter(|said| matches!(said, ServerOutput::Ping(_))).count()
     }
 
-    /// Waits for so many more pings.
+    /// Waits for this many more pings.
     #[track_caller]
     pub fn await_more_pings(&self, more: usize) {
         let wanted = self.pings() + more;
         eventually(format!("{more} more pings"), || (self.pings() >= wanted).then_some(()));
     }
 
-    /// Whether it was closed, or cut off.
+    /// Whether the connection has been closed or lost.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.received.lock().iter().any(|said| matches!(said, ServerOutput::Close(..) | ServerOutput::End))
     }
 
-    /// Waits for the Close frame.
+    /// Waits for the Close frame and returns its code.
     #[track_caller]
     pub fn await_close(&self) -> u16 {
         eventually("a Close frame", || {
@@ -355,7 +354,7 @@ impl Drop for BackgroundClient {
     fn drop(&mut self) {
         self.leave.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A panic of its own has been printed.
+            // If the thread panicked, its message has been printed already.
             let _ = thread.join();
         }
     }

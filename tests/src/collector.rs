@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry traces, by OTLP over HTTP, which remembers all spans.
+//! A collector of OpenTelemetry traces (OTLP over HTTP) that stores all spans.
 
 use std::collections::BTreeMap;
 
@@ -11,58 +11,55 @@ use serde_json::Value;
 use crate::waiting::eventually;
 use crate::{BackendRequest, Backend, Launch, binaries};
 
-/// One span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectedSpan {
-    /// In hexadecimal, as all ids.
+    /// Trace id. All ids are in hexadecimal.
     pub trace: String,
-    /// Its own.
+    /// Span id.
     pub id: String,
-    /// Of the span that it is under; empty if it is under none.
+    /// Id of the parent span; empty for a root span.
     pub parent: String,
     /// The `tracestate`.
     pub state: String,
-    /// What it is of.
     pub name: String,
     /// In nanoseconds since 1970.
     pub start: u64,
-    /// The same.
+    /// In nanoseconds since 1970.
     pub end: u64,
-    /// By name.
     pub attributes: BTreeMap<String, Value>,
-    /// What has gone wrong.
+    /// Error message, if the status is an error.
     pub error: Option<String>,
 }
 
-/// See the [module](self).
+/// Trace collector. See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    /// What it is asked, and answers.
+    /// HTTP server that receives the exports.
     pub backend: Backend,
 }
 
 impl Collector {
-    /// A server that sends its traces here.
+    /// A server that exports its traces to this collector.
     #[must_use]
     pub fn server(&self, settings: &[&str]) -> Launch {
         let otlp = format!("trace.otlp={}", self.backend.url(""));
-        Launch::with(settings).set(&otlp).of_binary(binaries::encke_with_otlp())
+        Launch::with(settings).set(&otlp).with_binary(binaries::encke_with_otlp())
     }
 
-    /// All spans that were sent, in no particular order, each as often as it was accepted.
+    /// Returns all exported spans in no particular order, each as often as it was accepted.
     ///
     /// # Panics
-    /// When something else was sent.
+    /// Panics if anything else was exported.
     #[must_use]
     pub fn spans(&self) -> Vec<CollectedSpan> {
         let accepted = self.backend.requests().into_iter().filter(|asked| asked.status == Some(200));
         accepted.flat_map(|asked| spans_of(&asked)).collect()
     }
 
-    /// Waits for a span of this name, and then for all that are in its trace, which are so many.
+    /// Waits for a span with this name, and then until its trace has exactly `spans` spans.
     ///
     /// # Panics
-    /// When they do not come, or more.
+    /// Panics if the spans do not arrive, or if there are more.
     #[must_use]
     #[track_caller]
     pub fn await_trace(&self, name: &str, spans: usize) -> Vec<CollectedSpan> {

@@ -1,4 +1,4 @@
-//! Thousands of clients at once.
+//! Thousands of simultaneous clients.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use crate::waiting::eventually_within;
 use crate::{Hello, RunningServer};
 
 const CLIENTS_PER_SOURCE: usize = 1_000;
-/// How many requests are on their way at once. Each takes the server a buffer of 8 KB meanwhile, so more would make its
-/// peak, and with it what the allocator keeps, a matter of chance.
+/// Number of handshakes in progress at a time. The server needs an 8 KB buffer for each, so a larger number
+/// would make its peak memory, and what the allocator keeps of it, vary between runs.
 const WAVE_SIZE: usize = 100;
-/// Ten thousand of anything take a while in a debug build.
+/// How long an operation on ten thousand clients may take in a debug build.
 pub const CROWD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Checks that this process may open so many sockets.
+/// Asserts that this process may open a socket for each of `clients`.
 ///
 /// # Panics
-/// When it may not.
+/// Panics if the limit is too low.
 pub fn require_descriptors(clients: usize) {
     let descriptors = rlimit::increase_nofile_limit(u64::MAX).expect("the limit can be read");
     assert!(descriptors > clients as u64 + 500, "{descriptors} descriptors are too few for this test");
@@ -26,7 +26,7 @@ pub fn require_descriptors(clients: usize) {
 /// Connects a client for each query, in waves.
 ///
 /// # Panics
-/// When the server does not greet one of them.
+/// Panics if a client gets no hello.
 pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, Hello)> {
     let mut greeted = Vec::with_capacity(queries.len());
     for (wave, queries) in queries.chunks(WAVE_SIZE).enumerate() {
@@ -38,7 +38,7 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
                 let source = IpAddr::from(Ipv4Addr::new(127, 0, 0, host));
                 let dial = Dial { source: Some(source), ..Dial::default() };
                 let mut client = RawClient::over(dial.connect(server.public));
-                client.ask_upgrade(query);
+                client.request_upgrade(query);
                 client
             })
             .collect();
@@ -51,10 +51,10 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
     greeted
 }
 
-/// Waits until so many sessions are in this phase.
+/// Waits until `count` sessions are in this phase.
 ///
 /// # Panics
-/// When they never are.
+/// Panics if that does not happen in time.
 pub fn await_sessions(server: &RunningServer, phase: &str, count: usize) {
     eventually_within(CROWD_TIMEOUT, format!("{count} sessions are {phase}"), || {
         (server.admin.metrics().sessions(phase) == count as f64).then_some(())

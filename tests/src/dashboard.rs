@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use crate::Script;
 use crate::waiting::{eventually, until};
 
-/// One page of the dashboard, in a browser of its own. It ends when this is dropped.
+/// Page of the dashboard in its own browser, which is closed when this is dropped.
 #[derive(Debug)]
 pub struct Dashboard {
     script: Script,
-    /// How often it was told to do something.
+    /// Number of actions performed.
     actions: usize,
 }
 
 impl Dashboard {
-    /// Opens what the admin listener at `admin` serves, at this place (`#/sessions`).
+    /// Opens the dashboard of the admin listener at `admin`, on this page (such as `#/sessions`).
     #[must_use]
     #[track_caller]
     pub fn open(admin: SocketAddr, place: &str) -> Self {
@@ -27,93 +27,93 @@ impl Dashboard {
         dashboard
     }
 
-    /// Does one of the things that the script can do: what comes of it.
+    /// Performs an action of the script and returns its result.
     ///
     /// # Panics
-    /// When it cannot be done.
+    /// Panics if the action fails.
     #[track_caller]
     pub fn perform(&mut self, kind: &str, arguments: &Value) -> Value {
-        self.script.tell(&json!({ kind: arguments }));
+        self.script.send_command(&json!({ kind: arguments }));
         self.actions += 1;
         let told = self.actions;
         let done = eventually(format!("{kind} {arguments} is done"), || {
-            let failed = self.script.heard("failed");
-            assert!(failed.is_empty(), "{failed:?} {}", self.script.complaints());
-            self.script.heard("done").get(told - 1).cloned()
+            let failed = self.script.values("failed");
+            assert!(failed.is_empty(), "{failed:?} {}", self.script.stderr_text());
+            self.script.values("done").get(told - 1).cloned()
         });
         self.assert_no_fault();
         done
     }
 
-    /// Nothing has happened that no dashboard may do.
+    /// Asserts that the script has reported no fault.
     ///
     /// # Panics
-    /// When it has.
+    /// Panics if it has.
     #[track_caller]
     pub fn assert_no_fault(&self) {
-        let faults = self.script.heard("fault");
+        let faults = self.script.values("fault");
         assert!(faults.is_empty(), "{faults:?}");
     }
 
-    /// To another page, as by a link.
+    /// Goes to another page, as a link does.
     #[track_caller]
     pub fn go(&mut self, place: &str) {
         self.perform("go", &json!([place]));
     }
 
-    /// The texts of all elements that can be seen, in the order of the page.
+    /// Returns the texts of all visible elements, in document order.
     #[must_use]
     #[track_caller]
     pub fn texts(&mut self, selector: &str) -> Vec<String> {
         serde_json::from_value(self.perform("texts", &json!([selector]))).expect("texts are strings")
     }
 
-    /// The text of the first that can be seen.
+    /// Returns the text of the first visible element.
     #[must_use]
     #[track_caller]
     pub fn text(&mut self, selector: &str) -> Option<String> {
         self.texts(selector).into_iter().next()
     }
 
-    /// How many there are, seen or not.
+    /// Returns the number of elements, visible or not.
     #[must_use]
     #[track_caller]
     pub fn count(&mut self, selector: &str) -> u64 {
         self.perform("count", &json!([selector])).as_u64().expect("a count is a number")
     }
 
-    /// Waits until the first that can be seen says this.
+    /// Waits until the first visible element has this text.
     #[track_caller]
     pub fn await_text(&mut self, selector: &str, text: &str) {
         until(format!("{selector} says {text}"), || self.text(selector).as_deref() == Some(text));
     }
 
-    /// Waits until the texts of these are those, in this order.
+    /// Waits until the visible elements have these texts, in this order.
     #[track_caller]
     pub fn await_texts(&mut self, selector: &str, texts: &[&str]) {
         until(format!("{selector} say {texts:?}"), || self.texts(selector) == texts);
     }
 
-    /// Waits until one of them can be seen.
+    /// Waits until one of the elements is visible.
     #[track_caller]
     pub fn await_visible(&mut self, selector: &str) {
         until(format!("{selector} can be seen"), || !self.texts(selector).is_empty());
     }
 
-    /// The number that the page shows by this name.
+    /// Returns the number that the page shows under this name.
     #[must_use]
     #[track_caller]
     pub fn number(&mut self, name: &str) -> Option<u64> {
         self.text(&format!("[data-name=\"{name}\"]"))?.replace(',', "").parse().ok()
     }
 
-    /// Clicks on the first.
+    /// Clicks on the first element.
     #[track_caller]
     pub fn click(&mut self, selector: &str) {
         self.perform("click", &json!([selector]));
     }
 
-    /// Writes into a field.
+    /// Types into a field.
     #[track_caller]
     pub fn fill(&mut self, selector: &str, text: &str) {
         self.perform("fill", &json!([selector, text]));
@@ -125,10 +125,10 @@ impl Dashboard {
         self.perform("press", &json!([key]));
     }
 
-    /// Presses Tab until what has the focus says this.
+    /// Presses Tab until the focused element has this text.
     ///
     /// # Panics
-    /// When the keyboard does not lead there.
+    /// Panics if the element cannot be reached with the keyboard.
     #[track_caller]
     pub fn tab_to(&mut self, text: &str) {
         for _ in 0..60 {
@@ -140,17 +140,17 @@ impl Dashboard {
         panic!("no way leads to {text}");
     }
 
-    /// The text of what has the focus, or its id.
+    /// Returns the text of the focused element, or its id.
     #[must_use]
     #[track_caller]
     pub fn focused(&mut self) -> String {
         self.perform("focused", &json!([])).as_str().unwrap_or_default().to_owned()
     }
 
-    /// The addresses of the WebSockets that it has opened.
+    /// Returns the URLs of the WebSockets that the page has opened.
     #[must_use]
     pub fn sockets(&self) -> Vec<String> {
-        let sockets = self.script.heard("socket").into_iter();
+        let sockets = self.script.values("socket").into_iter();
         sockets.map(|socket| socket.as_str().unwrap_or_default().to_owned()).collect()
     }
 }

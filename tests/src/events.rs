@@ -1,4 +1,4 @@
-//! A client of server-sent events that reads their bytes, and nothing more.
+//! A client of server-sent events that reads their bytes and does nothing else.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,16 +9,17 @@ use crate::Hello;
 use crate::admin::{HttpResponse, send_request};
 use crate::waiting::TIMEOUT;
 
-/// A stream that was answered with 200.
+/// Event stream that was answered with 200.
 #[derive(Debug)]
 pub struct EventStream {
     stream: TcpStream,
     received: Vec<u8>,
-    /// The answer's head, with the empty line.
+    /// Head of the response, including the empty line.
     pub head: String,
 }
 
-/// `GET /events?query`, with headers besides `Host`: lines that end in CR LF. For an answer that ends.
+/// Sends `GET /events?query` with additional headers (lines that end in CR LF) and reads the whole response,
+/// which must end.
 #[must_use]
 #[track_caller]
 pub fn request_events(address: SocketAddr, query: &str, headers: &str) -> HttpResponse {
@@ -35,24 +36,24 @@ impl EventStream {
         Self::open_with(address, query, "")
     }
 
-    /// Connects with a query, and headers besides `Host`: lines that end in CR LF.
+    /// Connects with a query and additional headers: lines that end in CR LF.
     #[must_use]
     #[track_caller]
     pub fn open_with(address: SocketAddr, query: &str, headers: &str) -> Self {
         Self::over(TcpStream::connect(address).expect("the server accepts"), query, headers)
     }
 
-    /// Comes back as an `EventSource` does: with the id of the last event that it has, and the query of the first time.
+    /// Reconnects as an `EventSource` does: with the original query and the id of the last event received.
     #[must_use]
     #[track_caller]
     pub fn reconnect(address: SocketAddr, query: &str, last_id: &str) -> Self {
         Self::open_with(address, query, &format!("Last-Event-ID: {last_id}\r\n"))
     }
 
-    /// The same over a socket that is connected already.
+    /// Like [`open_with`](Self::open_with), over a connected socket.
     ///
     /// # Panics
-    /// When the answer is not a stream of events.
+    /// Panics if the response is not an event stream.
     #[must_use]
     #[track_caller]
     pub fn over(mut stream: TcpStream, query: &str, headers: &str) -> Self {
@@ -66,16 +67,17 @@ impl EventStream {
         events
     }
 
-    /// Says something, to which no stream answers.
+    /// Sends bytes, which a server does not expect on an event stream.
     ///
     /// # Panics
-    /// When the connection is over.
+    /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// The next comment, or the next lines up to an empty one, without it; `None` at the end of the stream.
+    /// Returns the next heartbeat, or the next lines up to an empty one, without it. `None` at the end of the
+    /// stream.
     #[track_caller]
     pub fn block(&mut self) -> Option<String> {
         let mut block = String::new();
@@ -89,10 +91,10 @@ impl EventStream {
         }
     }
 
-    /// The next lines that are no heartbeat.
+    /// Returns the next event, skipping heartbeats.
     ///
     /// # Panics
-    /// When the stream ends before.
+    /// Panics if the stream ends first.
     #[track_caller]
     pub fn event(&mut self) -> String {
         loop {
@@ -104,10 +106,10 @@ impl EventStream {
         }
     }
 
-    /// The next event's id and object.
+    /// Returns the id and the object of the next event.
     ///
     /// # Panics
-    /// When it is none.
+    /// Panics if the event has no data.
     #[track_caller]
     pub fn object(&mut self) -> (Option<String>, Value) {
         let event = self.event();
@@ -117,13 +119,13 @@ impl EventStream {
         (field("id: "), serde_json::from_str(&data).expect("the server sends JSON"))
     }
 
-    /// The hello.
+    /// Reads the hello.
     #[track_caller]
     pub fn hello(&mut self) -> Hello {
         Hello::parse(self.object().1)
     }
 
-    /// Reads on to the end of the stream: what it said before, heartbeats left out.
+    /// Reads to the end of the stream and returns its events, without heartbeats.
     #[track_caller]
     pub fn to_end(mut self) -> Vec<String> {
         std::iter::from_fn(|| self.block()).filter(|block| block != ":").collect()

@@ -1,11 +1,13 @@
-//! What the end-to-end tests drive the two binaries with: processes that end with the test, an admin client, a stock
-//! WebSocket client, one of hand-made frames, browsers, a network to cut.
+//! Harness of the end-to-end tests: child processes that end with the test, an admin client, a stock
+//! WebSocket client, a client that sends hand-made frames, browsers, and network links that can be cut.
 //!
-//! The binaries must have been built before ([`binaries`]), schemathesis, aiocometd and the packages of `tests/browser` ([`script`])
-//! installed. The machine must be Linux with iproute2, nftables, libfaketime, Python 3, curl, node, Chromium, nginx, HAProxy, systemd-socket-activate and Redis, the user root, and a process
-//! allowed to open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
+//! The binaries must have been built ([`binaries`]), and schemathesis, aiocometd and the packages of
+//! `tests/browser` ([`script`]) installed. The tests need Linux with iproute2, nftables, libfaketime, Python
+//! 3, curl, node, Chromium, nginx, HAProxy, systemd-socket-activate and Redis, root privileges, and a limit
+//! of at least 10,500 open descriptors. A test that lacks something fails and says what. `tests/run` installs
+//! and checks all of it.
 //!
-//! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
+//! All calls block, and every wait has a time limit: see [`waiting`].
 
 pub mod admin;
 pub mod authority;
@@ -57,6 +59,6 @@ pub use relay::Relay;
 pub use schemathesis::Schemathesis;
 pub use script::Script;
 pub use server::{Launch, RunningServer};
-pub use stock::{Stock, StockClient};
+pub use stock::{BayeuxLibrary, StockClient};
 pub use supervisor::FakeSupervisor;
 pub use tls::{Certificate, TlsClient};

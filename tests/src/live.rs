@@ -10,23 +10,23 @@ use crate::raw::Dial;
 use crate::waiting::TIMEOUT;
 use crate::{Admin, HttpResponse};
 
-/// A stream that was answered with 200, read as it comes.
+/// Event stream that was answered with 200, read chunk by chunk.
 #[derive(Debug)]
 pub struct LiveStream {
     stream: TcpStream,
-    /// The answer's head.
+    /// Head of the response.
     pub head: HttpResponse,
-    /// As they came, in chunks.
+    /// Bytes that are still in chunked encoding.
     received: Vec<u8>,
     text: String,
     lines: VecDeque<String>,
 }
 
 impl LiveStream {
-    /// Asks for it, and reads the head.
+    /// Opens the stream and reads the head of the response.
     ///
     /// # Panics
-    /// When the answer is not a stream.
+    /// Panics if the response is not a stream.
     #[must_use]
     #[track_caller]
     pub fn open(admin: Admin) -> Self {
@@ -42,10 +42,10 @@ impl LiveStream {
         Self { stream, head, received: Vec::new(), text: String::new(), lines: VecDeque::new() }
     }
 
-    /// The data of the next event, which has this name.
+    /// Returns the data of the next event, which must have this name.
     ///
     /// # Panics
-    /// When it has another, or there is none.
+    /// Panics if it has another name, or if the stream ends.
     #[track_caller]
     pub fn event(&mut self, name: &str) -> Value {
         let (found, data) = self.next().expect("the stream goes on");
@@ -62,7 +62,7 @@ impl LiveStream {
         self.lines.pop_front()
     }
 
-    /// Reads a chunk (RFC 9112, section 7.1); the last one is empty.
+    /// Reads a chunk (RFC 9112, section 7.1). Returns `false` at the last one, which is empty.
     fn read_chunk(&mut self) -> bool {
         let chunk = loop {
             match take_chunk(&mut self.received) {
@@ -96,7 +96,7 @@ impl LiveStream {
 impl Iterator for LiveStream {
     type Item = (String, Value);
 
-    /// The next event's name and data; nothing at the end of the stream.
+    /// Returns the name and the data of the next event. `None` at the end of the stream.
     fn next(&mut self) -> Option<(String, Value)> {
         let mut name = None;
         loop {
@@ -114,10 +114,10 @@ impl Iterator for LiveStream {
     }
 }
 
-/// Asks for it on a connection of this kind, and reads nothing.
+/// Requests the stream without reading the response.
 ///
 /// # Panics
-/// When the server does not read.
+/// Panics if the request cannot be sent.
 #[must_use]
 #[track_caller]
 pub fn request_live(admin: Admin, dial: Dial) -> TcpStream {

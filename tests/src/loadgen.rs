@@ -1,4 +1,4 @@
-//! The load generator, run to its end.
+//! The load generator, run to completion.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -10,14 +10,13 @@ use serde_json::Value;
 use crate::process::Process;
 use crate::{RunningServer, binaries};
 
-/// What it reports.
+/// Report in JSON.
 #[derive(Clone, Debug)]
 pub struct LoadgenReport(Value);
 
-/// A scenario under way. It ends when this is dropped.
+/// Running scenario. Its process is killed when this is dropped.
 #[derive(Debug)]
 pub struct LoadgenRun {
-    /// The process.
     pub process: Process,
     stdout: JoinHandle<Vec<u8>>,
 }
@@ -26,7 +25,7 @@ impl LoadgenRun {
     /// Starts a scenario against a server.
     ///
     /// # Panics
-    /// When there is no such binary.
+    /// Panics if the binary does not exist.
     #[must_use]
     #[track_caller]
     pub fn start(scenario: &str, server: &RunningServer, arguments: &[&str]) -> Self {
@@ -47,10 +46,10 @@ impl LoadgenRun {
         Self { process: Process::new(child), stdout: thread::spawn(read) }
     }
 
-    /// Waits for its end.
+    /// Waits for the scenario to end and returns its report.
     ///
     /// # Panics
-    /// When it fails, or does not end within `limit`.
+    /// Panics if the scenario fails, or does not end within `limit`.
     #[must_use]
     #[track_caller]
     pub fn report(mut self, limit: Duration) -> LoadgenReport {
@@ -62,20 +61,20 @@ impl LoadgenRun {
 }
 
 impl LoadgenReport {
-    /// Runs a scenario, which ends by itself, against a server.
+    /// Runs a scenario that ends by itself against a server.
     ///
     /// # Panics
-    /// When it fails.
+    /// Panics if the scenario fails.
     #[must_use]
     #[track_caller]
     pub fn run(scenario: &str, server: &RunningServer, arguments: &[&str]) -> Self {
         Self::run_at(&format!("ws://{}/ws", server.public), scenario, arguments)
     }
 
-    /// The same against the server at a URL.
+    /// Runs a scenario that ends by itself against the server at `url`.
     ///
     /// # Panics
-    /// When it fails.
+    /// Panics if the scenario fails.
     #[must_use]
     #[track_caller]
     pub fn run_at(url: &str, scenario: &str, arguments: &[&str]) -> Self {
@@ -90,10 +89,10 @@ impl LoadgenReport {
         Self(serde_json::from_slice(&output.stdout).expect("the report is JSON"))
     }
 
-    /// A field of it, by name or, with a `/` before each name, by where it is.
+    /// Returns a numeric field, by its name or by a JSON pointer, which begins with `/`.
     ///
     /// # Panics
-    /// When there is no such number.
+    /// Panics if there is no such number.
     #[must_use]
     #[track_caller]
     pub fn number(&self, field: &str) -> f64 {
@@ -101,10 +100,10 @@ impl LoadgenReport {
         value.and_then(Value::as_f64).unwrap_or_else(|| panic!("{field} is no number: {}", self.0))
     }
 
-    /// Asserts that these fields are these numbers.
+    /// Asserts that these fields have these values.
     ///
     /// # Panics
-    /// When one of them is not.
+    /// Panics if one of them differs.
     #[track_caller]
     pub fn assert(&self, expected: &[(&str, f64)]) {
         for (field, number) in expected {
@@ -112,23 +111,24 @@ impl LoadgenReport {
         }
     }
 
-    /// Asserts that nothing was ended before its deadline, as far as the load generator can know: what it reads late on
-    /// a busy machine it measures wrong by as much.
+    /// Asserts that nothing ended before its deadline, as far as the load generator can tell: on a busy
+    /// machine its measurements are off by as much as it lags.
     ///
     /// # Panics
-    /// When something was.
+    /// Panics if something ended early.
     #[track_caller]
     pub fn assert_none_early(&self) {
-        /// The way that the load generator allows for.
+        /// Tolerance of the load generator's own check.
         const TOLERANCE_MS: f64 = 20.0;
         let (early, lag) = (self.number("early"), self.number("/loadgen/lag_ms_max"));
         assert!(early == 0.0 || lag >= TOLERANCE_MS, "{early} early, {lag} ms of lag: {}", self.0);
     }
 
-    /// What was sampled each second under this name (`kind`: gauges, counts or times), where there was something.
+    /// Returns the values sampled each second under this name, without empty samples. `kind` is gauges,
+    /// counts or times.
     ///
     /// # Panics
-    /// When nothing was sampled under it.
+    /// Panics if nothing was sampled under this name.
     #[must_use]
     #[track_caller]
     pub fn samples(&self, kind: &str, name: &str) -> Vec<f64> {

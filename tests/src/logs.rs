@@ -1,4 +1,4 @@
-//! What a process writes to standard error.
+//! Standard error of a process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::waiting::eventually;
 
-/// The lines of a process so far; a thread takes them in as they come.
+/// Lines that a process has written so far, collected by a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
     lines: Arc<Mutex<Vec<String>>>,
@@ -27,25 +27,26 @@ impl Logs {
         logs
     }
 
-    /// All lines so far.
+    /// Returns all lines so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
 
-    /// All of it, as it was written.
+    /// Returns all lines so far as one text.
     #[must_use]
     pub fn text(&self) -> String {
         self.lines().join("\n")
     }
 
-    /// The lines that are JSON objects.
+    /// Returns the lines that are JSON objects.
     #[must_use]
     pub fn records(&self) -> Vec<Value> {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// The lifecycle events of one session, as `(event, reason)`, in their order: two threads may write two of them in either.
+    /// Returns the lifecycle events of a session as `(event, reason)`, in the order of their numbers: two
+    /// threads may write two events in either order.
     #[must_use]
     pub fn lifecycle(&self, session: &str) -> Vec<(String, String)> {
         let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
@@ -58,7 +59,7 @@ impl Logs {
     /// Waits for exactly these lifecycle events of a session.
     ///
     /// # Panics
-    /// When others come, or not all of them.
+    /// Panics if others appear, or if some are missing.
     #[track_caller]
     pub fn await_lifecycle(&self, session: &str, expected: &[(&str, &str)]) {
         let mut seen = Vec::new();
@@ -78,7 +79,7 @@ impl Logs {
         })
     }
 
-    /// How many lines contain `text`.
+    /// Returns the number of lines that contain `text`.
     #[must_use]
     pub fn count(&self, text: &str) -> usize {
         self.lines.lock().iter().filter(|line| line.contains(text)).count()

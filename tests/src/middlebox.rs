@@ -1,27 +1,27 @@
-//! A proxy of HTTP that means well, and lets not everything through.
+//! An HTTP proxy that interferes with WebSocket upgrades or buffers responses.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What it does to upgrades.
+/// How the proxy handles upgrade requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgrades {
-    /// Nothing.
+    /// Forwards them.
     Pass,
-    /// It answers them itself, with this status.
+    /// Answers them itself, with this status.
     Answer(&'static str),
-    /// It passes the request on without the headers that ask for one, which are those of a hop.
+    /// Forwards the request without its `Connection` and `Upgrade` headers, which are hop-by-hop.
     Strip,
-    /// It never answers.
+    /// Never answers.
     Swallow,
 }
 
-/// Takes connections until it is dropped, each for one request.
+/// Proxy that accepts connections until it is dropped, with one request each.
 #[derive(Debug)]
 pub struct Middlebox {
-    /// Where it does.
+    /// Address that clients connect to.
     pub address: SocketAddr,
     passes_upgrades: Arc<AtomicBool>,
     dropped: Arc<AtomicBool>,
@@ -32,15 +32,15 @@ struct MiddleboxConfig {
     server: SocketAddr,
     upgrades: Upgrades,
     passes_upgrades: Arc<AtomicBool>,
-    /// Answers are passed on when they are whole.
+    /// Forwards a response only when it is complete.
     buffers_responses: bool,
 }
 
 impl Middlebox {
-    /// A proxy before `server`.
+    /// Starts a proxy in front of `server`.
     ///
     /// # Panics
-    /// When there is no port for it.
+    /// Panics if no port is free.
     #[must_use]
     pub fn new(server: SocketAddr, upgrades: Upgrades, buffers: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
@@ -54,14 +54,14 @@ impl Middlebox {
                     return;
                 }
                 let ways = ways.clone();
-                // Whatever breaks ends the connection.
+                // An I/O error ends the connection.
                 std::thread::spawn(move || ways.serve(client));
             }
         });
         middlebox
     }
 
-    /// Upgrades pass from now on.
+    /// Forwards all later upgrade requests.
     pub fn pass_upgrades(&self) {
         self.passes_upgrades.store(true, Ordering::Release);
     }
@@ -70,7 +70,7 @@ impl Middlebox {
 impl Drop for Middlebox {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Release);
-        // It waits for a connection.
+        // Wakes the thread that waits in `accept`.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -99,7 +99,7 @@ impl MiddleboxConfig {
         self.pass(client, server, is_upgrade)
     }
 
-    /// Passes on what comes, up to the end of either side.
+    /// Forwards data in both directions until either side closes.
     fn pass(&self, mut client: TcpStream, mut server: TcpStream, is_upgrade: bool) -> std::io::Result<()> {
         for stream in [&client, &server] {
             stream.set_nodelay(true)?;
@@ -120,7 +120,8 @@ impl MiddleboxConfig {
     }
 }
 
-/// The head of a request, and what came after it; `None` if the client has left before.
+/// Reads the head of a request, and returns it with the bytes that followed it. `None` if the client closes
+/// first.
 fn read_head(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
@@ -136,7 +137,7 @@ fn read_head(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)
     }
 }
 
-/// A head whose connection is for one request, and stays as it is.
+/// Replaces the connection headers of a request by `Connection: close`, which also drops an upgrade.
 fn with_connection_close(head: &str) -> String {
     let is_hop_by_hop = |line: &str| {
         let line = line.to_ascii_lowercase();

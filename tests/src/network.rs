@@ -1,5 +1,5 @@
-//! A network namespace with a link to it that can be cut, made slow, or made to lose packets. Needs root and iproute2, and
-//! nftables for the latter.
+//! A network namespace and a link to it that can be cut, slowed down, or made to lose packets. Needs root and
+//! iproute2; packet loss needs nftables.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::raw::Dial;
 
-/// A pair of virtual network cards: one end here, one in a namespace of its own. All of it goes when this is
-/// dropped.
+/// Pair of virtual network interfaces: the near end is in the test's own namespace, the far end in a new one.
+/// Both are removed when this is dropped.
 #[derive(Debug)]
 pub struct NetworkLink {
     namespace: String,
@@ -22,9 +22,9 @@ pub struct NetworkLink {
     number: u32,
 }
 
-/// Links of four addresses each that fit into 198.18.0.0/15, which is set aside for tests (RFC 2544).
+/// Number of four-address links that fit into 198.18.0.0/15, which is reserved for tests (RFC 2544).
 const LINK_COUNT: u32 = 1 << 15;
-/// A process makes no more of them.
+/// Number of links that one process may create.
 const LINKS_PER_PROCESS: u32 = 64;
 
 impl Default for NetworkLink {
@@ -34,10 +34,10 @@ impl Default for NetworkLink {
 }
 
 impl NetworkLink {
-    /// Lays it.
+    /// Creates the link.
     ///
     /// # Panics
-    /// Without root, or without the command `ip`.
+    /// Panics without root or without the `ip` command.
     #[must_use]
     pub fn new() -> Self {
         static CREATED: AtomicU32 = AtomicU32::new(0);
@@ -63,13 +63,13 @@ impl NetworkLink {
         link
     }
 
-    /// The address of this end.
+    /// Address of the near end.
     #[must_use]
     pub fn near_address(&self) -> IpAddr {
         self.address(1)
     }
 
-    /// The address of the other end.
+    /// Address of the far end.
     #[must_use]
     pub fn far_address(&self) -> IpAddr {
         self.address(2)
@@ -79,14 +79,14 @@ impl NetworkLink {
         Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + self.number * 4 + end).into()
     }
 
-    /// Connects from the namespace. The socket stays in it, whoever uses it.
+    /// Connects from the namespace. The socket stays in it, whichever thread uses it.
     ///
     /// # Panics
-    /// When it does not come about.
+    /// Panics if the connection cannot be established.
     #[must_use]
     pub fn connect(&self, address: SocketAddr) -> TcpStream {
         let namespace = File::open(format!("/run/netns/{}", self.namespace)).expect("the namespace is there");
-        // A thread of its own, which ends there.
+        // A thread changes its namespace for good, so this one ends after connecting.
         let thread = std::thread::spawn(move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                 .expect("root may enter the namespace");
@@ -95,7 +95,7 @@ impl NetworkLink {
         thread.join().expect("the namespace reaches this end")
     }
 
-    /// A command that is run in the namespace.
+    /// Returns a command that runs in the namespace.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let [ip, arguments @ ..] = self.wrapper();
@@ -104,16 +104,16 @@ impl NetworkLink {
         command
     }
 
-    /// Words before a command that have it run in the namespace.
+    /// Prefix that makes a command run in the namespace.
     #[must_use]
     pub fn wrapper(&self) -> [String; 4] {
         ["ip", "netns", "exec", &self.namespace].map(str::to_owned)
     }
 
-    /// The processes that run in the namespace.
+    /// Returns the processes that run in the namespace.
     ///
     /// # Panics
-    /// When they cannot be listed.
+    /// Panics if they cannot be listed.
     #[must_use]
     pub fn processes(&self) -> Vec<Pid> {
         let output = Command::new("ip").args(["netns", "pids", &self.namespace]).output();
@@ -122,27 +122,29 @@ impl NetworkLink {
         listed.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
     }
 
-    /// Sends all of them a signal.
+    /// Sends a signal to all processes in the namespace.
     pub fn signal(&self, signal: Signal) {
         for process in self.processes() {
-            // It may have ended meanwhile.
+            // The process may have ended in the meantime.
             let _ = kill_process(process, signal);
         }
     }
 
-    /// Gives sockets that are made in the namespace from here on a receive buffer of so many bytes, which does not grow.
+    /// Limits the receive buffer of sockets created later in the namespace to `bytes`, without automatic
+    /// growth.
     pub fn set_receive_buffer(&self, bytes: u32) {
         run(self
             .command("sysctl")
             .args(["-w", &format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096))]));
     }
 
-    /// Makes it resemble a link that is some hops away, for connections that are made from here on. The ends know each other's
-    /// hardware addresses for good: what asks for them, and the answer, does not queue on a slow link or get lost. And each segment of
-    /// TCP is a packet of its own: otherwise dozens go from one card to the other as one, and are lost as one.
+    /// Makes the link resemble one that is several hops long, for connections that are made later. The ends
+    /// get permanent entries for each other's hardware addresses, so that address resolution neither queues
+    /// on a slow link nor gets lost. Each TCP segment becomes a packet of its own; otherwise dozens travel
+    /// between the interfaces as one, and are lost as one.
     ///
     /// # Panics
-    /// When the kernel does not tell the addresses.
+    /// Panics if the kernel does not report the addresses.
     pub fn emulate_distance(&self) {
         let Self { namespace, near: here, far: there, .. } = self;
         ip(&format!("link set {here} gso_max_segs 1"));
@@ -160,20 +162,20 @@ impl NetworkLink {
         ip(&format!("-n {namespace} neighbour replace {known}"));
     }
 
-    /// From here on the other end is sent so many bytes a second.
+    /// Limits the rate towards the far end.
     pub fn limit_rate(&self, bytes_per_second: u32) {
         run(Command::new("tc").args(token_bucket(&self.near, bytes_per_second).split(' ')));
     }
 
-    /// From here on neither end is sent more than so many bytes a second.
+    /// Limits the rate in both directions.
     pub fn limit_rate_both_ways(&self, bytes_per_second: u32) {
         self.limit_rate(bytes_per_second);
         let arguments = format!("-n {} {}", self.namespace, token_bucket(&self.far, bytes_per_second));
         run(Command::new("tc").args(arguments.split(' ')));
     }
 
-    /// From here on so many per cent of the packets are lost, each way. No sender sees anything of it: they are lost where they
-    /// arrive.
+    /// Drops this percentage of the packets in each direction. They are dropped on arrival, so no sender
+    /// notices.
     pub fn drop_packets(&self, per_cent: u8) {
         let drop = if per_cent < 100 {
             format!("meta protocol ip numgen random mod 100 < {per_cent} drop")
@@ -183,19 +185,19 @@ impl NetworkLink {
         self.ends().into_iter().for_each(|end| self.filter(end, &drop));
     }
 
-    /// From here on nothing that the other end sends arrives at this one, which is heard there as ever.
+    /// Drops everything that arrives at the near end. The far end still receives.
     pub fn block_inbound(&self) {
         let [here, _] = self.ends();
         self.filter(here, "meta protocol ip drop");
     }
 
-    /// From here on nothing that this end sends arrives at the other, which is heard here as ever.
+    /// Drops everything that arrives at the far end. The near end still receives.
     pub fn block_outbound(&self) {
         let [_, there] = self.ends();
         self.filter(there, "meta protocol ip drop");
     }
 
-    /// Does this with what arrives at an end.
+    /// Applies a rule to what arrives at one end.
     fn filter(&self, (mut nft, device): (Command, &str), rule: &str) {
         let chain = format!("type filter hook ingress device {device} priority 0");
         run(nft.arg(format!(
@@ -205,30 +207,30 @@ impl NetworkLink {
         )));
     }
 
-    /// From here on none is lost.
+    /// Removes all packet filters.
     pub fn deliver_all_packets(&self) {
         for (mut nft, _) in self.ends() {
-            // It need not be there.
+            // The first statement creates the table if it does not exist, so that deleting it cannot fail.
             run(nft.arg(format!("table netdev {0} {{}}; delete table netdev {0}", self.namespace)));
         }
     }
 
-    /// The command `nft` at each end, and the card that is there.
+    /// Returns the `nft` command and the interface of each end.
     fn ends(&self) -> [(Command, &str); 2] {
         [(Command::new("nft"), &self.near), (self.command("nft"), &self.far)]
     }
 
-    /// From here on nothing gets through, and neither end is told.
+    /// Cuts the link. Neither end is notified.
     pub fn cut(&self) {
         ip(&format!("-n {} link set {} down", self.namespace, self.far));
     }
 
-    /// Mends it.
+    /// Restores the link after [`cut`](Self::cut).
     pub fn restore(&self) {
         ip(&format!("-n {} link set {} up", self.namespace, self.far));
     }
 
-    /// Makes the namespace's kernel forget every connection, as if its machine had lost power.
+    /// Makes the namespace's kernel forget every TCP connection, as if its machine had lost power.
     pub fn forget_connections(&self) {
         run(self.command("ss").args(["-K", "-t"]));
     }
@@ -236,15 +238,15 @@ impl NetworkLink {
 
 impl Drop for NetworkLink {
     fn drop(&mut self) {
-        // If it was not lossy, there is none.
+        // The table exists only if packets were filtered.
         let _ = Command::new("nft").arg(format!("delete table netdev {}", self.namespace)).output();
-        // Both cards go with the namespace, once no socket holds it.
+        // Deleting the near interface removes its peer. The namespace itself is freed once no socket uses it.
         let _ = Command::new("ip").args(["link", "delete", &self.near]).output();
         let _ = Command::new("ip").args(["netns", "delete", &self.namespace]).output();
     }
 }
 
-/// Arguments of `tc`: a burst of one packet, and a queue that loses none.
+/// Arguments of `tc` for a token bucket: a burst of one packet, and a queue long enough to lose none.
 fn token_bucket(device: &str, bytes_per_second: u32) -> String {
     let bits = u64::from(bytes_per_second) * 8;
     format!("qdisc replace dev {device} root tbf rate {bits}bit burst 1600 limit 1000000")

@@ -1,4 +1,4 @@
-//! A client of long-polling that sends requests and reads their answers, on one connection, and nothing more.
+//! A long-polling client that sends requests on one connection, reads their responses, and does nothing else.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::admin::HttpResponse;
 use crate::waiting::TIMEOUT;
 
-/// A connection for requests, one after the other or several at once.
+/// Connection for successive or pipelined requests.
 #[derive(Debug)]
 pub struct PollClient<S = TcpStream> {
     stream: S,
@@ -17,7 +17,7 @@ impl PollClient {
     /// Connects.
     ///
     /// # Panics
-    /// When the server does not accept.
+    /// Panics if the server does not accept.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
@@ -29,13 +29,12 @@ impl PollClient {
 }
 
 impl<S: Read + Write> PollClient<S> {
-    /// Takes a connected socket whose reads time out.
+    /// Wraps a connected socket that has a read timeout.
     #[must_use]
     pub fn over(stream: S) -> Self {
         Self { stream, received: Vec::new() }
     }
 
-    /// The socket.
     pub fn stream(&self) -> &S {
         &self.stream
     }
@@ -43,46 +42,46 @@ impl<S: Read + Write> PollClient<S> {
     /// Sends bytes.
     ///
     /// # Panics
-    /// When the server does not read.
+    /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, bytes: &str) {
         self.stream.write_all(bytes.as_bytes()).expect("the server reads");
         self.stream.flush().expect("the server reads");
     }
 
-    /// Sends `GET /poll?query`, and awaits nothing.
+    /// Sends `GET /poll?query` without waiting for the response.
     #[track_caller]
     pub fn send_get(&mut self, query: &str) {
         self.send(&get(query));
     }
 
-    /// `GET /poll?query`, and its answer.
+    /// Sends `GET /poll?query` and returns the response.
     #[track_caller]
     pub fn get(&mut self, query: &str) -> HttpResponse {
         self.send_get(query);
         self.response()
     }
 
-    /// `POST /poll?query` with a JSON body, and its answer.
+    /// Sends `POST /poll?query` with a JSON body and returns the response.
     #[track_caller]
     pub fn post(&mut self, query: &str, body: &str) -> HttpResponse {
         self.send(&post(query, "Content-Type: application/json\r\n", body));
         self.response()
     }
 
-    /// The next answer.
+    /// Reads the next response.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if the connection ends first.
     #[track_caller]
     pub fn response(&mut self) -> HttpResponse {
         self.try_response().expect("an answer comes before the end of the connection")
     }
 
-    /// The next answer; `None` at the end of the connection.
+    /// Reads the next response. `None` at the end of the connection.
     ///
     /// # Panics
-    /// When neither comes.
+    /// Panics if neither arrives in time.
     #[track_caller]
     pub fn try_response(&mut self) -> Option<HttpResponse> {
         loop {
@@ -106,10 +105,10 @@ impl<S: Read + Write> PollClient<S> {
         }
     }
 
-    /// Reads on to the end of the connection, before which nothing may come.
+    /// Waits for the end of the connection.
     ///
     /// # Panics
-    /// When something comes, or no end.
+    /// Panics if a response arrives first, or if the connection does not end.
     #[track_caller]
     pub fn await_end(&mut self) {
         if let Some(answer) = self.try_response() {
@@ -117,7 +116,7 @@ impl<S: Read + Write> PollClient<S> {
         }
     }
 
-    /// The length of the first answer, once all of it has come.
+    /// Returns the length of the first response, once it is complete.
     fn response_length(&self) -> Option<usize> {
         let head = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
         let text = str::from_utf8(&self.received[..head]).expect("a head is text");
@@ -128,19 +127,19 @@ impl<S: Read + Write> PollClient<S> {
     }
 }
 
-/// The bytes of `GET /poll?query`.
+/// Bytes of `GET /poll?query`.
 #[must_use]
 pub fn get(query: &str) -> String {
     get_with(query, "")
 }
 
-/// The same with headers besides `Host`: lines that end in CR LF.
+/// Like [`get`], with additional headers: lines that end in CR LF.
 #[must_use]
 pub fn get_with(query: &str, headers: &str) -> String {
     format!("GET /poll?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n")
 }
 
-/// The bytes of `POST /poll?query`, with headers besides those that it needs: lines that end in CR LF.
+/// Bytes of `POST /poll?query` with additional headers: lines that end in CR LF.
 #[must_use]
 pub fn post(query: &str, headers: &str, body: &str) -> String {
     let length = body.len();

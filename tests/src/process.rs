@@ -1,4 +1,4 @@
-//! A process that ends with the test, its signals, and what the kernel tells about it.
+//! Child processes: they end with the test, take signals, and report what `/proc` knows about them.
 
 use std::fs;
 use std::process::{Child, ExitStatus};
@@ -9,14 +9,13 @@ use rustix::process::{Pid, kill_process};
 
 use crate::waiting::{eventually_within, let_pass, until};
 
-/// Ends the process when it is dropped.
+/// Child process that is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
 }
 
 impl Process {
-    /// This child, from now on.
     #[must_use]
     pub fn new(child: Child) -> Self {
         Self { child }
@@ -25,103 +24,105 @@ impl Process {
     /// Sends a signal.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// Panics if the process no longer exists.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the process is there");
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Stops the process until `meanwhile` is over, as if the machine had been suspended. Returns what that has returned.
+    /// Stops the process while `meanwhile` runs, as if the machine had been suspended. Returns the result of
+    /// `meanwhile`.
     ///
     /// # Panics
-    /// When it does not stop.
+    /// Panics if the process does not stop.
     #[track_caller]
     pub fn while_stopped<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
         self.signal(Signal::STOP);
-        // One thread takes the signal and tells the others, which run on until then.
+        // One thread receives the signal and stops the others, which keep running until then.
         until("every thread has stopped", || self.thread_states().iter().all(|state| *state == 'T'));
         let result = meanwhile();
         self.signal(Signal::CONT);
         result
     }
 
-    /// Stops the process for this long.
+    /// Stops the process for `time`.
     pub fn freeze(&self, time: Duration) {
         self.while_stopped(|| let_pass(time));
     }
 
-    /// What each thread is doing, by its letter in proc(5).
+    /// Returns the state of each thread, as a letter of proc(5).
     fn thread_states(&self) -> Vec<char> {
         self.read_for_each_thread("stat").filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
     }
 
-    /// What proc(5) has of each thread in this file.
+    /// Reads `file` of each thread's directory in `/proc`.
     fn read_for_each_thread(&self, file: &str) -> impl Iterator<Item = String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
         tasks.filter_map(move |task| fs::read_to_string(task.ok()?.path().join(file)).ok())
     }
 
-    /// The names of its threads.
+    /// Returns the names of its threads.
     ///
     /// # Panics
-    /// When it is gone.
+    /// Panics if the process no longer exists.
     #[must_use]
     pub fn thread_names(&self) -> Vec<String> {
         self.read_for_each_thread("comm").map(|name| name.trim_end().to_owned()).collect()
     }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     ///
     /// # Panics
-    /// When it does not end within `limit`.
+    /// Panics if it does not end within `limit`.
     #[track_caller]
     pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
         eventually_within(limit, "the end of the process", || self.try_wait())
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("our own child can be waited for")
     }
 
-    /// Its number.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How many descriptors it has open.
+    /// Returns the number of open file descriptors.
     ///
     /// # Panics
-    /// When it is gone.
+    /// Panics if the process no longer exists.
     #[must_use]
     pub fn open_descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process is there").count()
     }
 
-    /// Its resident memory, once what is free has been given back: after a second, bit by bit.
+    /// Returns the resident memory in bytes, once the allocator has returned free memory to the kernel. It
+    /// does so gradually, beginning after a second.
     ///
     /// # Panics
-    /// When it is gone, or its memory falls for minutes.
+    /// Panics if the process no longer exists, or if its memory keeps falling for two minutes.
     #[must_use]
     pub fn settled_bytes(&self) -> u64 {
         let mut last = self.resident_bytes();
         eventually_within(Duration::from_secs(120), "free memory has been given back", || {
             let_pass(Duration::from_secs(3));
             let before = std::mem::replace(&mut last, self.resident_bytes());
-            // A hundredth comes and goes.
+            // Changes of up to one per cent are noise.
             (last + last / 100 >= before).then_some(last)
         })
     }
 
-    /// Its resident memory.
+    /// Returns the resident memory in bytes.
     ///
     /// # Panics
-    /// When it is gone.
+    /// Panics if the process no longer exists.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
@@ -139,7 +140,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be over already. SIGKILL also ends a stopped process.
+        // The process may have ended already. SIGKILL ends a stopped process as well.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

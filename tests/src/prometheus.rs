@@ -1,4 +1,4 @@
-//! A Prometheus of the test's own, which scrapes a server and keeps what it reads in a directory that goes with it.
+//! A private Prometheus that scrapes a server and stores its data in a temporary directory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::proxy::free_address;
 use crate::waiting::until;
 
-/// A running `prometheus`. It ends when this is dropped.
+/// Running `prometheus`. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Prometheus {
     _process: Process,
@@ -22,10 +22,10 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that reads the metrics at `target` each second, as the job `encke`, and evaluates these rules.
+    /// Starts a Prometheus that scrapes `target` every second as the job `encke`, and evaluates these rules.
     ///
     /// # Panics
-    /// When it does not come up, or is not installed.
+    /// Panics if Prometheus does not start or is not installed.
     #[must_use]
     #[track_caller]
     pub fn scraping(target: SocketAddr, rules: &Path) -> Self {
@@ -56,10 +56,10 @@ impl Prometheus {
         std::net::TcpStream::connect(self.address).is_ok() && self.request("/-/ready").0 == 200
     }
 
-    /// What it answers to `GET path`, of its API.
+    /// Sends `GET path` to its API and returns the data.
     ///
     /// # Panics
-    /// When that is an error.
+    /// Panics if the response is an error.
     #[must_use]
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
@@ -69,10 +69,10 @@ impl Prometheus {
         answer["data"].clone()
     }
 
-    /// The series that an expression has now.
+    /// Returns the series that an expression currently has.
     ///
     /// # Panics
-    /// When it is not one.
+    /// Panics if the expression is not a vector.
     #[must_use]
     #[track_caller]
     pub fn query(&self, expression: &str) -> Vec<Value> {
@@ -81,7 +81,7 @@ impl Prometheus {
         data["result"].as_array().expect("a vector of series").clone()
     }
 
-    /// By HTTP/1.0, in which answers are in one piece.
+    /// Uses HTTP/1.0, so that the response is not chunked.
     #[track_caller]
     fn request(&self, path: &str) -> (u16, String) {
         let answer = send_request(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));

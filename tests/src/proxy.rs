@@ -1,4 +1,4 @@
-//! Proxies as others have built them, with the recipes in `deploy/proxies`.
+//! nginx and HAProxy, with the example configurations of `deploy/proxies`.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,20 +12,20 @@ use crate::process::Process;
 use crate::tls::Certificate;
 use crate::waiting::until;
 
-/// A proxy in front of a server. It ends when this is dropped.
+/// Proxy in front of a server. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     _process: Process,
     _files: TempDir,
-    /// Where clients connect.
+    /// Address that clients connect to.
     pub address: SocketAddr,
 }
 
 impl Proxy {
-    /// nginx, whose certificate is this.
+    /// Starts nginx with this certificate and the example configuration.
     ///
     /// # Panics
-    /// When it does not come up, or the recipe has changed.
+    /// Panics if nginx does not start, or if the example no longer contains what is replaced in it.
     #[must_use]
     pub fn nginx(server: &RunningServer, certificate: &Certificate) -> Self {
         let files = TempDir::new().expect("a temporary directory");
@@ -39,10 +39,11 @@ impl Proxy {
         Self::start_nginx(&site.0, files, address)
     }
 
-    /// nginx that has been told where to pass requests on to, and nothing else but `directives`. Without TLS.
+    /// Starts nginx without TLS and with its default settings, except for the upstream address and
+    /// `directives`.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if nginx does not start.
     #[must_use]
     pub fn nginx_with_defaults(server: &RunningServer, directives: &str) -> Self {
         let files = TempDir::new().expect("a temporary directory");
@@ -55,7 +56,7 @@ impl Proxy {
     }
 
     fn start_nginx(site: &str, files: TempDir, address: SocketAddr) -> Self {
-        // What Debian's nginx.conf says around it, for a process of one's own.
+        // The surrounding sections of Debian's nginx.conf, adapted to an unprivileged single process.
         let directory = files.path().display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {directory}/{kind};"))
@@ -71,10 +72,10 @@ impl Proxy {
         Self::start(command, files, address)
     }
 
-    /// `HAProxy`, whose certificate is this.
+    /// Starts `HAProxy` with this certificate and the example configuration.
     ///
     /// # Panics
-    /// When it does not come up, or the recipe has changed.
+    /// Panics if `HAProxy` does not start, or if the example no longer contains what is replaced in it.
     #[must_use]
     pub fn haproxy(server: &RunningServer, certificate: &Certificate) -> Self {
         let files = TempDir::new().expect("a temporary directory");
@@ -112,7 +113,7 @@ impl Proxy {
     }
 }
 
-/// A recipe, whose addresses and files are exchanged for those of a test.
+/// Example configuration in which addresses and file names are replaced by those of the test.
 struct ConfigTemplate(String);
 
 impl ConfigTemplate {
@@ -127,7 +128,8 @@ impl ConfigTemplate {
     }
 }
 
-/// One that nobody listens on at this moment: neither a proxy nor Redis can be asked for any free port.
+/// Returns a loopback address that is free at the moment: neither the proxies nor Redis can choose a free
+/// port themselves and report it.
 pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     listener.local_addr().expect("it is bound")

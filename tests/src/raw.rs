@@ -1,4 +1,4 @@
-//! A client of hand-made bytes, which does nothing by itself.
+//! A client that sends hand-made bytes and does nothing by itself.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -10,22 +10,22 @@ use socket2::{Domain, SockRef, Socket, Type};
 use crate::Hello;
 use crate::waiting::TIMEOUT;
 
-/// The key of the example in RFC 6455, section 1.3, and the answer to it.
+/// Key of the example in RFC 6455, section 1.3, and the server's answer to it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// The masking key of the examples in RFC 6455, section 5.7.
+/// Masking key of the examples in RFC 6455, section 5.7.
 pub const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// First bytes of frames that end their message.
+/// First byte of an unfragmented text frame.
 pub const TEXT: u8 = 0x81;
-/// A binary message.
+/// First byte of an unfragmented binary frame.
 pub const BINARY: u8 = 0x82;
-/// A Close frame.
+/// First byte of a Close frame.
 pub const CLOSE: u8 = 0x88;
-/// A ping.
+/// First byte of a ping.
 pub const PING: u8 = 0x89;
-/// A pong.
+/// First byte of a pong.
 pub const PONG: u8 = 0x8a;
 
 /// How long one read blocks.
@@ -34,42 +34,41 @@ const READ_TIMEOUT: Duration = Duration::from_millis(5);
 /// A frame from the server.
 #[derive(Clone, Debug)]
 pub struct ReceivedFrame {
-    /// The first byte: FIN, reserved bits, opcode.
+    /// First byte: FIN, reserved bits, opcode.
     pub first: u8,
-    /// The payload.
     pub payload: Vec<u8>,
-    /// It was not there yet at this instant. However late a busy machine wakes the test, this is not after the frame's
-    /// arrival.
+    /// Lower bound on the time of arrival: the frame had not arrived yet. However late a busy machine
+    /// schedules the test, this is never after the arrival.
     pub not_before: Instant,
-    /// It was there at this instant.
+    /// Upper bound on the time of arrival: the frame had been received.
     pub not_after: Instant,
 }
 
-/// A connection with nothing between the test and the bytes.
+/// Connection with direct access to the bytes.
 #[derive(Debug)]
 pub struct RawClient {
     stream: TcpStream,
     received: Vec<u8>,
-    /// The last instant at which nothing was there to read.
+    /// Start of the last read that found nothing.
     last_empty_read: Instant,
-    /// Just before the upgrade was asked for.
+    /// Time just before the upgrade request was sent.
     pub started_at: Instant,
 }
 
-/// How a socket is made.
+/// Options of a new socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dial {
-    /// The address to come from.
+    /// Source address.
     pub source: Option<IpAddr>,
-    /// The kernel's receive buffer.
+    /// Size of the kernel's receive buffer.
     pub receive_buffer: Option<usize>,
 }
 
 impl Dial {
-    /// From an address of this machine, of which everything in 127.0.0.0/8 is one.
+    /// Connects from a local address. All of 127.0.0.0/8 is local.
     ///
     /// # Panics
-    /// When it is no address.
+    /// Panics if the address is malformed.
     #[must_use]
     #[track_caller]
     pub fn from(source: &str) -> Self {
@@ -79,7 +78,7 @@ impl Dial {
     /// Connects.
     ///
     /// # Panics
-    /// When the server does not accept.
+    /// Panics if the server does not accept.
     #[must_use]
     #[track_caller]
     pub fn connect(self, address: SocketAddr) -> TcpStream {
@@ -98,7 +97,7 @@ impl Dial {
     }
 }
 
-/// A frame as clients send them: masked.
+/// Encodes a masked frame, as clients send them.
 #[must_use]
 pub fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
@@ -119,17 +118,17 @@ pub fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 impl RawClient {
-    /// Opens a connection and sends nothing.
+    /// Connects and sends nothing.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         Self::over(Dial::default().connect(address))
     }
 
-    /// Takes a connected socket.
+    /// Wraps a connected socket.
     ///
     /// # Panics
-    /// When it takes no options.
+    /// Panics if its options cannot be set.
     #[must_use]
     pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a socket takes an option");
@@ -144,7 +143,7 @@ impl RawClient {
     #[track_caller]
     pub fn upgraded(address: SocketAddr, query: &str) -> Self {
         let mut client = Self::connect(address);
-        client.ask_upgrade(query);
+        client.request_upgrade(query);
         client.await_upgrade();
         client
     }
@@ -160,25 +159,25 @@ impl RawClient {
 
     /// Sends the upgrade request.
     #[track_caller]
-    pub fn ask_upgrade(&mut self, query: &str) {
-        self.ask_upgrade_with(query, "");
+    pub fn request_upgrade(&mut self, query: &str) {
+        self.request_upgrade_with(query, "");
     }
 
-    /// Sends the upgrade request with more headers: lines that end in CR LF.
+    /// Sends the upgrade request with additional headers: lines that end in CR LF.
     #[track_caller]
-    pub fn ask_upgrade_with(&mut self, query: &str, headers: &str) {
-        self.ask_upgrade_at(&format!("/ws?{query}"), headers);
+    pub fn request_upgrade_with(&mut self, query: &str, headers: &str) {
+        self.request_upgrade_at(&format!("/ws?{query}"), headers);
     }
 
-    /// The same at another path.
+    /// Like [`request_upgrade_with`](Self::request_upgrade_with), for another path.
     #[track_caller]
-    pub fn ask_upgrade_at(&mut self, path: &str, headers: &str) {
-        self.ask_upgrade_by(&["Upgrade"], path, headers);
+    pub fn request_upgrade_at(&mut self, path: &str, headers: &str) {
+        self.request_upgrade_with_connection(&["Upgrade"], path, headers);
     }
 
-    /// The same with these lines of `Connection`.
+    /// Like [`request_upgrade_at`](Self::request_upgrade_at), with these `Connection` headers.
     #[track_caller]
-    pub fn ask_upgrade_by(&mut self, connection: &[&str], path: &str, headers: &str) {
+    pub fn request_upgrade_with_connection(&mut self, connection: &[&str], path: &str, headers: &str) {
         let connection: String =
             connection.iter().map(|options| format!("Connection: {options}\r\n")).collect();
         self.started_at = Instant::now();
@@ -191,10 +190,10 @@ impl RawClient {
         );
     }
 
-    /// Reads the answer to the upgrade request.
+    /// Reads the response to the upgrade request.
     ///
     /// # Panics
-    /// When it is not the one of RFC 6455.
+    /// Panics if it is not the one that RFC 6455 requires.
     #[track_caller]
     pub fn await_upgrade(&mut self) {
         let head = self.http_head();
@@ -202,17 +201,17 @@ impl RawClient {
         for header in
             [&format!("sec-websocket-accept: {ACCEPT}"), "connection: upgrade", "upgrade: websocket"]
         {
-            // Stock clients take nothing beside it for an answer, such as `Upgrade, close`.
+            // Stock clients accept only these exact values: `Upgrade, close`, for example, is rejected.
             let line = |line: &str| line.eq_ignore_ascii_case(header);
             assert!(head.lines().any(line), "{header}: {head}");
         }
     }
 
-    /// Whether anything has come, or comes within `limit`.
+    /// Whether anything has been received, or is received within `limit`.
     ///
     /// # Errors
-    /// The end of the connection.
-    pub fn answered_within(&mut self, limit: Duration) -> io::Result<bool> {
+    /// Returns an error if the connection ends.
+    pub fn has_received_within(&mut self, limit: Duration) -> io::Result<bool> {
         if !self.received.is_empty() {
             return Ok(true);
         }
@@ -222,10 +221,10 @@ impl RawClient {
         }
     }
 
-    /// Reads the head of an HTTP answer.
+    /// Reads the head of an HTTP response.
     ///
     /// # Panics
-    /// When none comes.
+    /// Panics if none arrives.
     #[track_caller]
     pub fn http_head(&mut self) -> String {
         let until = Instant::now() + TIMEOUT;
@@ -245,19 +244,19 @@ impl RawClient {
         Hello::parse(self.object())
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     ///
     /// # Panics
-    /// When the connection is gone.
+    /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// Sends bytes and tells whether they could be sent.
+    /// Sends bytes unchanged.
     ///
     /// # Errors
-    /// The socket's.
+    /// Returns the error of the socket.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
@@ -268,30 +267,31 @@ impl RawClient {
         self.send(&masked(TEXT, text.as_bytes()));
     }
 
-    /// The socket, to be set up or written by another thread.
+    /// Returns the socket, so that it can be configured, or written to by another thread.
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Ends the connection with a reset.
+    /// Resets the connection.
     ///
     /// # Panics
-    /// When the socket takes no options.
+    /// Panics if the socket option cannot be set.
     pub fn reset(self) {
         let linger = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         linger.expect("a socket takes an option");
     }
 
-    /// The next frame, within `limit`; `None` when none comes until then.
+    /// Returns the next frame, or `None` if none arrives within `limit`.
     ///
     /// # Errors
-    /// The end of the connection, as an [`ErrorKind::UnexpectedEof`] or what the kernel says.
+    /// Returns [`ErrorKind::UnexpectedEof`] or the kernel's error if the connection ends.
     pub fn frame_within(&mut self, limit: Duration) -> io::Result<Option<ReceivedFrame>> {
         let until = Instant::now() + limit;
         loop {
             if let Some((first, payload)) = take_frame(&mut self.received) {
-                // Nothing is read while a whole frame waits, so this was before its bytes came.
+                // No read takes place while a whole frame is buffered, so the last empty read precedes the
+                // arrival of its bytes.
                 let not_before = self.last_empty_read;
                 return Ok(Some(ReceivedFrame { first, payload, not_before, not_after: Instant::now() }));
             }
@@ -303,10 +303,10 @@ impl RawClient {
         }
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     ///
     /// # Panics
-    /// When none comes.
+    /// Panics if none arrives.
     #[track_caller]
     pub fn frame(&mut self) -> ReceivedFrame {
         match self.frame_within(TIMEOUT) {
@@ -315,7 +315,7 @@ impl RawClient {
         }
     }
 
-    /// The next frame, which is of this kind.
+    /// Returns the next frame, which must have this first byte.
     #[track_caller]
     pub fn frame_of(&mut self, first: u8) -> ReceivedFrame {
         let frame = self.frame();
@@ -323,22 +323,22 @@ impl RawClient {
         frame
     }
 
-    /// The next frame, which is an object.
+    /// Returns the next frame, which must be a text frame with a JSON object.
     ///
     /// # Panics
-    /// When it is none.
+    /// Panics if it is not.
     #[track_caller]
     pub fn object(&mut self) -> Value {
         let payload = self.frame_of(TEXT).payload;
         serde_json::from_slice(&payload).expect("the server sends JSON")
     }
 
-    /// The next text message, as it was sent. Pings before it are left unanswered.
+    /// Returns the next text message unparsed. Pings that precede it are not answered.
     ///
     /// # Panics
-    /// When something else comes, or nothing.
+    /// Panics if anything else arrives, or nothing.
     #[track_caller]
-    pub fn line(&mut self) -> String {
+    pub fn text_message(&mut self) -> String {
         let frame = loop {
             let frame = self.frame();
             if frame.first != PING {
@@ -350,16 +350,16 @@ impl RawClient {
         text
     }
 
-    /// Skips to the Close frame: its code.
+    /// Skips to the Close frame and returns its code.
     #[track_caller]
     pub fn close_code(&mut self) -> u16 {
         self.close_frame().0
     }
 
-    /// Skips to the Close frame: code and reason, and the frame itself.
+    /// Skips to the Close frame and returns its code, its reason, and the frame itself.
     ///
     /// # Panics
-    /// When the connection ends without one.
+    /// Panics if the connection ends without a Close frame.
     #[track_caller]
     pub fn close_frame(&mut self) -> (u16, String, ReceivedFrame) {
         let frame = self.skip_to(CLOSE);
@@ -368,10 +368,10 @@ impl RawClient {
         (u16::from_be_bytes(*code), reason, frame)
     }
 
-    /// Skips to the next frame of this kind.
+    /// Skips to the next frame with this first byte.
     ///
     /// # Panics
-    /// When none is among what comes.
+    /// Panics if none arrives.
     #[track_caller]
     pub fn skip_to(&mut self, first: u8) -> ReceivedFrame {
         let until = Instant::now() + TIMEOUT;
@@ -384,10 +384,10 @@ impl RawClient {
         }
     }
 
-    /// Reads on, whatever comes, until the connection ends: when that was.
+    /// Reads and discards everything until the connection ends. Returns the time of its end.
     ///
     /// # Panics
-    /// When it does not end.
+    /// Panics if the connection does not end.
     #[track_caller]
     pub fn await_end(&mut self) -> Instant {
         let until = Instant::now() + TIMEOUT;
@@ -400,7 +400,8 @@ impl RawClient {
         }
     }
 
-    /// Reads what there is: `None` when nothing comes until then, 0 bytes at the end of the stream.
+    /// Reads what is available. Returns `None` if nothing arrives before `until`, and 0 at the end of the
+    /// stream.
     fn read_some(&mut self, until: Instant) -> io::Result<Option<usize>> {
         let mut buffer = [0; 4096];
         loop {
@@ -422,7 +423,7 @@ impl RawClient {
     }
 }
 
-/// Takes a whole frame out of `received`. Servers do not mask.
+/// Removes a whole frame from `received`. Frames of servers are not masked.
 fn take_frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let (&[first, length], rest) = received.split_first_chunk()?;
     assert_eq!(length & 0x80, 0, "a server's frame is not masked");

@@ -1,4 +1,4 @@
-//! A Redis of the test's own: on a socket in a directory that goes with it, keeping nothing on disk.
+//! A private Redis server: its socket is in a temporary directory, and nothing is kept on disk.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,42 +12,42 @@ use crate::process::{Process, Signal};
 use crate::proxy::free_address;
 use crate::waiting::{TIMEOUT, eventually};
 
-/// A running `redis-server`. It ends when this is dropped.
+/// Running `redis-server`. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
     directory: TempDir,
     address: SocketAddr,
     options: Vec<String>,
-    /// Words before its command.
+    /// Prefix of its command line.
     wrapper: Vec<String>,
 }
 
 impl Redis {
-    /// Starts one, and waits until it answers.
+    /// Starts Redis and waits until it answers.
     ///
     /// # Panics
-    /// When it does not come up, or is not installed.
+    /// Panics if Redis does not start or is not installed.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::with(&[])
     }
 
-    /// The same with more options: `["--maxmemory", "100mb"]`.
+    /// Starts Redis with additional options, such as `["--maxmemory", "100mb"]`.
     ///
     /// # Panics
-    /// When it does not come up, or is not installed.
+    /// Panics if Redis does not start or is not installed.
     #[must_use]
     #[track_caller]
     pub fn with(options: &[&str]) -> Self {
         Self::at(free_address(), &[], options)
     }
 
-    /// One at the other end of a link. Its socket of the file system leads there past the link.
+    /// Starts Redis at the far end of a link. Its Unix socket bypasses the link.
     ///
     /// # Panics
-    /// When it does not come up, or is not installed.
+    /// Panics if Redis does not start or is not installed.
     #[must_use]
     #[track_caller]
     pub fn behind(link: &NetworkLink) -> Self {
@@ -55,10 +55,11 @@ impl Redis {
         Self::at(address, &link.wrapper(), &["--protected-mode", "no"])
     }
 
-    /// The same, whose port speaks TLS alone. The certificate and its key are read anew at each start.
+    /// Starts Redis with a port that accepts only TLS. The certificate and its key are read again at each
+    /// start.
     ///
     /// # Panics
-    /// When it does not come up, or is not installed.
+    /// Panics if Redis does not start or is not installed.
     #[must_use]
     #[track_caller]
     pub fn behind_tls(certificate: &Path, key: &Path, options: &[&str]) -> Self {
@@ -80,44 +81,44 @@ impl Redis {
         redis
     }
 
-    /// Its port.
+    /// Address of its port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where servers find it: on a port.
+    /// URL of its port.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Where servers find it: on a port that speaks TLS. The certificate must be for `localhost`.
+    /// URL of its TLS port. The certificate must be for `localhost`.
     #[must_use]
     pub fn tls_url(&self) -> String {
         format!("rediss://localhost:{}", self.address.port())
     }
 
-    /// Where servers find it: on a socket of the file system.
+    /// URL of its Unix socket.
     #[must_use]
     pub fn socket_url(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// A connection of the test's own.
+    /// Opens a connection for the test itself.
     ///
     /// # Panics
-    /// When it cannot be reached.
+    /// Panics if Redis cannot be reached.
     #[must_use]
     #[track_caller]
     pub fn connect(&self) -> Connection {
         self.try_connect().expect("Redis takes connections")
     }
 
-    /// The same, where it wants a password.
+    /// Opens a connection for the test itself, with a password.
     ///
     /// # Panics
-    /// When it cannot be reached.
+    /// Panics if Redis cannot be reached or rejects the password.
     #[must_use]
     #[track_caller]
     pub fn connect_with(&self, password: &str) -> Connection {
@@ -126,41 +127,40 @@ impl Redis {
         connection
     }
 
-    /// The directory in which it keeps what it keeps.
+    /// Returns its working directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The process.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// It dies, and all that it had with it.
+    /// Kills Redis. Its data is lost.
     ///
     /// # Panics
-    /// When it does not die.
+    /// Panics if the process does not end.
     #[track_caller]
     pub fn kill(&mut self) {
         self.process.signal(Signal::KILL);
         self.process.await_exit(TIMEOUT);
     }
 
-    /// It is there again, at the same addresses.
+    /// Starts Redis again, at the same addresses.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if Redis does not start.
     #[track_caller]
-    pub fn revive(&mut self) {
+    pub fn restart(&mut self) {
         self.process = spawn(&self.directory, self.address, &self.wrapper, &self.options);
         self.await_up();
     }
 
     #[track_caller]
     fn await_up(&self) {
-        // It may want a password first, and says so.
+        // A Redis that requires a password is up as well once it says so.
         let answers = |mut connection| match redis::cmd("PING").exec(&mut connection) {
             Err(error) => (error.code() == Some("NOAUTH")).then_some(()),
             Ok(()) => Some(()),
@@ -168,10 +168,10 @@ impl Redis {
         eventually("Redis answers", || self.try_connect().ok().and_then(answers));
     }
 
-    /// A connection of the test's own, if it takes any.
+    /// Opens a connection for the test itself.
     ///
     /// # Errors
-    /// Why it takes none.
+    /// Returns the error of Redis or of the connection.
     pub fn try_connect(&self) -> redis::RedisResult<Connection> {
         Client::open(format!("redis+unix://{}", self.socket().display()))?.get_connection()
     }

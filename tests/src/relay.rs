@@ -1,4 +1,4 @@
-//! A relay before the server, whose connections break where it pleases.
+//! A TCP relay in front of the server that can break connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,43 +7,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// What becomes of a connection.
+/// What happens to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing is done to it.
-    Whole,
-    /// After so many bytes from the server, both sides see its end.
+    /// The connection is left alone.
+    Intact,
+    /// Closed in both directions after this many bytes from the server.
     Cut(usize),
-    /// Before the server says this, both sides see its end. It is to say it in one write.
+    /// Closed in both directions before the server's output contains this text. The server must send the text
+    /// in one write.
     CutBefore(&'static str),
-    /// After so many bytes from the server, nothing gets through any more, and neither side is told.
+    /// After this many bytes from the server, nothing passes in either direction, and neither side is
+    /// notified.
     Silent(usize),
 }
 
-/// Takes connections until it is dropped.
+/// Relay that accepts connections until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
-    /// Where it does.
+    /// Address that clients connect to.
     pub address: SocketAddr,
     server: Arc<Mutex<SocketAddr>>,
     dropped: Arc<AtomicBool>,
-    joined: Arc<Mutex<Vec<Joined>>>,
+    connections: Arc<Mutex<Vec<RelayedConnection>>>,
 }
 
-/// A connection that may have ended meanwhile.
+/// Relayed connection, which may have ended in the meantime.
 #[derive(Debug)]
-struct Joined {
+struct RelayedConnection {
     client: TcpStream,
     server: TcpStream,
     silent: Arc<AtomicBool>,
 }
 
 impl Relay {
-    /// A relay to `server`, which asks about each connection what is to become of it. Until it is told, the connection
-    /// waits, and so do those that come after it.
+    /// Starts a relay to `server`. `fate` is called for each connection; until it returns, that connection
+    /// and all later ones wait.
     ///
     /// # Panics
-    /// When there is no port for it.
+    /// Panics if no port is free.
     #[must_use]
     pub fn new(server: SocketAddr, mut fate: impl FnMut() -> Fate + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
@@ -55,7 +57,7 @@ impl Relay {
             address,
             server: Arc::clone(&server),
             dropped: Arc::clone(&dropped),
-            joined: Arc::clone(&joined),
+            connections: Arc::clone(&joined),
         };
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -65,31 +67,32 @@ impl Relay {
                 let fate = fate();
                 let server = *server.lock();
                 if let Ok(server) = TcpStream::connect(server) {
-                    joined.lock().push(join(client, server, fate));
+                    joined.lock().push(relay_connection(client, server, fate));
                 }
             }
         });
         relay
     }
 
-    /// Where the connections go that come from now on.
-    pub fn lead_to(&self, server: SocketAddr) {
+    /// Relays new connections to this server.
+    pub fn redirect_to(&self, server: SocketAddr) {
         *self.server.lock() = server;
     }
 
-    /// Ends all connections that there are: both sides see it. How many there have been since this was asked last, ended ones included.
+    /// Closes all current connections in both directions. Returns the number of connections accepted since
+    /// the last call, including those that had already ended.
     pub fn cut_all(&self) -> usize {
-        let joined = std::mem::take(&mut *self.joined.lock());
+        let joined = std::mem::take(&mut *self.connections.lock());
         for stream in joined.iter().flat_map(|joined| [&joined.client, &joined.server]) {
-            // It may have ended already.
+            // The connection may have ended already.
             let _ = stream.shutdown(Shutdown::Both);
         }
         joined.len()
     }
 
-    /// Nothing gets through any more on those that there are, and neither side is told.
+    /// Stops relaying on all current connections without notifying either side.
     pub fn silence_all(&self) {
-        for joined in &*self.joined.lock() {
+        for joined in &*self.connections.lock() {
             joined.silent.store(true, Ordering::Release);
         }
     }
@@ -98,27 +101,27 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Release);
-        // It waits for a connection.
+        // Wakes the thread that waits in `accept`.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// By two threads, which end with the connection.
-fn join(client: TcpStream, server: TcpStream, fate: Fate) -> Joined {
+/// Relays a connection with two threads, which end with it.
+fn relay_connection(client: TcpStream, server: TcpStream, fate: Fate) -> RelayedConnection {
     let silent = Arc::new(AtomicBool::new(false));
     let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor is left");
     for stream in [&client, &server] {
         stream.set_nodelay(true).expect("a socket takes an option");
     }
-    let joined = Joined { client: clone(&client), server: clone(&server), silent: Arc::clone(&silent) };
+    let joined = RelayedConnection { client: clone(&client), server: clone(&server), silent: Arc::clone(&silent) };
     let (from, to, quiet) = (clone(&client), clone(&server), Arc::clone(&silent));
-    std::thread::spawn(move || pass(from, to, Fate::Whole, &quiet));
-    std::thread::spawn(move || pass(server, client, fate, &silent));
+    std::thread::spawn(move || relay_bytes(from, to, Fate::Intact, &quiet));
+    std::thread::spawn(move || relay_bytes(server, client, fate, &silent));
     joined
 }
 
-/// Passes on what comes, up to the end of either side, or to where its fate has it.
-fn pass(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &AtomicBool) {
+/// Copies bytes until either side closes, or until the fault takes effect.
+fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &AtomicBool) {
     let mut passed = 0;
     let mut buffer = [0; 4096];
     loop {
@@ -131,7 +134,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &AtomicBool)
         if silent.load(Ordering::Acquire) {
             continue;
         }
-        let end = fate.end(passed, came);
+        let end = fate.fault_position(passed, came);
         passed += came.len();
         if to.write_all(&came[..end.unwrap_or(came.len())]).is_err() {
             break;
@@ -139,7 +142,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &AtomicBool)
         match fate {
             _ if end.is_none() => {}
             Fate::Silent(_) => silent.store(true, Ordering::Release),
-            Fate::Whole | Fate::Cut(_) | Fate::CutBefore(_) => {
+            Fate::Intact | Fate::Cut(_) | Fate::CutBefore(_) => {
                 let _ = from.shutdown(Shutdown::Both);
                 let _ = to.shutdown(Shutdown::Both);
                 return;
@@ -152,10 +155,11 @@ fn pass(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &AtomicBool)
 }
 
 impl Fate {
-    /// How much of this may pass, if not all, when so many bytes have.
-    fn end(self, passed: usize, came: &[u8]) -> Option<usize> {
+    /// Number of bytes of `came` to copy before the fault takes effect, after `passed` bytes. `None`: all of
+    /// them, without a fault.
+    fn fault_position(self, passed: usize, came: &[u8]) -> Option<usize> {
         match self {
-            Self::Whole => None,
+            Self::Intact => None,
             Self::Cut(after) | Self::Silent(after) => Some(after - passed).filter(|left| *left <= came.len()),
             Self::CutBefore(text) => came.windows(text.len()).position(|bytes| bytes == text.as_bytes()),
         }

@@ -1,4 +1,4 @@
-//! schemathesis, which tests an API by its OpenAPI document, and the files it needs: `tests/openapi/`.
+//! schemathesis, which tests an API against its OpenAPI document, and its files in `tests/openapi/`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use crate::binaries;
 use crate::process::Process;
 
-/// A run takes a twentieth of it, on a machine with nothing else to do.
-const LIMIT: Duration = Duration::from_secs(300);
+/// Time limit of a run. An idle machine needs a twentieth of it.
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Tests one server, in a directory of its own.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub struct Schemathesis {
 }
 
 impl Schemathesis {
-    /// With the document that is to be tested.
+    /// Prepares a test of this OpenAPI document.
     ///
     /// # Panics
-    /// When its files cannot be written.
+    /// Panics if the files cannot be written.
     #[must_use]
     pub fn of(document: &str) -> Self {
         let this = Self { directory: tempfile::tempdir().expect("a directory"), environment: Vec::new() };
@@ -35,10 +35,10 @@ impl Schemathesis {
         this
     }
 
-    /// Values that parameters often have: a dictionary that the configuration names.
+    /// Adds a dictionary of likely parameter values. The configuration refers to it by name.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// Panics if the file cannot be written.
     #[must_use]
     pub fn dictionary<'a>(self, name: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
         let lines: String = values.into_iter().map(|value| format!("{value:?}\n")).collect();
@@ -46,17 +46,17 @@ impl Schemathesis {
         self
     }
 
-    /// A variable for the configuration, or the hooks.
+    /// Sets a variable for the configuration or the hooks.
     #[must_use]
     pub fn environment(mut self, name: &'static str, value: &str) -> Self {
         self.environment.push((name, value.to_owned()));
         self
     }
 
-    /// Checks that the document is one.
+    /// Checks that the document is valid OpenAPI.
     ///
     /// # Panics
-    /// When it is not.
+    /// Panics if it is not.
     #[track_caller]
     pub fn check_document(&self) {
         let (good, output) =
@@ -64,11 +64,11 @@ impl Schemathesis {
         assert!(good, "{output}");
     }
 
-    /// Tests the server at `url` in all ways: what it reports, and for each `operationId` how often it was answered with
-    /// each status.
+    /// Runs all checks against the server at `url`. Returns the report and, for each `operationId`, how often
+    /// the server answered with each status.
     ///
     /// # Panics
-    /// When it finds anything.
+    /// Panics if a check fails.
     #[track_caller]
     pub fn test(&self, url: &str, seed: &str) -> (String, Value) {
         let test = ["-m", "schemathesis.cli", "run", "openapi.json", "--no-color"];
@@ -86,7 +86,7 @@ impl Schemathesis {
             .current_dir(self.directory.path())
             .env("SCHEMATHESIS_HOOKS", files().join("hooks.py"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            // What it asks is on this machine.
+            // The server is on this machine.
             .env("NO_PROXY", "*")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -94,7 +94,7 @@ impl Schemathesis {
             .stderr(output)
             .spawn()
             .expect("it can be started");
-        let status = Process::new(child).await_exit(LIMIT);
+        let status = Process::new(child).await_exit(RUN_TIMEOUT);
         (status.success(), fs::read_to_string(log).expect("its output is text"))
     }
 

@@ -1,4 +1,5 @@
-//! Stock clients and servers as scripts: those in `tests/browser` are run by node, others by whatever runs them.
+//! Stock clients and servers that run as scripts: those in `tests/browser` under node, others under the
+//! command that is given.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,24 +14,24 @@ use serde_json::Value;
 use crate::Logs;
 use crate::network::NetworkLink;
 use crate::process::{Process, Signal};
-use crate::waiting::{eventually, look_for};
+use crate::waiting::{eventually, poll_until};
 
-/// How long a script may take to end its browser. Then it is killed.
-const GOODBYE: Duration = Duration::from_secs(10);
+/// How long a script may take to close its browser before it is killed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A script that prints what it hears, an object a line. It ends with its standard input: when this is dropped, or the test
-/// is killed.
+/// Script that prints one JSON object a line. It exits when its standard input closes: when this is dropped,
+/// or when the test is killed.
 #[derive(Debug)]
 pub struct Script {
     process: Process,
     stdin: Option<ChildStdin>,
-    heard: Heard,
-    complaints: Logs,
+    output: ScriptOutput,
+    stderr: Logs,
 }
 
-/// What a script has printed so far; a thread takes it in as it comes.
+/// Output of a script so far, collected by a thread.
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct ScriptOutput {
     objects: Arc<Mutex<Vec<(Instant, Value)>>>,
 }
 
@@ -42,22 +43,22 @@ impl Script {
         Self::run(Command::new("node"), name, arguments)
     }
 
-    /// Runs any command that does as such a script does.
+    /// Runs any command that follows the protocol of these scripts.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// Panics if it cannot be started.
     #[must_use]
     #[track_caller]
     pub fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawned = command.spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
-        let heard = Heard::collect(child.stdout.take().expect("stdout is piped"));
+        let heard = ScriptOutput::collect(child.stdout.take().expect("stdout is piped"));
         let complaints = Logs::collect(child.stderr.take().expect("stderr is piped"));
-        Self { stdin: child.stdin.take(), process: Process::new(child), heard, complaints }
+        Self { stdin: child.stdin.take(), process: Process::new(child), output: heard, stderr: complaints }
     }
 
-    /// Runs it at the far end of a link.
+    /// Runs `tests/browser/{name}` at the far end of a link.
     #[must_use]
     #[track_caller]
     pub fn start_beyond(link: &NetworkLink, name: &str, arguments: &[&str]) -> Self {
@@ -75,62 +76,63 @@ impl Script {
         Self::spawn(node)
     }
 
-    /// Tells the script to do something, as far as it takes commands.
+    /// Sends a command to a script that accepts commands.
     ///
     /// # Panics
-    /// When it has ended.
+    /// Panics if the script has ended.
     #[track_caller]
-    pub fn tell(&mut self, command: &Value) {
+    pub fn send_command(&mut self, command: &Value) {
         let stdin = self.stdin.as_mut().expect("it is open until the script is dropped");
         writeln!(stdin, "{command}").expect("the script runs");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     ///
     /// # Panics
-    /// When it has ended.
+    /// Panics if the script has ended.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
-    /// Takes all that it has printed since this was asked last, with when it came. No other method sees that any more.
+    /// Removes and returns all objects printed so far, with their times of arrival. No other method returns
+    /// them after that.
     #[must_use]
-    pub fn take_heard(&self) -> Vec<(Instant, Value)> {
-        std::mem::take(&mut self.heard.objects.lock())
+    pub fn take_objects(&self) -> Vec<(Instant, Value)> {
+        std::mem::take(&mut self.output.objects.lock())
     }
 
-    /// What it has written to standard error so far.
+    /// Returns what the script has written to standard error so far.
     #[must_use]
-    pub fn complaints(&self) -> String {
-        self.complaints.text()
+    pub fn stderr_text(&self) -> String {
+        self.stderr.text()
     }
 
-    /// The values under `key` of all that has it so far.
+    /// Returns the values under `key` of all objects that have it.
     #[must_use]
-    pub fn heard(&self, key: &str) -> Vec<Value> {
-        self.heard.objects.lock().iter().filter_map(|(_, object)| object.get(key)).cloned().collect()
+    pub fn values(&self, key: &str) -> Vec<Value> {
+        self.output.objects.lock().iter().filter_map(|(_, object)| object.get(key)).cloned().collect()
     }
 
-    /// How many have `key` so far.
+    /// Returns the number of objects that have `key`.
     #[must_use]
     pub fn count(&self, key: &str) -> usize {
-        self.heard.objects.lock().iter().filter(|(_, object)| object.get(key).is_some()).count()
+        self.output.objects.lock().iter().filter(|(_, object)| object.get(key).is_some()).count()
     }
 
     /// Waits for the `nth` object that has `key`, counted from 1.
     ///
     /// # Panics
-    /// When it does not come.
+    /// Panics if it does not arrive.
     #[track_caller]
     pub fn await_object(&self, key: &str, nth: usize) -> Value {
         let what = fmt::from_fn(|f| {
-            let heard = self.heard.objects.lock();
-            let complaints = self.complaints.text();
+            let heard = self.output.objects.lock();
+            let complaints = self.stderr.text();
             let heard: Vec<_> = heard.iter().map(|(_, object)| object).collect();
             write!(f, "{key} number {nth}; heard: {heard:?}; on standard error: {complaints}")
         });
         eventually(what, || {
-            let heard = self.heard.objects.lock();
+            let heard = self.output.objects.lock();
             heard
                 .iter()
                 .map(|(_, object)| object)
@@ -140,7 +142,7 @@ impl Script {
         })
     }
 
-    /// The value under `key` of the `nth` object that has it.
+    /// Waits for the `nth` object that has `key`, counted from 1, and returns the value under it.
     #[must_use]
     #[track_caller]
     pub fn await_value(&self, key: &str, nth: usize) -> Value {
@@ -148,7 +150,7 @@ impl Script {
     }
 }
 
-impl Heard {
+impl ScriptOutput {
     fn collect(source: impl Read + Send + 'static) -> Self {
         let heard = Self::default();
         let objects = Arc::clone(&heard.objects);
@@ -165,7 +167,7 @@ impl Heard {
 impl Drop for Script {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // It leaves nothing behind if it ends by itself.
-        let _ = look_for(GOODBYE, || self.process.try_wait());
+        // A script that exits by itself leaves nothing behind.
+        let _ = poll_until(EXIT_TIMEOUT, || self.process.try_wait());
     }
 }

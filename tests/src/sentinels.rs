@@ -1,4 +1,4 @@
-//! A Redis, a replica of it, and three Sentinels that make the replica the master when the Redis is gone.
+//! A Redis, a replica of it, and three Sentinels that promote the replica when the master fails.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,21 +15,21 @@ use crate::redis::Redis;
 use crate::relay::Fate;
 use crate::waiting::{eventually, eventually_within, until};
 
-/// What the Sentinels call it.
+/// Name of the master in the Sentinels' configuration.
 pub const MASTER: &str = "encke-tests";
 
-/// What they want to be told by those who ask.
+/// Password of the Sentinels.
 pub const PASSWORD: &str = "hunter2";
 
-/// See the [module](self).
+/// Redis master and replica with their Sentinels. See the [module](self).
 #[derive(Debug)]
 pub struct Sentinels {
-    /// Until it is killed.
+    /// Master until it is killed.
     pub master: Redis,
-    /// Then this is.
+    /// Master after the failover.
     pub replica: Redis,
-    /// What the master sends to the replica goes through this.
-    pub between: Relay,
+    /// Relay for the replication stream.
+    pub replication_relay: Relay,
     sentinels: Vec<Sentinel>,
 }
 
@@ -40,11 +40,12 @@ struct Sentinel {
     address: SocketAddr,
 }
 
-/// After so long without an answer a master is gone. A busy machine answers late.
-const GONE_AFTER_MS: u32 = 2000;
+/// Time without a reply, in milliseconds, after which the Sentinels consider the master down. A busy machine
+/// replies late.
+const DOWN_AFTER_MS: u32 = 2000;
 
-/// Until there is another master, and everyone knows.
-const FAILOVER: Duration = Duration::from_secs(60);
+/// How long a failover may take until all Sentinels agree on it.
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Default for Sentinels {
     fn default() -> Self {
@@ -53,49 +54,49 @@ impl Default for Sentinels {
 }
 
 impl Sentinels {
-    /// Starts all of it, and waits until everyone knows everyone.
+    /// Starts all processes and waits until the Sentinels have discovered each other and the replica.
     ///
     /// # Panics
-    /// When that does not come about.
+    /// Panics if that does not happen in time.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         let master = Redis::start();
-        let between = Relay::new(master.address(), || Fate::Whole);
+        let between = Relay::new(master.address(), || Fate::Intact);
         let from = between.address;
         let of = format!("{} {}", from.ip(), from.port());
         let replica = Redis::with(&["--replicaof", &of]);
-        until("the replica has caught up", || says(&replica, "master_link_status", "up"));
+        until("the replica has caught up", || has_replication_field(&replica, "master_link_status", "up"));
         let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(master.address())).collect();
         for sentinel in &sentinels {
-            sentinel.await_acquainted();
+            sentinel.await_discovery();
         }
-        Self { master, replica, between, sentinels }
+        Self { master, replica, replication_relay: between, sentinels }
     }
 
-    /// Where servers find them; the first is nowhere.
+    /// URL list for a server. Its first address is unreachable.
     #[must_use]
     pub fn url(&self) -> String {
         let addresses = [free_address()].into_iter().chain(self.sentinels.iter().map(|one| one.address));
         addresses.map(|address| format!("redis://{address}")).collect::<Vec<_>>().join(",")
     }
 
-    /// The master is killed. Returns when the replica has taken over.
+    /// Kills the master and waits until the replica has been promoted.
     ///
     /// # Panics
-    /// When it does not.
+    /// Panics if it is not.
     #[track_caller]
     pub fn fail_over(&mut self) {
         self.master.kill();
-        eventually_within(FAILOVER, "the replica takes over", || {
-            says(&self.replica, "role", "master").then_some(())
+        eventually_within(FAILOVER_TIMEOUT, "the replica takes over", || {
+            has_replication_field(&self.replica, "role", "master").then_some(())
         });
     }
 }
 
-/// Whether a Redis says this of itself.
-fn says(redis: &Redis, what: &str, value: &str) -> bool {
-    // Whoever is connected to a Redis that becomes a master loses the connection.
+/// Whether `INFO replication` of this Redis has this field with this value.
+fn has_replication_field(redis: &Redis, what: &str, value: &str) -> bool {
+    // A Redis drops its connections when it becomes a master.
     let text = redis
         .try_connect()
         .and_then(|mut connection| redis::cmd("INFO").arg("replication").query::<String>(&mut connection));
@@ -109,7 +110,7 @@ impl Sentinel {
         let (address, directory) = (free_address(), TempDir::new().expect("a temporary directory"));
         let settings = format!(
             "bind 127.0.0.1\nport {}\nrequirepass {PASSWORD}\nsentinel sentinel-pass {PASSWORD}\n\
-             sentinel monitor {MASTER} {} {} 2\nsentinel down-after-milliseconds {MASTER} {GONE_AFTER_MS}\n\
+             sentinel monitor {MASTER} {} {} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
              sentinel failover-timeout {MASTER} 60000\n",
             address.port(),
             master.ip(),
@@ -129,9 +130,9 @@ impl Sentinel {
         Self { _process: process, _directory: directory, address }
     }
 
-    /// Waits until it knows the replica and the other two.
+    /// Waits until this Sentinel knows the replica and the two other Sentinels.
     #[track_caller]
-    fn await_acquainted(&self) {
+    fn await_discovery(&self) {
         eventually("a Sentinel knows everyone", || {
             let mut connection = self.connect().ok()?;
             let mut question = redis::cmd("SENTINEL");

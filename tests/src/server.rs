@@ -1,4 +1,4 @@
-//! The server under test, as a process of its own.
+//! The server under test, run as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -16,31 +16,32 @@ use crate::redis::Redis;
 use crate::waiting::{TIMEOUT, until};
 use crate::{Admin, Client, Hello, Logs, binaries};
 
-/// How to start the server. Without further ado it listens on free ports of loopback, with default settings.
+/// Configures how the server is started. By default it listens on free loopback ports, with default settings.
 #[derive(Debug)]
 pub struct Launch {
-    /// A command that runs the server as its last arguments, such as a shell that lowers limits first.
+    /// Command that runs the server as its last arguments, such as a shell that lowers limits first.
     wrapper: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     stdin: Option<OwnedFd>,
     binary: PathBuf,
-    log_read: bool,
-    /// Its channels are in a Redis of its own, unless the test says where.
+    reads_log: bool,
+    /// Redis that holds the server's channels, if the test run uses Redis and the test does not choose an
+    /// engine itself.
     redis: Option<Redis>,
 }
 
-/// A server that has said where it listens. It ends when this is dropped.
+/// Running server whose addresses are known. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct RunningServer {
     process: Process,
-    /// Where clients connect.
+    /// Address that clients connect to.
     pub public: SocketAddr,
-    /// The admin listener.
+    /// Client of the admin listener.
     pub admin: Admin,
-    /// What it has logged.
+    /// Log output so far.
     pub logs: Logs,
-    /// What it printed when it was up.
+    /// Text that the server printed when it was ready.
     pub banner: String,
     _redis: Option<Redis>,
 }
@@ -58,13 +59,13 @@ impl Launch {
         settings.iter().fold(Self::default(), |launch, setting| launch.set(setting))
     }
 
-    /// A server whose clients come to `public`.
+    /// A server whose clients connect to `public`.
     #[must_use]
     pub fn listening_on(public: &str) -> Self {
         Self::listening_on_both(public, "127.0.0.1:0")
     }
 
-    /// A server whose clients come to `public`, and administrators to `admin`.
+    /// A server whose clients connect to `public`, and whose admin listener is at `admin`.
     #[must_use]
     pub fn listening_on_both(public: &str, admin: &str) -> Self {
         let arguments = ["--listen", public, "--admin", admin];
@@ -74,90 +75,92 @@ impl Launch {
             environment: Vec::new(),
             stdin: None,
             binary: binaries::encke(),
-            log_read: true,
+            reads_log: true,
             redis: None,
         }
     }
 
-    /// One more setting.
+    /// Adds a setting (`key=value`).
     #[must_use]
     pub fn set(self, setting: &str) -> Self {
         self.argument("--set").argument(setting)
     }
 
-    /// One more argument.
+    /// Adds a command-line argument.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn environment(mut self, name: &str, value: impl AsRef<Path>) -> Self {
         self.environment.push((name.to_owned(), value.as_ref().display().to_string()));
         self
     }
 
-    /// A shell line to be run first, in the process that then becomes the server, after those that were given already.
+    /// Adds a shell command that runs before the server, in the same process, after the commands added before
+    /// it.
     #[must_use]
-    pub fn after(mut self, shell: &str) -> Self {
-        const BECOME_THE_SERVER: &str = "exec \"$@\"";
-        let before = self.wrapper.get(2).and_then(|line| line.strip_suffix(BECOME_THE_SERVER));
-        let line = format!("{}{shell} && {BECOME_THE_SERVER}", before.unwrap_or_default());
+    pub fn run_first(mut self, shell: &str) -> Self {
+        const EXEC_SERVER: &str = "exec \"$@\"";
+        let before = self.wrapper.get(2).and_then(|line| line.strip_suffix(EXEC_SERVER));
+        let line = format!("{}{shell} && {EXEC_SERVER}", before.unwrap_or_default());
         self.wrapper = ["sh", "-c", &line, "sh"].map(ToOwned::to_owned).into();
         self
     }
 
-    /// A program that runs the server, with its own arguments.
+    /// Runs the server through a program, which is given with its own arguments.
     #[must_use]
-    pub fn run_by(mut self, program: &[&str]) -> Self {
+    pub fn wrapped_by(mut self, program: &[&str]) -> Self {
         self.wrapper = program.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
-    /// Hands it what a supervisor of this many sockets would, each of which is this one; `names` as in `LISTEN_FDNAMES`.
+    /// Passes `socket` to the server as socket activation does: as each of `sockets` inherited descriptors,
+    /// with `names` as `LISTEN_FDNAMES`.
     #[must_use]
     pub fn inheriting(self, socket: impl Into<OwnedFd>, sockets: usize, names: Option<&str>) -> Self {
         let names = names.map(|names| format!("LISTEN_FDNAMES={names}")).unwrap_or_default();
         let descriptors = (0..sockets).map(|index| format!("{}<&0 ", 3 + index)).collect::<String>();
         let environment = format!("export LISTEN_PID=$$ LISTEN_FDS={sockets} {names}");
-        let mut launch = self.after(&format!("{environment} && exec {descriptors} 0</dev/null"));
+        let mut launch = self.run_first(&format!("{environment} && exec {descriptors} 0</dev/null"));
         launch.stdin = Some(socket.into());
         launch
     }
 
-    /// Nobody reads its log: sooner or later the pipe is full.
+    /// Leaves the log unread, so that the pipe eventually fills.
     #[must_use]
     pub fn with_unread_log(mut self) -> Self {
-        self.log_read = false;
+        self.reads_log = false;
         self
     }
 
-    /// Another build of it.
+    /// Uses another build of the server.
     #[must_use]
-    pub fn of_binary(self, binary: PathBuf) -> Self {
+    pub fn with_binary(self, binary: PathBuf) -> Self {
         Self { binary, ..self }
     }
 
-    /// Starts it and waits for its banner.
+    /// Starts the server and waits for its banner.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if the server does not start.
     #[must_use]
     #[track_caller]
     pub fn start(self) -> RunningServer {
         self.spawn().await_banner()
     }
 
-    /// Starts it.
+    /// Starts the server without waiting for its banner.
     ///
     /// # Panics
-    /// When there is no such binary.
+    /// Panics if the binary does not exist.
     #[must_use]
     #[track_caller]
-    pub fn spawn(mut self) -> Starting {
-        if tests_are_on_redis() && !self.arguments.iter().any(|argument| argument.contains("engine.")) {
+    pub fn spawn(mut self) -> StartingServer {
+        if tests_use_redis() && !self.arguments.iter().any(|argument| argument.contains("engine.")) {
             let redis = Redis::start();
             self = self.set("engine.kind=redis").set(&format!("engine.url={}", redis.url()));
             self.redis = Some(redis);
@@ -175,7 +178,7 @@ impl Launch {
             }
             None => Command::new(&self.binary),
         };
-        forget_environment(&mut command);
+        clear_environment(&mut command);
         command.args(&self.arguments).envs(self.environment);
         let mut child = command
             .stdin(self.stdin.map_or_else(Stdio::null, Stdio::from))
@@ -184,29 +187,28 @@ impl Launch {
             .spawn()
             .expect("the server can be started");
         let stdout = child.stdout.take().expect("stdout is piped");
-        // What is not taken stays open for as long as the process is ours.
-        let stderr = if self.log_read { child.stderr.take() } else { None };
+        // A pipe that is not taken here stays open as long as the child.
+        let stderr = if self.reads_log { child.stderr.take() } else { None };
         let logs = stderr.map_or_else(Logs::default, Logs::collect);
-        Starting { process: Process::new(child), stdout, logs, redis: self.redis }
+        StartingServer { process: Process::new(child), stdout, logs, redis: self.redis }
     }
 }
 
-/// A server whose banner was not awaited yet.
+/// Server process whose banner has not been read yet.
 #[derive(Debug)]
-pub struct Starting {
-    /// The process.
+pub struct StartingServer {
     pub process: Process,
     stdout: ChildStdout,
-    /// Its log.
+    /// Log output so far.
     pub logs: Logs,
     redis: Option<Redis>,
 }
 
-impl Starting {
-    /// Waits until it serves.
+impl StartingServer {
+    /// Waits until the server accepts connections.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if the server does not start.
     #[must_use]
     #[track_caller]
     pub fn await_banner(self) -> RunningServer {
@@ -219,18 +221,20 @@ impl Starting {
     }
 }
 
-/// The setting for tests of what the memory engine alone promises, whatever engine other tests are run on: exact limits of logs; channels that nobody
-/// follows; a message that is in its log here when its publisher is answered.
+/// Setting for tests of guarantees that only the memory engine gives, whichever engine the test run uses:
+/// exact log limits, channels without subscribers, and a message that is in the local log by the time its
+/// publisher is answered.
 pub const IN_MEMORY: &str = "engine.kind=memory";
 
-/// Whether every server of these tests has its channels in a Redis: `ENCKE_TESTS_ENGINE=redis`.
+/// Whether the test run gives every server a Redis for its channels (`ENCKE_TESTS_ENGINE=redis`).
 #[must_use]
-pub fn tests_are_on_redis() -> bool {
+pub fn tests_use_redis() -> bool {
     std::env::var_os("ENCKE_TESTS_ENGINE").is_some_and(|engine| engine == "redis")
 }
 
-/// What is set around the test, but for `ENCKE_TESTS_PARK`, `parking.after` for all servers that do not set it, must not reach the server.
-fn forget_environment(command: &mut Command) {
+/// Removes variables of the test's own environment that would configure the server. `ENCKE_TESTS_PARK`, which
+/// sets `parking.after` for all servers that do not set it, has been read by then.
+fn clear_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ENCKE_")
             || name == "RUST_LOG"
@@ -270,21 +274,21 @@ impl RunningServer {
         Launch::with(settings).start()
     }
 
-    /// A new stock client, greeted.
+    /// Connects a new stock client and reads its greeting.
     #[must_use]
     #[track_caller]
     pub fn client(&self) -> Client {
         Client::connect(self.public, "")
     }
 
-    /// The same, from this address.
+    /// Like [`client`](Self::client), from this source address.
     #[must_use]
     #[track_caller]
     pub fn client_from(&self, source: &str) -> Client {
         Client::over(Dial::from(source).connect(self.public), "")
     }
 
-    /// A stock client that comes back for its session.
+    /// Connects a stock client that resumes its session.
     #[must_use]
     #[track_caller]
     pub fn resume(&self, token: &str) -> Client {
@@ -297,13 +301,13 @@ impl RunningServer {
         until(format!("{session} is {phase}"), || self.admin.phase(session).as_deref() == Some(phase));
     }
 
-    /// Waits until there is no such session any more.
+    /// Waits until the session no longer exists.
     #[track_caller]
-    pub fn await_gone(&self, session: &str) {
+    pub fn await_removal(&self, session: &str) {
         until(format!("{session} is gone"), || self.admin.phase(session).is_none());
     }
 
-    /// A session whose client has just left without a word, and which waits for it.
+    /// Creates a session whose client has disconnected without closing it, and waits until it is suspended.
     #[must_use]
     #[track_caller]
     pub fn suspended_session(&self) -> Hello {
@@ -312,12 +316,12 @@ impl RunningServer {
         hello
     }
 
-    /// Asserts that it is alive and takes new clients.
+    /// Asserts that the server is healthy and accepts new clients.
     ///
     /// # Panics
-    /// When it is not, or does not.
+    /// Panics if it does not.
     #[track_caller]
-    pub fn assert_unharmed(&self) {
+    pub fn assert_healthy(&self) {
         let health = self.admin.get("/healthz");
         assert_eq!(health.status, 200, "{health:?}");
         let mut client = self.client();
@@ -341,14 +345,14 @@ impl DerefMut for RunningServer {
     }
 }
 
-/// Runs the server's binary to its end, which is to come without it serving anyone.
+/// Runs the server's binary until it exits, for command lines with which it does not serve.
 ///
 /// # Panics
-/// When it cannot be started.
+/// Panics if the binary cannot be started or does not exit.
 #[must_use]
 pub fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> std::process::Output {
     let mut command = Command::new(binaries::encke());
-    forget_environment(&mut command);
+    clear_environment(&mut command);
     command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("the server can be started");

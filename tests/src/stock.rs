@@ -1,4 +1,4 @@
-//! Bayeux clients as others have built them, unmodified: those of `CometD` and Faye in node, and aiocometd in Python.
+//! Unmodified third-party Bayeux clients: `CometD` and Faye under node, and aiocometd under Python.
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -11,12 +11,12 @@ use crate::network::NetworkLink;
 use crate::waiting::{eventually, until};
 use crate::{Script, binaries};
 
-/// Which one.
+/// Client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stock {
+pub enum BayeuxLibrary {
     /// npm's `cometd`.
     CometD,
-    /// The same with its acknowledgement extension.
+    /// npm's `cometd` with its acknowledgement extension.
     CometDWithAck,
     /// npm's `faye`.
     Faye,
@@ -24,35 +24,35 @@ pub enum Stock {
     Aiocometd,
 }
 
-/// What it is allowed to use.
+/// Transport that the client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Requests only.
+pub enum BayeuxTransport {
+    /// HTTP requests only.
     LongPolling,
-    /// A WebSocket, as soon as the client can: Faye and aiocometd begin with a request.
+    /// A WebSocket, as soon as the client supports it: Faye and aiocometd begin with a request.
     WebSocket,
 }
 
-/// Each client by each transport.
-pub const ALL: [(Stock, Transport); 8] = [
-    (Stock::CometD, Transport::LongPolling),
-    (Stock::CometD, Transport::WebSocket),
-    (Stock::CometDWithAck, Transport::LongPolling),
-    (Stock::CometDWithAck, Transport::WebSocket),
-    (Stock::Faye, Transport::LongPolling),
-    (Stock::Faye, Transport::WebSocket),
-    (Stock::Aiocometd, Transport::LongPolling),
-    (Stock::Aiocometd, Transport::WebSocket),
+/// Each library with each transport.
+pub const ALL: [(BayeuxLibrary, BayeuxTransport); 8] = [
+    (BayeuxLibrary::CometD, BayeuxTransport::LongPolling),
+    (BayeuxLibrary::CometD, BayeuxTransport::WebSocket),
+    (BayeuxLibrary::CometDWithAck, BayeuxTransport::LongPolling),
+    (BayeuxLibrary::CometDWithAck, BayeuxTransport::WebSocket),
+    (BayeuxLibrary::Faye, BayeuxTransport::LongPolling),
+    (BayeuxLibrary::Faye, BayeuxTransport::WebSocket),
+    (BayeuxLibrary::Aiocometd, BayeuxTransport::LongPolling),
+    (BayeuxLibrary::Aiocometd, BayeuxTransport::WebSocket),
 ];
 
-/// A client that runs until this is dropped; then it leaves without a word.
+/// Client that runs until this is dropped, and then leaves without closing its session.
 #[derive(Debug)]
 pub struct StockClient {
     script: Script,
 }
 
-impl Transport {
-    /// Its name in Bayeux.
+impl BayeuxTransport {
+    /// Name in the Bayeux protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,20 +63,20 @@ impl Transport {
 }
 
 impl StockClient {
-    /// Starts one that comes to this address, and follows these channels from its first handshake on.
+    /// Starts a client that connects to `server` and subscribes to `channels` after its first handshake.
     #[must_use]
     #[track_caller]
-    pub fn start(stock: Stock, transport: Transport, server: SocketAddr, channels: &[&str]) -> Self {
+    pub fn start(stock: BayeuxLibrary, transport: BayeuxTransport, server: SocketAddr, channels: &[&str]) -> Self {
         Self::start_at(stock, transport, &format!("http://{server}/bayeux"), channels)
     }
 
-    /// The same with a URL of its own.
+    /// Like [`start`](Self::start), with a whole URL.
     #[must_use]
     #[track_caller]
-    pub fn start_at(stock: Stock, transport: Transport, url: &str, channels: &[&str]) -> Self {
+    pub fn start_at(stock: BayeuxLibrary, transport: BayeuxTransport, url: &str, channels: &[&str]) -> Self {
         let options = options(stock, transport, channels);
         let script = match stock {
-            Stock::Aiocometd => {
+            BayeuxLibrary::Aiocometd => {
                 Script::spawn(aiocometd(Command::new(binaries::python_with_aiocometd()), url, &options))
             }
             _ => Script::start(script(stock), &[url, &options]),
@@ -84,109 +84,110 @@ impl StockClient {
         Self { script }
     }
 
-    /// The same at the far end of a link.
+    /// Like [`start`](Self::start), at the far end of a link.
     #[must_use]
     #[track_caller]
     pub fn start_beyond(
         link: &NetworkLink,
-        stock: Stock,
-        transport: Transport,
+        stock: BayeuxLibrary,
+        transport: BayeuxTransport,
         server: SocketAddr,
         channels: &[&str],
     ) -> Self {
         let (url, options) = (format!("http://{server}/bayeux"), options(stock, transport, channels));
         let python = || binaries::python_with_aiocometd().display().to_string();
         let script = match stock {
-            Stock::Aiocometd => Script::spawn(aiocometd(link.command(&python()), &url, &options)),
+            BayeuxLibrary::Aiocometd => Script::spawn(aiocometd(link.command(&python()), &url, &options)),
             _ => Script::start_beyond(link, script(stock), &[&url, &options]),
         };
         Self { script }
     }
 
-    /// Waits until it has a session, uses this transport and follows these channels: the session's id.
+    /// Waits until the client has a session, uses this transport and is subscribed to these channels. Returns
+    /// the id of its session.
     #[track_caller]
-    pub fn await_ready(&self, transport: Transport, channels: &[&str]) -> String {
+    pub fn await_ready(&self, transport: BayeuxTransport, channels: &[&str]) -> String {
         let session = self.await_session(1);
-        until(format!("it uses {transport:?}; {:?}", self.heard("transport")), || {
-            self.heard("transport").last().is_some_and(|used| used == transport.name())
+        until(format!("it uses {transport:?}; {:?}", self.values("transport")), || {
+            self.values("transport").last().is_some_and(|used| used == transport.name())
         });
         self.await_object("connect", 1);
-        self.await_followed(channels, 1);
+        self.await_subscribed(channels, 1);
         session
     }
 
-    /// The id of the session of its `nth` successful handshake.
+    /// Waits for the `nth` successful handshake and returns the session's id.
     #[track_caller]
     pub fn await_session(&self, nth: usize) -> String {
         let session = || {
-            let handshakes = self.heard("handshake");
+            let handshakes = self.values("handshake");
             let successful =
                 handshakes.iter().filter(|handshake| handshake["successful"] == true).nth(nth - 1)?;
             Some(session_of(successful["clientId"].as_str().expect("a handshake gives a client id")))
         };
-        // What there is instead helps to see why.
+        // If the handshake fails, this wait reports what the script printed instead.
         if nth == 1 {
             self.await_object("handshake", 1);
         }
         eventually(format!("handshake number {nth} succeeds"), session)
     }
 
-    /// Waits until it was told so many times that it follows each of these.
+    /// Waits until the server has confirmed a subscription to each of these channels `times` times.
     #[track_caller]
-    pub fn await_followed(&self, channels: &[&str], times: usize) {
+    pub fn await_subscribed(&self, channels: &[&str], times: usize) {
         for channel in channels {
-            until(format!("it follows {channel}, told {times} times"), || self.followed(channel) >= times);
+            until(format!("it follows {channel}, told {times} times"), || self.subscribe_confirmations(channel) >= times);
         }
     }
 
-    /// How often it was told that it follows this.
+    /// Number of times the server has confirmed a subscription to this channel.
     #[must_use]
-    pub fn followed(&self, channel: &str) -> usize {
+    pub fn subscribe_confirmations(&self, channel: &str) -> usize {
         let names = |reply: &Value| match &reply["subscription"] {
             Value::Array(names) => names.contains(&json!(channel)),
             name => name == channel,
         };
-        let replies = self.heard("subscribe");
+        let replies = self.values("subscribe");
         replies.iter().filter(|reply| reply["successful"] == true && names(reply)).count()
     }
 
-    /// Follows one more channel, and waits until it does.
+    /// Subscribes to another channel and waits for the confirmation.
     #[track_caller]
     pub fn subscribe(&mut self, channel: &str) {
-        let before = self.followed(channel);
-        self.tell(&json!({ "subscribe": channel }));
-        self.await_followed(&[channel], before + 1);
+        let before = self.subscribe_confirmations(channel);
+        self.send_command(&json!({ "subscribe": channel }));
+        self.await_subscribed(&[channel], before + 1);
     }
 
-    /// Publishes, and awaits nothing.
+    /// Publishes without waiting for the reply.
     #[track_caller]
     pub fn publish(&mut self, channel: &str, data: impl Into<Value>) {
         let data: Value = data.into();
-        self.tell(&json!({ "publish": [channel, data] }));
+        self.send_command(&json!({ "publish": [channel, data] }));
     }
 
-    /// What its subscriptions were given from a channel, in the order in which it came.
+    /// Data that the subscriptions received from a channel, in order of arrival.
     #[must_use]
-    pub fn given(&self, channel: &str) -> Vec<Value> {
-        data(self.heard("message"), channel)
+    pub fn delivered(&self, channel: &str) -> Vec<Value> {
+        data(self.values("message"), channel)
     }
 
-    /// What came from the server on a channel, however many of its subscriptions match.
+    /// Data that the server sent on a channel, once each, however many subscriptions match.
     #[must_use]
-    pub fn came(&self, channel: &str) -> Vec<Value> {
-        data(self.heard("came"), channel)
+    pub fn received(&self, channel: &str) -> Vec<Value> {
+        data(self.values("came"), channel)
     }
 
-    /// These come on a channel, once and in order, and nothing else.
+    /// Waits until exactly these messages have arrived on a channel, once each and in order.
     ///
     /// # Panics
-    /// When others come.
+    /// Panics if others arrive.
     #[track_caller]
-    pub fn await_given(&self, channel: &str, expected: &[Value]) {
+    pub fn await_delivered(&self, channel: &str, expected: &[Value]) {
         until(format!("{} messages come on {channel}", expected.len()), || {
-            self.given(channel).len() >= expected.len()
+            self.delivered(channel).len() >= expected.len()
         });
-        assert_eq!(self.given(channel), expected, "{channel}");
+        assert_eq!(self.delivered(channel), expected, "{channel}");
     }
 }
 
@@ -204,7 +205,7 @@ impl DerefMut for StockClient {
     }
 }
 
-/// The id of the session that a client id is the key to.
+/// Returns the id of the session that a client id belongs to.
 #[must_use]
 pub fn session_of(client_id: &str) -> String {
     client_id.split('.').next().unwrap_or_default().to_owned()
@@ -215,16 +216,16 @@ fn data(messages: Vec<Value>, channel: &str) -> Vec<Value> {
     of_channel.map(|mut message| message["data"].take()).collect()
 }
 
-fn script(stock: Stock) -> &'static str {
+fn script(stock: BayeuxLibrary) -> &'static str {
     match stock {
-        Stock::CometD | Stock::CometDWithAck => "cometd.mjs",
-        Stock::Faye => "faye.mjs",
-        Stock::Aiocometd => unreachable!("it is no script of node"),
+        BayeuxLibrary::CometD | BayeuxLibrary::CometDWithAck => "cometd.mjs",
+        BayeuxLibrary::Faye => "faye.mjs",
+        BayeuxLibrary::Aiocometd => unreachable!("it is no script of node"),
     }
 }
 
-fn options(stock: Stock, transport: Transport, channels: &[&str]) -> String {
-    let ack = stock == Stock::CometDWithAck;
+fn options(stock: BayeuxLibrary, transport: BayeuxTransport, channels: &[&str]) -> String {
+    let ack = stock == BayeuxLibrary::CometDWithAck;
     json!({ "transport": transport.name(), "subscribe": channels, "ack": ack }).to_string()
 }
 

@@ -1,4 +1,4 @@
-//! What systemd is for a service that tells it how it does.
+//! A stand-in for systemd's side of the service notification protocol.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -11,22 +11,22 @@ use tempfile::TempDir;
 use crate::waiting::{TIMEOUT, eventually};
 
 /// How long one read blocks.
-const READ: Duration = Duration::from_millis(5);
+const READ_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Listens to what is said to `NOTIFY_SOCKET`.
+/// Receives notifications sent to `NOTIFY_SOCKET`.
 #[derive(Debug)]
 pub struct FakeSupervisor {
     socket: UnixDatagram,
-    /// The value of `NOTIFY_SOCKET`.
+    /// Value of `NOTIFY_SOCKET`.
     pub name: OsString,
     _folder: TempDir,
 }
 
 impl FakeSupervisor {
-    /// With a socket in a folder.
+    /// Listens on a socket in the file system.
     ///
     /// # Panics
-    /// When there is no room for it.
+    /// Panics if the socket cannot be created.
     #[must_use]
     pub fn on_path() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -35,13 +35,13 @@ impl FakeSupervisor {
         Self::over(socket, path.into_os_string(), folder)
     }
 
-    /// With a socket that is in no folder, but has a name of its own ("abstract").
+    /// Listens on a socket in the abstract namespace.
     ///
     /// # Panics
-    /// When its name is taken.
+    /// Panics if the name is taken.
     #[must_use]
     pub fn on_abstract_name() -> Self {
-        // A name that nobody else has.
+        // The path of a temporary directory is a unique name.
         let folder = tempfile::tempdir().expect("a folder");
         let name = folder.path().display().to_string();
         let address = SocketAddr::from_abstract_name(&name).expect("it is short");
@@ -50,15 +50,15 @@ impl FakeSupervisor {
     }
 
     fn over(socket: UnixDatagram, name: OsString, folder: TempDir) -> Self {
-        socket.set_read_timeout(Some(READ)).expect("a socket takes a timeout");
+        socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket takes a timeout");
         Self { socket, name, _folder: folder }
     }
 
-    /// What was said next, if anything was.
+    /// Returns the next notification, if one has arrived.
     ///
     /// # Panics
-    /// When the socket is broken.
-    pub fn heard(&self) -> Option<String> {
+    /// Panics on any other error of the socket.
+    pub fn try_next(&self) -> Option<String> {
         let mut buffer = [0; 256];
         match self.socket.recv(&mut buffer) {
             Ok(length) => Some(String::from_utf8_lossy(&buffer[..length]).into_owned()),
@@ -67,12 +67,12 @@ impl FakeSupervisor {
         }
     }
 
-    /// Waits for what is said next.
+    /// Waits for the next notification.
     ///
     /// # Panics
-    /// When nothing is.
+    /// Panics if none arrives.
     #[track_caller]
     pub fn next(&self) -> String {
-        eventually(format!("a notification within {TIMEOUT:?}"), || self.heard())
+        eventually(format!("a notification within {TIMEOUT:?}"), || self.try_next())
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates, and a stock WebSocket client behind TLS.
+//! Certificates, and a stock WebSocket client with TLS.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +15,10 @@ use tungstenite::{Message, WebSocket};
 use crate::Hello;
 use crate::waiting::TIMEOUT;
 
-/// Both versions that the server speaks.
+/// Both TLS versions that the server supports.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
 
-/// A certificate for `localhost` that has signed itself, with its key.
+/// Self-signed certificate for `localhost`, with its key.
 #[derive(Debug)]
 pub struct Certificate {
     certificate: rcgen::Certificate,
@@ -26,10 +26,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// A new one, unlike all others.
+    /// Generates a new certificate.
     ///
     /// # Panics
-    /// When there is no randomness.
+    /// Panics if the system provides no randomness.
     #[must_use]
     pub fn generate() -> Self {
         let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
@@ -37,10 +37,10 @@ impl Certificate {
         Self { certificate: certified.cert, key_pem: certified.signing_key.serialize_pem() }
     }
 
-    /// Writes `certificate.pem` and `key.pem`, and returns their paths.
+    /// Writes `certificate.pem` and `key.pem`. Returns their paths.
     ///
     /// # Panics
-    /// When there is no room.
+    /// Panics if the files cannot be written.
     #[track_caller]
     pub fn write(&self, directory: &Path) -> (PathBuf, PathBuf) {
         let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
@@ -49,7 +49,7 @@ impl Certificate {
         (certificate, key)
     }
 
-    /// A client that trusts this certificate alone.
+    /// Configuration of a client that trusts only this certificate.
     fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.der().clone()).expect("it can be trusted");
@@ -62,21 +62,20 @@ impl Certificate {
     }
 }
 
-/// A greeted client behind TLS.
+/// A client with TLS that has received its hello.
 #[derive(Debug)]
 pub struct TlsClient {
     socket: WebSocket<StreamOwned<ClientConnection, TcpStream>>,
-    /// Its greeting.
     pub hello: Hello,
 }
 
-/// Makes a TLS handshake.
+/// Connects and completes a TLS handshake.
 ///
 /// # Errors
-/// That of TLS, such as a certificate that is not the trusted one.
+/// Returns the TLS error, such as an untrusted certificate.
 ///
 /// # Panics
-/// When the server does not accept.
+/// Panics if the server does not accept.
 pub fn handshake(
     address: SocketAddr,
     trusted: &Certificate,
@@ -85,13 +84,13 @@ pub fn handshake(
     handshake_over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
 }
 
-/// The same over a socket that is connected already.
+/// Like [`handshake`], over a connected socket.
 ///
 /// # Errors
-/// That of TLS.
+/// Returns the TLS error.
 ///
 /// # Panics
-/// When ring has no ciphers.
+/// Panics if ring does not support the version.
 pub fn handshake_over(
     mut tcp: TcpStream,
     trusted: &Certificate,
@@ -110,20 +109,20 @@ pub fn handshake_over(
 }
 
 impl TlsClient {
-    /// Connects by TLS 1.3 and waits for the hello.
+    /// Connects with TLS 1.3 and waits for the hello.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr, trusted: &Certificate) -> Self {
-        Self::connect_by(address, trusted, &rustls::version::TLS13)
+        Self::connect_with_version(address, trusted, &rustls::version::TLS13)
     }
 
-    /// Connects and waits for the hello.
+    /// Connects with this TLS version and waits for the hello.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if none arrives.
     #[must_use]
     #[track_caller]
-    pub fn connect_by(
+    pub fn connect_with_version(
         address: SocketAddr,
         trusted: &Certificate,
         version: &'static SupportedProtocolVersion,
@@ -131,10 +130,10 @@ impl TlsClient {
         Self::over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
     }
 
-    /// The same over a socket that is connected already.
+    /// Like [`connect_with_version`](Self::connect_with_version), over a connected socket.
     ///
     /// # Panics
-    /// When there is no hello.
+    /// Panics if no hello arrives.
     #[must_use]
     #[track_caller]
     pub fn over(tcp: TcpStream, trusted: &Certificate, version: &'static SupportedProtocolVersion) -> Self {
@@ -145,26 +144,26 @@ impl TlsClient {
         Self { socket, hello }
     }
 
-    /// The next object. Pings before it are answered.
+    /// Returns the next object. Pings that precede it are answered.
     #[track_caller]
     pub fn object(&mut self) -> Value {
         next_object(&mut self.socket)
     }
 
-    /// The reply to a command.
+    /// Sends a command and returns its reply.
     ///
     /// # Panics
-    /// When the connection is gone.
+    /// Panics if the connection is closed.
     #[track_caller]
-    pub fn ask(&mut self, command: &str) -> Value {
+    pub fn request(&mut self, command: &str) -> Value {
         self.socket.send(Message::text(command)).expect("the server reads");
         self.object()["reply"].clone()
     }
 
-    /// Sends a ping and waits for its answer.
+    /// Sends a ping and waits for the pong.
     ///
     /// # Panics
-    /// When none comes.
+    /// Panics if none arrives.
     #[track_caller]
     pub fn ping(&mut self) {
         let payload = b"are you there".to_vec();
@@ -178,10 +177,10 @@ impl TlsClient {
         }
     }
 
-    /// Sends bytes below WebSocket, as one record, of which a byte leaves each `pause`.
+    /// Sends bytes below the WebSocket layer as one TLS record, one byte every `pause`.
     ///
     /// # Panics
-    /// When the connection is gone.
+    /// Panics if the connection is closed.
     #[track_caller]
     pub fn drip(&mut self, bytes: &[u8], pause: Duration) {
         let stream = self.socket.get_mut();
@@ -194,10 +193,10 @@ impl TlsClient {
         }
     }
 
-    /// Sends bytes below WebSocket again and again and reads nothing, until it is `over`.
+    /// Sends bytes below the WebSocket layer repeatedly, without reading, until `over` returns `true`.
     ///
     /// # Panics
-    /// When that does not come.
+    /// Panics if it does not return `true` in time.
     #[track_caller]
     pub fn flood(&mut self, bytes: &[u8], over: impl Fn() -> bool) {
         let stream = self.socket.get_mut();
@@ -211,17 +210,18 @@ impl TlsClient {
                 stream.conn.writer().write_all(bytes).expect("TLS takes it");
                 stream.conn.write_tls(&mut record).expect("memory takes it");
             }
-            // That it takes nothing for a while is what this is about.
+            // A write that times out is expected here: the server stops reading.
             if let Ok(written) = stream.sock.write(&record) {
                 record.drain(..written);
             }
         }
     }
 
-    /// Reads to the end of the stream: the code of the Close frame, and whether TLS said that this is the end.
+    /// Reads to the end of the stream. Returns the code of the Close frame, and whether TLS ended with
+    /// `close_notify`.
     ///
     /// # Panics
-    /// When it does not end.
+    /// Panics if the stream ends without a Close frame.
     #[track_caller]
     pub fn close_code(mut self) -> (Option<u16>, bool) {
         let until = Instant::now() + TIMEOUT;
@@ -237,7 +237,7 @@ impl TlsClient {
             }
         }
         let _ = self.socket.flush();
-        // Without `close_notify` this is an error.
+        // Without `close_notify`, this read returns an error.
         let clean = self.socket.get_mut().read(&mut [0; 64]).is_ok_and(|read| read == 0);
         (code, clean)
     }
@@ -248,7 +248,7 @@ fn next_object(socket: &mut WebSocket<StreamOwned<ClientConnection, TcpStream>>)
     loop {
         match socket.read().expect("the connection is there") {
             Message::Text(text) => return serde_json::from_str(&text).expect("the server sends JSON"),
-            // tungstenite answers with the next read or write.
+            // tungstenite has queued the pong and sends it with the next read or write.
             Message::Ping(_) => socket.flush().expect("the server reads"),
             other => panic!("expected an object, got {other:?}"),
         }

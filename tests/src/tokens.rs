@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519), as an issuer beside the server would sign them.
+//! JSON Web Tokens (RFC 7519), signed as an issuer next to the server would.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -6,10 +6,11 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
-/// What servers of tests are given as `auth.secret`.
+/// Value of `auth.secret` for servers under test.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// Signs with HS256. By hand, because this needs three lines, and a library that signs brings every algorithm's cryptography with it.
+/// Signs with HS256. Written by hand: it takes three lines, whereas a signing library brings every
+/// algorithm's cryptography with it.
 pub fn sign(claims: &Value, secret: &str) -> String {
     let encode = |part: &[u8]| BASE64URL_NOPAD.encode(part);
     let message =
@@ -18,7 +19,7 @@ pub fn sign(claims: &Value, secret: &str) -> String {
     format!("{message}.{}", encode(hmac::sign(&key, message.as_bytes()).as_ref()))
 }
 
-/// A key of an issuer, for ES256.
+/// Key of an issuer, for ES256.
 #[derive(Debug)]
 pub struct IssuerKey {
     kid: String,
@@ -26,10 +27,10 @@ pub struct IssuerKey {
 }
 
 impl IssuerKey {
-    /// A new one with this name.
+    /// Generates a key with this id.
     ///
     /// # Panics
-    /// When there is no randomness.
+    /// Panics if the system provides no randomness.
     #[must_use]
     pub fn generate(kid: &str) -> Self {
         let random = SystemRandom::new();
@@ -39,10 +40,10 @@ impl IssuerKey {
         Self { kid: kid.to_owned(), pair: pair.expect("it was just made") }
     }
 
-    /// A token with these claims.
+    /// Signs a token with these claims.
     ///
     /// # Panics
-    /// When there is no randomness.
+    /// Panics if the system provides no randomness.
     #[must_use]
     pub fn sign(&self, claims: &Value) -> String {
         let encode = |part: &Value| BASE64URL_NOPAD.encode(part.to_string().as_bytes());
@@ -51,10 +52,10 @@ impl IssuerKey {
         format!("{message}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
     }
 
-    /// Its public half, as a JSON Web Key.
+    /// Returns its public half as a JSON Web Key.
     #[must_use]
     pub fn public(&self) -> Value {
-        // The first byte says that both coordinates follow.
+        // The first byte says that the point is uncompressed: both coordinates follow.
         let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
         let coordinate = |bytes: &[u8]| BASE64URL_NOPAD.encode(bytes);
         json!({"kty": "EC", "crv": "P-256", "kid": self.kid, "x": coordinate(x), "y": coordinate(y)})

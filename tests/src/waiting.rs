@@ -1,66 +1,66 @@
-//! How long tests wait, and the one place where they do.
+//! Timeouts of the tests, and all functions that wait.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// How long anything may take that is to happen at once. A busy machine gets a lot of it.
+/// How long an immediate action may take. It is generous for the sake of busy machines.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How late something timed may be on a busy machine.
-pub const LATE: Duration = Duration::from_secs(2);
+/// How late a timed action may be on a busy machine.
+pub const MAX_LATENESS: Duration = Duration::from_secs(2);
 
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Looks until there is something to see, for [`TIMEOUT`] at most.
+/// Calls `look` until it returns a value, for at most [`TIMEOUT`].
 ///
 /// # Panics
-/// When there is nothing until then.
+/// Panics if it returns none in time.
 #[track_caller]
 pub fn eventually<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
     eventually_within(TIMEOUT, what, look)
 }
 
-/// Looks until there is something to see, for `limit` at most.
+/// Calls `look` until it returns a value, for at most `limit`.
 ///
 /// # Panics
-/// When there is nothing until then.
+/// Panics if it returns none in time.
 #[track_caller]
 pub fn eventually_within<T>(limit: Duration, what: impl Display, look: impl FnMut() -> Option<T>) -> T {
-    look_for(limit, look).unwrap_or_else(|| panic!("waited {limit:?} in vain: {what}"))
+    poll_until(limit, look).unwrap_or_else(|| panic!("waited {limit:?} in vain: {what}"))
 }
 
-/// Looks until there is something to see, for `limit` at most.
-pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+/// Calls `look` until it returns a value, for at most `limit`.
+pub(crate) fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
     loop {
-        // Looked at last after the limit, however long a look takes.
+        // The last call begins after the limit, however long a call takes.
         let last = Instant::now() >= until;
         let seen = look();
         if seen.is_some() || last {
             return seen;
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
-/// Waits until a condition holds, for [`TIMEOUT`] at most.
+/// Waits until a condition holds, for at most [`TIMEOUT`].
 ///
 /// # Panics
-/// When it does not hold until then.
+/// Panics if it does not hold in time.
 #[track_caller]
 pub fn until(what: impl Display, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
 }
 
-/// Lets real time pass: only where a test is about time in which nothing may happen.
+/// Sleeps. Only for tests that assert that nothing happens in a period of time.
 pub fn let_pass(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Heavy tests, those of `heavy::`, take turns: two storms at once would run out of descriptors.
-pub fn heavy() -> MutexGuard<'static, ()> {
+/// Lock that serialises the tests in `heavy::`: two storms at once would exhaust the descriptors.
+pub fn heavy_test_lock() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock()
 }

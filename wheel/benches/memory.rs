@@ -23,7 +23,7 @@ use support::deadlines::{Deadlines, SPAN};
 use support::plot::Axes;
 use support::report::{BenchReport, Plot};
 use support::statistics::{ratio, short};
-use support::structures::standing::{ReusableStructure, ReusableVisitor, reusable_structures};
+use support::structures::reusable::{ReusableStructure, ReusableVisitor, reusable_structures};
 use support::structures::{Limits, Structure, StructureVisitor, structures};
 use support::verify::verify;
 use support::{BenchError, table};

@@ -126,29 +126,29 @@ extern crate std;
 #[cfg(doctest)]
 struct Readme;
 
-mod expire;
+mod expiry;
 mod key;
 #[cfg(any(feature = "std", test))]
 mod keyed;
 mod queue;
 mod range;
-mod ring;
+mod slot_ring;
 #[cfg(feature = "schemes")]
 pub mod schemes;
-mod standing;
+mod reusable;
 #[cfg(test)]
 mod tests;
 mod tick;
 mod wheel;
-mod work;
+mod work_budget;
 
-pub use expire::{Expired, Expiry};
+pub use expiry::{Expired, Expiry};
 pub use key::TimerKey;
 #[cfg(any(feature = "std", test))]
 pub use keyed::Keyed;
 pub use queue::{BeyondHorizon, TimerQueue};
-pub use ring::SlotRing;
-pub use standing::ReusableTimers;
+pub use slot_ring::SlotRing;
+pub use reusable::ReusableTimers;
 pub use tick::Tick;
 pub use wheel::{DueTimer, LEVELS, OwnerExpiry, OwnerMut, Owners, TimingWheel};
-pub use work::WorkBudget;
+pub use work_budget::WorkBudget;

@@ -20,9 +20,9 @@ enum Scale {
 }
 
 /// Approximate number of marks.
-const MARKS: f64 = 5.0;
+const MARK_COUNT: f64 = 5.0;
 /// A range with a smaller ratio may not contain any of 1, 2 and 5 times a power of ten.
-const NARROW: f64 = 4.0;
+const NARROW_RATIO: f64 = 4.0;
 const SECONDS: [f64; 16] =
     [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0];
 const QUANTILES: [(f64, &str); 6] =
@@ -33,7 +33,7 @@ impl Axis {
     pub fn from_zero(highest: f64, unit: Unit) -> Self {
         let highest = if highest.is_finite() && highest > 0.0 { highest } else { 1.0 };
         let (factor, name) = unit.step(highest);
-        let step = round_step(highest / factor / MARKS) * factor;
+        let step = round_step(highest / factor / MARK_COUNT) * factor;
         let count = (highest / step).ceil().max(1.0);
         let text = |value: f64| {
             if value == 0.0 { "0".to_owned() } else { format!("{}{name}", digits(value / factor)) }
@@ -46,7 +46,7 @@ impl Axis {
     /// Creates a logarithmic axis. Both ends must be above zero.
     pub fn logarithmic(lowest: f64, highest: f64, unit: Unit) -> Self {
         let (low, high) = if lowest < highest { (lowest, highest) } else { (lowest / 1.5, lowest * 1.5) };
-        if high / low < NARROW {
+        if high / low < NARROW_RATIO {
             return Self { low, high, scale: Scale::Logarithmic, marks: even_marks(low, high, unit) };
         }
         let steps: &[f64] = match high / low {
@@ -68,7 +68,7 @@ impl Axis {
     /// Creates an axis of seconds since the start.
     pub fn time(end: f64) -> Self {
         let end = if end.is_finite() && end > 0.0 { end } else { 1.0 };
-        let shortest = end / (MARKS + 2.0);
+        let shortest = end / (MARK_COUNT + 2.0);
         let step = SECONDS.into_iter().find(|step| *step >= shortest);
         let step = step.unwrap_or_else(|| 3600.0 * round_step(shortest / 3600.0));
         let marks = multiples(step, (end / step).floor()).map(|value| (value, clock(value, step))).collect();
@@ -85,7 +85,7 @@ impl Axis {
 
     /// Returns the position of a value, from 0 at the low end to 1 at the high end. Values outside the axis
     /// are clamped.
-    pub(crate) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn position(&self, value: f64) -> f64 {
         let along = |value: f64| match self.scale {
             Scale::Linear => value,
             Scale::Logarithmic => value.max(self.low).ln(),
@@ -102,9 +102,9 @@ impl Axis {
 
 /// Returns round values between two ends that are close together.
 fn even_marks(low: f64, high: f64, unit: Unit) -> Vec<(f64, String)> {
-    let step = round_step((high - low) / MARKS);
+    let step = round_step((high - low) / MARK_COUNT);
     let first = (low / step * (1.0 - 1e-9)).ceil();
-    let values = multiples(step, 2.0 * MARKS).map(|offset| first * step + offset);
+    let values = multiples(step, 2.0 * MARK_COUNT).map(|offset| first * step + offset);
     values.take_while(|value| *value <= high * (1.0 + 1e-9)).map(|value| (value, unit.show(value))).collect()
 }
 
@@ -157,27 +157,27 @@ mod tests {
     #[test]
     fn values_lie_between_the_ends() {
         let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
-        assert!(near(Axis::from_zero(10.0, Unit::Plain).place(5.0), 0.5));
-        assert!(near(Axis::logarithmic(1.0, 100.0, Unit::Millis).place(10.0), 0.5));
-        assert!(near(Axis::quantiles(0.99).place(0.9), 0.5));
+        assert!(near(Axis::from_zero(10.0, Unit::Plain).position(5.0), 0.5));
+        assert!(near(Axis::logarithmic(1.0, 100.0, Unit::Millis).position(10.0), 0.5));
+        assert!(near(Axis::quantiles(0.99).position(0.9), 0.5));
         for axis in [
             Axis::from_zero(10.0, Unit::Plain),
             Axis::logarithmic(1.0, 100.0, Unit::Millis),
             Axis::quantiles(0.99),
             Axis::time(10.0),
         ] {
-            assert!(near(axis.place(-5.0), 0.0) && near(axis.place(1e9), 1.0), "{axis:?}");
+            assert!(near(axis.position(-5.0), 0.0) && near(axis.position(1e9), 1.0), "{axis:?}");
         }
     }
 
     #[test]
-    fn no_range_is_too_odd() {
+    fn odd_ranges_are_accepted() {
         for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-12, 1e300] {
             for axis in [Axis::from_zero(odd, Unit::Bytes), Axis::time(odd), Axis::quantiles(odd)] {
-                assert!(axis.marks.len() <= 101 && axis.place(0.5).is_finite(), "{odd}: {axis:?}");
+                assert!(axis.marks.len() <= 101 && axis.position(0.5).is_finite(), "{odd}: {axis:?}");
             }
         }
         let axis = Axis::logarithmic(2.0, 2.0, Unit::Millis);
-        assert!(axis.place(2.0).is_finite() && axis.marks.contains(&(2.0, "2 ms".to_owned())), "{axis:?}");
+        assert!(axis.position(2.0).is_finite() && axis.marks.contains(&(2.0, "2 ms".to_owned())), "{axis:?}");
     }
 }

@@ -3,24 +3,24 @@
 use maud::{PreEscaped, html};
 
 use crate::STYLE;
-use crate::labels::letters;
+use crate::labels::text_width;
 use crate::plot::{LEFT, Line, Plot, WIDTH};
 
 /// Space above the plot, for its title.
-const HEAD: f64 = 26.0;
+const TITLE_HEIGHT: f64 = 26.0;
 /// Height of a row of the legend.
-const ROW: f64 = 18.0;
+const LEGEND_ROW_HEIGHT: f64 = 18.0;
 /// Width of the line sample in front of a name, including the gap.
-const STROKE: f64 = 22.0;
-const BETWEEN: f64 = 10.0;
+const LEGEND_STROKE_WIDTH: f64 = 22.0;
+const LEGEND_GAP: f64 = 10.0;
 
 impl Plot {
     /// Returns the plot as an SVG document.
     pub fn to_svg(&self) -> String {
         let places = places(&self.lines);
-        let end = places.last().map_or(self.height, |(_, y)| self.height + y + ROW);
+        let end = places.last().map_or(self.height, |(_, y)| self.height + y + LEGEND_ROW_HEIGHT);
         let svg = html! {
-            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 " (-HEAD) " " (WIDTH) " " (end + HEAD) }
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 " (-TITLE_HEIGHT) " " (WIDTH) " " (end + TITLE_HEIGHT) }
                 width=(WIDTH) role="img" aria-label=(self.title) {
                 style { (PreEscaped(STYLE)) }
                 text.title x="0" y="-8" {
@@ -29,9 +29,9 @@ impl Plot {
                 }
                 (self.drawing())
                 @for (line, (x, y)) in self.lines.iter().zip(places) {
-                    @let y = self.height + y + ROW / 2.0;
+                    @let y = self.height + y + LEGEND_ROW_HEIGHT / 2.0;
                     path class={ "line " (line.colour) } d={ "M" (x) " " (y) "h16" } {}
-                    text x=(x + STROKE) y=(y) dy="0.35em" { (line.name) }
+                    text x=(x + LEGEND_STROKE_WIDTH) y=(y) dy="0.35em" { (line.name) }
                 }
             }
         };
@@ -44,9 +44,9 @@ fn places(lines: &[Line]) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (LEFT, 0.0);
     let mut places = Vec::new();
     for line in lines {
-        let width = STROKE + letters(&line.name) + BETWEEN;
+        let width = LEGEND_STROKE_WIDTH + text_width(&line.name) + LEGEND_GAP;
         if x > LEFT && x + width > WIDTH {
-            (x, y) = (LEFT, y + ROW);
+            (x, y) = (LEFT, y + LEGEND_ROW_HEIGHT);
         }
         places.push((x, y));
         x += width;
@@ -59,10 +59,10 @@ mod tests {
     use roxmltree::Document;
 
     use super::*;
-    use crate::{Axis, Form, Unit, colour};
+    use crate::{Axis, LineStyle, Unit, colour};
 
     #[test]
-    fn a_file_has_all_names_and_none_touches_another() {
+    fn a_file_has_all_names_without_overlaps() {
         let line = |number: usize| Line {
             name: format!("structure <{number}>"),
             colour: colour(number),
@@ -76,7 +76,7 @@ mod tests {
             unit: Unit::Plain,
             bands: Vec::new(),
             lines: (0..11).map(line).collect(),
-            form: Form::Dots,
+            style: LineStyle::Dots,
             height: 400.0,
         };
         let svg = plot.to_svg();
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(xml.descendants().filter(|node| node.has_tag_name("circle")).count(), 11 * 3);
         let places = places(&plot.lines);
         for (line, (x, y)) in plot.lines.iter().zip(&places) {
-            let end = x + STROKE + letters(&line.name);
+            let end = x + LEGEND_STROKE_WIDTH + text_width(&line.name);
             assert!(end <= WIDTH, "{} ends at {end}", line.name);
             assert!(places.iter().all(|(its, row)| row != y || its <= x || *its > end), "{}", line.name);
         }

@@ -3,18 +3,18 @@
 use crate::plot::{LEFT, Plot, WIDTH};
 
 /// Approximate width of a character at the largest font size, which the style sheet uses on narrow screens.
-const LETTER: f64 = 8.5;
+const CHAR_WIDTH: f64 = 8.5;
 
 impl Plot {
     /// Returns the marks of the x axis, without those whose labels would overlap.
-    pub(crate) fn roomy_x_marks(&self) -> Vec<(f64, &str)> {
+    pub(crate) fn visible_x_marks(&self) -> Vec<(f64, &str)> {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
         for (value, text) in &self.x.marks {
             let x = self.at_x(*value);
             let (start, end) = extent(x, text);
             if start > taken {
-                taken = end + LETTER;
+                taken = end + CHAR_WIDTH;
                 marks.push((x, text.as_str()));
             }
         }
@@ -25,7 +25,7 @@ impl Plot {
 /// Returns the text anchor of a label. Labels at the edges begin or end at their mark, so that they do not
 /// overlap those of the other axis and are not cut off.
 pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
-    let half = letters(text) / 2.0;
+    let half = text_width(text) / 2.0;
     match x {
         x if x - half < LEFT => "start",
         x if x + half > WIDTH => "end",
@@ -35,7 +35,7 @@ pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
 
 /// Returns where a label of the x axis begins and ends.
 fn extent(x: f64, text: &str) -> (f64, f64) {
-    let width = letters(text);
+    let width = text_width(text);
     let start = match anchor(x, text) {
         "start" => x,
         "end" => x - width,
@@ -46,27 +46,27 @@ fn extent(x: f64, text: &str) -> (f64, f64) {
 
 /// Returns the approximate width of a text.
 #[expect(clippy::cast_precision_loss, reason = "no text is that long")]
-pub(crate) fn letters(text: &str) -> f64 {
-    text.chars().count() as f64 * LETTER
+pub(crate) fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * CHAR_WIDTH
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::axis::Axis;
-    use crate::plot::{Form, HEIGHT};
+    use crate::plot::{LineStyle, HEIGHT};
     use crate::unit::Unit;
 
     /// Tests axes with many different ends.
     #[test]
-    fn texts_of_the_x_axis_touch_no_others() {
+    fn labels_of_the_x_axis_do_not_overlap() {
         let ends = (0..400_u16).map(|step| 1.01_f64.powi(i32::from(step)));
         for (low, ratio) in ends.flat_map(|low| [2.0, 5.0, 40.0, 2e4].map(|ratio| (low, ratio))) {
             let axis = || Axis::logarithmic(low, low * ratio, Unit::Millis);
             let (title, note) = Default::default();
-            let (bands, lines, unit, form) = (Vec::new(), Vec::new(), Unit::Millis, Form::Lines);
-            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, form, height: HEIGHT };
-            let extents: Vec<_> = plot.roomy_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
+            let (bands, lines, unit, form) = (Vec::new(), Vec::new(), Unit::Millis, LineStyle::Lines);
+            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, style: form, height: HEIGHT };
+            let extents: Vec<_> = plot.visible_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
             assert!(
                 extents.iter().all(|(start, end)| LEFT <= *start && *end <= WIDTH),
                 "{low} {ratio}: {extents:?}"

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, PreEscaped, html};
 
 use crate::axis::Axis;
-use crate::labels::{anchor, letters};
+use crate::labels::{anchor, text_width};
 use crate::unit::Unit;
 
 pub(crate) const WIDTH: f64 = 600.0;
@@ -13,10 +13,10 @@ pub(crate) const LEFT: f64 = 58.0;
 const RIGHT: f64 = 588.0;
 const TOP: f64 = 20.0;
 /// Space below the x axis, for its labels.
-const FOOT: f64 = 28.0;
+const AXIS_LABEL_HEIGHT: f64 = 28.0;
 const COLOURS: usize = 8;
 /// Number of points from which a line is drawn thinner.
-const DENSE: usize = 300;
+const DENSE_POINTS: usize = 300;
 
 #[derive(Debug)]
 pub struct Plot {
@@ -29,7 +29,7 @@ pub struct Plot {
     /// Named ranges of the x axis.
     pub bands: Vec<(f64, f64, String)>,
     pub lines: Vec<Line>,
-    pub form: Form,
+    pub style: LineStyle,
     /// In units of the SVG, in which the plot is 600 wide.
     pub height: f64,
 }
@@ -38,7 +38,7 @@ pub struct Plot {
 pub const HEIGHT: f64 = 250.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum LineStyle {
     Lines,
     /// Lines with a dot at every point.
     Dots,
@@ -74,7 +74,7 @@ impl Plot {
                 svg viewBox={ "0 0 " (WIDTH) " " (self.height) } role="img" aria-label=(self.title) {
                     (self.drawing())
                 }
-                @if self.lines.len() > 1 || self.form == Form::Lines { (self.legend()) }
+                @if self.lines.len() > 1 || self.style == LineStyle::Lines { (self.legend()) }
             }
         }
     }
@@ -88,7 +88,7 @@ impl Plot {
     }
 
     fn bottom(&self) -> f64 {
-        self.height - FOOT
+        self.height - AXIS_LABEL_HEIGHT
     }
 
     fn legend(&self) -> Markup {
@@ -98,7 +98,7 @@ impl Plot {
                     li {
                         i class=(line.colour) {}
                         (line.name)
-                        @if let (Some(highest), Form::Lines) = (line.highest(), self.form) {
+                        @if let (Some(highest), LineStyle::Lines) = (line.highest(), self.style) {
                             " " small { "max " (self.unit.show(highest)) }
                         }
                     }
@@ -116,9 +116,9 @@ impl Plot {
                 g {
                     title { (name) }
                     rect class=(if index % 2 == 0 { "band" } else { "band other" })
-                        x=(short(left)) y=(TOP) width=(short(room)) height=(self.bottom() - TOP) {}
-                    @if letters(name) < room {
-                        text.phase x=(short(left + room / 2.0)) y=(TOP - 6.0) text-anchor="middle" { (name) }
+                        x=(format_coordinate(left)) y=(TOP) width=(format_coordinate(room)) height=(self.bottom() - TOP) {}
+                    @if text_width(name) < room {
+                        text.phase x=(format_coordinate(left + room / 2.0)) y=(TOP - 6.0) text-anchor="middle" { (name) }
                     }
                 }
             }
@@ -128,14 +128,14 @@ impl Plot {
     fn draw_axes(&self) -> Markup {
         html! {
             @for (value, text) in &self.y.marks {
-                @let y = short(self.at_y(*value));
+                @let y = format_coordinate(self.at_y(*value));
                 path.rule d={ "M" (LEFT) " " (y) "H" (RIGHT) } {}
                 text x=(LEFT - 6.0) y=(y) dy="0.35em" text-anchor="end" { (text) }
             }
             path.axis d={ "M" (LEFT) " " (self.bottom()) "H" (RIGHT) } {}
-            @for (x, text) in self.roomy_x_marks() {
-                path.axis d={ "M" (short(x)) " " (self.bottom()) "v4" } {}
-                text x=(short(x)) y=(self.bottom() + 17.0) text-anchor=(anchor(x, text)) { (text) }
+            @for (x, text) in self.visible_x_marks() {
+                path.axis d={ "M" (format_coordinate(x)) " " (self.bottom()) "v4" } {}
+                text x=(format_coordinate(x)) y=(self.bottom() + 17.0) text-anchor=(anchor(x, text)) { (text) }
             }
         }
     }
@@ -143,19 +143,19 @@ impl Plot {
     fn draw_line(&self, line: &Line) -> Markup {
         let mut path = String::new();
         let mut dots = Vec::new();
-        match self.form {
-            Form::Steps => self.add_steps(line, &mut path),
-            Form::Lines | Form::Dots => self.add_lines(line, &mut path, &mut dots),
+        match self.style {
+            LineStyle::Steps => self.add_steps(line, &mut path),
+            LineStyle::Lines | LineStyle::Dots => self.add_lines(line, &mut path, &mut dots),
         }
-        let class = match self.form {
-            Form::Steps => "steps",
-            Form::Lines if line.points.len() > DENSE => "line dense",
-            Form::Lines | Form::Dots => "line",
+        let class = match self.style {
+            LineStyle::Steps => "steps",
+            LineStyle::Lines if line.points.len() > DENSE_POINTS => "line dense",
+            LineStyle::Lines | LineStyle::Dots => "line",
         };
         html! {
             path class={ (class) " " (line.colour) } d=(PreEscaped(path)) { title { (line.name) } }
             @for (x, y) in dots {
-                circle class=(line.colour) cx=(short(x)) cy=(short(y)) r="3" {}
+                circle class=(line.colour) cx=(format_coordinate(x)) cy=(format_coordinate(y)) r="3" {}
             }
         }
     }
@@ -169,12 +169,12 @@ impl Plot {
                 [] => {}
                 [point] => dots.push(point),
                 ref points => {
-                    if self.form == Form::Dots {
+                    if self.style == LineStyle::Dots {
                         dots.extend(points);
                     }
                     for (index, (x, y)) in points.iter().enumerate() {
                         let letter = if index == 0 { 'M' } else { 'L' };
-                        write!(path, "{letter}{} {}", short(*x), short(*y))
+                        write!(path, "{letter}{} {}", format_coordinate(*x), format_coordinate(*y))
                             .expect("writing to a String cannot fail");
                     }
                 }
@@ -185,7 +185,7 @@ impl Plot {
     fn add_steps(&self, line: &Line, path: &mut String) {
         let (mut begun, bottom) = (false, self.bottom());
         for (x, y) in &line.points {
-            let (x, y) = (short(self.at_x(*x)), short(self.at_y(y.unwrap_or(self.y.low()))));
+            let (x, y) = (format_coordinate(self.at_x(*x)), format_coordinate(self.at_y(y.unwrap_or(self.y.low()))));
             let start = if begun { String::new() } else { format!("M{x} {bottom}") };
             write!(path, "{start}H{x}V{y}").expect("writing to a String cannot fail");
             begun = true;
@@ -196,11 +196,11 @@ impl Plot {
     }
 
     pub(crate) fn at_x(&self, value: f64) -> f64 {
-        LEFT + self.x.place(value) * (RIGHT - LEFT)
+        LEFT + self.x.position(value) * (RIGHT - LEFT)
     }
 
     fn at_y(&self, value: f64) -> f64 {
-        self.bottom() - self.y.place(value) * (self.bottom() - TOP)
+        self.bottom() - self.y.position(value) * (self.bottom() - TOP)
     }
 }
 
@@ -220,7 +220,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// Formats a coordinate with one decimal.
-fn short(value: f64) -> String {
+fn format_coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }

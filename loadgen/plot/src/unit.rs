@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_told_in_full() {
+    fn counts_are_shown_in_full() {
         for (value, text) in
             [(0.0, "0"), (1001.0, "1,001"), (10_000_000.0, "10,000,000"), (2e9, "2G"), (0.5, "0.5")]
         {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_says_the_unit() {
+    fn the_unit_follows_from_the_name() {
         assert_eq!(Unit::of("connect_ms.p99.9"), Unit::Millis);
         assert_eq!(Unit::of("loadgen.lag_ms_max"), Unit::Millis);
         assert_eq!(Unit::of("server.resident_bytes"), Unit::Bytes);

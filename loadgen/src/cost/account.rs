@@ -70,8 +70,8 @@ impl Account {
 
     /// Adds the reading taken after the run. Its resident memory is reported separately and does not count
     /// towards the peak. Returns the same as [`Self::add_fast`].
-    pub(crate) fn end(&mut self, reading: Reading, load: ServerLoad, is_close: bool) -> Option<f64> {
-        let shortest = if is_close { MIN_FAST_INTERVAL } else { MIN_INTERVAL };
+    pub(crate) fn end(&mut self, reading: Reading, load: ServerLoad, is_fast: bool) -> Option<f64> {
+        let shortest = if is_fast { MIN_FAST_INTERVAL } else { MIN_INTERVAL };
         let (ended, peak) = (self.end_interval(&reading, shortest), self.resident_peak);
         self.add_within(reading, load);
         self.resident_peak = peak;

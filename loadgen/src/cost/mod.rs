@@ -123,18 +123,18 @@ impl Cost {
 
     /// Takes the last sample, after loadgen has dropped its connections.
     pub(crate) async fn sample_after_run(&mut self, recorder: &Recorder) {
-        let (phase, is_close) = (recorder.current_phase(), recorder.is_sampling_fast());
+        let (phase, is_fast) = (recorder.current_phase(), recorder.is_sampling_fast());
         if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
             // The phase was over before it could be sampled.
             let at =
-                SamplePoint { due: SampleReason::Requested, phase, is_fast: is_close, is_after_run: true };
+                SamplePoint { due: SampleReason::Requested, phase, is_fast: is_fast, is_after_run: true };
             self.sample(ServerLoad::default(), &at).await;
         }
         // Ends the last phase.
         let at = SamplePoint {
             due: SampleReason::Second,
             phase: String::new(),
-            is_fast: is_close,
+            is_fast: is_fast,
             is_after_run: true,
         };
         self.sample(ServerLoad::default(), &at).await;

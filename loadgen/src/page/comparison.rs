@@ -1,11 +1,11 @@
 //! The page that shows several results side by side.
 
-use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
+use encke_plot::{Axis, HEIGHT, Line, LineStyle, Plot, Unit, colour};
 use maud::{Markup, html};
 
 use super::points::points;
 use super::titles::title;
-use super::{page, plots, section, spread};
+use super::{distributions, page, plots, section};
 use crate::result::{Column, ColumnKind, Compared, Series, rows, show_ratio};
 
 /// Further plots are left out: nobody would look at them.
@@ -82,7 +82,7 @@ fn distributions(results: &[Compared]) -> Vec<Plot> {
                 Some((index, result.name.clone(), distribution))
             })
             .collect();
-        [spread::histogram(name, &named), spread::percentiles(name, &named)]
+        [distributions::histogram(name, &named), distributions::percentiles(name, &named)]
     };
     names.into_iter().flat_map(plot).flatten().take(MAX_PLOTS).collect()
 }
@@ -90,7 +90,7 @@ fn distributions(results: &[Compared]) -> Vec<Plot> {
 /// Plots each column that any of the results has. Of percentiles, only the 99th.
 fn over_time(results: &[Compared]) -> Vec<Plot> {
     let series: Vec<Series> = results.iter().map(|it| it.document.series()).collect();
-    let is_told = |column: &&Column| match column.kind {
+    let is_plotted = |column: &&Column| match column.kind {
         ColumnKind::Gauge => true,
         ColumnKind::Count => {
             !column.name.ends_with(".count") && column.values.iter().flatten().any(|it| *it > 0.0)
@@ -98,7 +98,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
         ColumnKind::Time => column.name.ends_with(".p99"),
     };
     let mut columns: Vec<(ColumnKind, &str)> = Vec::new();
-    for column in series.iter().flat_map(|series| series.columns()).filter(is_told) {
+    for column in series.iter().flat_map(|series| series.columns()).filter(is_plotted) {
         if !columns.contains(&(column.kind, column.name.as_str())) {
             columns.push((column.kind, &column.name));
         }
@@ -120,7 +120,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
             unit,
             bands: Vec::new(),
             lines,
-            form: Form::Lines,
+            style: LineStyle::Lines,
             height: HEIGHT,
         })
     };

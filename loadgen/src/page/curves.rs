@@ -1,6 +1,6 @@
 //! Plots over time, from the series of a result.
 
-use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
+use encke_plot::{Axis, HEIGHT, Line, LineStyle, Plot, Unit, colour};
 
 use super::points::{points, rate_note};
 use super::titles::title;
@@ -46,9 +46,13 @@ impl Curves {
     /// Plots the scenario's own counts. In a mix, a prefix before the first dot names the scenario, and each
     /// has plots of its own.
     pub(super) fn events(&self) -> Vec<Plot> {
-        let told = |name: &str| TRAFFIC.iter().any(|(_, names)| names.contains(&name)) || name == "errors";
+        let has_own_plot =
+            |name: &str| TRAFFIC.iter().any(|(_, names)| names.contains(&name)) || name == "errors";
         let is_event = |name: &str| {
-            !told(name) && !name.starts_with(CLOSE_CODE_PREFIX) && !name.ends_with(".count") && !is_cost(name)
+            !has_own_plot(name)
+                && !name.starts_with(CLOSE_CODE_PREFIX)
+                && !name.ends_with(".count")
+                && !is_cost(name)
         };
         let mut scenarios: Vec<&str> = Vec::new();
         for column in self.find(ColumnKind::Count, is_event) {
@@ -153,7 +157,7 @@ impl Curves {
             unit,
             bands: self.bands.clone(),
             lines,
-            form: Form::Lines,
+            style: LineStyle::Lines,
             height: HEIGHT,
         })
     }

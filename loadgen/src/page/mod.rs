@@ -3,8 +3,8 @@
 
 mod comparison;
 mod curves;
+mod distributions;
 mod points;
-mod spread;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub(crate) fn run_page(document: &Document) -> String {
         (tables::assertions(document))
         (plots("Over time", &[curves.traffic(), curves.events()].into_iter().flatten().collect::<Vec<_>>()))
         (plots("Latency over time", &curves.times()))
-        (plots("Distributions", &distributions(document)))
+        (plots("Distributions", &distribution_plots(document)))
         (tables::percentiles(document))
         (plots("Server cost", &curves.cost("server.")))
         (tables::group("Server cost in numbers", document, "server"))
@@ -90,7 +90,7 @@ fn section(title: &str) -> Markup {
     html! { h2 id=(id) { (title) } }
 }
 
-/// Returns a section of plots, or nothing if there are none.
+/// Returns a section of plots, or nothing if `plots` is empty.
 fn plots(title: &str, plots: &[Plot]) -> Markup {
     html! {
         @if !plots.is_empty() {
@@ -102,7 +102,7 @@ fn plots(title: &str, plots: &[Plot]) -> Markup {
 
 /// Plots a histogram and the percentiles of each latency. Both views of a latency, from when it was due and
 /// from its start, share a plot.
-fn distributions(document: &Document) -> Vec<Plot> {
+fn distribution_plots(document: &Document) -> Vec<Plot> {
     let histograms = document.histograms();
     let find = |name: &str| histograms.iter().find(|(known, _)| *known == name).map(|(_, it)| it);
     let mut plots = Vec::new();
@@ -116,8 +116,8 @@ fn distributions(document: &Document) -> Vec<Plot> {
         let first = if from_start.is_some() { "from when it was due" } else { base };
         let mut named = vec![(0, first.to_owned(), distribution)];
         named.extend(from_start.map(|it| (1, "from its actual start".to_owned(), it)));
-        plots.extend(spread::histogram(name, &named));
-        plots.extend(spread::percentiles(name, &named));
+        plots.extend(distributions::histogram(name, &named));
+        plots.extend(distributions::percentiles(name, &named));
     }
     plots
 }

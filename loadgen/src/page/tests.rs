@@ -51,8 +51,8 @@ fn result(seconds: u32) -> Document {
         .with("nothing_ms", Times::default().summary())
         .with("error_kinds", Group::default().with(HOSTILE, 3))
         .with("server", Group::default().with("bytes_per_connection", 2318.0));
-    let asked_for = Group::default().with("scenario", HOSTILE).with("url", HOSTILE);
-    Document::new(asked_for, run, numbers, &series)
+    let settings = Group::default().with("scenario", HOSTILE).with("url", HOSTILE);
+    Document::new(settings, run, numbers, &series)
         .with_assertions(vec![Group::default().with("assert", HOSTILE)])
 }
 
@@ -133,8 +133,8 @@ fn a_comparison_has_all_results_in_each_plot() {
     assert_harmless(&page);
     let titles = plots(&page);
     for title in ["Lateness: percentiles", "Open connections", "Errors", "Lateness, p99.9"] {
-        let is_told = titles.iter().any(|known| known == title);
-        assert_eq!(is_told, title != "Lateness, p99.9", "{title} in {titles:?}");
+        let is_present = titles.iter().any(|known| known == title);
+        assert_eq!(is_present, title != "Lateness, p99.9", "{title} in {titles:?}");
     }
     assert!(page.contains("1.00x"));
 }

@@ -29,8 +29,8 @@ impl ProgressLog {
     }
 
     /// Passes lines to the process that started this one, and draws no bars.
-    pub(crate) fn to_parent(tell: fn(&str)) -> Self {
-        Self { destination: Destination::Parent(tell), ..Self::silent() }
+    pub(crate) fn to_parent(send: fn(&str)) -> Self {
+        Self { destination: Destination::Parent(send), ..Self::silent() }
     }
 
     pub(super) fn bars(&self) -> &MultiProgress {
@@ -46,7 +46,7 @@ impl ProgressLog {
     pub(crate) fn line(&self, text: &str) {
         match self.destination {
             Destination::Stderr => self.bars.suspend(|| eprintln!("loadgen: {text}")),
-            Destination::Parent(tell) => tell(text),
+            Destination::Parent(send) => send(text),
             Destination::Discard => {}
         }
     }

@@ -19,8 +19,8 @@
 //! current phase of the run.
 
 mod counts;
-mod look;
-mod looks;
+mod sampling;
+mod triggers;
 mod stalls;
 #[cfg(test)]
 mod tests;
@@ -35,8 +35,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use self::counts::{ConnectionEnds, Counter, EndsOutcome, Gauge};
-use self::looks::SampleTriggers;
-pub(crate) use self::looks::{SampleReason, SamplingClock};
+use self::triggers::SampleTriggers;
+pub(crate) use self::triggers::{SampleReason, SamplingClock};
 pub(crate) use self::stalls::Stalls;
 pub(crate) use self::times::{Latency, Times};
 pub use self::traffic::Traffic;
@@ -65,7 +65,7 @@ struct SharedRecords {
     last_sampled_codes: RefCell<BTreeMap<u16, u64>>,
     /// Names, and when each began, in seconds since the start.
     phases: RefCell<Vec<(String, f64)>>,
-    looks: SampleTriggers,
+    triggers: SampleTriggers,
     stalls: Stalls,
     series: RefCell<Series>,
     last: RefCell<Sample>,
@@ -89,7 +89,7 @@ impl Recorder {
             times: RefCell::default(),
             last_sampled_codes: RefCell::default(),
             phases: RefCell::default(),
-            looks: SampleTriggers::default(),
+            triggers: SampleTriggers::default(),
             stalls: Stalls::default(),
             series: RefCell::default(),
             last: RefCell::default(),
@@ -157,7 +157,7 @@ impl Recorder {
         let mut phases = self.shared.phases.borrow_mut();
         if self.prefix.is_empty() && phases.len() < MAX_PHASES {
             phases.push((name.to_owned(), self.seconds()));
-            self.shared.looks.enter_phase(is_brief);
+            self.shared.triggers.enter_phase(is_brief);
         }
     }
 
@@ -182,13 +182,13 @@ impl Recorder {
     }
 
     pub(crate) fn is_sampling_fast(&self) -> bool {
-        self.shared.looks.is_fast()
+        self.shared.triggers.is_fast()
     }
 
     /// In a brief phase, requests a sample and returns when it has been taken.
     pub(crate) async fn sample_now(&self) {
         if self.prefix.is_empty() {
-            self.shared.looks.sample_now().await;
+            self.shared.triggers.sample_now().await;
         }
     }
 
@@ -201,7 +201,7 @@ impl Recorder {
         } else {
             self.shared.series.borrow_mut().push(&sample);
         }
-        self.shared.looks.note_sampled();
+        self.shared.triggers.note_sampled();
         self.shared.last.replace(sample);
         values
     }

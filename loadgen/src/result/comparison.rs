@@ -157,12 +157,12 @@ mod tests {
             ),
         ];
         let rows = rows(&results);
-        let told: Vec<_> = rows
+        let shown: Vec<_> = rows
             .iter()
             .map(|row| (row.path.as_str(), row.cells[1].text.as_str(), show_ratio(row.cells[1].ratio)))
             .collect();
         assert_eq!(
-            told,
+            shown,
             [
                 ("rate", "2.000", String::new()),
                 ("started_at", "t", String::new()),

@@ -54,15 +54,15 @@ impl Distribution {
 
     /// Returns `count`, `min`, `mean`, the percentiles and `max`; null without samples.
     pub(crate) fn percentiles(&self) -> Group {
-        let told = |millis: f64| (!self.0.is_empty()).then_some(millis);
+        let if_any = |millis: f64| (!self.0.is_empty()).then_some(millis);
         let mut group = Group::default()
             .with("count", self.0.len())
-            .with("min", told(as_millis(self.0.min())))
-            .with("mean", told((self.0.mean()).round() / 1e3));
+            .with("min", if_any(as_millis(self.0.min())))
+            .with("mean", if_any((self.0.mean()).round() / 1e3));
         for (name, quantile) in PERCENTILES {
-            group = group.with(name, told(self.at(quantile)));
+            group = group.with(name, if_any(self.at(quantile)));
         }
-        group.with("max", told(as_millis(self.0.max())))
+        group.with("max", if_any(as_millis(self.0.max())))
     }
 
     /// Returns the time at a quantile, in milliseconds.
@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn the_percentiles_go_up_to_the_fourth_nine() {
-        let told = of((1..=100_000).map(|number| number * 10));
+        let distribution = of((1..=100_000).map(|number| number * 10));
         for (name, exact) in [("p50", 500.0), ("p99.9", 999.0), ("p99.99", 999.9), ("max", 1000.0)] {
-            let number = told.number(name).expect("the distribution has samples");
+            let number = distribution.number(name).expect("the distribution has samples");
             assert!((number - exact).abs() <= exact / 1000.0, "{name} is {number}");
         }
-        assert_eq!(told.number("count"), Ok(100_000.0));
+        assert_eq!(distribution.number("count"), Ok(100_000.0));
         assert_eq!(of([]).number("count"), Ok(0.0));
         assert_eq!(of([]).number("p99"), Err(PathError::Unmeasured));
     }

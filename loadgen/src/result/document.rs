@@ -164,7 +164,7 @@ impl Document {
 
 /// Replaces distributions by their percentiles, and moves the distributions to `histograms`.
 fn extract_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
-    let tell = |(name, field)| {
+    let extract = |(name, field)| {
         let path = format!("{prefix}{name}");
         let field = match field {
             Field::Group(group) => extract_histograms(group, &format!("{path}."), histograms).into(),
@@ -177,7 +177,7 @@ fn extract_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> G
         };
         (name, field)
     };
-    numbers.into_iter().map(tell).collect()
+    numbers.into_iter().map(extract).collect()
 }
 
 impl RunPhase {

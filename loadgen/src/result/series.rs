@@ -74,12 +74,12 @@ impl Sample {
     #[expect(clippy::cast_precision_loss, reason = "no count and no time in microseconds comes near 2^53")]
     pub(crate) fn add_times(&mut self, name: &str, times: &Distribution) {
         let micros = times.micros();
-        let told = |millis: f64| (!micros.is_empty()).then_some(millis);
+        let if_any = |millis: f64| (!micros.is_empty()).then_some(millis);
         self.values.push((ColumnKind::Count, format!("{name}.count"), Some(micros.len() as f64)));
         for (percentile, quantile) in PERCENTILES {
-            self.values.push((ColumnKind::Time, format!("{name}.{percentile}"), told(times.at(quantile))));
+            self.values.push((ColumnKind::Time, format!("{name}.{percentile}"), if_any(times.at(quantile))));
         }
-        self.values.push((ColumnKind::Time, format!("{name}.max"), told(micros.max() as f64 / 1e3)));
+        self.values.push((ColumnKind::Time, format!("{name}.max"), if_any(micros.max() as f64 / 1e3)));
     }
 }
 

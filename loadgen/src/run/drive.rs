@@ -146,9 +146,9 @@ impl SampleSink {
         }
     }
 
-    fn sample(self, look: SampleNumber, recorder: &Recorder, values: Values) {
+    fn sample(self, number: SampleNumber, recorder: &Recorder, values: Values) {
         match self {
-            Self::Parent => workers::send_sample(look, false, recorder, values),
+            Self::Parent => workers::send_sample(number, false, recorder, values),
             Self::User => progress::print_sample(recorder),
             Self::Discard => {}
         }
@@ -157,8 +157,8 @@ impl SampleSink {
     /// Sends the sample of the second in which the run ended.
     fn last(self, elapsed: Duration, recorder: &Recorder, values: Values) {
         if self == Self::Parent {
-            let look = SampleNumber::Timed { second: elapsed.as_secs() + 1, nth: 0 };
-            workers::send_sample(look, true, recorder, values);
+            let number = SampleNumber::Timed { second: elapsed.as_secs() + 1, nth: 0 };
+            workers::send_sample(number, true, recorder, values);
         }
     }
 }
@@ -175,13 +175,13 @@ async fn sample(
 ) -> String {
     // Relative to the start, so that all processes sample at the same instants.
     let mut clock = recorder.clock(start + SAMPLE_INTERVAL, SAMPLE_INTERVAL);
-    let (mut second, mut nth, mut asked) = (0, 0, 0);
+    let (mut second, mut nth, mut requested) = (0, 0, 0);
     loop {
         let (due, at) = clock.next().await;
         if due == SampleReason::Requested {
             sink.phase(recorder);
         }
-        let look = match due {
+        let number = match due {
             SampleReason::Second => {
                 usage.sample();
                 (second, nth) = (at.duration_since(start).as_secs(), 0);
@@ -189,15 +189,15 @@ async fn sample(
             }
             SampleReason::Requested | SampleReason::Between if !recorder.is_sampling_fast() => continue,
             SampleReason::Requested => {
-                asked += 1;
-                SampleNumber::Requested(asked)
+                requested += 1;
+                SampleNumber::Requested(requested)
             }
             SampleReason::Between => {
                 nth += 1;
                 SampleNumber::Timed { second, nth }
             }
         };
-        sink.sample(look, recorder, recorder.sample());
+        sink.sample(number, recorder, recorder.sample());
         if due != SampleReason::Second {
             continue;
         }

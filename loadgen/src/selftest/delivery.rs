@@ -2,7 +2,7 @@
 
 /// Treatment of a message for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
+pub(super) enum DeliveryFault {
     Sent,
     Lost,
     Doubled,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 
-use super::bad_frame::BadFrame;
-use super::delivery::Delivery;
+use super::invalid_frame::InvalidFrame;
+use super::delivery::DeliveryFault;
 
 /// Message of a session's stream that is affected, counted from 0.
-const SPOILT: usize = 5;
+const AFFECTED_MESSAGE: usize = 5;
 /// Extra time before an honest server closes a silent client. Servers round up, and a client that reads a
 /// ping late must not count the close as early.
 const SLACK: Duration = Duration::from_millis(50);
@@ -23,7 +23,7 @@ pub(super) enum Fault {
     MisordersMessages,
     ChangesMessage,
     DeliversForeign,
-    TellsGap,
+    SendsGap,
     SkipsSeq,
     DelaysMessages,
     SkipsOnResume,
@@ -39,23 +39,23 @@ pub(super) enum Fault {
     ClosesLate,
     NeverCloses,
     ClosesWithWrongCode,
-    CutsWithoutClose,
-    ClosesWhoAnswers,
+    DisconnectsWithoutClose,
+    ClosesAnsweringClients,
     NeverPings,
     PingsEarly,
     PingsLate,
-    GreetsLate,
-    UpgradesWrongly,
-    NeverGivesUpUpgrades,
-    GivesUpUpgradesEarly,
-    GivesUpUpgradesLate,
+    SendsHelloLate,
+    SendsWrongAcceptKey,
+    NeverTimesOutUpgrades,
+    TimesOutUpgradesEarly,
+    TimesOutUpgradesLate,
     /// Sent instead of the hello.
-    GreetsWithBadFrame(BadFrame),
+    SendsInvalidFrameForHello(InvalidFrame),
     /// Sent instead of the first ping.
-    SendsBadFrame(BadFrame),
-    NeverGivesUpReaders,
-    GivesUpSlowReaders,
-    GivesUpWithWrongCode,
+    SendsInvalidFrameForPing(InvalidFrame),
+    NeverClosesStalledReaders,
+    ClosesSlowReaders,
+    ClosesStalledReadersWithWrongCode,
 }
 
 impl Fault {
@@ -67,7 +67,7 @@ impl Fault {
             Self::MisordersMessages => "misorders two messages",
             Self::ChangesMessage => "changes a byte of a message",
             Self::DeliversForeign => "delivers a message that was never published",
-            Self::TellsGap => "drops a message and reports a gap",
+            Self::SendsGap => "drops a message and reports a gap",
             Self::SkipsSeq => "skips a seq",
             Self::DelaysMessages => "delivers 400 ms late",
             Self::SkipsOnResume => "loses a message at each resume",
@@ -83,52 +83,52 @@ impl Fault {
             Self::ClosesLate => "closes 500 ms after the pong deadline",
             Self::NeverCloses => "never closes a mute peer",
             Self::ClosesWithWrongCode => "closes a mute peer with a wrong code",
-            Self::CutsWithoutClose => "disconnects a mute peer without a Close frame",
-            Self::ClosesWhoAnswers => "closes clients that answer",
+            Self::DisconnectsWithoutClose => "disconnects a mute peer without a Close frame",
+            Self::ClosesAnsweringClients => "closes clients that answer",
             Self::NeverPings => "never pings",
             Self::PingsEarly => "pings 50 ms early",
             Self::PingsLate => "pings 200 ms late",
-            Self::GreetsLate => "sends the hello 500 ms late",
-            Self::UpgradesWrongly => "answers the upgrade with a wrong key",
-            Self::NeverGivesUpUpgrades => "never closes clients that do not upgrade",
-            Self::GivesUpUpgradesEarly => "closes before the handshake timeout",
-            Self::GivesUpUpgradesLate => "closes 500 ms after the handshake timeout",
-            Self::GreetsWithBadFrame(_) => "sends an invalid frame instead of the hello",
-            Self::SendsBadFrame(frame) => frame.describe(),
-            Self::NeverGivesUpReaders => "never closes a client that does not read",
-            Self::GivesUpSlowReaders => "closes clients that read slowly",
-            Self::GivesUpWithWrongCode => "closes a client that does not read with a wrong code",
+            Self::SendsHelloLate => "sends the hello 500 ms late",
+            Self::SendsWrongAcceptKey => "answers the upgrade with a wrong key",
+            Self::NeverTimesOutUpgrades => "never closes clients that do not upgrade",
+            Self::TimesOutUpgradesEarly => "closes before the handshake timeout",
+            Self::TimesOutUpgradesLate => "closes 500 ms after the handshake timeout",
+            Self::SendsInvalidFrameForHello(_) => "sends an invalid frame instead of the hello",
+            Self::SendsInvalidFrameForPing(frame) => frame.describe(),
+            Self::NeverClosesStalledReaders => "never closes a client that does not read",
+            Self::ClosesSlowReaders => "closes clients that read slowly",
+            Self::ClosesStalledReadersWithWrongCode => "closes a client that does not read with a wrong code",
         }
     }
 
     /// Returns the treatment of a message. `session` and `place`, its position in the session's stream, are
     /// counted from 0.
-    pub(super) fn delivery(self, session: u64, place: usize) -> Delivery {
-        if session > 0 || place != SPOILT {
-            return Delivery::Sent;
+    pub(super) fn delivery(self, session: u64, place: usize) -> DeliveryFault {
+        if session > 0 || place != AFFECTED_MESSAGE {
+            return DeliveryFault::Sent;
         }
         match self {
-            Self::LosesMessage => Delivery::Lost,
-            Self::DoublesMessage => Delivery::Doubled,
-            Self::MisordersMessages => Delivery::HeldBack,
-            Self::ChangesMessage => Delivery::Changed,
-            Self::DeliversForeign => Delivery::WithForeign,
-            Self::TellsGap => Delivery::Gap,
-            _ => Delivery::Sent,
+            Self::LosesMessage => DeliveryFault::Lost,
+            Self::DoublesMessage => DeliveryFault::Doubled,
+            Self::MisordersMessages => DeliveryFault::HeldBack,
+            Self::ChangesMessage => DeliveryFault::Changed,
+            Self::DeliversForeign => DeliveryFault::WithForeign,
+            Self::SendsGap => DeliveryFault::Gap,
+            _ => DeliveryFault::Sent,
         }
     }
 
     /// Returns the seq of the message at this position of a session's stream.
     pub(super) fn seq_of(self, place: usize) -> u64 {
-        place as u64 + if self == Self::SkipsSeq && place >= SPOILT { 2 } else { 1 }
+        place as u64 + if self == Self::SkipsSeq && place >= AFFECTED_MESSAGE { 2 } else { 1 }
     }
 
     pub(super) fn delivery_delay(self) -> Duration {
         if self == Self::DelaysMessages { Duration::from_millis(400) } else { Duration::ZERO }
     }
 
-    pub(super) fn greeting_delay(self) -> Duration {
-        if self == Self::GreetsLate { Duration::from_millis(500) } else { Duration::ZERO }
+    pub(super) fn hello_delay(self) -> Duration {
+        if self == Self::SendsHelloLate { Duration::from_millis(500) } else { Duration::ZERO }
     }
 
     pub(super) fn remembers_sessions(self) -> bool {
@@ -159,7 +159,7 @@ impl Fault {
 
     /// Returns the position from which the stream of a resumed session continues, if the client has
     /// everything before `place`.
-    pub(super) fn resume_at(self, place: usize) -> usize {
+    pub(super) fn resume_position(self, place: usize) -> usize {
         match self {
             Self::SkipsOnResume => place + 1,
             Self::RepeatsOnResume => place.saturating_sub(1),
@@ -168,22 +168,22 @@ impl Fault {
     }
 
     /// Returns the seq in the hello of a resumed session that the client has up to `seq`.
-    pub(super) fn greeted_seq(self, seq: u64) -> u64 {
+    pub(super) fn hello_seq(self, seq: u64) -> u64 {
         if self == Self::MisstatesSeqOnResume { seq + 1 } else { seq }
     }
 
     /// Returns how long a client may be silent before it is pinged.
-    pub(super) fn ping_interval(self, told: Duration) -> Option<Duration> {
+    pub(super) fn ping_interval(self, announced: Duration) -> Option<Duration> {
         match self {
             Self::NeverPings => None,
-            Self::PingsEarly => Some(told - Duration::from_millis(50)),
-            Self::PingsLate => Some(told + Duration::from_millis(200)),
-            _ => Some(told),
+            Self::PingsEarly => Some(announced - Duration::from_millis(50)),
+            Self::PingsLate => Some(announced + Duration::from_millis(200)),
+            _ => Some(announced),
         }
     }
 
-    pub(super) fn hears_pongs(self) -> bool {
-        self != Self::ClosesWhoAnswers
+    pub(super) fn accepts_pongs(self) -> bool {
+        self != Self::ClosesAnsweringClients
     }
 
     /// Returns how long after a ping a silent client is disconnected; `None`: never.
@@ -199,32 +199,32 @@ impl Fault {
     /// Returns the code for closing a silent client; `None`: no Close frame.
     pub(super) fn code_for_silence(self) -> Option<CloseCode> {
         match self {
-            Self::CutsWithoutClose => None,
+            Self::DisconnectsWithoutClose => None,
             Self::ClosesWithWrongCode => Some(CloseCode::SlowConsumer),
             _ => Some(CloseCode::PongTimeout),
         }
     }
 
     /// Returns the frame that is sent instead of the hello.
-    pub(super) fn bad_greeting(self) -> Option<BadFrame> {
-        if let Self::GreetsWithBadFrame(frame) = self { Some(frame) } else { None }
+    pub(super) fn frame_for_hello(self) -> Option<InvalidFrame> {
+        if let Self::SendsInvalidFrameForHello(frame) = self { Some(frame) } else { None }
     }
 
     /// Returns the frame that is sent instead of a ping.
-    pub(super) fn bad_ping(self) -> Option<BadFrame> {
-        if let Self::SendsBadFrame(frame) = self { Some(frame) } else { None }
+    pub(super) fn frame_for_ping(self) -> Option<InvalidFrame> {
+        if let Self::SendsInvalidFrameForPing(frame) = self { Some(frame) } else { None }
     }
 
-    pub(super) fn upgrades_well(self) -> bool {
-        self != Self::UpgradesWrongly
+    pub(super) fn sends_correct_accept_key(self) -> bool {
+        self != Self::SendsWrongAcceptKey
     }
 
     /// Returns how long a client may take to complete its upgrade.
     pub(super) fn handshake_timeout(self, handshake_timeout: Duration) -> Duration {
         match self {
-            Self::NeverGivesUpUpgrades => Duration::from_secs(3600),
-            Self::GivesUpUpgradesEarly => handshake_timeout / 2,
-            Self::GivesUpUpgradesLate => handshake_timeout + Duration::from_millis(500),
+            Self::NeverTimesOutUpgrades => Duration::from_secs(3600),
+            Self::TimesOutUpgradesEarly => handshake_timeout / 2,
+            Self::TimesOutUpgradesLate => handshake_timeout + Duration::from_millis(500),
             _ => handshake_timeout,
         }
     }
@@ -232,14 +232,14 @@ impl Fault {
     /// Returns how long a client may take to receive one message; `None`: without limit.
     pub(super) fn write_timeout(self, write_timeout: Duration) -> Option<Duration> {
         match self {
-            Self::NeverGivesUpReaders => None,
-            Self::GivesUpSlowReaders => Some(write_timeout / 5),
+            Self::NeverClosesStalledReaders => None,
+            Self::ClosesSlowReaders => Some(write_timeout / 5),
             _ => Some(write_timeout),
         }
     }
 
     /// Returns the code for closing a client that exceeds the write timeout.
     pub(super) fn code_for_slow(self) -> CloseCode {
-        if self == Self::GivesUpWithWrongCode { CloseCode::PongTimeout } else { CloseCode::SlowConsumer }
+        if self == Self::ClosesStalledReadersWithWrongCode { CloseCode::PongTimeout } else { CloseCode::SlowConsumer }
     }
 }

@@ -4,7 +4,7 @@
 //! any other run, including command line and report. [`runs`] defines what each run reports about an honest
 //! server, [`cases`] which run reports which fault, and [`verdict`] checks the reports.
 
-mod bad_frame;
+mod invalid_frame;
 mod cases;
 mod delivery;
 mod fault;
@@ -23,9 +23,9 @@ use tokio::time::{Instant, sleep_until};
 
 use self::cases::CASES;
 use self::fault::Fault;
-use self::runs::{RUNS, Run};
-use self::server::Server;
-use self::verdict::Verdict;
+use self::runs::{RUNS, SelfTestRun};
+use self::server::FaultyServer;
+use self::verdict::CaseVerdict;
 use crate::args::{LoadgenArgs, LoadgenCommand};
 use crate::progress::ProgressLog;
 use crate::result::Document;
@@ -33,18 +33,18 @@ use crate::run;
 
 /// Row of the result.
 #[derive(Debug)]
-struct Line {
+struct SelfTestRow {
     fault: &'static str,
     scenario: &'static str,
-    told: String,
-    verdict: Verdict,
+    reported: String,
+    verdict: CaseVerdict,
 }
 
 /// Verdicts on all runs.
 #[derive(Debug)]
-pub(crate) struct Outcome(Vec<Line>);
+pub(crate) struct SelfTestOutcome(Vec<SelfTestRow>);
 
-impl Outcome {
+impl SelfTestOutcome {
     pub(crate) fn is_good(&self) -> bool {
         self.0.iter().all(|line| line.verdict.is_good())
     }
@@ -54,7 +54,7 @@ impl Outcome {
         table.load_style(presets::UTF8_BORDERS_ONLY);
         table.set_header(["fault", "scenario", "reported", ""]);
         for line in &self.0 {
-            table.add_row([line.fault, line.scenario, &line.told, line.verdict.word()]);
+            table.add_row([line.fault, line.scenario, &line.reported, line.verdict.word()]);
         }
         table.to_string()
     }
@@ -64,7 +64,7 @@ impl Outcome {
 const STAGGER: Duration = Duration::from_millis(40);
 /// Maximum number of concurrent runs. In an unoptimised build these use a quarter of a core, and all runs at
 /// once would use half of one: too much if another program needs the core.
-const AT_ONCE: usize = 20;
+const MAX_CONCURRENT_RUNS: usize = 20;
 
 /// Reports of every run against the honest server, and of every case.
 struct Reports {
@@ -74,9 +74,9 @@ struct Reports {
 
 /// Runs everything concurrently, since most of the time is waiting. Then repeats runs that failed one by one,
 /// because a busy machine may be too slow for many at once.
-pub(crate) async fn run() -> Result<Outcome, String> {
+pub(crate) async fn run() -> Result<SelfTestOutcome, String> {
     let mut reports = Reports::measure().await?;
-    reports.measure_again().await?;
+    reports.repeat_failed().await?;
     Ok(reports.judge())
 }
 
@@ -89,64 +89,64 @@ impl Reports {
         Ok(Self { honest, faulty })
     }
 
-    async fn measure_again(&mut self) -> Result<(), String> {
+    async fn repeat_failed(&mut self) -> Result<(), String> {
         for (run, report) in RUNS.iter().zip(&mut self.honest) {
             if !run.judge(report).is_good() {
                 *report = measure(run, Fault::None).await?;
             }
         }
         for (index, case) in CASES.iter().enumerate() {
-            if !case.judge(&self.faulty[index], self.honest_of(case.run)).is_good() {
+            if !case.judge(&self.faulty[index], self.honest_report(case.run)).is_good() {
                 self.faulty[index] = measure(case.run, case.fault).await?;
             }
         }
         Ok(())
     }
 
-    fn honest_of(&self, run: &Run) -> &Document {
+    fn honest_report(&self, run: &SelfTestRun) -> &Document {
         &self.honest[index_of(run)]
     }
 
-    fn judge(&self) -> Outcome {
-        let honest = RUNS.iter().zip(&self.honest).map(|(run, report)| Line {
+    fn judge(&self) -> SelfTestOutcome {
+        let honest = RUNS.iter().zip(&self.honest).map(|(run, report)| SelfTestRow {
             fault: Fault::None.describe(),
             scenario: run.scenario(),
-            told: run.told(report),
+            reported: run.reported(report),
             verdict: run.judge(report),
         });
-        let faulty = CASES.iter().zip(&self.faulty).map(|(case, report)| Line {
+        let faulty = CASES.iter().zip(&self.faulty).map(|(case, report)| SelfTestRow {
             fault: case.fault.describe(),
             scenario: case.run.scenario(),
-            told: case.told(report),
-            verdict: case.judge(report, self.honest_of(case.run)),
+            reported: case.reported(report),
+            verdict: case.judge(report, self.honest_report(case.run)),
         });
-        Outcome(honest.chain(faulty).collect())
+        SelfTestOutcome(honest.chain(faulty).collect())
     }
 }
 
 /// Returns the index of a run in [`RUNS`].
-fn index_of(run: &Run) -> usize {
+fn index_of(run: &SelfTestRun) -> usize {
     RUNS.iter().position(|known| known.words == run.words).expect("each run also has an honest server")
 }
 
-/// Returns the reports of all these runs, [`AT_ONCE`] of which run at a time.
-async fn measure_all(runs: impl Iterator<Item = (&'static Run, Fault)>) -> Result<Vec<Document>, String> {
+/// Returns the reports of all these runs, [`MAX_CONCURRENT_RUNS`] of which run at a time.
+async fn measure_all(runs: impl Iterator<Item = (&'static SelfTestRun, Fault)>) -> Result<Vec<Document>, String> {
     let mut start = Instant::now();
     let measured = runs.map(|(run, fault)| {
         start += STAGGER;
         measure_at(start, run, fault)
     });
-    stream::iter(measured).buffered(AT_ONCE).try_collect().await
+    stream::iter(measured).buffered(MAX_CONCURRENT_RUNS).try_collect().await
 }
 
-async fn measure_at(start: Instant, run: &Run, fault: Fault) -> Result<Document, String> {
+async fn measure_at(start: Instant, run: &SelfTestRun, fault: Fault) -> Result<Document, String> {
     sleep_until(start).await;
     measure(run, fault).await
 }
 
 /// Returns the report of one run against a server with one fault.
-async fn measure(run: &Run, fault: Fault) -> Result<Document, String> {
-    let server = Server::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
+async fn measure(run: &SelfTestRun, fault: Fault) -> Result<Document, String> {
+    let server = FaultyServer::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
     let words = format!("loadgen {}", run.words.replace("URL", &server.url()));
     match LoadgenArgs::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
         LoadgenCommand::Run(scenario) => {
@@ -165,7 +165,7 @@ mod tests {
     /// A scenario that cannot detect a fault reports the same about the faulty server as about the honest
     /// one. This must count as missed, on a busy machine too.
     #[test]
-    fn faults_that_are_not_seen_are_missed() {
+    fn undetected_faults_are_missed() {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let runtime = runtime.expect("the runtime can be created");
         let runs = RUNS.into_iter().map(|run| (run, Fault::None));
@@ -174,7 +174,7 @@ mod tests {
         let outcome = Reports { honest, faulty }.judge();
         let (honest, faulty) = outcome.0.split_at(RUNS.len());
         assert_eq!((honest.len(), faulty.len()), (RUNS.len(), CASES.len()));
-        assert!(faulty.iter().all(|line| line.verdict == Verdict::Missed), "{}", outcome.to_table());
+        assert!(faulty.iter().all(|line| line.verdict == CaseVerdict::Missed), "{}", outcome.to_table());
         assert!(!outcome.is_good());
     }
 }

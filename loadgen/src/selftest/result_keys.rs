@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::fault::Fault;
-use super::runs::{CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, Run, SLOW, STORM, TAKEOVER, VANISH};
+use super::runs::{CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, SelfTestRun, SLOW, STORM, TAKEOVER, VANISH};
 use super::{STAGGER, measure_at};
 use crate::args::{LoadgenArgs, LoadgenCommand};
 use crate::result::{Document, Field, Group, is_distribution};
@@ -30,19 +30,19 @@ const PLAN: &str = r#"
 "#;
 
 #[test]
-fn the_keys_of_each_scenario_stay() {
+fn the_result_keys_of_each_scenario_are_stable() {
     let plan = tempfile::NamedTempFile::new().expect("a temporary file can be written");
     fs::write(plan.path(), PLAN).expect("a temporary file can be written");
-    let mix = Run { words: format!("mix URL --plan {}", plan.path().display()).leak(), clean: &[] };
+    let mix = SelfTestRun { words: format!("mix URL --plan {}", plan.path().display()).leak(), honest_checks: &[] };
     let hold_and_ping =
-        Run { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", clean: &[] };
+        SelfTestRun { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", honest_checks: &[] };
     let abuse =
-        Run { words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50", clean: &[] };
+        SelfTestRun { words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50", honest_checks: &[] };
     // Nothing is restarted, so no client reconnects, and the run ends after the grace period.
-    let restart = Run {
+    let restart = SelfTestRun {
         words: "restart URL --restart true --connections 2 --channels 2 --publishers 1 --messages 4 \
                 --publish-rate 20 --restart-after 50ms --grace 300ms",
-        clean: &[],
+        honest_checks: &[],
     };
     let runs = [
         &HOLD,
@@ -71,12 +71,12 @@ fn the_keys_of_each_scenario_stay() {
     let keys: String = documents.iter().map(keys_of).collect();
     assert!(keys == KEYS, "{keys}");
     for (run, document) in runs.iter().zip(&documents) {
-        assert_eq!(refused(run, document), Vec::<String>::new(), "{}", run.words);
+        assert_eq!(refused_assertions(run, document), Vec::<String>::new(), "{}", run.words);
     }
 }
 
 /// Returns the messages for assertions on numbers of the result that would be refused before the run.
-fn refused(run: &Run, document: &Document) -> Vec<String> {
+fn refused_assertions(run: &SelfTestRun, document: &Document) -> Vec<String> {
     let mut paths = Vec::new();
     for (name, field) in document.as_group().iter().filter(|(name, _)| *name != "series") {
         add_numbers(name, field, &mut paths);

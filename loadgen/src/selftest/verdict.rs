@@ -1,13 +1,13 @@
 //! Checks reports against what they must contain.
 
 use super::cases::Case;
-use super::runs::{Run, Sign};
+use super::runs::{SelfTestRun, ReportCheck};
 use crate::result::Document;
 use crate::result::{Assertion, Verdict as Judgement};
 
 /// Verdict on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CaseVerdict {
     /// The fault was reported.
     Found,
     Missed,
@@ -17,7 +17,7 @@ pub(super) enum Verdict {
     Unclean,
 }
 
-impl Verdict {
+impl CaseVerdict {
     pub(super) fn is_good(self) -> bool {
         matches!(self, Self::Found | Self::Clean)
     }
@@ -34,31 +34,31 @@ impl Verdict {
 
 impl Case {
     /// The fault counts as found if all assertions hold for the faulty server, but not for the honest one.
-    pub(super) fn judge(&self, faulty: &Document, honest: &Document) -> Verdict {
-        let shown = |report| self.signs.iter().all(|sign| sign.shows(report));
-        if shown(faulty) && !shown(honest) { Verdict::Found } else { Verdict::Missed }
+    pub(super) fn judge(&self, faulty: &Document, honest: &Document) -> CaseVerdict {
+        let shown = |report| self.checks.iter().all(|check| check.holds_in(report));
+        if shown(faulty) && !shown(honest) { CaseVerdict::Found } else { CaseVerdict::Missed }
     }
 
     /// Returns the numbers of the report that reveal the fault.
-    pub(super) fn told(&self, report: &Document) -> String {
-        tell(self.signs.iter(), report)
+    pub(super) fn reported(&self, report: &Document) -> String {
+        format_checks(self.checks.iter(), report)
     }
 }
 
-impl Run {
-    pub(super) fn judge(&self, honest: &Document) -> Verdict {
-        if self.clean.iter().all(|sign| sign.shows(honest)) { Verdict::Clean } else { Verdict::Unclean }
+impl SelfTestRun {
+    pub(super) fn judge(&self, honest: &Document) -> CaseVerdict {
+        if self.honest_checks.iter().all(|check| check.holds_in(honest)) { CaseVerdict::Clean } else { CaseVerdict::Unclean }
     }
 
     /// Returns the numbers of the report that an honest server should not have.
-    pub(super) fn told(&self, report: &Document) -> String {
-        let told = tell(self.clean.iter().filter(|sign| !sign.shows(report)), report);
-        if told.is_empty() { "nothing".to_owned() } else { told }
+    pub(super) fn reported(&self, report: &Document) -> String {
+        let reported = format_checks(self.honest_checks.iter().filter(|check| !check.holds_in(report)), report);
+        if reported.is_empty() { "nothing".to_owned() } else { reported }
     }
 }
 
-impl Sign {
-    fn shows(&self, report: &Document) -> bool {
+impl ReportCheck {
+    fn holds_in(&self, report: &Document) -> bool {
         self.assertion().is_ok_and(|assertion| matches!(assertion.judge(report), Judgement::Holds(_)))
     }
 
@@ -67,12 +67,12 @@ impl Sign {
     }
 }
 
-fn tell<'a>(signs: impl Iterator<Item = &'a Sign>, report: &Document) -> String {
-    let told = signs.map(|sign| match report.number(sign.path) {
-        Ok(number) => format!("{} {number}", sign.path),
-        Err(_) => format!("{} -", sign.path),
+fn format_checks<'a>(checks: impl Iterator<Item = &'a ReportCheck>, report: &Document) -> String {
+    let reported = checks.map(|check| match report.number(check.path) {
+        Ok(number) => format!("{} {number}", check.path),
+        Err(_) => format!("{} -", check.path),
     });
-    told.collect::<Vec<_>>().join(", ")
+    reported.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -102,32 +102,32 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_found_when_its_report_says_so_and_the_honest_one_does_not() {
+    fn a_fault_is_found_if_only_the_faulty_report_shows_it() {
         let case = case(Fault::LosesMessage);
-        assert_eq!(case.judge(&report(1), &report(0)), Verdict::Found);
-        assert_eq!(case.told(&report(1)), "lost 1, duplicated 0, misordered 0");
-        assert_eq!(case.judge(&report(0), &report(0)), Verdict::Missed, "not seen");
-        assert_eq!(case.judge(&report(1), &report(1)), Verdict::Missed, "seen with the honest server too");
-        assert_eq!(case.judge(&nothing(), &report(0)), Verdict::Missed, "no longer counted");
+        assert_eq!(case.judge(&report(1), &report(0)), CaseVerdict::Found);
+        assert_eq!(case.reported(&report(1)), "lost 1, duplicated 0, misordered 0");
+        assert_eq!(case.judge(&report(0), &report(0)), CaseVerdict::Missed, "not seen");
+        assert_eq!(case.judge(&report(1), &report(1)), CaseVerdict::Missed, "seen with the honest server too");
+        assert_eq!(case.judge(&nothing(), &report(0)), CaseVerdict::Missed, "no longer counted");
     }
 
     #[test]
-    fn the_honest_server_is_clean_only_in_everything() {
+    fn the_honest_server_must_pass_every_check() {
         let run = RUNS.iter().find(|run| run.scenario() == "storm").expect("the run exists");
         let storm = |resumed: u64| {
             let counts = Group::default().with("errors", 0).with("dropped", 5).with("resumed", resumed);
             Document::of_numbers(counts.with("unexpected_closes", 0))
         };
-        assert_eq!((run.judge(&storm(5)), run.told(&storm(5))), (Verdict::Clean, "nothing".to_owned()));
-        assert_eq!((run.judge(&storm(4)), run.told(&storm(4))), (Verdict::Unclean, "resumed 4".to_owned()));
-        assert_eq!(run.judge(&nothing()), Verdict::Unclean);
+        assert_eq!((run.judge(&storm(5)), run.reported(&storm(5))), (CaseVerdict::Clean, "nothing".to_owned()));
+        assert_eq!((run.judge(&storm(4)), run.reported(&storm(4))), (CaseVerdict::Unclean, "resumed 4".to_owned()));
+        assert_eq!(run.judge(&nothing()), CaseVerdict::Unclean);
     }
 
     #[test]
     fn the_table_is_well_formed() {
-        let signs = RUNS.iter().flat_map(|run| run.clean).chain(CASES.iter().flat_map(|case| case.signs));
-        for sign in signs {
-            assert!(sign.assertion().is_ok(), "{sign:?}");
+        let checks = RUNS.iter().flat_map(|run| run.honest_checks).chain(CASES.iter().flat_map(|case| case.checks));
+        for check in checks {
+            assert!(check.assertion().is_ok(), "{check:?}");
         }
         for run in RUNS {
             let words = format!("loadgen {}", run.words.replace("URL", "ws://127.0.0.1:1/ws"));

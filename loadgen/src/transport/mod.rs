@@ -7,14 +7,14 @@ mod body;
 mod error;
 pub(crate) mod event_stream;
 mod http_head;
-mod line;
+mod http_client;
 mod read_buffer;
-mod requests;
+mod http_connection;
 mod source;
 pub(crate) mod websocket;
 
 pub(crate) use self::error::ConnectError;
 pub(crate) use self::http_head::ResponseHead;
-pub(crate) use self::line::HttpClient;
-pub(crate) use self::requests::CompleteResponse;
+pub(crate) use self::http_client::HttpClient;
+pub(crate) use self::http_connection::CompleteResponse;
 pub use self::source::{ADDRESSES, Sources};

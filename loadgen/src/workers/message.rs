@@ -31,9 +31,9 @@ pub(super) struct WorkerPhase {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WorkerSample {
-    pub(super) look: SampleNumber,
+    pub(super) number: SampleNumber,
     /// Whether the sample was taken in a brief phase.
-    pub(super) is_close: bool,
+    pub(super) is_fast: bool,
     pub(super) is_last: bool,
     pub(super) values: Values,
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_histograms_are_those_of_all_values() {
+    fn counts_and_histograms_add_up_exactly() {
         let (odd, even): (Vec<u64>, Vec<u64>) = (1..=9999).partition(|micros| micros % 2 == 1);
         let all: Vec<u64> = (1..=9999).collect();
         let numbers = |result: WorkerResult| result.numbers;
@@ -163,8 +163,8 @@ mod tests {
         let values = recorder.sample();
         assert_eq!((values.times.len(), values.gauge("backlog")), (1, None));
         let sent = WorkerMessage::Sample(Box::new(WorkerSample {
-            look: SampleNumber::Timed { second: 2, nth: 0 },
-            is_close: false,
+            number: SampleNumber::Timed { second: 2, nth: 0 },
+            is_fast: false,
             is_last: true,
             values,
         }));

@@ -91,7 +91,7 @@ impl Mirror {
     }
 
     /// Returns the usage of the busiest worker and the lag of the slowest.
-    pub(super) fn second(&self, server_cores: Option<f64>) -> SecondUsage {
+    pub(super) fn usage(&self, server_cores: Option<f64>) -> SecondUsage {
         let last = self.last.borrow();
         let worst = |name| last.iter().filter_map(|values| values.gauge(name)).reduce(f64::max);
         SecondUsage { self_cores: worst("loadgen.cores"), lag_ms: worst("loadgen.lag_ms"), server_cores }
@@ -117,15 +117,15 @@ mod tests {
             times: [("connect_ms".to_owned(), connect.summary())].into(),
         };
         WorkerSample {
-            look: SampleNumber::Timed { second: 1, nth: 0 },
-            is_close: false,
+            number: SampleNumber::Timed { second: 1, nth: 0 },
+            is_fast: false,
             is_last: false,
             values,
         }
     }
 
     #[test]
-    fn the_parent_sees_the_sum() {
+    fn mirrored_values_are_sums() {
         let recorder = Recorder::starting_now();
         let mirror = Mirror::new(2, &recorder);
         mirror.add(0, &sample(5.0, 1, 0.2));
@@ -144,9 +144,9 @@ mod tests {
             recorder.monotonic_value("connect_ms.max").is_some_and(|max| (3960.0..4040.0).contains(&max))
         );
         assert_eq!(mirror.load(), cost::ServerLoad { connections: 13, pings: 7 });
-        assert_eq!(mirror.second(Some(0.5)).self_cores, Some(0.9));
+        assert_eq!(mirror.usage(Some(0.5)).self_cores, Some(0.9));
         mirror.add(1, &WorkerSample { is_last: true, ..sample(0.0, 0, 0.9) });
         assert_eq!(mirror.load(), cost::ServerLoad { connections: 6, pings: 7 });
-        assert_eq!(mirror.second(Some(0.5)).self_cores, Some(0.3));
+        assert_eq!(mirror.usage(Some(0.5)).self_cores, Some(0.3));
     }
 }

@@ -19,8 +19,8 @@ use crate::scenario::{MeasureError, Measured, WholeRunNumbers};
 
 /// Time from the start to the parent's first sample. Workers sample at each full second, so by then all have
 /// sent their first sample.
-const FIRST_LOOK: Duration = Duration::from_millis(1300);
-const LOOK: Duration = Duration::from_secs(1);
+const FIRST_SAMPLE: Duration = Duration::from_millis(1300);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a scenario in this many workers.
 pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<Measured, MeasureError> {
@@ -91,15 +91,15 @@ impl WholeRun<'_> {
         processes: &mut Processes,
         signals: &mut Signals,
     ) -> Result<Option<Ending>, MeasureError> {
-        let looking = self.look_on(self.recorder.clock(Instant::now() + FIRST_LOOK, LOOK));
-        tokio::pin!(looking);
+        let watching = self.watch_samples(self.recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE_INTERVAL));
+        tokio::pin!(watching);
         let ending = loop {
             tokio::select! {
                 message = processes.next() => match message? {
                     Some((worker, message)) => self.on_message(worker, message),
                     None => return Ok(None),
                 },
-                assertion = &mut looking => {
+                assertion = &mut watching => {
                     self.log.line(&format!("ended early: {assertion} can no longer hold"));
                     break Ending::Aborted(assertion);
                 },
@@ -135,11 +135,11 @@ impl WholeRun<'_> {
 
     /// Samples whenever it is due. Returns the first assertion that can no longer hold, if such assertions
     /// end the run.
-    async fn look_on(&self, mut clock: SamplingClock) -> String {
+    async fn watch_samples(&self, mut clock: SamplingClock) -> String {
         loop {
             match clock.next().await.0 {
                 SampleReason::Second => {
-                    if let Some(assertion) = self.look() {
+                    if let Some(assertion) = self.sample_second() {
                         return assertion;
                     }
                 }
@@ -158,9 +158,9 @@ impl WholeRun<'_> {
         }
     }
 
-    fn look(&self) -> Option<String> {
+    fn sample_second(&self) -> Option<String> {
         self.sample();
-        let second = self.mirror.second(self.recorder.last().get("server.cores"));
+        let second = self.mirror.usage(self.recorder.last().get("server.cores"));
         if self.bottleneck.borrow_mut().observe(second) {
             self.log.line("loadgen itself is the bottleneck: one of its processes uses a whole core and the server does not");
         }

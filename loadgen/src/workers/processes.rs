@@ -17,11 +17,11 @@ use crate::progress::ProgressLog;
 use crate::scenario::MeasureError;
 
 /// Time from when all workers are ready to the common start.
-const LEAD: Duration = Duration::from_millis(100);
+const START_DELAY: Duration = Duration::from_millis(100);
 /// Time that stopped workers have to send their results and exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Exit code of a worker that refused the run and has reported why.
-const REFUSED: i32 = 2;
+const EXIT_CODE_REFUSED: i32 = 2;
 /// Capacity of the queue of lines that were read but not handled yet.
 const MAX_LINES: usize = 64;
 
@@ -34,11 +34,11 @@ struct Worker {
 }
 
 /// Worker's index and a line of its output; `None` at the end of the output.
-type Line = (usize, Option<String>);
+type WorkerLine = (usize, Option<String>);
 
 pub(super) struct Processes {
     workers: Vec<Worker>,
-    lines: mpsc::Receiver<Line>,
+    lines: mpsc::Receiver<WorkerLine>,
     _readers: JoinSet<()>,
     log: ProgressLog,
 }
@@ -73,7 +73,7 @@ impl Processes {
                 None => return Err("the worker processes ended before the start".to_owned().into()),
             }
         }
-        let start = SystemTime::now() + LEAD;
+        let start = SystemTime::now() + START_DELAY;
         for input in self.workers.iter_mut().filter_map(|worker| worker.input.as_mut()) {
             // If the worker has exited, this is noticed when its output ends.
             let _ = input.write_all(start_line(start).as_bytes()).await;
@@ -115,7 +115,7 @@ impl Processes {
             let worker = &mut self.workers[index];
             let Some(text) = text else {
                 if worker.result.is_none() {
-                    return Err(self.gone(index).await);
+                    return Err(self.failure(index).await);
                 }
                 continue;
             };
@@ -134,11 +134,11 @@ impl Processes {
         Ok(None)
     }
 
-    async fn gone(&mut self, index: usize) -> MeasureError {
+    async fn failure(&mut self, index: usize) -> MeasureError {
         let Worker { id, process, .. } = &mut self.workers[index];
         let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let how = match timeout(EXIT_TIMEOUT, process.wait()).await {
-            Ok(Ok(status)) if status.code() == Some(REFUSED) => {
+            Ok(Ok(status)) if status.code() == Some(EXIT_CODE_REFUSED) => {
                 return MeasureError::Refused(format!("process {id} refused the run"));
             }
             Ok(Ok(status)) => status.to_string(),
@@ -148,7 +148,7 @@ impl Processes {
     }
 }
 
-async fn read(index: usize, output: ChildStdout, lines: mpsc::Sender<Line>) {
+async fn read(index: usize, output: ChildStdout, lines: mpsc::Sender<WorkerLine>) {
     let mut output = BufReader::new(output).lines();
     while let Ok(Some(line)) = output.next_line().await {
         if lines.send((index, Some(line))).await.is_err() {

@@ -12,8 +12,8 @@ const MAX_PENDING: usize = 60;
 
 /// One sample of all workers together.
 #[derive(Debug, Default)]
-struct Row {
-    is_close: bool,
+struct SampleRow {
+    is_fast: bool,
     /// Last gauges of each worker that has sent this sample.
     gauges: BTreeMap<usize, Values>,
     /// Sum of everything but the gauges.
@@ -22,84 +22,84 @@ struct Row {
 
 /// State of a worker: the highest sample numbers that it has sent. All further samples have higher ones.
 #[derive(Clone, Debug, Default)]
-struct Sent {
-    timed: Timed,
-    asked: u64,
+struct WorkerProgress {
+    timed: TimedNumber,
+    requested: u64,
     /// Last gauges. They also count for a second that the worker skipped because it was delayed.
     gauges: Values,
 }
 
 /// A second, and the number of the sample after its end.
-type Timed = (u64, u64);
+type TimedNumber = (u64, u64);
 
 #[derive(Debug)]
 pub(super) struct Rows {
-    sent: Vec<Sent>,
-    timed: BTreeMap<Timed, Row>,
+    sent: Vec<WorkerProgress>,
+    timed: BTreeMap<TimedNumber, SampleRow>,
     /// Samples requested by the scenario. In one worker such a sample may come before the end of a second and
     /// in another after it.
-    asked: BTreeMap<u64, Row>,
+    requested: BTreeMap<u64, SampleRow>,
     /// First samples that are not in the series yet.
-    next_timed: Timed,
-    next_asked: u64,
+    next_timed: TimedNumber,
+    next_requested: u64,
     series: Series,
 }
 
 impl Rows {
     pub(super) fn new(workers: usize) -> Self {
         Self {
-            sent: vec![Sent::default(); workers],
+            sent: vec![WorkerProgress::default(); workers],
             timed: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
             next_timed: (1, 0),
-            next_asked: 1,
+            next_requested: 1,
             series: Series::default(),
         }
     }
 
     /// Adds a sample of a worker. Sample numbers of a worker must increase.
     pub(super) fn add(&mut self, worker: usize, sample: WorkerSample) {
-        let WorkerSample { look, is_close, is_last, mut values } = sample;
+        let WorkerSample { number, is_fast, is_last, mut values } = sample;
         let sent = &mut self.sent[worker];
-        let row = match look {
+        let row = match number {
             SampleNumber::Timed { second, nth } => {
                 sent.timed = (second, nth);
                 row_of(&mut self.timed, sent.timed, self.next_timed)
             }
             SampleNumber::Requested(number) => {
-                sent.asked = number;
-                row_of(&mut self.asked, number, self.next_asked)
+                sent.requested = number;
+                row_of(&mut self.requested, number, self.next_requested)
             }
         };
         if is_last {
-            (sent.timed, sent.asked) = ((u64::MAX, u64::MAX), u64::MAX);
+            (sent.timed, sent.requested) = ((u64::MAX, u64::MAX), u64::MAX);
         }
         sent.gauges = values.take_gauges();
-        row.is_close |= is_close;
+        row.is_fast |= is_fast;
         row.gauges.insert(worker, sent.gauges.clone());
         row.values.add(values);
         let timed = self.sent.iter().map(|sent| sent.timed).min().unwrap_or_default();
-        let asked = self.sent.iter().map(|sent| sent.asked).min().unwrap_or_default();
-        while self.finish_first(timed, asked) {}
+        let requested = self.sent.iter().map(|sent| sent.requested).min().unwrap_or_default();
+        while self.finish_first(timed, requested) {}
     }
 
     /// Moves the first complete row to the series. A row is complete if all workers have sent it, that is, up
-    /// to `timed` or `asked`, or if too many rows are pending. Returns false if there is none.
-    fn finish_first(&mut self, timed: Timed, asked: u64) -> bool {
+    /// to `timed` or `requested`, or if too many rows are pending. Returns false if there is none.
+    fn finish_first(&mut self, timed: TimedNumber, requested: u64) -> bool {
         let is_full = self.timed.len() > MAX_PENDING;
-        let first_timed = self.timed.first_key_value().filter(|(look, _)| **look <= timed || is_full);
-        let first_asked = self.asked.first_key_value().filter(|(look, _)| **look <= asked || is_full);
-        let row = match (first_timed, first_asked) {
+        let first_timed = self.timed.first_key_value().filter(|(number, _)| **number <= timed || is_full);
+        let first_requested = self.requested.first_key_value().filter(|(number, _)| **number <= requested || is_full);
+        let row = match (first_timed, first_requested) {
             (None, None) => return false,
-            (Some((_, timed)), Some((_, asked))) if timed.values.t.0 < asked.values.t.0 => self.take_timed(),
+            (Some((_, timed)), Some((_, requested))) if timed.values.t.0 < requested.values.t.0 => self.take_timed(),
             (Some(_), None) => self.take_timed(),
-            (_, Some(_)) => self.take_asked(),
+            (_, Some(_)) => self.take_requested(),
         };
-        let Some(Row { is_close, mut gauges, mut values }) = row else { return false };
+        let Some(SampleRow { is_fast, mut gauges, mut values }) = row else { return false };
         for (worker, sent) in self.sent.iter().enumerate() {
             values.add(gauges.remove(&worker).unwrap_or_else(|| sent.gauges.clone()));
         }
-        if is_close {
+        if is_fast {
             self.series.push_unmerged(&values.to_sample());
         } else {
             self.series.push(&values.to_sample());
@@ -107,15 +107,15 @@ impl Rows {
         true
     }
 
-    fn take_timed(&mut self) -> Option<Row> {
+    fn take_timed(&mut self) -> Option<SampleRow> {
         let ((second, nth), row) = self.timed.pop_first()?;
         self.next_timed = (second, nth + 1);
         Some(row)
     }
 
-    fn take_asked(&mut self) -> Option<Row> {
-        let (number, row) = self.asked.pop_first()?;
-        self.next_asked = number + 1;
+    fn take_requested(&mut self) -> Option<SampleRow> {
+        let (number, row) = self.requested.pop_first()?;
+        self.next_requested = number + 1;
         Some(row)
     }
 
@@ -127,9 +127,9 @@ impl Rows {
 }
 
 /// Returns the row of a sample. If that row is in the series already, returns the first one that is not.
-fn row_of<K: Copy + Ord>(rows: &mut BTreeMap<K, Row>, look: K, next: K) -> &mut Row {
+fn row_of<K: Copy + Ord>(rows: &mut BTreeMap<K, SampleRow>, number: K, next: K) -> &mut SampleRow {
     let first = rows.first_key_value().map_or(next, |(first, _)| *first);
-    rows.entry(if look < next { first } else { look }).or_default()
+    rows.entry(if number < next { first } else { number }).or_default()
 }
 
 #[cfg(test)]
@@ -165,8 +165,8 @@ mod tests {
         /// The sample taken at the end of this second, as the parent receives it.
         fn sample(&self, second: u32, is_last: bool) -> WorkerSample {
             let values = Values { t: Highest(second.into()), ..self.recorder.sample() };
-            let look = SampleNumber::Timed { second: second.into(), nth: 0 };
-            let sample = WorkerSample { look, is_close: false, is_last, values };
+            let number = SampleNumber::Timed { second: second.into(), nth: 0 };
+            let sample = WorkerSample { number, is_fast: false, is_last, values };
             serde_json::from_str(&to_json_line(&sample)).expect("it was just serialised")
         }
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_complete_when_all_have_sent_it_or_have_ended() {
+    fn a_second_is_complete_when_all_workers_have_sent_it_or_ended() {
         let parts = [Process::new(), Process::new()];
         let mut rows = Rows::new(2);
         for (child, second, is_last, finished) in
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_leaves_out_a_second_keeps_its_gauges() {
+    fn a_skipped_second_keeps_the_last_gauges() {
         let parts = [Process::new(), Process::new()];
         let backlogs = [Gauge::default(), Gauge::default()];
         for (part, backlog) in parts.iter().zip(&backlogs) {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_worker_delays_no_more_than_a_minute_and_no_count_is_lost() {
+    fn a_silent_worker_delays_rows_by_at_most_a_minute() {
         let parts = [Process::new(), Process::new()];
         let mut rows = Rows::new(2);
         for second in 1..=100 {
@@ -269,25 +269,25 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_shows_though_the_workers_drop_on_two_sides_of_a_second() {
+    fn a_drop_on_both_sides_of_a_second_is_visible() {
         let timed = |second, nth| SampleNumber::Timed { second, nth };
-        let asked = SampleNumber::Requested;
-        let looks = [
-            [(timed(1, 0), 1.0, 5.0), (asked(1), 1.99, 5.0), (asked(2), 1.995, 0.0), (timed(2, 0), 2.0, 1.0)],
-            [(timed(1, 0), 1.0, 5.0), (timed(2, 0), 2.0, 5.0), (asked(1), 2.01, 5.0), (asked(2), 2.02, 0.0)],
+        let requested = SampleNumber::Requested;
+        let samples = [
+            [(timed(1, 0), 1.0, 5.0), (requested(1), 1.99, 5.0), (requested(2), 1.995, 0.0), (timed(2, 0), 2.0, 1.0)],
+            [(timed(1, 0), 1.0, 5.0), (timed(2, 0), 2.0, 5.0), (requested(1), 2.01, 5.0), (requested(2), 2.02, 0.0)],
         ];
         let mut rows = Rows::new(2);
-        for (worker, looks) in looks.into_iter().enumerate() {
+        for (worker, samples) in samples.into_iter().enumerate() {
             let process = Process::new();
             let open = Gauge::default();
             process.recorder.gauge("open", &open);
-            for (look, t, level) in
-                looks.into_iter().chain([(timed(2, 1), 2.12, 5.0), (timed(3, 0), 2.5, 5.0)])
+            for (number, t, level) in
+                samples.into_iter().chain([(timed(2, 1), 2.12, 5.0), (timed(3, 0), 2.5, 5.0)])
             {
                 open.set(Some(level));
                 process.errors.increment();
                 let values = Values { t: Highest(t), ..process.recorder.sample() };
-                rows.add(worker, WorkerSample { look, is_close: t > 1.5, is_last: t >= 2.5, values });
+                rows.add(worker, WorkerSample { number, is_fast: t > 1.5, is_last: t >= 2.5, values });
             }
         }
         let series = rows.into_series();

@@ -59,9 +59,9 @@ pub(crate) fn send_phase(recorder: &Recorder) {
     send(&WorkerMessage::Phase(WorkerPhase { number, name, is_brief: recorder.is_sampling_fast() }));
 }
 
-pub(crate) fn send_sample(look: SampleNumber, is_last: bool, recorder: &Recorder, values: Values) {
-    let is_close = recorder.is_sampling_fast();
-    send(&WorkerMessage::Sample(Box::new(WorkerSample { look, is_close, is_last, values })));
+pub(crate) fn send_sample(number: SampleNumber, is_last: bool, recorder: &Recorder, values: Values) {
+    let is_fast = recorder.is_sampling_fast();
+    send(&WorkerMessage::Sample(Box::new(WorkerSample { number, is_fast, is_last, values })));
 }
 
 pub(crate) fn send_result(measured: Measured) {

@@ -2,23 +2,23 @@
 //! and the open connections that a shutdown waits for.
 
 mod browsers;
-mod descriptors;
+mod descriptor_limit;
 mod handshakes;
-mod holders;
+mod fair_eviction;
 mod log_throttle;
 mod permits;
-mod rate;
+mod rate_limiter;
 mod refusals;
-mod tasks;
-mod unfinished;
+mod open_connections;
+mod partial_messages;
 
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
-pub(crate) use descriptors::DescriptorLimit;
+pub(crate) use descriptor_limit::DescriptorLimit;
 pub(crate) use handshakes::{Handshake, Handshakes};
-pub(crate) use holders::{FairEviction, QuotaOwner};
+pub(crate) use fair_eviction::{FairEviction, QuotaOwner};
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};
-pub(crate) use rate::{RateDecision, RateLimiter, RateLimiters};
+pub(crate) use rate_limiter::{RateDecision, RateLimiter, RateLimiters};
 pub(crate) use refusals::{RefusalReason, Refusals};
-pub(crate) use tasks::{CompactConnection, OpenConnection, OpenConnections};
-pub(crate) use unfinished::{PartialMessage, PartialMessages};
+pub(crate) use open_connections::{CompactConnection, OpenConnection, OpenConnections};
+pub(crate) use partial_messages::{PartialMessage, PartialMessages};

@@ -10,8 +10,8 @@
 //! on the [`SlotState`].
 
 mod chunks;
-mod held;
-mod life;
+mod guard;
+mod slot_state;
 
 /// Atomics used by `life.rs`. The loom test replaces them with loom's.
 mod sync {
@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 pub(crate) use chunks::Chunks;
-pub(crate) use held::{OwnedSlotGuard, SlotGuard};
-pub(crate) use life::SlotState;
+pub(crate) use guard::{OwnedSlotGuard, SlotGuard};
+pub(crate) use slot_state::SlotState;
 
 /// Slot that holds successive items. Its fields must be atomics or locks: many threads may access it at the
 /// same time.

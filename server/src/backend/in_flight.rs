@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::asking::HookCaller;
+use super::client::HookCaller;
 use crate::admission::network;
 use crate::metrics::BackendMetrics;
 

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use super::budget::{Budget, CreatorAccount};
 use super::fan_out::FanOut;
 use super::idle::IdleChannels;
-use super::life::LogEpoch;
+use super::epoch::LogEpoch;
 use super::name::ChannelName;
 use super::namespaces::Namespaces;
 use super::occupancy::Occupancy;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::channels::Channels;
-use super::hold::ChannelGuard;
+use super::guard::ChannelGuard;
 use super::name::ChannelName;
 use super::state::Channel;
 use super::subscribers::Subscriber;

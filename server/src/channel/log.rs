@@ -4,7 +4,7 @@ use encke_core::Timestamp;
 use encke_core::session::outbox::LogBounds;
 
 use super::channels::LogLimits;
-use super::keys::{PublishId, RecentPublishIds};
+use super::publish_ids::{PublishId, RecentPublishIds};
 use super::message::LogMessage;
 
 /// The most recent messages of a channel, oldest first, with consecutive offsets that start at 1.

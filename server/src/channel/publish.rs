@@ -15,7 +15,7 @@ use encke_core::session::outbox::LogPosition;
 use parking_lot::MutexGuard;
 
 use super::channels::{Channels, PublishError, Published};
-use super::keys::PublishId;
+use super::publish_ids::PublishId;
 use super::log::{ChannelLog, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;

@@ -17,8 +17,8 @@ use encke_core::session::outbox::LogPosition;
 
 use super::budget::CreatorAccount;
 use super::channels::Channels;
-use super::keys::{PublishId, Publisher};
-use super::life::LogEpoch;
+use super::publish_ids::{PublishId, Publisher};
+use super::epoch::LogEpoch;
 use super::log::{ChannelLog, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;

@@ -8,7 +8,7 @@ use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::{AgeKey, CreatorAccount};
-use super::life::LogEpoch;
+use super::epoch::LogEpoch;
 use super::log::{ChannelLog, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;

@@ -5,7 +5,7 @@ use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
 use super::Services;
-use super::context::IdentifyError;
+use super::services::IdentifyError;
 use crate::admission::RefusalReason;
 use crate::auth::{Auth, AuthError, Identity, bearer};
 

@@ -10,8 +10,8 @@ use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Succes
 
 use super::CommandContext;
 use super::errors::{too_fast, user_too_fast};
-use super::exchange::CommandHandler;
-use super::waiting::{CommandKind, PendingCommands};
+use super::command_handler::CommandHandler;
+use super::pending_commands::{CommandKind, PendingCommands};
 use crate::admission::RateDecision;
 use crate::engine::EngineResponse;
 use crate::session::{Backlog, ClientInput};

@@ -4,7 +4,7 @@ use encke_core::dialect::{CommandError, ErrorCode};
 use encke_core::message::BadJson;
 
 use super::Services;
-use super::context::IdentifyError;
+use super::services::IdentifyError;
 use crate::channel::InvalidChannelName;
 use crate::engine::EngineError;
 use crate::session::SubscribeError;

@@ -38,7 +38,7 @@ mod tests {
     use encke_core::message::CompactJson;
     use futures_util::FutureExt;
 
-    use super::super::test_context::{attach, attach_after, on_slow_engine};
+    use super::super::test_services::{attach, attach_after, on_slow_engine};
     use super::*;
     use crate::admission::QuotaOwner;
     use crate::channel::LogMessage;

@@ -1,31 +1,31 @@
 //! Commands and responses of clients, independent of the transport.
 
-mod asked;
+mod backend_hooks;
 mod attachment;
 pub(crate) mod bayeux;
 mod caller;
-mod coming;
+mod authenticate;
 mod commands;
-mod context;
+mod services;
 mod errors;
-mod exchange;
+mod command_handler;
 mod greeting;
 mod retry;
-mod speaker;
-mod unfinished;
-mod waiting;
+mod command_context;
+mod partial_messages;
+mod pending_commands;
 
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::{AuthDecision, Caller};
-pub(crate) use coming::ConnectAttempt;
+pub(crate) use authenticate::ConnectAttempt;
 pub(crate) use commands::Commands;
-pub(crate) use context::{ClientSettings, ConnectionParking, Services, StalledComponent};
+pub(crate) use services::{ClientSettings, ConnectionParking, Services, StalledComponent};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use retry::{goaway, retry_ms};
-pub(crate) use speaker::CommandContext;
-pub(crate) use unfinished::PartialMessageSender;
+pub(crate) use command_context::CommandContext;
+pub(crate) use partial_messages::PartialMessageSender;
 
 #[cfg(test)]
 mod slow_engine_tests;
 #[cfg(test)]
-pub(crate) mod test_context;
+pub(crate) mod test_services;

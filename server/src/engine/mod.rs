@@ -5,10 +5,10 @@
 //! called without holding a lock, and return an [`EngineResponse`], since only the memory engine can always
 //! respond immediately.
 
-mod answer;
+mod response;
 mod error;
 mod memory;
-mod pauses;
+mod backoff;
 mod presence;
 mod redis;
 #[cfg(test)]
@@ -27,10 +27,10 @@ use crate::channel::{
 };
 use crate::trace::PublishTrace;
 
-pub(crate) use answer::{EngineResponse, join_responses};
+pub(crate) use response::{EngineResponse, join_responses};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
-pub(crate) use pauses::RetryBackoff;
+pub(crate) use backoff::RetryBackoff;
 pub(crate) use presence::{Presence, UserSessions};
 pub use redis::{EvictsKeys, RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 pub(crate) use redis::{RedisEngine, RedisHealth};

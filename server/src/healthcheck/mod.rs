@@ -1,9 +1,9 @@
 //! `encke healthcheck`: checks the health of a running server, for environments without an HTTP client, such
 //! as containers.
 
-mod any_certificate;
-mod exchange;
-mod within;
+mod unverified_tls;
+mod http_request;
+mod deadline_stream;
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use clap::Args;
 use encke_server::clock::monotonic_now;
 use encke_server::config::Settings;
 
-use within::DeadlineStream;
+use deadline_stream::DeadlineStream;
 
 /// Time limit for the whole check, including the connection.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,14 +62,14 @@ fn parse_health(body: &str) -> Option<String> {
     status.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then(|| status.to_owned())
 }
 
-fn fetch(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<exchange::HealthResponse> {
+fn fetch(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<http_request::HealthResponse> {
     let until = monotonic_now() + TIMEOUT;
     let socket = TcpStream::connect_timeout(&address, TIMEOUT)?;
     let socket = DeadlineStream::new(socket, until);
     if is_tls {
-        exchange::send_request(any_certificate::tls(socket, address.ip())?, address, path)
+        http_request::send_request(unverified_tls::tls(socket, address.ip())?, address, path)
     } else {
-        exchange::send_request(socket, address, path)
+        http_request::send_request(socket, address, path)
     }
 }
 

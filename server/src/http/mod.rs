@@ -4,17 +4,17 @@ mod accept;
 pub(crate) mod body;
 mod embedded;
 mod error_code;
-mod lent;
+mod shared_socket;
 pub(crate) mod reply;
-mod rewound;
+mod prefixed_io;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
 pub(crate) use embedded::EmbeddedFile;
 pub(crate) use error_code::ApiErrorCode;
-pub(crate) use lent::{Peer, SharedSocket};
+pub(crate) use shared_socket::{Peer, SharedSocket};
 pub(crate) use reply::{ApiError, Reply};
-pub(crate) use rewound::PrefixedIo;
+pub(crate) use prefixed_io::PrefixedIo;
 pub(crate) use timed_writes::TimedWrites;
 
 /// Maximum size of a request's head. A longer one gets 431. hyper would buffer up to 400 KiB of it.

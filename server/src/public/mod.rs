@@ -1,21 +1,21 @@
 //! The listener for clients: WebSocket upgrades, and requests for event streams and long-polling.
 
 mod admit;
-mod arrival;
+mod sessionless;
 mod bayeux;
 mod cors;
-mod end;
+mod deadline;
 mod events;
 mod module;
 mod poll;
-mod polls;
+mod poll_loop;
 mod query;
 mod receive;
-mod request;
-mod switching;
+mod routing;
+mod upgrade_response;
 #[cfg(test)]
-mod unheard_tests;
-mod wants_session;
+mod ended_session_tests;
+mod session_request;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -131,5 +131,5 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     // Counted before the task first runs, so that a drain does not overlook the connection.
     let open_connection = context.connections.enter(permit);
     let handshake = context.handshakes.begin(peer, context.client.timeouts.clock().now());
-    arrival::spawn(socket, peer, handshake, open_connection, context);
+    sessionless::spawn(socket, peer, handshake, open_connection, context);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::everything::metrics;
+use super::full_server::metrics;
 use super::markdown::{code, table};
 
 /// Table with one row per metric.

@@ -5,7 +5,7 @@
 
 mod codes;
 mod configuration;
-mod everything;
+mod full_server;
 mod markdown;
 mod metrics;
 #[cfg(test)]

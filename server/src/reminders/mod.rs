@@ -7,7 +7,7 @@
 //! reminder from firing. An expiry that is in progress at that time finds another due time, another reminder,
 //! or none.
 
-mod firing;
+mod execution;
 mod record;
 mod reminder;
 mod table;
@@ -28,7 +28,7 @@ use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::session::SessionRef;
 use crate::timeouts::{ArmAction, RequestedDeadline, Timeouts, TimerCell, TimerOwner, TimerOwners};
-use firing::MAX_PUBLISHING;
+use execution::MAX_PUBLISHING;
 use table::{ReminderEntry, ReminderTable};
 
 pub(crate) use record::ReminderRecord;

@@ -12,7 +12,7 @@ use super::*;
 use crate::channel::ChannelName;
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::{Config, Settings};
-use crate::context;
+use crate::assembly;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
 use crate::executor::BoxedTask;
@@ -118,7 +118,7 @@ impl ReminderWorld {
             Sinks { reminders: Some(Arc::clone(&received) as Arc<dyn WebhookSink>), ..Sinks::from(hooks) };
         let tasks = Arc::clone(&executor) as Arc<dyn Executor>;
         let client =
-            context::client_services(&config, Arc::clone(&timeouts), Entropy::system(), tasks, sinks);
+            assembly::client_services(&config, Arc::clone(&timeouts), Entropy::system(), tasks, sinks);
         let (sender, batches) = bounded(64);
         let actor = Arc::new(Actor(Arc::clone(&client.reminders)));
         let worker = ExpiryWorker::new(0, batches, actor, Arc::clone(&timeouts));

@@ -10,7 +10,7 @@ use encke_core::session::{
 
 use super::cell::{PollAdvice, SessionCell, SessionHandle, SessionState, Transport};
 use super::id::{ResumeSecret, ResumeToken, SessionId};
-use super::link::Mailbox;
+use super::mailbox::Mailbox;
 use super::sessions::Sessions;
 use super::step::token_deadline;
 use crate::admission::Permit;
@@ -271,7 +271,7 @@ mod tests {
     use crate::admission::Permits;
     use crate::clock::Clock;
     use crate::config::Settings;
-    use crate::context;
+    use crate::assembly;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::NoTasks;
@@ -282,7 +282,7 @@ mod tests {
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
         let events = Box::new(HookSink(Box::new(NoHooks)));
-        context::client_services(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
+        assembly::client_services(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
     }
 
     /// At the connection limit, a connection that claims a seq that was never sent is refused, and the

@@ -10,12 +10,12 @@ use encke_core::session::{ConnectionId, ConnectionKind, Phase, Session};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
-use super::at_rest::ParkedConnection;
+use super::parked::ParkedConnection;
 use super::id::{ResumeSecret, ResumeToken, SessionId};
-use super::link::Mailbox;
+use super::mailbox::Mailbox;
 use super::step::token_deadline;
 use super::subscriptions::SubscribedChannel;
-use super::suspended::EvictionPosition;
+use super::suspended_sessions::EvictionPosition;
 use crate::admission::{Permit, RateLimiter};
 use crate::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotKey, SlotState};
 use crate::auth::Identity;

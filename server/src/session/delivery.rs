@@ -6,7 +6,7 @@ use encke_core::session::{ConnectionInput, Outbox};
 
 use super::Channel;
 use super::cell::{SessionCell, Transport};
-use super::link::Mailbox;
+use super::mailbox::Mailbox;
 use super::sessions::Sessions;
 use super::subscriptions::SubscribedChannel;
 use crate::channel::LogMessage;

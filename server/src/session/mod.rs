@@ -5,44 +5,44 @@
 //! session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
 //! [`EventSink`].
 
-mod at_rest;
+mod parked;
 mod attach;
-mod by_server;
+mod server_subscriptions;
 mod cell;
 mod delivery;
-mod direct;
+mod direct_messages;
 mod id;
 mod join_leave;
-mod link;
+mod mailbox;
 mod record;
 mod registry;
 mod sessions;
 mod snapshot;
 mod step;
 mod subscriptions;
-mod suspended;
+mod suspended_sessions;
 mod timeline;
-mod unclaimed;
-mod untold;
+mod restored_credentials;
+mod ended_sessions;
 mod users;
-mod via;
+mod command_source;
 mod view;
 
-pub(crate) use at_rest::{DeliveryOutcome, ParkedConnection, PendingWork, ReadOutcome};
+pub(crate) use parked::{DeliveryOutcome, ParkedConnection, PendingWork, ReadOutcome};
 pub(crate) use attach::{AttachRefusal, AttachRequest, Attached};
 pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
 pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, SessionOutbox, take_batch};
-pub(crate) use direct::DirectMessageError;
+pub(crate) use direct_messages::DirectMessageError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use id::{ExposedToken, InvalidSessionId};
-pub(crate) use link::{Mailbox, ParkedMailbox, Signals};
+pub(crate) use mailbox::{Mailbox, ParkedMailbox, Signals};
 pub(crate) use record::{StoredEnd, StoredNotice, StoredSession};
 pub(crate) use sessions::{EventSink, SessionLimits, SessionLogs, Sessions};
 pub(crate) use snapshot::RestoredSessions;
 pub(crate) use subscriptions::{SubscribeError, SubscribeOutcome};
-pub(crate) use via::{ClientInput, CommandSource};
+pub(crate) use command_source::{ClientInput, CommandSource};
 pub(crate) use view::SessionView;
 
 #[cfg(test)]

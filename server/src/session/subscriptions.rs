@@ -10,7 +10,7 @@ use super::Channel;
 use super::cell::{SessionCell, SessionRef, SessionState};
 use super::sessions::Sessions;
 use super::step::token_deadline;
-use super::via::{ClientInput, CommandSource};
+use super::command_source::{ClientInput, CommandSource};
 use crate::admission::QuotaOwner;
 use crate::auth::{Identity, Permission};
 use crate::channel::{ChannelGuard, ChannelName, Retired, SubscriberKey, overlap};

@@ -13,7 +13,7 @@ use hyper::header::{CONNECTION, COOKIE, HeaderMap, HeaderValue};
 use tokio::io::AsyncWriteExt;
 
 use super::polls::{HeldPollGuard, hold};
-use super::{HttpResponse, Server, Socket, Task, socket};
+use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
 use crate::http::SharedSocket;
 use crate::public::{SocketUpgrade, request_with_body, serve_socket};
@@ -42,11 +42,11 @@ pub struct AcceptedConnect {
     pub counts_for_browser: bool,
 }
 
-impl Server {
+impl SimulatedServer {
     /// Answers a request with a `/meta/connect`. Calls `held` when the request is accepted.
     pub fn serve_connect(
         &self,
-        socket: impl Socket,
+        socket: impl SimulatedSocket,
         address: IpAddr,
         connect: ConnectRequest,
         held: impl FnOnce(AcceptedConnect) + Send + 'static,
@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Serves a WebSocket whose upgrade request was just answered with 101.
-    pub fn serve_bayeux_socket(&self, socket: impl Socket, address: IpAddr) -> Task {
+    pub fn serve_bayeux_socket(&self, socket: impl SimulatedSocket, address: IpAddr) -> Task {
         let caller = Caller::from_request(&Request::new(()), address, &self.public.client.auth);
         let open_connection = self.public.connections.enter(None);
         let upgrade = SocketUpgrade {

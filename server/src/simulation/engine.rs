@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use super::Socket;
-use super::late_engine::DelayedEngine;
+use super::SimulatedSocket;
+use super::delayed_engine::DelayedEngine;
 use super::socket::Adapter;
 use crate::config::{EngineConfig, Settings};
 use crate::engine::{
@@ -24,7 +24,7 @@ pub enum SimulatedEngine {
     /// A simulated Redis.
     Redis {
         /// Opens a connection, or fails if Redis is down.
-        connect: Box<dyn Fn() -> io::Result<Box<dyn Socket>> + Send + Sync>,
+        connect: Box<dyn Fn() -> io::Result<Box<dyn SimulatedSocket>> + Send + Sync>,
     },
 }
 

@@ -6,7 +6,7 @@
 
 mod bayeux;
 mod engine;
-mod late_engine;
+mod delayed_engine;
 mod polls;
 mod restart;
 mod socket;
@@ -34,15 +34,15 @@ use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::context;
+use crate::assembly;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
 use crate::executor::{Executor, Runtime, WorkSharing};
 use crate::expiry::ExpiryDispatcher;
 use crate::http::Reply;
 use crate::public::{self, accept_events, parse_query};
-use crate::rest::{AnyPoller, IdleQueue, Parking, SimulatedPoller};
-use crate::resting::ParkingThreads;
+use crate::parking::{AnyPoller, IdleQueue, Parking, SimulatedPoller};
+use crate::parking_threads::ParkingThreads;
 use crate::session::Channel;
 use crate::timeouts::{ExpiryBatch, ExpiryWorker, SteppedWheel, Timeouts};
 use crate::transport::sse;
@@ -55,7 +55,7 @@ pub use bayeux::{AcceptedConnect, ConnectRequest};
 pub use engine::SimulatedEngine;
 pub use polls::HeldPoll;
 pub use restart::RestoreResult;
-pub use socket::Socket;
+pub use socket::SimulatedSocket;
 pub use views::{ChannelView, ServerTotals, SessionView};
 
 /// A task of the server.
@@ -85,7 +85,7 @@ pub struct Parameters {
 }
 
 /// A simulated server.
-pub struct Server {
+pub struct SimulatedServer {
     public: Arc<public::Context>,
     wheel: SteppedWheel,
     wheel_state: WheelState,
@@ -146,7 +146,7 @@ impl Executor for Spawner {
     }
 }
 
-impl Server {
+impl SimulatedServer {
     /// Creates a server that has not started serving.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
@@ -168,7 +168,7 @@ impl Server {
         let late = Arc::clone(&outstanding_answers);
         let executor: Arc<dyn Executor> = Arc::new(Spawner { spawn, io_threads });
         let entropy = Entropy::seeded(seed);
-        let mut client = context::client_services_on(
+        let mut client = assembly::client_services_on(
             &config,
             Arc::clone(&timeouts),
             entropy.clone(),
@@ -188,7 +188,7 @@ impl Server {
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let handler = Arc::new(ExpiryDispatcher { services: Arc::clone(&client), executor });
         Self {
-            public: Arc::new(context::public(&config, client, CancellationToken::new())),
+            public: Arc::new(assembly::public(&config, client, CancellationToken::new())),
             worker: ExpiryWorker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
             wheel: SteppedWheel::new(config.wheel_settings(), timeouts, to_arm, sender, wheel_waker),
             wheel_state: WheelState::Awake,
@@ -258,7 +258,7 @@ impl Server {
     }
 
     /// Serves a WebSocket whose upgrade request was just answered with 101.
-    pub fn serve_websocket(&self, socket: impl Socket, address: IpAddr, query: &str) -> Task {
+    pub fn serve_websocket(&self, socket: impl SimulatedSocket, address: IpAddr, query: &str) -> Task {
         let client = &self.public.client;
         let caller = Caller::from_request(&Request::new(()), address, &client.auth);
         let open_connection = self.public.connections.enter(None);
@@ -276,7 +276,7 @@ impl Server {
     /// If the target is not a valid HTTP target.
     pub fn serve_events(
         &self,
-        socket: impl Socket,
+        socket: impl SimulatedSocket,
         address: IpAddr,
         target: &str,
         last_event_id: Option<&str>,
@@ -338,8 +338,8 @@ impl Server {
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for SimulatedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("wheel", &self.wheel_state).finish_non_exhaustive()
+        f.debug_struct("SimulatedServer").field("wheel", &self.wheel_state).finish_non_exhaustive()
     }
 }

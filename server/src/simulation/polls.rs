@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hyper::Request;
 
 use super::socket::Adapter;
-use super::{HttpResponse, Server, Socket, Task};
+use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task};
 use crate::admission::OpenConnection;
 use crate::client::{Caller, CommandContext};
 use crate::public::{accept_poll, carry_out_all, session_of};
@@ -31,7 +31,7 @@ pub(super) struct HeldPollGuard(
     #[expect(dead_code, reason = "held until it is dropped")] pub(super) OpenConnection,
 );
 
-impl<S: Socket, F: PollResponseWriter> poll::PollContinuation<Adapter<S>, F> for HeldPollGuard {
+impl<S: SimulatedSocket, F: PollResponseWriter> poll::PollContinuation<Adapter<S>, F> for HeldPollGuard {
     fn continue_after_parking(
         self,
         poll: poll::PollConnection<Adapter<S>, F>,
@@ -42,7 +42,7 @@ impl<S: Socket, F: PollResponseWriter> poll::PollContinuation<Adapter<S>, F> for
 
 /// Holds a poll until its connection ends.
 #[expect(clippy::manual_async_fn, reason = "the function is recursive, so its bounds must be explicit")]
-pub(super) fn hold<S: Socket, F: PollResponseWriter>(
+pub(super) fn hold<S: SimulatedSocket, F: PollResponseWriter>(
     poll: poll::PollConnection<Adapter<S>, F>,
     guard: HeldPollGuard,
 ) -> impl Future<Output = ()> + Send + 'static {
@@ -53,7 +53,7 @@ pub(super) fn hold<S: Socket, F: PollResponseWriter>(
     }
 }
 
-impl Server {
+impl SimulatedServer {
     /// Holds a long-polling request. `is_last` adds `PollConnection: close`; no further request follows on the
     /// connection in either case, because reading it would need hyper.
     ///
@@ -64,7 +64,7 @@ impl Server {
     /// If the target is not a valid HTTP target.
     pub fn serve_poll(
         &self,
-        socket: impl Socket,
+        socket: impl SimulatedSocket,
         address: IpAddr,
         target: &str,
         is_last: bool,

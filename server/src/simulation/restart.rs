@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Server;
+use super::SimulatedServer;
 use crate::snapshot::{self, LoadOutcome, SnapshotSettings, SnapshotState};
 
 /// Result of loading the snapshot at startup.
@@ -25,7 +25,7 @@ pub enum RestoreResult {
     Unreadable(String),
 }
 
-impl Server {
+impl SimulatedServer {
     /// First step of a shutdown: stops publishing, moves all sessions, and accepts no new ones.
     pub fn move_all(&self) {
         let client = &self.public.client;

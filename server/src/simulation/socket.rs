@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker, ready};
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::rest::AnyPoller;
+use crate::parking::AnyPoller;
 use crate::transport::{self, ParkedSocket};
 
 /// A socket in memory, with the operations that connections use.
-pub trait Socket: Unpin + Send + 'static {
+pub trait SimulatedSocket: Unpin + Send + 'static {
     /// Reads available bytes; returns 0 at the end of the stream.
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
 
@@ -46,7 +46,7 @@ pub trait Socket: Unpin + Send + 'static {
     fn on_unpark(&mut self) {}
 }
 
-impl Socket for Box<dyn Socket> {
+impl SimulatedSocket for Box<dyn SimulatedSocket> {
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         (**self).poll_receive(context, into)
     }
@@ -91,7 +91,7 @@ impl Socket for Box<dyn Socket> {
 /// Implements the server's socket trait for a simulated socket.
 pub(super) struct Adapter<S>(pub(super) S);
 
-impl<S: Socket> transport::Socket for Adapter<S> {
+impl<S: SimulatedSocket> transport::Socket for Adapter<S> {
     type Parked = ParkedSocketEnd<S>;
 
     fn is_closed_by_peer(&self) -> bool {
@@ -142,7 +142,7 @@ pub(super) struct ParkedSocketEnd<S> {
     readable: Option<Waker>,
 }
 
-impl<S: Socket> ParkedSocketEnd<S> {
+impl<S: SimulatedSocket> ParkedSocketEnd<S> {
     /// Wakes the poller now if the socket is readable, or as soon as it is.
     fn tell(&mut self) {
         let Self { socket, readable: Some(readable) } = self else { return };
@@ -152,7 +152,7 @@ impl<S: Socket> ParkedSocketEnd<S> {
     }
 }
 
-impl<S: Socket> ParkedSocket for ParkedSocketEnd<S> {
+impl<S: SimulatedSocket> ParkedSocket for ParkedSocketEnd<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.socket.poll_receive(&mut Context::from_waker(Waker::noop()), into);
         self.tell();
@@ -196,7 +196,7 @@ impl<S> fmt::Debug for ParkedSocketEnd<S> {
     }
 }
 
-impl<S: Socket> AsyncRead for Adapter<S> {
+impl<S: SimulatedSocket> AsyncRead for Adapter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -208,7 +208,7 @@ impl<S: Socket> AsyncRead for Adapter<S> {
     }
 }
 
-impl<S: Socket> AsyncWrite for Adapter<S> {
+impl<S: SimulatedSocket> AsyncWrite for Adapter<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use encke_core::Timestamp;
 use encke_core::session::{Deadline, Phase};
 
-use super::Server;
+use super::SimulatedServer;
 
 use crate::channel::HistoryPart;
 use crate::session::{Channel, SessionCell, Transport};
@@ -81,7 +81,7 @@ pub struct ServerTotals {
     pub timer_entries: usize,
 }
 
-impl Server {
+impl SimulatedServer {
     /// Returns a session, if it exists.
     #[must_use]
     pub fn session(&self, id: &str) -> Option<SessionView> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use encke_core::session::Outbox;
 
-use super::claim::with_extension;
+use super::lock::with_extension;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::write::sync_folder;

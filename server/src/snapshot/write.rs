@@ -4,7 +4,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use super::SnapshotState;
-use super::claim::with_extension;
+use super::lock::with_extension;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use crate::channel::LogsWritten;

@@ -18,19 +18,19 @@ mod arming;
 mod dispatch_watch;
 mod firing;
 mod hyper_timer;
-mod own_timers;
+mod standalone_timers;
 mod owners;
-mod parking;
+mod wheel_sleep;
 mod ring_stats;
 mod scheme;
 mod sleep;
-mod slots;
+mod slot_timers;
 #[cfg(any(test, feature = "simulation"))]
 mod stepped;
 mod tick_length;
 mod timer;
 mod timer_cell;
-mod waiting;
+mod poll_expiry;
 mod wheel_loop;
 mod wheel_stats;
 mod wheel_thread;
@@ -52,7 +52,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::clock::{Clock, nanos};
 use arming::Arming;
-use slots::SlotTimers;
+use slot_timers::SlotTimers;
 use tick_length::TickLength;
 use wheel_stats::WheelStats;
 
@@ -80,7 +80,7 @@ pub(crate) struct Timeouts {
     slack: u64,
     to_arm: Sender<Timer>,
     slot_timers: SlotTimers,
-    parking: parking::WheelSleep,
+    parking: wheel_sleep::WheelSleep,
     /// Wakes the wheel thread.
     wheel_waker: OnceLock<Waker>,
     /// Statistics that the wheel thread publishes.
@@ -100,7 +100,7 @@ pub(crate) enum Stalled {
 
 impl Timeouts {
     /// Creates the shared handle and the receiver of timers to arm, which belongs to the wheel thread.
-    /// Sessions occupy at most `slots` slots.
+    /// Sessions occupy at most `slot_timers` slots.
     #[must_use]
     pub(crate) fn new(clock: Arc<Clock>, ping_slack: Duration, slots: usize) -> (Arc<Self>, Receiver<Timer>) {
         let (to_arm, received) = crossbeam_channel::unbounded();
@@ -109,7 +109,7 @@ impl Timeouts {
             slack: nanos(ping_slack),
             to_arm,
             slot_timers: SlotTimers::new(slots),
-            parking: parking::WheelSleep::new(),
+            parking: wheel_sleep::WheelSleep::new(),
             wheel_waker: OnceLock::new(),
             stats: WheelStats::default(),
             dispatch: DispatchWatch::default(),

@@ -7,14 +7,14 @@ use super::TickLength;
 use crate::clock::nanos;
 
 #[cfg(not(feature = "schemes"))]
-mod alone;
+mod single;
 #[cfg(feature = "schemes")]
-mod family;
+mod all;
 
 #[cfg(not(feature = "schemes"))]
-pub use alone::TimerScheme;
+pub use single::TimerScheme;
 #[cfg(feature = "schemes")]
-pub use family::TimerScheme;
+pub use all::TimerScheme;
 
 /// Operation on a timer structure of any scheme, compiled for each scheme.
 pub(super) trait TimersVisitor<T> {

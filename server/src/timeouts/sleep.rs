@@ -8,7 +8,7 @@ use encke_core::Timestamp;
 use futures_util::future::{Either, select};
 
 use super::arming::RequestedDeadline;
-use super::waiting::poll_expiry;
+use super::poll_expiry::poll_expiry;
 use super::{Timeouts, TimerCell, TimerOwner};
 
 /// Future that completes once server time has reached its deadline: never earlier, and exact to the tick.

@@ -12,7 +12,7 @@ use crate::clock::nanos;
 
 use super::arming::Arming;
 use super::firing::StopReason;
-use super::own_timers::StandaloneTimers;
+use super::standalone_timers::StandaloneTimers;
 use super::wheel_thread::WheelParts;
 use super::{ExpiryBatch, RequestedDeadline, TickLength, Timeouts, Timer, TimerRef};
 

@@ -23,9 +23,9 @@ mod delivery;
 #[cfg(feature = "otlp")]
 mod export;
 #[cfg(not(feature = "otlp"))]
-mod off;
+mod disabled;
 #[cfg(feature = "otlp")]
-mod open;
+mod open_deliveries;
 #[cfg(feature = "otlp")]
 mod progress;
 #[cfg(feature = "otlp")]
@@ -48,7 +48,7 @@ mod tracer;
 #[cfg(feature = "otlp")]
 pub(crate) use delivery::{Delivery, TracedLog};
 #[cfg(not(feature = "otlp"))]
-pub(crate) use off::{PublishTrace, Receipts, RequestTrace, TracedMessages};
+pub(crate) use disabled::{PublishTrace, Receipts, RequestTrace, TracedMessages};
 #[cfg(feature = "otlp")]
 pub(crate) use publish::PublishTrace;
 #[cfg(feature = "otlp")]

@@ -7,7 +7,7 @@ use hyper::{HeaderMap, StatusCode};
 
 use super::delivery::TracedLog;
 use super::export::MAX_QUEUED;
-use super::open::MAX_OPEN;
+use super::open_deliveries::MAX_OPEN;
 use super::{
     Delivery, PublishTrace, Receipts, RequestTrace, TakenRun, TraceSettings, TracedMessages, Tracer,
 };

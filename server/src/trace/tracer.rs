@@ -8,7 +8,7 @@ use opentelemetry::KeyValue;
 use super::context::{SampledContext, TraceSampler};
 use super::delivery::Delivery;
 use super::export::Exporter;
-use super::open::OpenDeliveries;
+use super::open_deliveries::OpenDeliveries;
 use super::root::RequestTrace;
 use super::settings::TraceSettings;
 use super::span::{Parent, WallClock, truncated};

@@ -4,20 +4,20 @@
 //! `session/` knows its name (`Transport` in `cell.rs`) and what a session can do over it (`ConnectionKind`,
 //! in `attach.rs`), and `metrics/connections.rs` lists it.
 
-mod at_rest;
-mod bayeux_texts;
-mod by_pattern;
+mod parked;
+mod bayeux_arrays;
+mod pattern_origin;
 mod end_of_stream;
-mod following;
-mod metered;
+mod pending_subscriptions;
+mod liveness_socket;
 pub(crate) mod poll;
 mod progress;
 mod socket;
 pub(crate) mod sse;
 mod steps;
 mod tcp;
-mod until_rest;
-mod unwritten;
+mod park_timer;
+mod pending_write;
 pub(crate) mod websocket;
 mod write_hold;
 

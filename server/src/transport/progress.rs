@@ -4,7 +4,7 @@
 use encke_core::Timestamp;
 
 use super::Socket;
-use super::metered::LivenessSocket;
+use super::liveness_socket::LivenessSocket;
 
 /// Number of bytes that a peer had acknowledged at some time.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@ use std::io;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::rest::AnyPoller;
+use crate::parking::AnyPoller;
 
 /// Socket of an active connection: a kernel socket, or one in the memory of a simulation.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::socket::{ParkedSocket, Socket};
-use crate::rest::AnyPoller;
+use crate::parking::AnyPoller;
 use crate::tls::Tls;
 
 /// Number of bytes that TLS may hold until the kernel takes them: one record. The server's own buffer is

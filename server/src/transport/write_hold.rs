@@ -5,7 +5,7 @@ use std::task::Context;
 use encke_core::session::ConnectionInput;
 
 use super::Socket;
-use super::metered::LivenessSocket;
+use super::liveness_socket::LivenessSocket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::client::Attachment;
 use crate::timeouts::Sleep;

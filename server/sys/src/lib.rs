@@ -4,11 +4,11 @@
 #[cfg(feature = "jemalloc")]
 mod allocator;
 mod environment;
-mod turn;
+mod batch_scheduling;
 mod unacknowledged;
 
 #[cfg(feature = "jemalloc")]
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
 pub use environment::remove_variables;
-pub use turn::use_batch_scheduling;
+pub use batch_scheduling::use_batch_scheduling;
 pub use unacknowledged::{Unacknowledged, unacknowledged};

@@ -1,59 +1,61 @@
-//! The command line.
+//! Command line options.
 
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use encke_faults::{Cell, Client, Condition, Pace};
+use encke_faults::{FaultCell, FaultClient, LinkCondition, TrafficPlan};
 
-/// Stock clients on bad links: when each is back, and what it has lost. Needs root; tests/faults/run installs the rest.
+/// Measures when stock clients on bad links recover, and what they lose. Needs root; tests/faults/run
+/// installs the other requirements.
 ///
-/// Fails (exit code 1) when a message was lost without a gap that covers it, came twice or out of order,
-/// or had not come after five minutes. Other times are told, not judged.
+/// Exits with code 1 if a message was lost without a gap that covers it, arrived twice or out of order, or
+/// had not arrived after five minutes. Recovery times are reported, but do not affect the exit code.
 #[derive(Debug, Parser)]
 #[command(name = "faults")]
-pub(crate) struct Args {
-    /// Only these links: 8kbit, 5%, cut-20s, zero-window-60s, or others of these kinds [default: the table's]
+pub(crate) struct FaultsArgs {
+    /// Only these links, such as 8kbit, 5%, cut-20s or zero-window-60s, with any number [default: those of
+    /// the table]
     #[arg(long, value_name = "LINK", value_delimiter = ',')]
-    only: Vec<Condition>,
+    only: Vec<LinkCondition>,
     /// Only these clients
     #[arg(long, value_name = "CLIENT", value_delimiter = ',')]
-    clients: Vec<Client>,
-    /// In a few seconds, with shorter faults and a server whose timeouts are short as well
+    clients: Vec<FaultClient>,
+    /// Take a few seconds, with shorter faults and shorter timeouts of the server
     #[arg(long)]
     quick: bool,
-    /// The length of each message of the burst, in bytes; it has as many as make up 150 kB
+    /// Length of each message of the burst, in bytes; the burst has 150 kB in total
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1_000..=150_000))]
     burst_message: Option<u32>,
-    /// Further keys of the server's configuration
+    /// Additional settings of the server
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Write everything to this file as JSON
+    /// Write all results to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What a burst is made up of, in bytes, where the length of its messages is given.
+/// Length of a burst in bytes, if the length of its messages is given.
 const BURST: usize = 150_000;
 
-impl Args {
-    /// The cells, link by link.
-    pub(crate) fn cells(&self) -> Vec<Cell> {
+impl FaultsArgs {
+    /// Returns the cells, link by link.
+    pub(crate) fn cells(&self) -> Vec<FaultCell> {
         let links = match (&self.only[..], self.quick) {
-            ([], true) => Condition::quick(),
-            ([], false) => Condition::table(),
+            ([], true) => LinkCondition::quick(),
+            ([], false) => LinkCondition::table(),
             (only, _) => only.to_vec(),
         };
-        let clients = if self.clients.is_empty() { Client::value_variants() } else { &self.clients };
+        let clients = if self.clients.is_empty() { FaultClient::value_variants() } else { &self.clients };
         let (pace, settings) = (self.pace(), self.settings());
         let row = |condition| {
             let settings = settings.clone();
-            clients.iter().map(move |&client| Cell { condition, client, pace, settings: settings.clone() })
+            clients.iter().map(move |&client| FaultCell { condition, client, pace, settings: settings.clone() })
         };
         links.into_iter().flat_map(row).collect()
     }
 
-    fn pace(&self) -> Pace {
-        let mut pace = if self.quick { Pace::quick() } else { Pace::table() };
+    fn pace(&self) -> TrafficPlan {
+        let mut pace = if self.quick { TrafficPlan::quick() } else { TrafficPlan::table() };
         if let Some(length) = self.burst_message.and_then(|length| usize::try_from(length).ok()) {
             pace.burst_message = length;
             pace.burst = BURST.div_ceil(length);
@@ -62,7 +64,7 @@ impl Args {
     }
 
     fn settings(&self) -> Vec<String> {
-        let quick: &[&str] = if self.quick { &Pace::QUICK_SETTINGS } else { &[] };
+        let quick: &[&str] = if self.quick { &TrafficPlan::QUICK_SETTINGS } else { &[] };
         quick.iter().map(|&setting| setting.to_owned()).chain(self.set.iter().cloned()).collect()
     }
 }
@@ -73,8 +75,8 @@ mod tests {
 
     use super::*;
 
-    fn args(line: &str) -> Args {
-        Args::try_parse_from(line.split(' ')).expect("a good command line")
+    fn args(line: &str) -> FaultsArgs {
+        FaultsArgs::try_parse_from(line.split(' ')).expect("a good command line")
     }
 
     #[test]
@@ -90,8 +92,8 @@ mod tests {
             args("faults --only cut-90s,5% --clients curl,httpx-sse --quick --set a=1 --burst-message 50000")
                 .cells();
         let chosen: Vec<_> = cells.iter().map(|cell| (cell.condition, cell.client)).collect();
-        let (cut, lossy) = (Condition::Cut(Duration::from_secs(90)), Condition::Lossy(5));
-        let (curl, httpx) = (Client::Curl, Client::HttpxSse);
+        let (cut, lossy) = (LinkCondition::Cut(Duration::from_secs(90)), LinkCondition::Lossy(5));
+        let (curl, httpx) = (FaultClient::Curl, FaultClient::HttpxSse);
         assert_eq!(chosen, [(cut, curl), (cut, httpx), (lossy, curl), (lossy, httpx)]);
         assert_eq!(cells[0].settings.last().map(|setting| &**setting), Some("a=1"));
         assert_eq!((cells[0].pace.burst, cells[0].pace.burst_message), (3, 50_000));

@@ -1,4 +1,4 @@
-//! One cell of the table: a server, a link, a client, a fault.
+//! One cell of the table: a server, a link, a client and a fault.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,47 +11,47 @@ use encke_tests::{Launch, RunningServer, Script};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
-use crate::client::{CHANNEL, Client};
-use crate::condition::Condition;
+use crate::client::{CHANNEL, FaultClient};
+use crate::condition::LinkCondition;
 use crate::ledger::Ledger;
-use crate::outcome::{Instants, Outcome};
-use crate::pace::Pace;
+use crate::outcome::{CellTimes, CellOutcome};
+use crate::pace::TrafficPlan;
 
-/// How soon after it is due something is done, at most, on a machine that is not busy.
+/// Polling interval: maximum delay of an action on a machine that is not busy.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What is to be tried.
+/// A combination of link, client and traffic to test.
 #[derive(Clone, Debug)]
-pub struct Cell {
-    /// What is wrong with the link.
-    pub condition: Condition,
-    /// The client at its end.
-    pub client: Client,
-    /// What is published meanwhile.
-    pub pace: Pace,
+pub struct FaultCell {
+    /// Fault of the link.
+    pub condition: LinkCondition,
+    /// Client at the far end of the link.
+    pub client: FaultClient,
+    /// Messages to publish.
+    pub pace: TrafficPlan,
     /// Settings of the server (`key=value`).
     pub settings: Vec<String>,
 }
 
-impl Cell {
-    /// Tries it. `None` if `over` is set before it has ended.
+impl FaultCell {
+    /// Runs the cell. Returns `None` if it is interrupted by `over`.
     ///
     /// # Panics
-    /// Without root, or when something that it needs is not installed.
+    /// Without root, or if a required program is not installed.
     #[must_use]
-    pub fn run(&self, over: &AtomicBool) -> Option<Outcome> {
-        let mut scene = Scene::set(self);
+    pub fn run(&self, over: &AtomicBool) -> Option<CellOutcome> {
+        let mut scene = RunningCell::set(self);
         let began = Instant::now();
-        let mut instants = Instants::default();
+        let mut instants = CellTimes::default();
         while !over.load(Ordering::Relaxed) {
             let now = began.elapsed();
-            scene.hear(began);
-            let done = scene.act(now, self, &mut instants);
+            scene.record_output(began);
+            let done = scene.run_due_actions(now, self, &mut instants);
             let complete = done && scene.ledger.missing() == 0;
             let late = instants.silent.is_some_and(|silent| now > silent + self.pace.limit);
             if complete || late {
                 instants.end = now;
-                return Some(Outcome::of(self, &scene.ledger, instants, &scene.server, &scene.script));
+                return Some(CellOutcome::of(self, &scene.ledger, instants, &scene.server, &scene.script));
             }
             let_pass(STEP);
         }
@@ -59,33 +59,33 @@ impl Cell {
     }
 }
 
-/// Clients start one after the other: they have a busy machine for a moment.
-fn turn_to_start() -> MutexGuard<'static, ()> {
+/// Starts clients one after the other, because starting one keeps the machine busy.
+fn lock_startup() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock()
 }
 
-/// What plays.
-struct Scene {
+/// State of a cell while it runs.
+struct RunningCell {
     script: Script,
     server: RunningServer,
     ledger: Ledger,
     next_message: Duration,
-    /// Dropped last: the others use its namespace and its address.
+    /// Dropped last, because the other fields use its namespace and address.
     link: NetworkLink,
 }
 
-impl Drop for Scene {
+impl Drop for RunningCell {
     fn drop(&mut self) {
-        // Also those that its script has started, and those that are stopped.
+        // Kills the script's child processes and stopped processes too.
         self.link.signal(Signal::KILL);
     }
 }
 
-impl Scene {
-    /// A client that follows the channel, on a link without a fault.
-    fn set(cell: &Cell) -> Self {
-        let _turn = turn_to_start();
+impl RunningCell {
+    /// Starts a server and a client that subscribes to the channel, on a link without a fault.
+    fn set(cell: &FaultCell) -> Self {
+        let _turn = lock_startup();
         let link = NetworkLink::new();
         cell.condition.prepare(&link);
         let launch = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string());
@@ -93,20 +93,20 @@ impl Scene {
             cell.settings.iter().fold(launch.argument("--insecure"), |launch, setting| launch.set(setting));
         let server = launch.start();
         let script = cell.client.start(&link, server.public);
-        let _ = script.await_object(cell.client.ready(), 1);
+        let _ = script.await_object(cell.client.subscribed_key(), 1);
         Self { script, server, ledger: Ledger::default(), next_message: Duration::ZERO, link }
     }
 
-    fn hear(&mut self, began: Instant) {
-        for (at, object) in self.script.take_heard() {
-            self.ledger.hear(at.saturating_duration_since(began), &object);
+    fn record_output(&mut self, began: Instant) {
+        for (at, object) in self.script.take_objects() {
+            self.ledger.record(at.saturating_duration_since(began), &object);
         }
     }
 
-    /// Does what is due: whether that was all.
-    fn act(&mut self, now: Duration, cell: &Cell, instants: &mut Instants) -> bool {
+    /// Performs the actions that are due. Returns whether all have been performed.
+    fn run_due_actions(&mut self, now: Duration, cell: &FaultCell, instants: &mut CellTimes) -> bool {
         let (pace, condition, link) = (cell.pace, cell.condition, &self.link);
-        let lasts = condition.lasts();
+        let lasts = condition.duration();
         if instants.fault.is_none() && now >= pace.healthy {
             condition.begin(link);
             instants.fault = Some(now);
@@ -136,7 +136,7 @@ impl Scene {
         false
     }
 
-    fn publish_in_turn(&mut self, now: Duration, pace: Pace) {
+    fn publish_in_turn(&mut self, now: Duration, pace: TrafficPlan) {
         if now >= self.next_message {
             self.next_message += pace.interval;
             self.publish(now, pace.message);

@@ -1,4 +1,4 @@
-//! Stock clients, each as others would run it.
+//! Stock clients, run the way their documentation recommends.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,29 +8,29 @@ use clap::ValueEnum;
 use encke_tests::network::NetworkLink;
 use encke_tests::{Script, binaries};
 
-/// The channel that they follow.
+/// Channel that the clients subscribe to.
 pub(crate) const CHANNEL: &str = "news";
 
-/// Which client.
+/// A client that can be tested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Client {
-    /// The README's code for pages over the WebSocket of npm's `ws`
+pub enum FaultClient {
+    /// The README's code for pages, with the WebSocket of npm's `ws`
     Json,
     /// Chromium's EventSource
     Chromium,
     /// npm's `eventsource`
     Eventsource,
-    /// `curl` in a loop of a shell, with the id of the last event that it printed
+    /// `curl` in a shell loop, with the id of the last event that it printed
     Curl,
     /// Python's `httpx-sse` in a loop, likewise
     HttpxSse,
 }
 
-impl Client {
-    /// Starts it at the far end of a link, against the server at `address`.
+impl FaultClient {
+    /// Starts the client at the far end of a link, against the server at `address`.
     ///
     /// # Panics
-    /// When it is not installed.
+    /// If the client is not installed.
     #[must_use]
     pub fn start(self, link: &NetworkLink, address: SocketAddr) -> Script {
         let address = address.to_string();
@@ -53,9 +53,10 @@ impl Client {
         }
     }
 
-    /// What says that it follows the channel: a message that is published afterwards reaches it.
+    /// Key of the object that the client prints once it is subscribed: messages published afterwards reach
+    /// it.
     #[must_use]
-    pub fn ready(self) -> &'static str {
+    pub fn subscribed_key(self) -> &'static str {
         match self {
             Self::Json => "reply",
             _ => "hello",
@@ -67,7 +68,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name)
 }
 
-impl fmt::Display for Client {
+impl fmt::Display for FaultClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.to_possible_value().expect("none is skipped").get_name())
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a link.
+//! Faults of a link.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,51 +7,51 @@ use std::time::Duration;
 use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 
-/// What a client's socket can hold unread where its window is to be zero. With what the system gives it otherwise, the kernel would
-/// take a whole burst for a client that does not read.
+/// Receive buffer of the client, in bytes, for zero-window faults. The default buffer would take a whole
+/// burst although the client does not read.
 const SMALL_RECEIVE_BUFFER: u32 = 16 << 10;
 
 /// A fault of a link, or of the client at its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Condition {
-    /// So many kilobits (1,000) a second each way, to the end.
+pub enum LinkCondition {
+    /// The rate is limited to this many kilobits (1,000 bits) per second in each direction, until the end.
     Slow(u32),
-    /// So many per cent of all packets are lost each way, to the end.
+    /// This percentage of all packets is lost in each direction, until the end.
     Lossy(u8),
-    /// Every packet is lost, for so long.
+    /// All packets are lost for this time.
     Cut(Duration),
-    /// The client's machine answers, but the client is stopped and reads nothing, for so long.
+    /// The client is stopped and reads nothing for this time, while its kernel continues to respond.
     ZeroWindow(Duration),
 }
 
-impl Condition {
-    /// The rows of the table.
+impl LinkCondition {
+    /// Rows of the table.
     #[must_use]
     pub fn table() -> Vec<Self> {
         let seconds = Duration::from_secs;
-        // The slowest first: it takes longest.
+        // The slowest first, because it takes longest.
         let slow = [8, 16, 32, 64].map(Self::Slow);
         let lossy = [5, 10, 20].map(Self::Lossy);
         [&slow[..], &[Self::ZeroWindow(seconds(60)), Self::Cut(seconds(20))], &lossy].concat()
     }
 
-    /// The same in a few seconds.
+    /// Faults of the same kinds that take a few seconds.
     #[must_use]
     pub fn quick() -> Vec<Self> {
         let seconds = Duration::from_secs;
         vec![Self::Slow(64), Self::ZeroWindow(seconds(5)), Self::Cut(seconds(3)), Self::Lossy(10)]
     }
 
-    /// How long it lasts; `None` to the end.
+    /// How long the fault lasts; `None`: until the end.
     #[must_use]
-    pub fn lasts(self) -> Option<Duration> {
+    pub fn duration(self) -> Option<Duration> {
         match self {
             Self::Cut(time) | Self::ZeroWindow(time) => Some(time),
             Self::Slow(_) | Self::Lossy(_) => None,
         }
     }
 
-    /// Before the client is started.
+    /// Prepares the link, before the client is started.
     pub fn prepare(self, link: &NetworkLink) {
         link.emulate_distance();
         if let Self::ZeroWindow(_) = self {
@@ -59,7 +59,7 @@ impl Condition {
         }
     }
 
-    /// Brings it about.
+    /// Causes the fault.
     pub fn begin(self, link: &NetworkLink) {
         match self {
             Self::Slow(kilobits) => link.limit_rate_both_ways(kilobits * 1_000 / 8),
@@ -69,7 +69,7 @@ impl Condition {
         }
     }
 
-    /// Mends it, if it is to be mended.
+    /// Removes the fault, unless it lasts until the end.
     pub fn end(self, link: &NetworkLink) {
         match self {
             Self::Cut(_) => link.deliver_all_packets(),
@@ -79,21 +79,21 @@ impl Condition {
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for LinkCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Slow(kilobits) => write!(f, "{kilobits}kbit"),
             Self::Lossy(per_cent) => write!(f, "{per_cent}%"),
-            Self::Cut(time) => write!(f, "cut-{}", Length(*time)),
-            Self::ZeroWindow(time) => write!(f, "zero-window-{}", Length(*time)),
+            Self::Cut(time) => write!(f, "cut-{}", DurationText(*time)),
+            Self::ZeroWindow(time) => write!(f, "zero-window-{}", DurationText(*time)),
         }
     }
 }
 
-/// In seconds, unless these are not whole.
-struct Length(Duration);
+/// Displays a duration in seconds, or in milliseconds if the seconds are not a whole number.
+struct DurationText(Duration);
 
-impl fmt::Display for Length {
+impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_millis() {
             ms if ms % 1_000 == 0 => write!(f, "{}s", ms / 1_000),
@@ -102,8 +102,8 @@ impl fmt::Display for Length {
     }
 }
 
-/// As it is displayed: `8kbit`, `5%`, `cut-20s`, `zero-window-60s`.
-impl FromStr for Condition {
+/// Parses the displayed form: `8kbit`, `5%`, `cut-20s`, `zero-window-60s`.
+impl FromStr for LinkCondition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -133,22 +133,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_read_as_it_is_written() {
-        for condition in Condition::table().into_iter().chain(Condition::quick()) {
+    fn conditions_parse_as_displayed() {
+        for condition in LinkCondition::table().into_iter().chain(LinkCondition::quick()) {
             assert_eq!(condition.to_string().parse(), Ok(condition));
         }
-        let minute = Condition::ZeroWindow(Duration::from_secs(60));
+        let minute = LinkCondition::ZeroWindow(Duration::from_secs(60));
         assert_eq!(
             (minute.to_string(), "zero-window-1m".parse()),
             ("zero-window-60s".to_owned(), Ok(minute))
         );
-        assert_eq!(Condition::Cut(Duration::from_millis(1_500)).to_string(), "cut-1500ms");
+        assert_eq!(LinkCondition::Cut(Duration::from_millis(1_500)).to_string(), "cut-1500ms");
     }
 
     #[test]
-    fn others_are_refused() {
+    fn invalid_conditions_are_rejected() {
         for text in ["", "8", "0kbit", "4000000000kbit", "0%", "100%", "cut-", "cut-20", "cut-fast", "fog"] {
-            assert!(text.parse::<Condition>().is_err(), "{text}");
+            assert!(text.parse::<LinkCondition>().is_err(), "{text}");
         }
     }
 }

@@ -1,47 +1,48 @@
-//! What a client was to have, and what became of it.
+//! What became of each message published to a client.
 //!
-//! Messages are numbered from 1, and so are the offsets of their channel's log. Each is *settled* once the client has it, or
-//! was told by a gap that it may not have it. A gap may say too much: a message that comes after all is delivered.
+//! Messages are numbered from 1, like the offsets in the log of their channel. A message is *settled* once
+//! the client has received it, or a gap that covers it. A gap may cover too much: a message that arrives
+//! later counts as delivered.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// What one client has heard of one channel.
+/// Record of what one client received from one channel.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// By offset, from 1.
-    messages: Vec<Message>,
-    /// The highest offset that was delivered.
+    /// Indexed by offset - 1.
+    messages: Vec<LedgerEntry>,
+    /// Highest offset that was delivered.
     highest: usize,
-    /// Messages that came more than once.
-    pub doubled: usize,
-    /// Messages that came after a later one.
+    /// Number of repeated deliveries.
+    pub duplicated: usize,
+    /// Messages that arrived after a later one.
     pub misordered: usize,
-    /// Messages that were not what was published at their offset.
+    /// Messages that differ from what was published at their offset.
     pub garbled: usize,
-    /// Gaps that were told.
+    /// Gaps received.
     pub gaps: usize,
-    /// Connections that were greeted.
-    pub greetings: usize,
-    /// Greetings that came with a new session.
+    /// Connections that received a hello.
+    pub hellos: usize,
+    /// Hellos that began a new session.
     pub sessions: usize,
 }
 
 /// One message. Times count from the start of the cell.
 #[derive(Clone, Copy, Debug)]
-struct Message {
+struct LedgerEntry {
     published: Duration,
-    settled: Option<Settled>,
+    settled: Option<SettledState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Settled {
+enum SettledState {
     Delivered(Duration),
     Told(Duration),
 }
 
-impl Settled {
+impl SettledState {
     fn at(self) -> Duration {
         match self {
             Self::Delivered(at) | Self::Told(at) => at,
@@ -50,20 +51,20 @@ impl Settled {
 }
 
 impl Ledger {
-    /// Notes one more message: its number, counted from 1.
+    /// Records a published message. Returns its number, counted from 1.
     pub fn publish(&mut self, at: Duration) -> usize {
-        self.messages.push(Message { published: at, settled: None });
+        self.messages.push(LedgerEntry { published: at, settled: None });
         self.messages.len()
     }
 
-    /// Notes an object of the server's that has reached the client. Others than those that matter here are passed over.
-    pub fn hear(&mut self, at: Duration, object: &Value) {
+    /// Records an object that the client received from the server. Objects of other kinds are ignored.
+    pub fn record(&mut self, at: Duration, object: &Value) {
         if let Some(message) = object.get("message") {
             self.deliver(at, message);
         } else if let Some(gap) = object.get("gap") {
-            self.tell_gap(at, gap);
+            self.record_gap(at, gap);
         } else if let Some(hello) = object.get("hello") {
-            self.greetings += 1;
+            self.hellos += 1;
             self.sessions += usize::from(hello["recovered"] != true);
         }
     }
@@ -76,67 +77,68 @@ impl Ledger {
             return;
         }
         let known = &mut self.messages[offset - 1];
-        if let Some(Settled::Delivered(_)) = known.settled {
-            self.doubled += 1;
+        if let Some(SettledState::Delivered(_)) = known.settled {
+            self.duplicated += 1;
             return;
         }
-        known.settled = Some(Settled::Delivered(at));
+        known.settled = Some(SettledState::Delivered(at));
         self.misordered += usize::from(offset < self.highest);
         self.highest = self.highest.max(offset);
     }
 
-    /// One without bounds is about whatever was published until now.
-    fn tell_gap(&mut self, at: Duration, gap: &Value) {
+    /// A gap without bounds covers everything published so far.
+    fn record_gap(&mut self, at: Duration, gap: &Value) {
         self.gaps += 1;
         let from = number(&gap["from"]).unwrap_or(1);
         let to = number(&gap["to"]).unwrap_or(usize::MAX);
         for (offset, message) in (1..).zip(&mut self.messages) {
             if (from..=to).contains(&offset) && message.settled.is_none() {
-                message.settled = Some(Settled::Told(at));
+                message.settled = Some(SettledState::Told(at));
             }
         }
     }
 
-    /// How many were published.
+    /// Number of messages published.
     #[must_use]
     pub fn published(&self) -> usize {
         self.messages.len()
     }
 
-    /// How many the client has.
+    /// Number of messages that the client has.
     #[must_use]
     pub fn delivered(&self) -> usize {
-        self.count(|settled| matches!(settled, Some(Settled::Delivered(_))))
+        self.count(|settled| matches!(settled, Some(SettledState::Delivered(_))))
     }
 
-    /// How many the client was told that it may not have, and does not have.
+    /// Number of messages that the client does not have, but that a gap covers.
     #[must_use]
     pub fn told(&self) -> usize {
-        self.count(|settled| matches!(settled, Some(Settled::Told(_))))
+        self.count(|settled| matches!(settled, Some(SettledState::Told(_))))
     }
 
-    /// How many it neither has nor was told of.
+    /// Number of messages that the client neither has nor knows to be missing.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.count(|settled| settled.is_none())
     }
 
-    /// How many of these will not come any more, since a later one has come.
+    /// Number of missing messages that precede a delivered one, and so will not arrive any more.
     #[must_use]
     pub fn lost(&self) -> usize {
         self.messages.iter().take(self.highest).filter(|message| message.settled.is_none()).count()
     }
 
-    fn count(&self, of: impl Fn(Option<Settled>) -> bool) -> usize {
+    fn count(&self, of: impl Fn(Option<SettledState>) -> bool) -> usize {
         self.messages.iter().filter(|message| of(message.settled)).count()
     }
 
-    /// When everything that was published up to `instant` was settled; `None` when it is not.
+    /// Time at which the last of the messages published up to `instant` was settled; `None` if one is not
+    /// settled.
     #[must_use]
     pub fn settled(&self, instant: Duration) -> Option<Duration> {
         let until_then = self.messages.iter().take_while(|message| message.published <= instant);
         until_then
-            .map(|message| message.settled.map(Settled::at))
+            .map(|message| message.settled.map(SettledState::at))
             .try_fold(Duration::ZERO, |last, at| Some(last.max(at?)))
     }
 
@@ -146,8 +148,8 @@ impl Ledger {
         self.deliveries().filter(|at| *at > instant).min()
     }
 
-    /// The longest time from one delivery to the next, of which some is after `since`. A client that waits for something still
-    /// has waited until `now`.
+    /// Longest time between two deliveries, of those intervals that end after `since`. If a message is
+    /// missing, the last interval ends at `now`.
     #[must_use]
     pub fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
         let waits = (self.missing() > 0).then_some(now);
@@ -159,7 +161,7 @@ impl Ledger {
 
     fn deliveries(&self) -> impl Iterator<Item = Duration> {
         self.messages.iter().filter_map(|message| match message.settled {
-            Some(Settled::Delivered(at)) => Some(at),
+            Some(SettledState::Delivered(at)) => Some(at),
             _ => None,
         })
     }
@@ -179,7 +181,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Messages published at second 1, 2, and so on.
+    /// Returns a ledger with messages published at second 1, 2, and so on.
     fn published(messages: u64) -> Ledger {
         let mut ledger = Ledger::default();
         for number in 1..=messages {
@@ -194,12 +196,12 @@ mod tests {
 
     fn hear(ledger: &mut Ledger, objects: impl IntoIterator<Item = (u64, Value)>) {
         for (at, object) in objects {
-            ledger.hear(s(at), &object);
+            ledger.record(s(at), &object);
         }
     }
 
     fn counts(ledger: &Ledger) -> [usize; 5] {
-        [ledger.delivered(), ledger.told(), ledger.missing(), ledger.doubled, ledger.misordered]
+        [ledger.delivered(), ledger.told(), ledger.missing(), ledger.duplicated, ledger.misordered]
     }
 
     #[test]
@@ -275,7 +277,7 @@ mod tests {
             &mut ledger,
             [(1, hello(false)), (2, hello(true)), (3, hello(false)), (4, json!({"reply": {}}))],
         );
-        assert_eq!((ledger.greetings, ledger.sessions), (3, 2));
+        assert_eq!((ledger.hellos, ledger.sessions), (3, 2));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Stock clients on bad links: when each is back, and what it has lost. README.md says how to run it.
+//! Stock clients on bad links: when each recovers, and what it loses. README.md says how to run the tests.
 //!
-//! Each [`Cell`] of the table has a server, a network namespace and a client of its own, so cells run side by side.
+//! Each [`FaultCell`] of the table has a server, a network namespace and a client of its own, so cells run
+//! concurrently.
 
 mod cell;
 mod client;
@@ -10,9 +11,9 @@ mod outcome;
 mod pace;
 pub mod table;
 
-pub use cell::Cell;
-pub use client::Client;
-pub use condition::Condition;
+pub use cell::FaultCell;
+pub use client::FaultClient;
+pub use condition::LinkCondition;
 pub use ledger::Ledger;
-pub use outcome::Outcome;
-pub use pace::Pace;
+pub use outcome::CellOutcome;
+pub use pace::TrafficPlan;

@@ -1,4 +1,4 @@
-//! The table: runs its cells side by side and prints it. `faults --help` has the options.
+//! Runs the cells of the table concurrently, and prints the table. See `faults --help` for options.
 
 mod args;
 
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use args::Args;
+use args::FaultsArgs;
 use clap::Parser;
-use encke_faults::{Cell, Outcome, table};
+use encke_faults::{FaultCell, CellOutcome, table};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let args = Args::parse();
+    let args = FaultsArgs::parse();
     let over = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The first ends it in good order, a second at once.
+        // The first signal stops the cells; a second one kills the process.
         flag::register_conditional_default(signal, Arc::clone(&over))?;
         flag::register(signal, Arc::clone(&over))?;
     }
@@ -31,12 +31,13 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let (summary, details) = (table::by_link_and_client(&outcomes), table::in_detail(&outcomes));
     writeln!(io::stdout(), "{summary}\n\n{details}")?;
-    let good = outcomes.len() == cells.len() && outcomes.iter().all(Outcome::is_exact);
+    let good = outcomes.len() == cells.len() && outcomes.iter().all(CellOutcome::is_exact);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All at once. What could not be run is left out, its panic was printed; and so is what was interrupted.
-fn run(cells: &[Cell], over: &AtomicBool) -> io::Result<Vec<Outcome>> {
+/// Runs all cells at once. The result lacks interrupted cells, and those that panicked: their panic has been
+/// printed.
+fn run(cells: &[FaultCell], over: &AtomicBool) -> io::Result<Vec<CellOutcome>> {
     thread::scope(|scope| {
         let mut running = Vec::new();
         for cell in cells {

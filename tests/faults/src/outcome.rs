@@ -1,4 +1,4 @@
-//! What came of one cell.
+//! Result of one cell.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use encke_tests::{RunningServer, Script};
 use serde::Serialize;
 
-use crate::cell::Cell;
-use crate::condition::Condition;
+use crate::cell::FaultCell;
+use crate::condition::LinkCondition;
 use crate::ledger::Ledger;
 
-/// When things were done, counted from the start of the cell.
+/// Times of the events in a cell, counted from its start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Instants {
+pub(crate) struct CellTimes {
     /// The fault began.
     pub(crate) fault: Option<Duration>,
     /// The burst was published.
     pub(crate) burst: Option<Duration>,
-    /// The fault was mended, if it was.
+    /// The fault was removed, if it was.
     pub(crate) mended: Option<Duration>,
     /// The last message was published.
     pub(crate) silent: Option<Duration>,
@@ -25,56 +25,56 @@ pub(crate) struct Instants {
     pub(crate) end: Duration,
 }
 
-/// What came of one cell. Times are in seconds.
+/// Result of one cell. Times are in seconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
-    /// The link.
+pub struct CellOutcome {
+    /// The link's condition.
     pub link: String,
-    /// The client.
+    /// Name of the client.
     pub client: String,
-    /// Messages that were published,
+    /// Messages published.
     pub published: usize,
-    /// that have reached the client,
+    /// Messages that reached the client.
     pub delivered: usize,
-    /// of which a gap has told the client, and which it does not have,
+    /// Messages that the client does not have, but that a gap covers.
     pub told: usize,
-    /// and of which it was not told, though it has a later one.
+    /// Messages that the client does not have, without a gap, although it has a later one.
     pub lost: usize,
-    /// Messages that had not come yet when the cell ended: the client has none that is later.
+    /// Messages that had not arrived when the cell ended, and after which the client has none.
     pub outstanding: usize,
-    /// Messages that came twice.
+    /// Repeated deliveries.
     pub doubled: usize,
-    /// Messages that came after a later one.
+    /// Messages that arrived after a later one.
     pub misordered: usize,
-    /// Messages that were not what was published.
+    /// Messages that differ from what was published.
     pub garbled: usize,
-    /// Whether the fault was mended.
+    /// Whether the fault was removed.
     pub mended: bool,
-    /// From the mend to the first message afterwards.
+    /// From the end of the fault to the first message after it.
     pub first_s: Option<f64>,
-    /// From the mend until the client had all that had been published by then, and was told of the rest.
+    /// From the end of the fault until all messages published by then were delivered or covered by a gap.
     pub back_s: Option<f64>,
-    /// From the burst until the client had it.
+    /// From the burst until the client had all of it.
     pub burst_s: Option<f64>,
-    /// The longest time from one message to the next, from the fault on.
+    /// The longest time between two messages, from the start of the fault.
     pub pause_s: f64,
-    /// Connections that were greeted.
+    /// Connections that received a hello.
     pub connections: usize,
-    /// Sessions that the client had.
+    /// Number of sessions that the client had.
     pub sessions: usize,
-    /// How often its sessions were suspended, by reason.
+    /// Number of suspensions by reason.
     pub suspended: BTreeMap<String, u64>,
-    /// What the client has written to standard error.
+    /// Standard error of the client.
     pub complaints: String,
-    /// What the server has logged of its sessions.
+    /// Lifecycle events in the server's log.
     pub lifecycle: Vec<String>,
 }
 
-impl Outcome {
+impl CellOutcome {
     pub(crate) fn of(
-        cell: &Cell,
+        cell: &FaultCell,
         ledger: &Ledger,
-        at: Instants,
+        at: CellTimes,
         server: &RunningServer,
         script: &Script,
     ) -> Self {
@@ -89,37 +89,38 @@ impl Outcome {
             told: ledger.told(),
             lost: ledger.lost(),
             outstanding: ledger.missing() - ledger.lost(),
-            doubled: ledger.doubled,
+            doubled: ledger.duplicated,
             misordered: ledger.misordered,
             garbled: ledger.garbled,
             mended: at.mended.is_some(),
             first_s: since(at.mended, at.mended.and_then(|mended| ledger.first_after(mended))),
-            back_s: back(cell.condition, ledger, at).as_ref().map(Duration::as_secs_f64),
+            back_s: recovery_time(cell.condition, ledger, at).as_ref().map(Duration::as_secs_f64),
             burst_s: since(at.burst, at.burst.and_then(|burst| ledger.settled(burst))),
             pause_s: ledger.longest_pause(at.fault.unwrap_or_default(), at.end).as_secs_f64(),
-            connections: ledger.greetings,
+            connections: ledger.hellos,
             sessions: ledger.sessions,
-            suspended: suspensions(server.admin.metrics().text()),
-            complaints: script.complaints(),
+            suspended: parse_suspensions(server.admin.metrics().text()),
+            complaints: script.stderr_text(),
             lifecycle: lifecycle(server),
         }
     }
 
-    /// Whether everything came once and in order, or was told, before the cell ended.
+    /// Whether every message arrived once and in order, or was covered by a gap, before the cell ended.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.lost + self.outstanding + self.doubled + self.misordered + self.garbled == 0
     }
 }
 
-fn back(condition: Condition, ledger: &Ledger, at: Instants) -> Option<Duration> {
-    condition.lasts()?;
-    // What was published before the mend may all have come before it, but for an instant.
+fn recovery_time(condition: LinkCondition, ledger: &Ledger, at: CellTimes) -> Option<Duration> {
+    condition.duration()?;
+    // Messages published before the end of the fault may have arrived before it too, except in its last
+    // moment.
     Some(ledger.settled(at.mended?)?.saturating_sub(at.mended?))
 }
 
 /// Reads `encke_session_events_total{event="suspended",reason="..."} N`.
-fn suspensions(metrics: &str) -> BTreeMap<String, u64> {
+fn parse_suspensions(metrics: &str) -> BTreeMap<String, u64> {
     let of_line = |line: &str| {
         let rest = line.strip_prefix(r#"encke_session_events_total{event="suspended",reason=""#)?;
         let (reason, count) = rest.split_once(r#""} "#)?;
@@ -128,7 +129,7 @@ fn suspensions(metrics: &str) -> BTreeMap<String, u64> {
     metrics.lines().filter_map(of_line).collect()
 }
 
-/// When, what, why.
+/// Timestamp, event and reason of each log record of a session.
 fn lifecycle(server: &RunningServer) -> Vec<String> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let records = server.logs.records().into_iter().filter(|record| record["number"].is_u64());
@@ -147,7 +148,7 @@ mod tests {
                        encke_session_events_total{event=\"opened\",reason=\"connect\"} 3\n\
                        encke_session_events_total{event=\"suspended\",reason=\"pong_timeout\"} 2\n\
                        encke_session_events_total{event=\"suspended\",reason=\"client\"} 0\n";
-        assert_eq!(suspensions(metrics), BTreeMap::from([("pong_timeout".to_owned(), 2)]));
+        assert_eq!(parse_suspensions(metrics), BTreeMap::from([("pong_timeout".to_owned(), 2)]));
     }
 
     #[test]
@@ -158,12 +159,12 @@ mod tests {
             ledger.publish(s(number));
         }
         let message = |n| serde_json::json!({"message": {"offset": n, "data": {"number": n}}});
-        ledger.hear(s(1), &message(1));
-        let at = Instants { mended: Some(s(2)), ..Instants::default() };
-        let cut = Condition::Cut(s(1));
-        assert_eq!(back(cut, &ledger, at), None);
-        ledger.hear(s(7), &message(2));
-        assert_eq!(back(cut, &ledger, at), Some(s(5)));
-        assert_eq!(back(Condition::Slow(8), &ledger, at), None, "it never left");
+        ledger.record(s(1), &message(1));
+        let at = CellTimes { mended: Some(s(2)), ..CellTimes::default() };
+        let cut = LinkCondition::Cut(s(1));
+        assert_eq!(recovery_time(cut, &ledger, at), None);
+        ledger.record(s(7), &message(2));
+        assert_eq!(recovery_time(cut, &ledger, at), Some(s(5)));
+        assert_eq!(recovery_time(LinkCondition::Slow(8), &ledger, at), None, "it never left");
     }
 }

@@ -1,32 +1,33 @@
-//! When what is published, and for how long.
+//! The traffic of a cell: what is published, and when.
 
 use std::time::Duration;
 
-/// The traffic of a cell. It fits the slowest link of the table: 100 bytes a second are some 400 as an event in a packet of its own.
+/// The traffic of a cell. It fits the slowest link of the table: 100 bytes per second take about 400 as an
+/// event in a packet of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// From one message to the next.
+pub struct TrafficPlan {
+    /// Time between messages.
     pub interval: Duration,
-    /// The length of a message's text, in bytes.
+    /// Length of a message's text, in bytes.
     pub message: usize,
-    /// From the start to the fault.
+    /// Time from the start to the fault.
     pub healthy: Duration,
-    /// From the fault to a burst.
+    /// Time from the fault to a burst.
     pub until_burst: Duration,
-    /// How many messages the burst has,
+    /// Number of messages in the burst.
     pub burst: usize,
-    /// and the length of the text of each, in bytes.
+    /// Length of the text of each message in the burst, in bytes.
     pub burst_message: usize,
-    /// How long messages are published under a fault that lasts to the end.
+    /// How long messages are published during a fault that lasts until the end.
     pub lasting: Duration,
-    /// How long they are published after a fault that is mended.
+    /// How long messages are published after the end of a fault.
     pub mended: Duration,
-    /// How long after the last of them everything must have come.
+    /// Maximum time from the last publish until everything must have arrived.
     pub limit: Duration,
 }
 
-impl Pace {
-    /// Of the table.
+impl TrafficPlan {
+    /// Traffic of the table's cells.
     #[must_use]
     pub fn table() -> Self {
         Self {
@@ -42,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// Of a cell that takes a few seconds. Its server should be as quick.
+    /// Traffic of a cell that takes a few seconds. Its server needs [`QUICK_SETTINGS`](Self::QUICK_SETTINGS).
     #[must_use]
     pub fn quick() -> Self {
         Self {
@@ -57,7 +58,7 @@ impl Pace {
         }
     }
 
-    /// Settings of a server for such cells: its timeouts are in proportion.
+    /// Settings of the server for quick cells, with timeouts in proportion.
     pub const QUICK_SETTINGS: [&str; 3] =
         ["session.ping_interval=1500ms", "session.pong_timeout=1s", "session.write_timeout=2s"];
 }

@@ -1,12 +1,13 @@
-//! Outcomes as Markdown.
+//! Results as Markdown tables.
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 
-use crate::outcome::Outcome;
+use crate::outcome::CellOutcome;
 
-/// Links by clients: when each was back, or its longest pause and the time that the burst took; and what it has lost.
+/// A table of links by clients, with the time until each client recovered, or its longest pause and the time
+/// that the burst took; and with what it lost.
 #[must_use]
-pub fn by_link_and_client(outcomes: &[Outcome]) -> String {
+pub fn by_link_and_client(outcomes: &[CellOutcome]) -> String {
     let (mut links, mut clients) = (Vec::new(), Vec::new());
     for outcome in outcomes {
         if !links.contains(&&*outcome.link) {
@@ -27,9 +28,9 @@ pub fn by_link_and_client(outcomes: &[Outcome]) -> String {
     table.to_string()
 }
 
-/// A row for each outcome, with all there is to count.
+/// A table with a row for each cell, and all its figures.
 #[must_use]
-pub fn in_detail(outcomes: &[Outcome]) -> String {
+pub fn in_detail(outcomes: &[CellOutcome]) -> String {
     let mut table = table(vec![
         "link",
         "client",
@@ -76,16 +77,16 @@ fn table(header: Vec<&str>) -> Table {
     table
 }
 
-fn summary(outcome: &Outcome) -> String {
+fn summary(outcome: &CellOutcome) -> String {
     let time = match outcome.back_s {
         back @ Some(_) => format!("back after {}", seconds(back)),
         None if outcome.mended => "NOT BACK".to_owned(),
         None => format!("burst {}, pause {}", seconds(outcome.burst_s), seconds(Some(outcome.pause_s))),
     };
-    format!("{time}; {}", what_was_lost(outcome))
+    format!("{time}; {}", describe_losses(outcome))
 }
 
-fn what_was_lost(outcome: &Outcome) -> String {
+fn describe_losses(outcome: &CellOutcome) -> String {
     let counts = [
         (outcome.told, "told"),
         (outcome.lost, "LOST"),
@@ -110,8 +111,8 @@ fn seconds(time: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    fn outcome(link: &str, client: &str) -> Outcome {
-        Outcome {
+    fn outcome(link: &str, client: &str) -> CellOutcome {
+        CellOutcome {
             link: link.to_owned(),
             client: client.to_owned(),
             published: 9,
@@ -137,14 +138,14 @@ mod tests {
 
     #[test]
     fn each_link_is_a_row_and_each_client_a_column() {
-        let back = Outcome {
+        let back = CellOutcome {
             mended: true,
             first_s: Some(0.1),
             back_s: Some(5.44),
             told: 3,
             ..outcome("cut-20s", "curl")
         };
-        let lost = Outcome { lost: 1, doubled: 2, ..outcome("8kbit", "curl") };
+        let lost = CellOutcome { lost: 1, doubled: 2, ..outcome("8kbit", "curl") };
         let text = by_link_and_client(&[outcome("8kbit", "json"), lost, back]);
         let rows: Vec<Vec<_>> =
             text.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn a_client_that_did_not_come_back_is_named() {
         let missing =
-            Outcome { mended: true, first_s: Some(0.1), outstanding: 4, ..outcome("cut-20s", "curl") };
+            CellOutcome { mended: true, first_s: Some(0.1), outstanding: 4, ..outcome("cut-20s", "curl") };
         assert_eq!(summary(&missing), "NOT BACK; 4 NOT YET");
     }
 }

@@ -1,17 +1,17 @@
-//! One cell of the table, in a few seconds.
+//! Runs one cell of the table in a few seconds.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use encke_faults::{Cell, Client, Condition, Pace};
+use encke_faults::{FaultCell, FaultClient, LinkCondition, TrafficPlan};
 
 #[test]
 fn a_client_that_was_cut_off_has_everything() {
-    let cell = Cell {
-        condition: Condition::Cut(Duration::from_secs(1)),
-        client: Client::Json,
-        pace: Pace::quick(),
-        settings: Pace::QUICK_SETTINGS.map(str::to_owned).into(),
+    let cell = FaultCell {
+        condition: LinkCondition::Cut(Duration::from_secs(1)),
+        client: FaultClient::Json,
+        pace: TrafficPlan::quick(),
+        settings: TrafficPlan::QUICK_SETTINGS.map(str::to_owned).into(),
     };
     let outcome = cell.run(&AtomicBool::new(false)).expect("nobody interrupts it");
     assert!(outcome.is_exact(), "{outcome:?}");

@@ -1,5 +1,5 @@
-//! Bayeux: bodies of requests. Every message has a reply, which is JSON and repeats the message's id; and what is accepted means the same
-//! when it is written anew.
+//! Bayeux request bodies. Every message gets a reply that is JSON and repeats the message's id, and every
+//! accepted message keeps its meaning when it is written again.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use encke_core::message::{CompactJson, Content, JsonString, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Errors are for people, and quote only so much of what the client sent.
-const LONGEST_ERROR_CHARS: usize = 240;
+/// Maximum length of an error message. Error messages quote only part of the client's input.
+const MAX_ERROR_CHARS: usize = 240;
 
 /// The input is the body of a request.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Ok(body) = std::str::from_utf8(input) else { return };
     let read = split_messages(body);
@@ -29,12 +29,13 @@ pub fn run(input: &[u8]) {
         Err(BadBody::NotJson(error)) => assert_is_short(&error),
         Err(error @ BadBody::TooMany(_)) => assert_is_short(&error.to_string()),
     }
-    // A WebSocket's text is read like a body; what is neither is still a message that gets a reply.
-    let (_, reply) = answer(body, Ok(Success::Done));
+    // The text of a WebSocket message is parsed like a body. A text that is neither an array nor an object
+    // gets a reply too.
+    let (_, reply) = respond_to(body, Ok(Success::Done));
     reply_fields(&reply);
 }
 
-/// Whether a body has messages that are read.
+/// Whether the messages of a body should be accepted.
 fn expected_messages(body: &str) -> bool {
     let Ok(value) = serde_json::from_str::<&RawValue>(body) else { return false };
     match serde_json::from_str::<Vec<&RawValue>>(value.get()) {
@@ -43,18 +44,18 @@ fn expected_messages(body: &str) -> bool {
     }
 }
 
-/// The texts that the dialect has written.
+/// Collects the texts that the dialect writes.
 #[derive(Default)]
-struct Written(Vec<String>);
+struct TextCollector(Vec<String>);
 
-impl TextSink for Written {
+impl TextSink for TextCollector {
     fn text(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
 }
 
-/// The command in a text, and the reply to it, if it comes out like this.
-fn answer<'a>(
+/// Returns the command in a text, and the reply to it if executing the command has this outcome.
+fn respond_to<'a>(
     text: &'a str,
     outcome: Result<Success<'_>, CommandError>,
 ) -> (Result<Command<'a>, CommandError>, String) {
@@ -66,7 +67,7 @@ fn answer<'a>(
         }
     };
     assert!(id.is_some(), "every message has a reply: {text}");
-    let mut written = Written::default();
+    let mut written = TextCollector::default();
     let result = command.clone().and(outcome);
     Bayeux::default().respond(&[Response { id, result }], &mut written);
     let array = written.0.concat();
@@ -74,12 +75,12 @@ fn answer<'a>(
     (command, reply.unwrap_or_else(|| panic!("no array: {array}")).to_owned())
 }
 
-/// One message of a body.
+/// Checks one message of a body.
 fn message(text: &str) {
     let refusal =
         CommandError { code: encke_core::dialect::ErrorCode::Forbidden, message: "\"\\\n\u{2028}:".into() };
-    let (command, fine) = answer(text, Ok(Success::Done));
-    let (_, refused) = answer(text, Err(refusal));
+    let (command, fine) = respond_to(text, Ok(Success::Done));
+    let (_, refused) = respond_to(text, Err(refusal));
     let parsed = ClientMessage::parse(text);
     for reply in [&fine, &refused] {
         check_reply(text, parsed.is_ok(), reply);
@@ -94,21 +95,21 @@ fn message(text: &str) {
     match command {
         Ok(command) => {
             let again = write(&command);
-            assert_eq!(answer(&again, Ok(Success::Done)).0.as_ref(), Ok(&command), "{text}");
+            assert_eq!(respond_to(&again, Ok(Success::Done)).0.as_ref(), Ok(&command), "{text}");
             if let Command::Publish { channel, data, .. } = &command {
-                published(channel, data);
+                check_event(channel, data);
             }
         }
         Err(error) => assert!(!error.message.is_empty()),
     }
 }
 
-/// A reply repeats what its message says of itself, if that could be read.
+/// A reply repeats the id and the channel of its message, if they could be parsed.
 fn check_reply(text: &str, was_read: bool, reply: &str) {
     let reply = reply_fields(reply);
     let said: BTreeMap<&str, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     let id = said.get("id").map(|id| id.get()).filter(|id| was_read && *id != "null");
-    // A key with escapes is read as well, but not by this model.
+    // The server parses keys with escapes, but this model does not.
     if !text.contains('\\') {
         assert_eq!(reply.get("id").map(|id| id.get()), id, "{text}");
     }
@@ -129,7 +130,7 @@ fn check_reply(text: &str, was_read: bool, reply: &str) {
     }
 }
 
-/// What kinds of messages say besides.
+/// Checks the parts that depend on the kind of message.
 fn check_details(message: &ClientMessage<'_>) {
     if let Err(error) = message.client_id() {
         assert_is_short(&error.to_string());
@@ -202,10 +203,10 @@ fn write(command: &Command<'_>) -> String {
     }
 }
 
-/// A reader gets what was published.
-fn published(channel: &str, data: &str) {
+/// Subscribers receive the published data.
+fn check_event(channel: &str, data: &str) {
     let Ok(data) = CompactJson::parse(data) else { return };
-    // Any text may be a user.
+    // Any text can be the name of a user.
     let user = json!(channel).to_string();
     let encodings = {
         let content = Content { user: Some(channel.into()), ..data.clone().into() };
@@ -224,7 +225,7 @@ fn published(channel: &str, data: &str) {
     assert_eq!(text.len(), event_len(channel, &data, stamp) + escapes);
 }
 
-/// The fields of a reply, which is one JSON object.
+/// Returns the fields of a reply, which is one JSON object.
 fn reply_fields(reply: &str) -> BTreeMap<String, &RawValue> {
     serde_json::from_str(reply).unwrap_or_else(|error| panic!("{reply}: {error}"))
 }
@@ -234,5 +235,5 @@ fn text_of(raw: &RawValue) -> String {
 }
 
 fn assert_is_short(error: &str) {
-    assert!(!error.is_empty() && error.chars().count() <= LONGEST_ERROR_CHARS, "{error}");
+    assert!(!error.is_empty() && error.chars().count() <= MAX_ERROR_CHARS, "{error}");
 }

@@ -1,5 +1,5 @@
-//! Configuration: whatever is in the file, in the environment or on the command line, it is taken or an error names something; and it
-//! means the same wherever it stands.
+//! Configuration from a file, the environment and the command line. It is either accepted, or rejected with
+//! an error that names the cause; and the source of a setting does not change its meaning.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,18 +11,19 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 
 use crate::rfc6455;
-use crate::simulated::Simulated;
-use crate::wire::Wire;
+use crate::simulated::ServerSimulation;
+use crate::wire::MemorySocket;
 
-/// It stands in secrets alone. Then no error may have it.
-const MARK: &str = "S3CR3T";
+/// If this text occurs only in secrets, no error message may contain it.
+const SECRET_MARKER: &str = "S3CR3T";
 
 static DIRECTORY: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a place for files"));
 
-/// Lines that begin with `!` are values of `--set`, those with `$` of the environment; all others are the file.
+/// Lines that begin with `!` are values of `--set`, those that begin with `$` are environment variables, and
+/// all other lines are the file.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Ok(input) = std::str::from_utf8(input) else { return };
     let mut settings = Settings { insecure: input.len().is_multiple_of(2), ..Settings::default() };
@@ -41,28 +42,29 @@ pub fn run(input: &[u8]) {
     if reads_files(input) {
         return;
     }
-    settings.file = Some(written(&file));
+    settings.file = Some(write_file(&file));
     match settings.resolve() {
-        Ok(config) => accepted(&config, &settings, &table.expect("it was read")),
-        Err(error) => refused(&error, input, table.as_ref()),
+        Ok(config) => check_accepted(&config, &settings, &table.expect("it was read")),
+        Err(error) => check_rejection(&error, input, table.as_ref()),
     }
 }
 
-/// Keys and certificates in files are not what this is about, and there are files that never end.
+/// Whether the configuration may name other files. Keys and certificates in files are out of scope, and some
+/// files never end.
 fn reads_files(input: &str) -> bool {
     let input = input.to_ascii_lowercase();
     ["certificate", "key_file", "\\u", "tls"].iter().any(|word| input.contains(word))
 }
 
-fn written(text: &str) -> PathBuf {
-    // Several tests may run at a time.
+fn write_file(text: &str) -> PathBuf {
+    // Several tests may run at the same time.
     let path = DIRECTORY.path().join(format!("{:?}.toml", std::thread::current().id()));
     fs::write(&path, text).expect("a file of our own");
     path
 }
 
-/// The same values on the command line are the same configuration.
-fn accepted(config: &Config, settings: &Settings, table: &Table) {
+/// The same values given on the command line produce the same configuration.
+fn check_accepted(config: &Config, settings: &Settings, table: &Table) {
     for warning in config.warnings(1024) {
         assert!(!warning.is_empty());
     }
@@ -73,23 +75,23 @@ fn accepted(config: &Config, settings: &Settings, table: &Table) {
             flags.push(format!("{section}.{key}={}", as_text(value)));
         }
     }
-    // What the command line said before still wins.
+    // The original flags come last, and so still take precedence.
     flags.extend(settings.flags.iter().cloned());
     let without_file = Settings { file: None, flags, ..settings.clone() };
     let environment_wins = !settings.environment.is_empty();
     match without_file.resolve() {
-        // Flags now win over the environment.
+        // The file's values are now flags, which override the environment.
         Ok(_) | Err(_) if environment_wins => {}
         Ok(same) => assert_eq!(format!("{same:?}"), format!("{config:?}")),
         Err(error) => panic!("{:?}: {error}", without_file.flags),
     }
 }
 
-/// A server takes any configuration that is accepted, and greets its clients.
+/// A server starts with any accepted configuration, and greets its clients.
 fn serve_with(config: Config) {
     let needs_token = config.auth.needs_token();
-    let mut simulated = Simulated::new(config, None);
-    let wire = Wire::default();
+    let mut simulated = ServerSimulation::new(config, None);
+    let wire = MemorySocket::default();
     let task = simulated.server.serve_websocket(wire.clone(), [127, 0, 0, 1].into(), "");
     simulated.spawn(task);
     for command in
@@ -109,7 +111,7 @@ fn serve_with(config: Config) {
     assert_eq!(simulated.tasks(), 0);
 }
 
-/// As one writes it on a command line.
+/// Formats a value as on a command line.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -117,7 +119,7 @@ fn as_text(value: &Value) -> String {
     }
 }
 
-fn refused(error: &ConfigError, input: &str, table: Option<&Table>) {
+fn check_rejection(error: &ConfigError, input: &str, table: Option<&Table>) {
     let said = error.to_string();
     match error {
         ConfigError::Unreadable { .. } => panic!("the file was there: {said}"),
@@ -133,12 +135,12 @@ fn refused(error: &ConfigError, input: &str, table: Option<&Table>) {
         ConfigError::NotAnAssignment(_) => assert!(said.contains("--set"), "{said}"),
     }
     if is_only_in_secrets(input, table) {
-        assert!(!said.contains(MARK), "{said}");
+        assert!(!said.contains(SECRET_MARKER), "{said}");
     }
 }
 
 fn is_only_in_secrets(input: &str, table: Option<&Table>) -> bool {
-    let marks = |text: &str| text.matches(MARK).count();
+    let marks = |text: &str| text.matches(SECRET_MARKER).count();
     let auth = table.and_then(|table| table.get("auth")).and_then(Value::as_table);
     let value = |name: &str| auth.and_then(|auth| auth.get(name));
     let of_keys = value("keys").and_then(Value::as_array).into_iter().flatten();

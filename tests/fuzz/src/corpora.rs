@@ -1,4 +1,4 @@
-//! Every target on its corpus: what was found once is not found again.
+//! Runs every target on its corpus, as a regression test.
 
 use std::fs;
 use std::path::Path;

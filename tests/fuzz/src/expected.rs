@@ -1,73 +1,75 @@
-//! What a server must do with the frames of a client, read the slow way.
+//! Model of a server's answers to a client's frames. It is simple rather than fast.
 
 use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, UnsupportedData};
 use encke_core::dialect::json::{Reply, ReplyOutcome, parse_command};
 use encke_core::dialect::{Command, CommandRequest};
 
-use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, Frame, Header, PING, PONG, TEXT, frames};
+use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, ParsedFrame, FrameHeader, PING, PONG, TEXT, frames};
 
-/// The longest message and the longest frame, in bytes, as configured.
+/// Maximum length of a message and of a frame in bytes, as configured.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// An answer that is due, in the order of what it answers.
+/// An expected answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// With this payload.
+pub(crate) enum ExpectedAnswer {
+    /// A Pong frame with this payload.
     Pong(Vec<u8>),
-    /// To the command with this id, or to one without.
+    /// A reply to a command. `id` is `None` if the command has no id.
     Reply { id: Option<u64>, is_error: bool },
-    /// To a command without an id: only if it was refused.
+    /// An optional reply to a command without an id: the server replies only if it refuses the command.
     Refusal,
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It goes on.
+pub(crate) enum ExpectedEnd {
+    /// The connection stays open.
     Open,
-    /// Frames break RFC 6455, or what the server takes of it: with one of these codes.
+    /// The frames violate RFC 6455 or a limit of the server. The close code is one of these.
     Refused(&'static [CloseCode]),
-    /// By a Close frame of the client.
+    /// The client sent a Close frame.
     ByClient,
-    /// By the command `close`.
+    /// The client sent the command `close`.
     ByCommand,
 }
 
-/// What must come of a stream.
+/// Expected result of a stream.
 #[derive(Debug)]
-pub(crate) struct Expected {
-    pub(crate) answers: Vec<Answer>,
-    pub(crate) end: End,
-    /// The number of answers after which the session may end for the dialect's reasons: acknowledgements of what was never sent.
+pub(crate) struct ExpectedStream {
+    pub(crate) answers: Vec<ExpectedAnswer>,
+    pub(crate) end: ExpectedEnd,
+    /// Number of answers after which the server may close the session because the client acknowledged a
+    /// message that was never sent.
     pub(crate) may_end_after: Option<usize>,
-    /// A message that has begun.
-    open: Option<Open>,
+    /// A fragmented message of which not all frames have been read.
+    open: Option<OpenMessage>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenMessage {
     is_text: bool,
     bytes: Vec<u8>,
 }
 
-impl Expected {
+impl ExpectedStream {
     pub(crate) fn of(stream: &[u8]) -> Self {
-        let mut expected = Self { answers: Vec::new(), end: End::Open, may_end_after: None, open: None };
+        let mut expected = Self { answers: Vec::new(), end: ExpectedEnd::Open, may_end_after: None, open: None };
         let (frames, rest) = frames(stream);
         for frame in frames {
             expected.frame(frame);
-            if expected.end != End::Open {
+            if expected.end != ExpectedEnd::Open {
                 return expected;
             }
         }
-        if Header::read(rest).is_some_and(|header| header.payload > MAX_MESSAGE as u64) {
-            // Nobody waits for the rest of it. It may be wrong in other ways as well.
-            expected.end = End::Refused(&[TooBig, BadFrame]);
+        if FrameHeader::read(rest).is_some_and(|header| header.payload > MAX_MESSAGE as u64) {
+            // The server need not wait for the rest of the frame. The frame may be invalid in other respects
+            // too.
+            expected.end = ExpectedEnd::Refused(&[TooBig, BadFrame]);
         }
         expected
     }
 
-    fn frame(&mut self, Frame { header, payload }: Frame) {
+    fn frame(&mut self, ParsedFrame { header, payload }: ParsedFrame) {
         let is_control = header.opcode >= CLOSE;
         let is_sound = header.is_plain
             && header.mask.is_some()
@@ -75,7 +77,7 @@ impl Expected {
             && !(is_control && (!header.is_final || payload.len() > 125));
         let is_short = payload.len() <= MAX_MESSAGE;
         if !is_sound || !is_short {
-            self.end = End::Refused(match (is_sound, is_short) {
+            self.end = ExpectedEnd::Refused(match (is_sound, is_short) {
                 (true, _) => &[TooBig],
                 (false, true) => &[BadFrame],
                 (false, false) => &[BadFrame, TooBig],
@@ -85,35 +87,36 @@ impl Expected {
         match header.opcode {
             CONTINUATION if self.open.is_some() => self.part(header.is_final, &payload),
             TEXT | BINARY if self.open.is_none() => {
-                self.open = Some(Open { is_text: header.opcode == TEXT, bytes: Vec::new() });
+                self.open = Some(OpenMessage { is_text: header.opcode == TEXT, bytes: Vec::new() });
                 self.part(header.is_final, &payload);
             }
-            PING => self.answers.push(Answer::Pong(payload)),
+            PING => self.answers.push(ExpectedAnswer::Pong(payload)),
             PONG if payload.len() == 8 => self.may_end(),
             PONG => {}
             CLOSE => self.end = close(&payload),
-            // A part of nothing, or a message within another.
-            _ => self.end = End::Refused(&[BadFrame]),
+            // A continuation without a message, or a new message before the last one is complete.
+            _ => self.end = ExpectedEnd::Refused(&[BadFrame]),
         }
     }
 
     fn part(&mut self, is_last: bool, payload: &[u8]) {
         let open = self.open.as_mut().expect("a message is open");
         open.bytes.extend(payload);
-        // A character may go on in the next frame, but what cannot become one is refused at once.
+        // A character may continue in the next frame, but bytes that cannot become valid UTF-8 are refused at
+        // once.
         let is_good = match std::str::from_utf8(&open.bytes) {
             Err(error) if open.is_text => !is_last && error.error_len().is_none(),
             _ => true,
         };
         let is_short = open.bytes.len() <= MAX_MESSAGE;
         if !is_short || !is_good {
-            self.end = End::Refused(match (is_short, is_good) {
+            self.end = ExpectedEnd::Refused(match (is_short, is_good) {
                 (false, true) => &[TooBig],
                 (true, _) => &[InvalidPayload],
                 (false, false) => &[TooBig, InvalidPayload],
             });
         } else if is_last && !open.is_text {
-            self.end = End::Refused(&[UnsupportedData]);
+            self.end = ExpectedEnd::Refused(&[UnsupportedData]);
         } else if is_last {
             let open = self.open.take().expect("a message is open");
             self.command(std::str::from_utf8(&open.bytes).expect("it was checked"));
@@ -129,12 +132,12 @@ impl Expected {
                     return;
                 }
             }
-            Ok(Command::Close) => self.end = End::ByCommand,
+            Ok(Command::Close) => self.end = ExpectedEnd::ByCommand,
             _ => {}
         }
         self.answers.push(match (id, command.is_err()) {
-            (None, false) => Answer::Refusal,
-            (id, is_error) => Answer::Reply { id, is_error },
+            (None, false) => ExpectedAnswer::Refusal,
+            (id, is_error) => ExpectedAnswer::Reply { id, is_error },
         });
     }
 
@@ -143,39 +146,39 @@ impl Expected {
     }
 }
 
-/// How far the answers that are due have come.
+/// Compares the answers of a server with the expected ones.
 #[derive(Debug)]
-pub(crate) struct Answers<'a> {
-    replies: InOrder<'a>,
-    /// Where these come in an order of their own. Otherwise they are among the replies.
-    pongs: Option<InOrder<'a>>,
+pub(crate) struct AnswerChecker<'a> {
+    replies: OrderedAnswers<'a>,
+    /// Expected pongs, if they are ordered independently. Otherwise they are among the replies.
+    pongs: Option<OrderedAnswers<'a>>,
 }
 
-impl<'a> Answers<'a> {
-    /// Replies wait for an engine that `is_late`, and pongs do not: then each kind comes in an order of its own.
-    pub(crate) fn to(due: &'a [Answer], is_late: bool) -> Self {
+impl<'a> AnswerChecker<'a> {
+    /// If the engine is late, replies wait for it and pongs do not, so each kind has an order of its own.
+    pub(crate) fn to(due: &'a [ExpectedAnswer], is_late: bool) -> Self {
         if !is_late {
-            return Self { replies: InOrder::to(due.iter().collect()), pongs: None };
+            return Self { replies: OrderedAnswers::to(due.iter().collect()), pongs: None };
         }
-        let (pongs, replies) = due.iter().partition(|answer| matches!(answer, Answer::Pong(_)));
-        Self { replies: InOrder::to(replies), pongs: Some(InOrder::to(pongs)) }
+        let (pongs, replies) = due.iter().partition(|answer| matches!(answer, ExpectedAnswer::Pong(_)));
+        Self { replies: OrderedAnswers::to(replies), pongs: Some(OrderedAnswers::to(pongs)) }
     }
 
-    pub(crate) fn ponged(&mut self, payload: &[u8]) {
+    pub(crate) fn record_pong(&mut self, payload: &[u8]) {
         let pongs = self.pongs.as_mut().unwrap_or(&mut self.replies);
-        pongs.came(&payload, |answer| matches!(answer, Answer::Pong(due) if due == payload));
+        pongs.record(&payload, |answer| matches!(answer, ExpectedAnswer::Pong(due) if due == payload));
     }
 
-    pub(crate) fn replied(&mut self, reply: &Reply<'_>) {
+    pub(crate) fn record_reply(&mut self, reply: &Reply<'_>) {
         let is_refused = matches!(reply.outcome, ReplyOutcome::Error(_));
-        self.replies.came(reply, |answer| match answer {
-            Answer::Pong(_) => false,
-            Answer::Refusal => reply.id.is_none() && is_refused,
-            Answer::Reply { id, is_error } => reply.id == *id && (is_refused || !is_error),
+        self.replies.record(reply, |answer| match answer {
+            ExpectedAnswer::Pong(_) => false,
+            ExpectedAnswer::Refusal => reply.id.is_none() && is_refused,
+            ExpectedAnswer::Reply { id, is_error } => reply.id == *id && (is_refused || !is_error),
         });
     }
 
-    /// All have come.
+    /// Asserts that all answers have arrived.
     pub(crate) fn check_all(&self) {
         self.replies.check_first(usize::MAX);
         if let Some(pongs) = &self.pongs {
@@ -183,7 +186,8 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// So many have come. Of a late engine, none need have.
+    /// Asserts that the first `first` answers have arrived. Does nothing if the engine is late: then none
+    /// need have arrived.
     pub(crate) fn check_first(&self, first: usize) {
         if self.pongs.is_none() {
             self.replies.check_first(first);
@@ -191,29 +195,29 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// Answers of which each comes after those before it. A reply without an id may answer one of several commands: so there are several
-/// places where that can be.
+/// Answers that must arrive in order. A reply without an id may answer any of several commands, so several
+/// positions can be possible.
 #[derive(Debug)]
-struct InOrder<'a> {
-    due: Vec<&'a Answer>,
-    /// How many are behind, in ascending order.
+struct OrderedAnswers<'a> {
+    due: Vec<&'a ExpectedAnswer>,
+    /// Possible numbers of answers received, in ascending order.
     behind: Vec<usize>,
 }
 
-impl<'a> InOrder<'a> {
-    fn to(due: Vec<&'a Answer>) -> Self {
+impl<'a> OrderedAnswers<'a> {
+    fn to(due: Vec<&'a ExpectedAnswer>) -> Self {
         Self { due, behind: vec![0] }
     }
 
-    /// Something has come that must be the next answer.
-    fn came(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&Answer) -> bool) {
+    /// Records an answer, which must be the next one.
+    fn record(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&ExpectedAnswer) -> bool) {
         let mut behind = Vec::new();
         for start in &self.behind {
             for (index, answer) in self.due.iter().enumerate().skip(*start) {
                 if is_it(answer) {
                     behind.push(index + 1);
                 }
-                if **answer != Answer::Refusal {
+                if **answer != ExpectedAnswer::Refusal {
                     break;
                 }
             }
@@ -228,17 +232,17 @@ impl<'a> InOrder<'a> {
     fn check_first(&self, first: usize) {
         let farthest = self.behind.last().copied().unwrap_or_default();
         let missing = self.due.get(farthest..first.min(self.due.len())).unwrap_or_default();
-        assert!(missing.iter().all(|answer| **answer == Answer::Refusal), "unanswered: {missing:?}");
+        assert!(missing.iter().all(|answer| **answer == ExpectedAnswer::Refusal), "unanswered: {missing:?}");
     }
 }
 
-/// Section 5.5.1: nothing, or a code and a reason.
-fn close(payload: &[u8]) -> End {
+/// A Close frame has an empty payload, or a code and a reason (RFC 6455, section 5.5.1).
+fn close(payload: &[u8]) -> ExpectedEnd {
     match payload {
-        [_] => End::Refused(&[BadFrame]),
+        [_] => ExpectedEnd::Refused(&[BadFrame]),
         [_, _, reason @ ..] if std::str::from_utf8(reason).is_err() => {
-            End::Refused(&[InvalidPayload, BadFrame])
+            ExpectedEnd::Refused(&[InvalidPayload, BadFrame])
         }
-        _ => End::ByClient,
+        _ => ExpectedEnd::ByClient,
     }
 }

@@ -1,11 +1,12 @@
-//! The walk over frames says the same of a stream however it is cut, and the same as a model that reads each frame anew.
+//! The frame walk returns the same results however the stream is split, and the same as a model that parses
+//! each frame separately.
 
 use encke_core::frame_walk::FrameWalk;
 
 use crate::pieces::cut;
-use crate::rfc6455::Header;
+use crate::rfc6455::FrameHeader;
 
-/// The first byte says how the others are cut, the second how many frames are asked for at a time.
+/// The first byte says how the stream is split, the second how many frames to request at a time.
 ///
 /// # Panics
 /// If the walk and the model disagree.
@@ -36,20 +37,20 @@ pub fn run(input: &[u8]) {
     assert_eq!((at, ended), (stream.len(), ends.len()), "all of it is looked at");
 }
 
-/// After `at` bytes, in which so many frames have ended.
+/// Checks the walk after `at` bytes, in which `ended` frames have ended.
 fn check_position(walk: &FrameWalk, stream: &[u8], ends: &[usize], ended: usize, at: usize) {
     let begun = ended.checked_sub(1).map_or(0, |last| ends[last]);
     assert!(begun <= at && ends.get(ended).is_none_or(|next| at < *next), "{ended} frames in {at} bytes");
     assert_eq!(walk.is_between_frames(), begun == at);
-    let announced = Header::read(&stream[begun..at]).map(|header| header.payload);
+    let announced = FrameHeader::read(&stream[begun..at]).map(|header| header.payload);
     assert_eq!(walk.payload_len(), announced, "after {at} bytes");
 }
 
-/// Where frames end.
+/// Returns the positions at which frames end.
 fn ends(stream: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
-    while let Some(header) = Header::read(&stream[at..]) {
+    while let Some(header) = FrameHeader::read(&stream[at..]) {
         let length =
             usize::try_from(header.payload).ok().and_then(|payload| payload.checked_add(header.length));
         match length.and_then(|length| at.checked_add(length)).filter(|end| *end <= stream.len()) {

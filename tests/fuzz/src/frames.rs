@@ -1,5 +1,5 @@
-//! A WebSocket behind its upgrade: whatever its client sends, however it is cut, is answered as RFC 6455 and the dialect have it; and
-//! nothing is left of it at the end.
+//! A WebSocket connection after its upgrade. However a client's bytes are split, the server answers them as
+//! RFC 6455 and the dialect require, and releases all resources at the end.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,20 +9,21 @@ use encke_core::dialect::json::ServerMessage;
 use encke_server::config::{Config, Settings};
 use encke_server::simulation::ServerTotals;
 
-use crate::expected::{Answers, End, Expected, MAX_MESSAGE};
+use crate::expected::{AnswerChecker, ExpectedEnd, ExpectedStream, MAX_MESSAGE};
 use crate::pieces::cut;
-use crate::rfc6455::{CLOSE, Frame, PING, PONG, TEXT, frames, write};
-use crate::simulated::Simulated;
-use crate::wire::Wire;
+use crate::rfc6455::{CLOSE, ParsedFrame, PING, PONG, TEXT, frames, write};
+use crate::simulated::ServerSimulation;
+use crate::wire::MemorySocket;
 
-/// Bits of the first byte. The others say how the stream is cut.
+/// Flags in the first byte. The other bits say how the stream is split.
 const IN_PARTS: u8 = 0x80;
 const HEARTBEAT_MESSAGES: u8 = 0x40;
 const LATE_ENGINE: u8 = 0x20;
 
-/// Long enough for all that comes faster than `limits.frames_per_second`, and shorter than anything that is asked of the client.
+/// Enough time to process all input that exceeds `limits.frames_per_second`, but less than any deadline of
+/// the client.
 const UNTIL_ANSWERED: Duration = Duration::from_secs(10);
-/// Longer than every timeout that follows the end of a connection.
+/// Longer than all timeouts that follow the end of a connection.
 const UNTIL_FORGOTTEN: Duration = Duration::from_secs(5);
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
@@ -47,17 +48,17 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     Settings { flags, ..Settings::default() }.resolve().expect("these settings are good")
 });
 
-/// The first byte says how the stream is cut, and whether the rest of the input is the stream itself or its frames in parts: in each
-/// line, the first byte of a frame and its payload.
+/// The first byte says how the stream is split, and whether the rest of the input is the stream itself or a
+/// list of frames: each line has the first byte of a frame and its payload.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Some((flags, rest)) = input.split_first() else { return };
     let stream = if flags & IN_PARTS == 0 { rest.to_vec() } else { of_parts(rest) };
     let late = (flags & LATE_ENGINE != 0).then_some(Duration::from_millis(20));
-    let mut simulated = Simulated::new(CONFIG.clone(), late);
-    let wire = Wire::default();
+    let mut simulated = ServerSimulation::new(CONFIG.clone(), late);
+    let wire = MemorySocket::default();
     let address = [127, 0, 0, 1].into();
     let query = if flags & HEARTBEAT_MESSAGES == 0 { "" } else { "heartbeat=message" };
     let task = simulated.server.serve_websocket(wire.clone(), address, query);
@@ -68,7 +69,7 @@ pub fn run(input: &[u8]) {
     }
     simulated.pass(UNTIL_ANSWERED);
     let (bytes, has_ended) = wire.received();
-    check(&Expected::of(&stream), late.is_some(), &bytes, has_ended);
+    check(&ExpectedStream::of(&stream), late.is_some(), &bytes, has_ended);
     wire.client_ends();
     simulated.pass(UNTIL_FORGOTTEN);
     assert_eq!(simulated.tasks(), 0, "a connection without a client");
@@ -90,28 +91,28 @@ fn of_parts(parts: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// What the server has sent is what was expected, of an engine that `is_late` or is not.
-fn check(expected: &Expected, is_late: bool, bytes: &[u8], has_ended: bool) {
+/// Asserts that the server sent what was expected.
+fn check(expected: &ExpectedStream, is_late: bool, bytes: &[u8], has_ended: bool) {
     let (frames, rest) = frames(bytes);
     assert!(rest.is_empty(), "half a frame: {rest:?}");
-    let mut answers = Answers::to(&expected.answers, is_late);
+    let mut answers = AnswerChecker::to(&expected.answers, is_late);
     let (mut seq, mut close) = (0, None);
-    for (index, Frame { header, payload }) in frames.iter().enumerate() {
+    for (index, ParsedFrame { header, payload }) in frames.iter().enumerate() {
         assert!(header.is_final && header.is_plain && header.mask.is_none(), "{header:?}");
         assert_eq!(close, None, "a frame after the Close frame");
         match header.opcode {
             TEXT => {
                 match serde_json::from_slice(payload).unwrap_or_else(|error| panic!("{error}: {payload:?}")) {
                     ServerMessage::Hello(_) => assert_eq!(index, 0),
-                    ServerMessage::Reply(reply) => answers.replied(&reply),
+                    ServerMessage::Reply(reply) => answers.record_reply(&reply),
                     ServerMessage::Message(message) => seq = next(seq, message.seq),
                     ServerMessage::Gap(gap) => seq = next(seq, gap.seq),
-                    // Half of what the session remembers is not acknowledged: it asks.
+                    // Sent when half of the replay ring is unacknowledged.
                     ServerMessage::Ping(ping) => assert_eq!(ping.seq, seq),
                     other => panic!("nobody asked for {other:?}"),
                 }
             }
-            PONG => answers.ponged(payload),
+            PONG => answers.record_pong(payload),
             PING => assert_eq!(payload[..], seq.to_be_bytes()),
             CLOSE => close = Some(payload.first_chunk().map(|code| u16::from_be_bytes(*code))),
             opcode => panic!("an opcode {opcode:#x}"),
@@ -126,23 +127,24 @@ fn next(last: u64, seq: u64) -> u64 {
     seq
 }
 
-/// `close` is the Close frame, if there was one, and its code, if that is one of ours.
-fn check_end(expected: &Expected, answers: &Answers<'_>, close: Option<Option<CloseCode>>) {
+/// `close` is `None` without a Close frame, and `Some(None)` if its code is not one of the server's.
+fn check_end(expected: &ExpectedStream, answers: &AnswerChecker<'_>, close: Option<Option<CloseCode>>) {
     if let Some(first) = expected.may_end_after
         && close == Some(Some(CloseCode::ProtocolError))
     {
-        // Nor does an acknowledgement wait for a late engine.
+        // An acknowledgement does not wait for a late engine, so the session may close before the other
+        // answers.
         answers.check_first(first);
         return;
     }
     answers.check_all();
     match expected.end {
-        End::Open => assert_eq!(close, None),
-        End::Refused(codes) => {
+        ExpectedEnd::Open => assert_eq!(close, None),
+        ExpectedEnd::Refused(codes) => {
             let code = close.flatten();
             assert!(code.is_some_and(|code| codes.contains(&code)), "{code:?} where {codes:?} is right");
         }
-        End::ByClient => assert!(close.is_some()),
-        End::ByCommand => assert_eq!(close, Some(Some(CloseCode::Normal))),
+        ExpectedEnd::ByClient => assert!(close.is_some()),
+        ExpectedEnd::ByCommand => assert_eq!(close, Some(Some(CloseCode::Normal))),
     }
 }

@@ -1,4 +1,4 @@
-//! What is read of a request: its query, and the headers that decide whether it is answered.
+//! The query of a request, and the headers that decide whether it is accepted.
 
 use encke_server::auth::{Hosts, Origins};
 use encke_server::fuzzing;
@@ -8,7 +8,7 @@ use crate::pages::{is_harmless, may_connect, without_port};
 /// The lines of the input are a query, an `Authorization`, an `Origin`, and values of `Host`.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let mut lines = input.split(|byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
@@ -26,7 +26,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The last value of each name counts; a malformed one spoils the query.
+/// The last value of each name counts. A malformed value invalidates the query.
 fn query(text: &str) {
     let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
     let last =
@@ -51,7 +51,7 @@ fn bearer(authorization: &[u8]) {
     assert_eq!(fuzzing::bearer(&[b"Bearer ", token].concat()), Some(token));
 }
 
-/// Without tokens, a request comes by an address, by `localhost`, or by a name that is listed.
+/// Without tokens, a request is accepted only if its host is an address, `localhost` or a listed name.
 fn host(values: &[&[u8]]) {
     let listed = Hosts::new(&["encke.example".to_owned()]);
     let allowed = fuzzing::is_host_allowed(&listed, values, None);
@@ -62,7 +62,7 @@ fn host(values: &[&[u8]]) {
     }
     let cross_site = fuzzing::is_host_allowed(&listed, values, Some(b"cross-site"));
     assert_ne!(cross_site, Some(true), "a page of another site that does not say which");
-    // What can be listed is then allowed.
+    // A name that is valid in the list is accepted once it is listed.
     if let [host] = values
         && let Ok(host) = std::str::from_utf8(host)
         && Hosts::check(host).is_ok()
@@ -74,7 +74,7 @@ fn host(values: &[&[u8]]) {
     }
 }
 
-/// Whether a page of this origin may connect, if it is not listed.
+/// Checks whether a page of this origin may connect, listed or not.
 fn from_page(origin: &str, host: &str) {
     for unguarded in [false, true] {
         if Origins::default().allows(Some(origin), Some(host), unguarded) {

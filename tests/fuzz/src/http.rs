@@ -1,4 +1,4 @@
-//! Whole requests, as bytes, on the public listener of a server with all its threads.
+//! HTTP requests to the public listener of a server with all its threads.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,11 +12,11 @@ use encke_server::events::NoHooks;
 use crate::pages::{is_harmless, may_connect};
 use crate::pieces::cut;
 
-/// A bit of the first byte: the server asks for tokens. The others say how the request is cut.
-const ASKS_FOR_TOKENS: u8 = 0x80;
+/// Flag in the first byte: the server requires tokens. The other bits say how the request is split.
+const REQUIRES_TOKENS: u8 = 0x80;
 
-/// Far longer than any answer takes, and shorter than any timeout by which the server would end the connection.
-const LONGEST_ANSWER: Duration = Duration::from_secs(15);
+/// Much longer than any answer takes, and shorter than all of the server's timeouts for a connection.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 static OPEN: LazyLock<Server> = LazyLock::new(|| server(&[]));
 static GUARDED: LazyLock<Server> =
@@ -35,30 +35,30 @@ fn server(flags: &[&str]) -> Server {
     Server::start(config, Box::new(NoHooks), Box::new(|| 0)).expect("a server on free ports")
 }
 
-/// What is asked of the first request of a connection.
-struct Request<'a> {
+/// Headers of the first request on a connection.
+struct RequestHeaders<'a> {
     headers: &'a [httparse::Header<'a>],
 }
 
-/// What came of a connection.
-struct Answer {
+/// Everything received on a connection.
+struct ReceivedAnswer {
     bytes: Vec<u8>,
-    /// The server did not read all of it, so that its answer may be lost.
+    /// Whether the server reset the connection because it had not read all input. Its answer may be lost.
     was_reset: bool,
 }
 
-/// The first byte says how the other bytes are cut, and on which server.
+/// The first byte says how the other bytes are split, and which server receives them.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Some((flags, bytes)) = input.split_first() else { return };
-    let asks_for_tokens = flags & ASKS_FOR_TOKENS != 0;
+    let asks_for_tokens = flags & REQUIRES_TOKENS != 0;
     let server = if asks_for_tokens { &GUARDED } else { &OPEN };
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut headers);
     let is_whole = matches!(request.parse(bytes), Ok(httparse::Status::Complete(_)));
-    let answer = ask(server, cut(bytes, flags & !ASKS_FOR_TOKENS), is_whole);
+    let answer = exchange(server, cut(bytes, flags & !REQUIRES_TOKENS), is_whole);
     if asks_for_tokens {
         assert!(!answer.has_session(), "a session without a token");
     }
@@ -68,22 +68,23 @@ pub fn run(input: &[u8]) {
     let Some(status) = answer.status() else { return assert!(answer.was_reset, "no answer") };
     assert!((100..500).contains(&status), "{status}");
     if matches!(status, 101 | 200..300) {
-        check_accepted(&Request { headers: request.headers }, &answer, asks_for_tokens);
+        check_accepted(&RequestHeaders { headers: request.headers }, &answer, asks_for_tokens);
     }
 }
 
-/// A client that ends its stream before it has an answer gets none: hyper takes it for gone. So one that has asked waits first.
-fn ask<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, has_asked: bool) -> Answer {
+/// Sends the pieces and reads the answer. If the request is complete, waits for the answer before it ends its
+/// stream: hyper treats a client that has ended its stream as closed and sends no answer.
+fn exchange<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, has_asked: bool) -> ReceivedAnswer {
     let mut socket = TcpStream::connect(server.public_address()).expect("it listens");
     socket.set_nodelay(true).expect("a socket of TCP");
-    socket.set_read_timeout(Some(LONGEST_ANSWER)).expect("a timeout that is not zero");
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a timeout that is not zero");
     for piece in pieces {
-        // It may have answered already.
+        // The server may have answered and closed the connection already.
         if socket.write_all(piece).is_err() {
             break;
         }
     }
-    let mut answer = Answer { bytes: Vec::new(), was_reset: false };
+    let mut answer = ReceivedAnswer { bytes: Vec::new(), was_reset: false };
     if has_asked {
         while !answer.has_begun() && read(&mut socket, &mut answer) {}
     }
@@ -93,8 +94,8 @@ fn ask<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, has_asked: b
     answer
 }
 
-/// Reads some more. Returns whether there was any.
-fn read(socket: &mut TcpStream, answer: &mut Answer) -> bool {
+/// Reads once. Returns whether it received any bytes.
+fn read(socket: &mut TcpStream, answer: &mut ReceivedAnswer) -> bool {
     let mut piece = [0; 4096];
     match socket.read(&mut piece) {
         Ok(count) => {
@@ -105,14 +106,14 @@ fn read(socket: &mut TcpStream, answer: &mut Answer) -> bool {
             answer.was_reset = true;
             false
         }
-        // libFuzzer has an alarm.
+        // libFuzzer uses an alarm signal.
         Err(error) if error.kind() == ErrorKind::Interrupted => true,
         Err(error) => panic!("nothing comes: {error}; so far: {}", String::from_utf8_lossy(&answer.bytes)),
     }
 }
 
-/// Nothing that keeps other people's pages out was got around.
-fn check_accepted(request: &Request<'_>, answer: &Answer, asks_for_tokens: bool) {
+/// Asserts that no check of the host or the origin was bypassed.
+fn check_accepted(request: &RequestHeaders<'_>, answer: &ReceivedAnswer, asks_for_tokens: bool) {
     let hosts: Vec<_> = request.all("host").collect();
     let [host] = hosts[..] else { panic!("{} hosts", hosts.len()) };
     let host = std::str::from_utf8(host).unwrap_or_default();
@@ -127,8 +128,8 @@ fn check_accepted(request: &Request<'_>, answer: &Answer, asks_for_tokens: bool)
     }
 }
 
-impl<'a> Request<'a> {
-    /// The values of a header.
+impl<'a> RequestHeaders<'a> {
+    /// Returns the values of a header.
     fn all(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.headers
             .iter()
@@ -137,14 +138,15 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Answer {
-    /// Of the first response.
+impl ReceivedAnswer {
+    /// Status of the first response.
     fn status(&self) -> Option<u16> {
         let line = self.bytes.strip_prefix(b"HTTP/1.1 ").or_else(|| self.bytes.strip_prefix(b"HTTP/1.0 "))?;
         std::str::from_utf8(line.get(..3)?).ok()?.parse().ok()
     }
 
-    /// The first response is there, and of a WebSocket or a stream of events the beginning.
+    /// Whether the head of the first response has arrived and, for a WebSocket or an event stream, the
+    /// beginning of its content.
     fn has_begun(&self) -> bool {
         let Some(end) = self.bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { return false };
         !matches!(self.status(), Some(101 | 200)) || self.bytes.len() > end + 4

@@ -1,4 +1,5 @@
-//! The dialect: what it accepts, it accepts again when it is written anew; and what one client publishes, every parser takes.
+//! The `json` dialect. Every accepted command keeps its meaning when it is written again, and every JSON
+//! parser accepts the data that a client publishes.
 
 use encke_core::dialect::json::{Json, ServerMessage, parse_command};
 use encke_core::dialect::{ByPattern, Command, Since, StartPosition};
@@ -7,10 +8,10 @@ use encke_core::message::{CompactJson, Content, MAX_DEPTH, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// The input is a text of a client, or of a server.
+/// The input is a text from a client or from a server.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let request = parse_command(text);
@@ -19,7 +20,7 @@ pub fn run(input: &[u8]) {
             let again = write(request.id, command);
             assert_eq!(parse_command(&again), request, "{again}");
             if let Command::Publish { channel, data, .. } = command {
-                published(channel, data);
+                check_published(channel, data);
             }
         }
         Err(error) => assert!(!error.message.is_empty() && error.message.chars().count() <= 240, "{error:?}"),
@@ -30,9 +31,9 @@ pub fn run(input: &[u8]) {
             serde_json::from_str(&again).unwrap_or_else(|error| panic!("{again}: {error}"));
         assert_eq!(read.to_json(), again);
     }
-    // Any JSON, whether or not someone publishes it.
+    // Tries any JSON as published data.
     if let Ok(data) = serde_json::from_str::<&RawValue>(text) {
-        published("news", data.get());
+        check_published("news", data.get());
     }
 }
 
@@ -67,9 +68,10 @@ fn write(id: Option<u64>, command: &Command<'_>) -> String {
     object.to_string()
 }
 
-/// `data` is accepted if, and only if, a strict parser takes it, and it is not too deep.
-fn published(channel: &str, data: &str) {
-    // serde_json's own parser of values refuses what is beyond a double, and lone surrogates; so do those of most clients.
+/// `data` is accepted exactly if a strict parser accepts it and it is not too deep.
+fn check_published(channel: &str, data: &str) {
+    // The `Value` parser of serde_json refuses numbers outside the range of a double, and lone surrogates, as
+    // most clients' parsers do.
     let value = serde_json::from_str::<Value>(data).ok().filter(|_| depth(data) <= MAX_DEPTH);
     let compact = match (CompactJson::parse(data), &value) {
         (Ok(compact), Some(_)) => compact,
@@ -80,20 +82,20 @@ fn published(channel: &str, data: &str) {
     let again = CompactJson::parse(compact.as_str()).unwrap_or_else(|error| panic!("{data}: {error}"));
     assert_eq!(again.as_str(), compact.as_str(), "there is nothing more to leave out");
     assert!(!compact.as_str().contains(['\n', '\r']), "it fits into one line of a stream");
-    delivered(channel, &compact);
+    check_delivered(channel, &compact);
 }
 
-/// A reader gets what was published.
-fn delivered(channel: &str, data: &CompactJson<'_>) {
-    // Any text may be a user.
+/// Subscribers receive the published data.
+fn check_delivered(channel: &str, data: &CompactJson<'_>) {
+    // Any text can be the name of a user.
     for (user, at_ms) in
         [(None, None), (Some(channel), Some(0)), (Some(data.as_str()), None), (None, Some(u64::MAX))]
     {
-        delivered_of((user, at_ms), channel, data);
+        check_delivery((user, at_ms), channel, data);
     }
 }
 
-fn delivered_of((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data: &CompactJson<'_>) {
+fn check_delivery((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data: &CompactJson<'_>) {
     let (seq, offset) = (u64::MAX, data.as_str().len() as u64);
     let content = Content { user: user.map(Into::into), ..data.clone().into() };
     let encodings = Encodings::new(&Message { channel, epoch: "e", offset, at_ms, content: &content });
@@ -122,7 +124,7 @@ fn delivered_of((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data:
     }
 }
 
-/// Arrays and objects within each other, in a text that is JSON.
+/// Nesting depth of arrays and objects in a valid JSON text.
 fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0, 0, false, false);
     for byte in json.bytes() {

@@ -1,4 +1,4 @@
-//! Tokens of clients: garbage, and garbage that is signed correctly, so that what reads claims is reached.
+//! Client tokens: garbage, and garbage with a valid signature, so that the code that reads claims is reached.
 
 use std::sync::LazyLock;
 
@@ -18,11 +18,11 @@ static AUTH: LazyLock<Auth> = LazyLock::new(|| {
     Auth::new(keys.into(), ApiKeys::default(), Origins::default(), Hosts::default())
 });
 
-/// The first byte says what follows: `u` an unsigned token; `m` what is to be signed as it is; anything else the header's text, a line
-/// break, and the text of the claims, both to be encoded and signed.
+/// The first byte says what follows. `u`: an unsigned token. `m`: a text to sign as it is. Anything else: the
+/// text of the header, a line break, and the text of the claims, both to be encoded and signed.
 ///
 /// # Panics
-/// If a token is accepted that must not be, or says something else than what is read of it.
+/// If an invalid token is accepted, or the identity differs from the claims.
 pub fn run(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     match first {
@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) {
         }
         _ => {
             let mut parts = rest.splitn(2, |byte| *byte == b'\n');
-            signed(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            check_signed(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         }
     }
 }
@@ -55,12 +55,12 @@ fn sign(message: &str, secret: &str) -> String {
     format!("{message}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
 }
 
-fn signed(header: &[u8], claims: &[u8]) {
+fn check_signed(header: &[u8], claims: &[u8]) {
     let message = [header, claims].map(|part| BASE64URL_NOPAD.encode(part)).join(".");
     let json = serde_json::from_slice::<Value>;
     let is_named = json(header).is_ok_and(|header| header["kid"] == "a");
     let identity = identify(&sign(&message, if is_named { NAMED_SECRET } else { SECRET }));
-    // The server does not look at values that it has no use for: there, it takes what is no JSON for a strict parser.
+    // The server skips values that it does not use, so it accepts some that a strict parser rejects.
     let (Ok(header), Ok(claims)) = (json(header), json(claims)) else { return };
     let shown = || format!("{header} {claims}");
     match identity {
@@ -90,7 +90,7 @@ fn now() -> f64 {
     NOW_SECS as f64
 }
 
-/// The identity allows what the claim says, and nothing else.
+/// The identity has exactly the permissions in the claim.
 fn check_permissions(identity: &Identity, claim: &Value) {
     let rules: Vec<_> = claim.as_object().into_iter().flatten().collect();
     let may = |name: &str, channel: &str| {

@@ -1,4 +1,5 @@
-//! The targets of the fuzzer: functions of bytes, which panic if the server does what it must not. `README.md` has the list.
+//! Fuzz targets: functions that take bytes, and panic if the server violates an invariant. `README.md` lists
+//! them.
 
 pub mod bayeux;
 pub mod config;
@@ -23,7 +24,7 @@ mod corpora;
 
 use std::path::Path;
 
-/// Runs a target on files, as the binaries do that are not built by cargo-fuzz.
+/// Runs a target on files, like the binaries built without cargo-fuzz.
 ///
 /// # Panics
 /// If a file cannot be read, or the target panics.
@@ -35,7 +36,8 @@ pub fn run_files(target: fn(&[u8]), files: impl IntoIterator<Item = impl AsRef<P
     }
 }
 
-/// The `main` of a target: libFuzzer's if cargo-fuzz builds it, otherwise one that runs the files that it is given.
+/// Defines the `main` function of a target: libFuzzer's under cargo-fuzz, otherwise one that runs the target
+/// on the files in its arguments.
 #[macro_export]
 macro_rules! target {
     ($run:path) => {

@@ -1,8 +1,9 @@
-//! Which web pages may connect, and by which names of the server, said in the plainest way.
+//! Simple model of which web pages may connect, and under which host names.
 
 use std::net::IpAddr;
 
-/// Whether a page of this origin may connect to this host, if neither is listed. `unguarded`: no token is asked for.
+/// Whether a page of this origin may connect to this host, if neither is listed. `unguarded`: the server
+/// requires no token.
 pub(crate) fn may_connect(origin: &str, host: &str, unguarded: bool) -> bool {
     let Some((_, authority)) = origin.split_once("://") else { return false };
     let (page, here) = (without_port(authority), without_port(host));
@@ -10,7 +11,7 @@ pub(crate) fn may_connect(origin: &str, host: &str, unguarded: bool) -> bool {
     is_same || (is_loopback(page) && is_loopback(here))
 }
 
-/// No page can have it as its own: it is no name but `localhost`.
+/// Whether DNS rebinding cannot produce this host: it is an address or `localhost`.
 pub(crate) fn is_harmless(host: &str) -> bool {
     let host = without_port(host);
     address(host).is_some() || is_localhost(host)
@@ -18,7 +19,7 @@ pub(crate) fn is_harmless(host: &str) -> bool {
 
 pub(crate) fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
-        // The colons of an address of IPv6 are within brackets.
+        // The colons of an IPv6 address are within brackets.
         Some((host, port)) if !port.contains(']') => host,
         _ => authority,
     }

@@ -1,5 +1,5 @@
-/// Cuts bytes, which come in pieces on a connection. What begins the input decides how: 0 not at all, 1 into single bytes, else into
-/// pieces of up to a few dozen bytes.
+/// Splits bytes into the pieces in which they arrive on a connection. `how` is 0 for a single piece, 1 for
+/// single bytes, and otherwise the seed of random pieces of up to 40 bytes.
 pub(crate) fn cut(bytes: &[u8], how: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     let mut random = u32::from(how);
@@ -8,7 +8,7 @@ pub(crate) fn cut(bytes: &[u8], how: u8) -> impl Iterator<Item = &[u8]> {
             0 => usize::MAX,
             1 => 1,
             _ => {
-                // The generator of Numerical Recipes: any will do.
+                // The generator of Numerical Recipes: any generator would do.
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 1 + (random >> 24) as usize % 40
             }

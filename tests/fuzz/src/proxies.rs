@@ -1,4 +1,4 @@
-//! What proxies say of their clients: headers of the PROXY protocol, and those of HTTP that have the client's address.
+//! Client addresses from proxies: PROXY protocol headers, and HTTP headers that contain the client's address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,32 +7,32 @@ use encke_server::proxies::{ForwardedHeader, Proxies};
 
 use crate::pieces::cut;
 
-/// If the first byte is odd, the next says how what follows is cut: a connection that must begin with a header of the PROXY protocol.
-/// Otherwise the lines that follow are headers of HTTP.
+/// If the first byte is odd, the input is a connection that must begin with a PROXY protocol header, and the
+/// second byte says how it is split. Otherwise the lines that follow are HTTP headers.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     match input {
-        [kind, how, bytes @ ..] if kind % 2 == 1 => announced(bytes, *how),
-        [kind, text @ ..] => forwarded(text, *kind),
+        [kind, how, bytes @ ..] if kind % 2 == 1 => check_proxy_header(bytes, *how),
+        [kind, text @ ..] => check_forwarded(text, *kind),
         [] => {}
     }
 }
 
-/// However it is cut, it is the same, and what a plain reader makes of it.
-fn announced(bytes: &[u8], how: u8) {
+/// A header is parsed the same way however it is split, and as a simple parser does.
+fn check_proxy_header(bytes: &[u8], how: u8) {
     let read = fuzzing::proxy_header(cut(bytes, how));
     assert_eq!(read, fuzzing::proxy_header([bytes]), "cut otherwise");
     if let ProxyHeaderOutcome::Client(client, length) = read {
         let header = &bytes[..length];
-        let expected = if header.starts_with(b"PROXY ") { of_line(header) } else { of_block(header) };
+        let expected = if header.starts_with(b"PROXY ") { parse_v1(header) } else { parse_v2(header) };
         assert_eq!(client, expected.expect("a good header"), "{header:?}");
     }
 }
 
-/// Version 1. The outer `None`: it is none.
-fn of_line(header: &[u8]) -> Option<Option<IpAddr>> {
+/// Parses version 1. `None` if the header is invalid, `Some(None)` if it has no address.
+fn parse_v1(header: &[u8]) -> Option<Option<IpAddr>> {
     let line = std::str::from_utf8(header).ok()?.strip_suffix("\r\n")?;
     let words: Vec<_> = line.split(' ').collect();
     match words[..] {
@@ -48,8 +48,8 @@ fn of_line(header: &[u8]) -> Option<Option<IpAddr>> {
     }
 }
 
-/// Version 2.
-fn of_block(header: &[u8]) -> Option<Option<IpAddr>> {
+/// Parses version 2, like [`parse_v1`].
+fn parse_v2(header: &[u8]) -> Option<Option<IpAddr>> {
     let (begin, rest) = header.split_first_chunk::<16>()?;
     let [signature @ .., command, family, _, _] = begin;
     let length = usize::from(u16::from_be_bytes([begin[14], begin[15]]));
@@ -64,8 +64,8 @@ fn of_block(header: &[u8]) -> Option<Option<IpAddr>> {
     is_sound.then_some(client)
 }
 
-/// Whatever a client writes, what its proxy appends decides.
-fn forwarded(text: &[u8], kind: u8) {
+/// The address that a proxy appends is decisive, whatever the client wrote before it.
+fn check_forwarded(text: &[u8], kind: u8) {
     let header = if kind & 2 == 0 { ForwardedHeader::XForwardedFor } else { ForwardedHeader::Forwarded };
     let trusted = ["10.0.0.0/8".parse().expect("a network")].into();
     let proxies = Proxies { trusted, forwarded: Some(header), proxy_protocol: false };
@@ -77,7 +77,7 @@ fn forwarded(text: &[u8], kind: u8) {
     };
     let lines: Vec<_> = text.split(|byte| *byte == b'\n').collect();
     let Some(last) = lines.last() else { return };
-    // To the last line, or as a line of its own.
+    // Appended to the last line, or as a line of its own.
     for (own, line) in [
         (&lines[..lines.len() - 1], [*last, b", ", appended.as_bytes()].concat()),
         (&lines[..], appended.clone().into_bytes()),

@@ -1,4 +1,4 @@
-//! Frames of RFC 6455, read the slow way.
+//! A simple parser and writer of RFC 6455 frames.
 
 pub(crate) const CONTINUATION: u8 = 0x0;
 pub(crate) const TEXT: u8 = 0x1;
@@ -7,22 +7,22 @@ pub(crate) const CLOSE: u8 = 0x8;
 pub(crate) const PING: u8 = 0x9;
 pub(crate) const PONG: u8 = 0xA;
 
-/// The header of a frame.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     pub(crate) is_final: bool,
-    /// The three bits for extensions are all zero.
+    /// Whether the three reserved bits are zero.
     pub(crate) is_plain: bool,
     pub(crate) opcode: u8,
     pub(crate) mask: Option<[u8; 4]>,
-    /// The length of the header itself, in bytes.
+    /// Length of the header in bytes.
     pub(crate) length: usize,
-    /// The length of what follows, in bytes.
+    /// Length of the payload in bytes.
     pub(crate) payload: u64,
 }
 
-impl Header {
-    /// The header that these bytes begin with, if all of it is there.
+impl FrameHeader {
+    /// Parses the header at the start of `bytes`; `None` if it is incomplete.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (first, second) = (*bytes.first()?, *bytes.get(1)?);
         let number = |length: usize| {
@@ -47,15 +47,16 @@ impl Header {
     }
 }
 
-/// A frame, unmasked.
+/// A frame with its payload unmasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) header: Header,
+pub(crate) struct ParsedFrame {
+    pub(crate) header: FrameHeader,
     pub(crate) payload: Vec<u8>,
 }
 
-/// The frames that these bytes begin with, and what is left: the beginning of another one.
-pub(crate) fn frames(mut bytes: &[u8]) -> (Vec<Frame>, &[u8]) {
+/// Parses the complete frames at the start of `bytes`. Also returns the remaining bytes, which begin an
+/// incomplete frame.
+pub(crate) fn frames(mut bytes: &[u8]) -> (Vec<ParsedFrame>, &[u8]) {
     let mut frames = Vec::new();
     while let Some((frame, length)) = frame(bytes) {
         frames.push(frame);
@@ -64,8 +65,8 @@ pub(crate) fn frames(mut bytes: &[u8]) -> (Vec<Frame>, &[u8]) {
     (frames, bytes)
 }
 
-fn frame(bytes: &[u8]) -> Option<(Frame, usize)> {
-    let header = Header::read(bytes)?;
+fn frame(bytes: &[u8]) -> Option<(ParsedFrame, usize)> {
+    let header = FrameHeader::read(bytes)?;
     let end = header.length.checked_add(usize::try_from(header.payload).ok()?)?;
     let mut payload = bytes.get(header.length..end)?.to_vec();
     if let Some(mask) = header.mask {
@@ -73,10 +74,10 @@ fn frame(bytes: &[u8]) -> Option<(Frame, usize)> {
             *byte ^= mask;
         }
     }
-    Some((Frame { header, payload }, end))
+    Some((ParsedFrame { header, payload }, end))
 }
 
-/// A whole frame of a client. The mask is zero, so that people can read what is in a corpus.
+/// Writes a frame of a client. Its mask is zero, so that corpus files are readable.
 pub(crate) fn write(first: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.push(first);
     match (u8::try_from(payload.len()), u16::try_from(payload.len())) {

@@ -1,4 +1,5 @@
-//! The server on one thread and in virtual time, without chance: what can happen now happens in order, then time goes on.
+//! A server on one thread, in virtual time and without randomness: first everything that can happen now
+//! happens, in order, then time advances.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,52 +10,52 @@ use encke_core::Timestamp;
 use encke_server::clock::UnixTime;
 use encke_server::config::Config;
 use encke_server::events::NoHooks;
-use encke_server::simulation::{Parameters, Server, SimulatedEngine, SimulatedTime, Task};
+use encke_server::simulation::{Parameters, SimulatedServer, SimulatedEngine, SimulatedTime, Task};
 use parking_lot::Mutex;
 
-/// Batches of expiries that may wait for a worker.
+/// Capacity of the workers' queue, in batches of expiries.
 const DISPATCH_BATCHES: usize = 16;
 
-/// A server and all that it needs.
-pub(crate) struct Simulated {
-    pub(crate) server: Server,
+/// A server with its time, its tasks and its wheel.
+pub(crate) struct ServerSimulation {
+    pub(crate) server: SimulatedServer,
     time: Arc<SimulatedTime>,
-    tasks: Vec<Running>,
-    /// Tasks that the server has for itself.
-    standing: usize,
+    tasks: Vec<RunningTask>,
+    /// Number of the server's own tasks.
+    own_tasks: usize,
     spawned: Arc<Mutex<Vec<Task>>>,
-    wheel_woken: Arc<Woken>,
+    wheel_woken: Arc<WakeSignal>,
     wheel_sleeps_until: Timestamp,
 }
 
-struct Running {
+struct RunningTask {
     task: Task,
-    woken: Arc<Woken>,
+    woken: Arc<WakeSignal>,
 }
 
 #[derive(Debug, Default)]
-struct Woken(AtomicBool);
+struct WakeSignal(AtomicBool);
 
-impl Woken {
+impl WakeSignal {
     fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Wake for Woken {
+impl Wake for WakeSignal {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Simulated {
-    /// `engine_delay` is how late answers of the engine are.
+impl ServerSimulation {
+    /// `engine_delay` is the delay of the engine's answers.
     pub(crate) fn new(config: Config, engine_delay: Option<Duration>) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_700_000_000)));
         let spawned = Arc::<Mutex<Vec<Task>>>::default();
-        let wheel_woken = Arc::<Woken>::default();
+        let wheel_woken = Arc::<WakeSignal>::default();
         let spawner = Arc::clone(&spawned);
-        let server = Server::new(Parameters {
+        let server = SimulatedServer::new(Parameters {
             config,
             seed: 1,
             time: Arc::clone(&time),
@@ -67,24 +68,24 @@ impl Simulated {
         });
         let wheel_sleeps_until = server.now();
         let standing = spawned.lock().len();
-        Self { server, time, tasks: Vec::new(), standing, spawned, wheel_woken, wheel_sleeps_until }
+        Self { server, time, tasks: Vec::new(), own_tasks: standing, spawned, wheel_woken, wheel_sleeps_until }
     }
 
     pub(crate) fn spawn(&mut self, task: Task) {
-        self.tasks.push(Running { task, woken: Arc::new(Woken(AtomicBool::new(true))) });
+        self.tasks.push(RunningTask { task, woken: Arc::new(WakeSignal(AtomicBool::new(true))) });
     }
 
-    /// Tasks of connections that have not ended.
+    /// Number of connection tasks that have not ended.
     pub(crate) fn tasks(&self) -> usize {
-        self.tasks.len() + self.spawned.lock().len() - self.standing
+        self.tasks.len() + self.spawned.lock().len() - self.own_tasks
     }
 
-    /// All that can happen now happens.
+    /// Runs everything that can run without advancing time.
     pub(crate) fn settle(&mut self) {
         while self.poll_tasks() | self.turn_wheel() | self.server.work() {}
     }
 
-    /// Time goes on, to each instant at which the wheel wakes up.
+    /// Advances time, stopping at each instant at which the wheel wakes up.
     pub(crate) fn pass(&mut self, duration: Duration) {
         let end = self.time.elapsed() + duration;
         self.settle();
@@ -101,7 +102,7 @@ impl Simulated {
         let spawned = std::mem::take(&mut *self.spawned.lock());
         let mut progress = !spawned.is_empty();
         spawned.into_iter().for_each(|task| self.spawn(task));
-        self.tasks.retain_mut(|Running { task, woken }| {
+        self.tasks.retain_mut(|RunningTask { task, woken }| {
             if !woken.take() {
                 return true;
             }
@@ -119,7 +120,7 @@ impl Simulated {
                 if let Some(until) = self.server.step_wheel() {
                     break until;
                 }
-                // What does not fit waits for the workers.
+                // Batches that do not fit into the queue wait until the workers have made room.
                 while self.server.work() {}
             };
         }

@@ -1,4 +1,4 @@
-//! The file in which sessions wait for the next process: garbage, garbage in records that are whole, and one session's record.
+//! Snapshots: garbage, valid records with garbage in them, and the record of one session.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use encke_core::session::{
 };
 use encke_server::fuzzing::{rewritten_snapshot, snapshot_of};
 
-/// Seqs that a ring holds here.
+/// Capacity of the replay ring.
 const MAX_UNACKED: usize = 64;
 
-/// The first byte says what follows: `f` a file; `s` the record of a session's machine; anything else records, each a byte for its kind, two for its
-/// length, and its payload.
+/// The first byte says what follows. `f`: a file. `s`: the record of a session's state machine. Anything
+/// else: records, each with a byte for its kind, two for its length, and its payload.
 ///
 /// # Panics
-/// If what is read cannot be written and read again, or a session cannot take what comes.
+/// If restored state cannot be written and read again, or a restored session cannot process its input.
 pub fn run(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     match first {
-        b'f' => go_on_with(rest),
-        b's' => take_up(rest),
-        _ => go_on_with(&snapshot_of(records(rest))),
+        b'f' => check_rewriting(rest),
+        b's' => check_session_record(rest),
+        _ => check_rewriting(&snapshot_of(records(rest))),
     }
 }
 
@@ -39,19 +39,19 @@ fn records(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     records
 }
 
-/// A server may leave some of it out. What it writes is all that it has.
-fn go_on_with(file: &[u8]) {
+/// A server may drop part of a damaged file. What it then writes must be complete.
+fn check_rewriting(file: &[u8]) {
     let Some(first) = rewritten_snapshot(file) else { return };
     let second = rewritten_snapshot(&first).expect("the server has written it");
     let third = rewritten_snapshot(&second).expect("the server has written it");
     assert_eq!(second, third, "it is always the same");
 }
 
-/// A log of a number.
+/// A log identified by a number.
 #[derive(Clone, Copy, Debug)]
-struct Log(u64);
+struct NumberedLog(u64);
 
-impl LogHandle for Log {
+impl LogHandle for NumberedLog {
     fn log(&self) -> u64 {
         self.0
     }
@@ -61,8 +61,8 @@ impl LogHandle for Log {
     }
 }
 
-/// Goes on with a session, and has a client come with whatever seq, read, acknowledge and leave.
-fn take_up(bytes: &[u8]) {
+/// Restores a session. Then a client resumes with various seqs, reads, acknowledges and disconnects.
+fn check_session_record(bytes: &[u8]) {
     let Ok(record) = minicbor::decode::<SessionRecord>(bytes) else { return };
     for (seq, kind) in [
         (Some(0), ConnectionKind::Stream(Heartbeat::Frame)),
@@ -72,19 +72,19 @@ fn take_up(bytes: &[u8]) {
     ] {
         let Some(mut session) = restored(&record) else { return };
         serve(&mut session, seq, kind);
-        assert_same_again(&mut session);
+        assert_restorable(&mut session);
     }
 }
 
-fn restored(record: &SessionRecord) -> Option<Session<Log>> {
-    let outbox = Outbox::restore(&record.outbox, MAX_UNACKED, |log, _, _| Some(Log(log))).ok()?;
+fn restored(record: &SessionRecord) -> Option<Session<NumberedLog>> {
+    let outbox = Outbox::restore(&record.outbox, MAX_UNACKED, |log, _, _| Some(NumberedLog(log))).ok()?;
     assert!(outbox.unacked() <= MAX_UNACKED, "the ring is bounded");
     Session::restore(now(), record, outbox).ok()
 }
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// They do not pass.
+/// Too long to pass during a run.
 const TIMEOUTS: SessionTimeouts = SessionTimeouts {
     ping_interval: HOUR,
     pong_timeout: HOUR,
@@ -95,8 +95,8 @@ const TIMEOUTS: SessionTimeouts = SessionTimeouts {
     lifetime: None,
 };
 
-/// What is to be done, nobody does.
-fn handle(session: &mut Session<Log>, input: Input) {
+/// Passes an input to the session, and discards its outputs.
+fn handle(session: &mut Session<NumberedLog>, input: Input) {
     let mut outputs = Outputs::new();
     session.handle(&mut StepContext { now: now(), timeouts: &TIMEOUTS, outputs: &mut outputs }, input);
 }
@@ -105,7 +105,7 @@ fn now() -> Timestamp {
     Timestamp::from_nanos(1 << 50)
 }
 
-fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
+fn serve(session: &mut Session<NumberedLog>, seq: Option<u64>, kind: ConnectionKind) {
     let connection = ConnectionId(1);
     let attach = Attach {
         connection,
@@ -120,7 +120,7 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
         for _ in 0..200 {
             let outbox = session.outbox_mut();
             let Some(turn) = outbox.next_turn() else { break };
-            // Of a log that has something new, or has lost what was to be sent again.
+            // The log has new messages, or has lost some that were to be sent.
             let first = turn.from.saturating_add(turn.from % 3).min(MAX_OFFSET);
             let log = LogBounds { first: first.max(1), last: (first + 5).max(first) };
             outbox.take(turn, log, 3, |_| -> &[LogPosition] { &[] });
@@ -133,8 +133,8 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
     }
 }
 
-/// What it has become can be written down and taken up as well.
-fn assert_same_again(session: &mut Session<Log>) {
+/// The session's new state can be written and restored as well.
+fn assert_restorable(session: &mut Session<NumberedLog>) {
     handle(session, Input::Move);
     let Some(record) = session.snapshot(&TIMEOUTS) else {
         assert!(matches!(session.phase(), Phase::Closed(_)), "{:?}", session.phase());

@@ -1,12 +1,12 @@
-//! Resume tokens and event ids: what is read is written back as something that reads the same.
+//! Resume tokens and event ids: a parsed value, written again, parses to the same value.
 
 use encke_server::SessionId;
 use encke_server::fuzzing::{self, EventId};
 
-/// The input is what a client says it has.
+/// The input is a resume token or an event id from a client.
 ///
 /// # Panics
-/// If an invariant does not hold.
+/// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(id) = text.parse::<SessionId>() {

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use encke_server::simulation::Socket;
+use encke_server::simulation::SimulatedSocket;
 use encke_sys::Unacknowledged;
 use parking_lot::Mutex;
 
-/// Both ends.
+/// Shared handle to both ends of the socket.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wire(Arc<Mutex<Ends>>);
+pub(crate) struct MemorySocket(Arc<Mutex<SocketEnds>>);
 
 #[derive(Debug, Default)]
-struct Ends {
+struct SocketEnds {
     to_server: VecDeque<u8>,
     client_has_ended: bool,
     reader: Option<Waker>,
@@ -23,7 +23,7 @@ struct Ends {
     server_has_ended: bool,
 }
 
-impl Wire {
+impl MemorySocket {
     pub(crate) fn client_sends(&self, bytes: &[u8]) {
         let mut ends = self.0.lock();
         ends.to_server.extend(bytes);
@@ -36,14 +36,14 @@ impl Wire {
         ends.wake();
     }
 
-    /// What the server has sent, and whether it has ended its stream.
+    /// Bytes that the server has sent, and whether it has ended its stream.
     pub(crate) fn received(&self) -> (Vec<u8>, bool) {
         let ends = self.0.lock();
         (ends.to_client.clone(), ends.server_has_ended)
     }
 }
 
-impl Ends {
+impl SocketEnds {
     fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -51,7 +51,7 @@ impl Ends {
     }
 }
 
-impl Socket for Wire {
+impl SimulatedSocket for MemorySocket {
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut ends = self.0.lock();
         if ends.to_server.is_empty() && !ends.client_has_ended {

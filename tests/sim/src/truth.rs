@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use encke_server::simulation::Server;
+use encke_server::simulation::SimulatedServer;
 
 use crate::redis::Redis;
 
@@ -19,7 +19,7 @@ pub(crate) trait Logs {
     fn after(&self, name: &str, since: u64) -> Vec<(u64, String)>;
 }
 
-impl Logs for Server {
+impl Logs for SimulatedServer {
     fn state(&self, name: &str) -> Option<(String, u64)> {
         self.channel(name).map(|view| (view.epoch, view.last))
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use encke_server::simulation::Socket;
+use encke_server::simulation::SimulatedSocket;
 use encke_sys::Unacknowledged;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -374,7 +374,7 @@ impl SharedWire {
 #[derive(Debug)]
 pub(crate) struct ServerSocket(SharedWire);
 
-impl Socket for ServerSocket {
+impl SimulatedSocket for ServerSocket {
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut wire = self.0.lock();
         if let Some(kind) = wire.failed {

@@ -369,7 +369,7 @@ fn client_that_does_not_read_is_disconnected() {
         }
     };
     assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn health_checks_need_no_key() {
         assert_eq!(server.admin.get(path).status, 200);
         assert_eq!(ask(&server, "GET", path, &bearer("wrong")).status, 200);
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 /// A key does not admit requests from other origins: the visitor's browser may know the key.

@@ -52,7 +52,7 @@ fn assert_resumed(page: &Script, nth: usize, hello: &Value) {
 
 /// Data of the messages received on a channel, in order of arrival.
 fn data(page: &Script, channel: &str) -> Vec<u64> {
-    let messages = page.heard("message").into_iter().filter(|message| message["channel"] == channel);
+    let messages = page.values("message").into_iter().filter(|message| message["channel"] == channel);
     messages.map(|message| message["data"].as_u64().expect("numbers were published")).collect()
 }
 
@@ -73,7 +73,7 @@ fn publish(server: &RunningServer, numbers: impl IntoIterator<Item = u64>) {
 /// last.
 fn relay(server: &RunningServer) -> (mpsc::Sender<Fate>, Relay) {
     let (sender, fates) = mpsc::channel();
-    (sender, Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Whole)))
+    (sender, Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Intact)))
 }
 
 /// Sets the fate of the next connection.
@@ -115,7 +115,7 @@ fn page_receives_published_messages() {
         server.admin.publish(channel, data.clone());
     }
     page.await_object("message", 3);
-    let received = page.heard("message");
+    let received = page.values("message");
     for (message, (seq, (channel, data))) in received.iter().zip((1..).zip(&published)) {
         assert_eq!(
             (&message["seq"], &message["channel"], &message["data"]),
@@ -123,7 +123,7 @@ fn page_receives_published_messages() {
         );
     }
     let socket = format!("ws://{}/ws?heartbeat=message", server.public);
-    assert_eq!(page.heard("socket"), [json!(socket)]);
+    assert_eq!(page.values("socket"), [json!(socket)]);
 }
 
 /// The page does not mistake replies to publishes for replies to subscriptions: its session survives a
@@ -133,14 +133,14 @@ fn page_keeps_its_session_after_publishing() {
     let server = RunningServer::with(&[]);
     let (mut page, hello) = subscribed_page(&server, server.public);
     for number in 1..=3 {
-        page.tell(&json!({"publish": ["news", number]}));
+        page.send_command(&json!({"publish": ["news", number]}));
         let id = page.await_value("published", number);
         let reply = page.await_value("reply", number + 1);
         assert_eq!((&reply["id"], &reply["ok"]["offset"]), (&id, &json!(number)));
     }
     assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
     assert_resumed(&page, 2, &hello);
-    page.tell(&json!({"publish": ["news", 4]}));
+    page.send_command(&json!({"publish": ["news", 4]}));
     assert_news(&page, 4);
 }
 
@@ -150,8 +150,8 @@ fn a_page_that_closes_or_leaves_ends_its_session() {
     for command in ["close", "leave"] {
         let (mut page, hello) = subscribed_page(&server, server.public);
         page.await_object("ready", 1);
-        page.tell(&json!({ command: true }));
-        server.await_gone(id(&hello));
+        page.send_command(&json!({ command: true }));
+        server.await_removal(id(&hello));
         server.logs.await_lifecycle(id(&hello), &[("opened", "connect"), ("closed", "client")]);
         assert_eq!((page.count("closed"), page.count("socket")), (0, 1));
     }
@@ -171,7 +171,7 @@ fn a_page_fetches_a_token_for_each_connection() {
     let hello = page.await_value("hello", 1);
     assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
     assert_resumed(&page, 2, &hello);
-    for (socket, token) in page.heard("socket").iter().zip(&tokens) {
+    for (socket, token) in page.values("socket").iter().zip(&tokens) {
         assert!(socket.as_str().is_some_and(|url| url.contains(&format!("token={token}"))), "{socket}");
     }
 }
@@ -289,11 +289,11 @@ fn page_opens_a_new_session_if_its_subscription_was_not_confirmed() {
     let server = RunningServer::with(&[]);
     let (fates, relay) = relay(&server);
     next(&fates, Fate::CutBefore("{\"reply\""));
-    next(&fates, Fate::Whole);
+    next(&fates, Fate::Intact);
     let (page, _) = subscribed_page(&server, relay.address);
     publish(&server, 1..=3);
     assert_news(&page, 3);
-    let hellos = page.heard("hello");
+    let hellos = page.values("hello");
     assert_eq!(hellos.len(), 2);
     assert_ne!(id(&hellos[0]), id(&hellos[1]));
 }
@@ -320,7 +320,7 @@ fn overlapping_patterns_deliver_each_message_once() {
     let channels = ["/a/b", "/a/*", "/**"];
     // The relay lets the page reconnect only after its session has ended.
     let (fates, relay) = relay(&server);
-    next(&fates, Fate::Whole);
+    next(&fates, Fate::Intact);
     let page = page(&server, relay.address, &channels);
     let hello = page.await_value("hello", 1);
     page.await_object("reply", channels.len());
@@ -332,9 +332,9 @@ fn overlapping_patterns_deliver_each_message_once() {
     publish(1..=6);
     page.await_object("message", 6);
     server.admin.disconnect(id(&hello));
-    server.await_gone(id(&hello));
+    server.await_removal(id(&hello));
     publish(7..=10);
-    next(&fates, Fate::Whole);
+    next(&fates, Fate::Intact);
     assert_eq!(page.await_value("hello", 2)["recovered"], false);
     page.await_object("reply", 2 * channels.len());
     publish(11..=14);
@@ -352,23 +352,23 @@ fn overlapping_patterns_deliver_each_message_once() {
 fn page_continues_in_a_new_session_without_loss() {
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
     let (fates, relay) = relay(&server);
-    next(&fates, Fate::Whole);
+    next(&fates, Fate::Intact);
     let (page, hello) = subscribed_page(&server, relay.address);
     publish(&server, 1..=5);
     page.await_object("message", 5);
 
     assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
-    server.await_gone(id(&hello));
+    server.await_removal(id(&hello));
     publish(&server, 6..=8);
     next(&fates, Fate::CutBefore("{\"message\""));
     let hello = page.await_value("hello", 2);
-    server.await_gone(id(&hello));
+    server.await_removal(id(&hello));
     publish(&server, [9]);
-    next(&fates, Fate::Whole);
+    next(&fates, Fate::Intact);
     let hello = page.await_value("hello", 3);
     assert_eq!((&hello["recovered"], &hello["seq"]), (&json!(false), &json!(0)));
     assert_news(&page, 9);
-    assert_eq!(page.heard("message")[5]["seq"], 1);
+    assert_eq!(page.values("message")[5]["seq"], 1);
     for nth in [2, 3] {
         assert_eq!(page.await_value("reply", nth)["ok"]["recovered"], true);
     }
@@ -383,16 +383,16 @@ fn lost_messages_are_reported_in_one_gap() {
         let window = format!("session.reconnect_window={window}");
         let server = RunningServer::with(&["channel.history_messages=4", &window]);
         let (fates, relay) = relay(&server);
-        next(&fates, Fate::Whole);
+        next(&fates, Fate::Intact);
         let (page, mut hello) = subscribed_page(&server, relay.address);
         publish(&server, [1, 2]);
         page.await_object("message", 2);
 
         assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
         publish(&server, 3..=9);
-        for (nth, fate) in [(2, Fate::CutBefore("{\"message\"")), (3, Fate::Whole)] {
+        for (nth, fate) in [(2, Fate::CutBefore("{\"message\"")), (3, Fate::Intact)] {
             if !recovered {
-                server.await_gone(id(&hello));
+                server.await_removal(id(&hello));
             }
             next(&fates, fate);
             hello = page.await_value("hello", nth);
@@ -411,7 +411,7 @@ fn lost_messages_are_reported_in_one_gap() {
 fn page_continues_with_another_server() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut server = RunningServer::with(&[]);
-        let relay = Relay::new(server.public, || Fate::Whole);
+        let relay = Relay::new(server.public, || Fate::Intact);
         let (page, hello) = subscribed_page(&server, relay.address);
         publish(&server, 1..=3);
         page.await_object("message", 3);
@@ -420,7 +420,7 @@ fn page_continues_with_another_server() {
 
         let server = RunningServer::with(&[]);
         publish(&server, 4..=5);
-        relay.lead_to(server.public);
+        relay.redirect_to(server.public);
         let again = page.await_value("hello", 2);
         assert_eq!(again["recovered"], false);
         assert_ne!(id(&again), id(&hello));
@@ -472,7 +472,7 @@ fn break_connections(seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
     let relay = Relay::new(server.public, {
         let connections = Arc::clone(&connections);
         move || match (connections.fetch_add(1, Ordering::AcqRel), rng.random_range(0..8)) {
-            (BROKEN.., _) => Fate::Whole,
+            (BROKEN.., _) => Fate::Intact,
             // Within the response to the upgrade, the hello, or the replies.
             (_, 0..3) => Fate::Cut(rng.random_range(0..650)),
             (_, 3..7) => Fate::Cut(rng.random_range(500..10_000)),
@@ -489,7 +489,7 @@ fn break_connections(seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
     keeper.send(r#"{"close":{}}"#);
     let page = page(&server, relay.address, subscriptions);
     for channel in subscriptions {
-        let is_subscribed = || page.heard("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
+        let is_subscribed = || page.values("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
         until(format!("the page subscribes to {channel}"), is_subscribed);
     }
     let last = publish_until(&server, &page, &channels, || connections.load(Ordering::Acquire) > BROKEN);
@@ -498,5 +498,5 @@ fn break_connections(seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
     for channel in channels {
         assert_eq!(data(&page, channel), Vec::from_iter(1..=last), "{channel}");
     }
-    assert_eq!((page.heard("gap"), page.heard("closed")), (vec![], vec![]));
+    assert_eq!((page.values("gap"), page.values("closed")), (vec![], vec![]));
 }

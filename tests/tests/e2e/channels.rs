@@ -15,7 +15,7 @@ const LIMIT: u16 = 4104;
 fn subscriber(server: &RunningServer) -> (RawClient, String) {
     let (mut client, _) = RawClient::greeted(server.public, "");
     client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    let reply = client.line();
+    let reply = client.text_message();
     let rest = reply.strip_prefix(r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":""#).expect(&reply);
     let epoch = rest.split('"').next().expect("the epoch ends with a quote").to_owned();
     (client, epoch)
@@ -28,7 +28,7 @@ fn since(server: &RunningServer, epoch: &str, offset: u64) -> (RawClient, String
     client.text(&format!(
         r#"{{"id":2,"subscribe":{{"channel":"news","since":{{"epoch":"{epoch}","offset":{offset}}}}}}}"#
     ));
-    let reply = client.line();
+    let reply = client.text_message();
     (client, reply)
 }
 
@@ -56,7 +56,7 @@ fn subscriber_receives_later_messages() {
     publisher.publish("news", [1]);
     let (mut client, _) = RawClient::greeted(server.public, "");
     client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    let line = client.line();
+    let line = client.text_message();
     let reply = publisher.request(r#"{"id":2,"publish":{"channel":"news","data":{"any":["json",null]}}}"#);
     let epoch = reply["ok"]["epoch"].as_str().expect("a text").to_owned();
     assert_eq!(epoch.len(), 11, "64 bits in base64: {epoch}");
@@ -64,7 +64,7 @@ fn subscriber_receives_later_messages() {
     let subscribed = r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"EPOCH","offset":1}}}"#;
     assert_eq!(line, subscribed.replace("EPOCH", &epoch));
     let message = r#"{"message":{"seq":1,"channel":"news","offset":2,"data":{"any":["json",null]}}}"#;
-    assert_eq!(client.line(), message);
+    assert_eq!(client.text_message(), message);
     let metrics = server.admin.metrics();
     assert_eq!(metrics.value("encke_messages_published_total"), 2.0);
     assert_eq!(metrics.value("encke_messages_delivered_total"), 1.0);
@@ -77,7 +77,7 @@ fn subscribed_publisher_receives_its_own_messages() {
     let (mut client, epoch) = subscriber(&server);
     client.text(r#"{"id":2,"publish":{"channel":"news","data":1}}"#);
     client.text(r#"{"id":3,"publish":{"channel":"news","data":2}}"#);
-    let mut received = [client.line(), client.line(), client.line(), client.line()];
+    let mut received = [client.text_message(), client.text_message(), client.text_message(), client.text_message()];
     // Messages and replies may interleave: only the order within each kind is guaranteed.
     received.sort_by_key(|line| line.starts_with(r#"{"message""#));
     let reply = |id: u64, offset: u64| {
@@ -93,7 +93,7 @@ fn all_subscribers_receive_the_same_messages() {
     server.client().publish("news", 1..=200);
     for client in &mut clients {
         for offset in 1..=200 {
-            assert_eq!(client.line(), message(offset, offset));
+            assert_eq!(client.text_message(), message(offset, offset));
         }
     }
 }
@@ -104,18 +104,18 @@ fn seqs_run_across_the_channels_of_a_session() {
     let (mut client, _) = subscriber(&server);
     client.text(r#"{"subscribe":{"channel":"a \"b\"/é*"}}"#);
     client.text(r#"{"id":9,"ack":{"seq":0}}"#);
-    assert_eq!(client.line(), r#"{"reply":{"id":9,"ok":{}}}"#, "a command without an id is not answered");
+    assert_eq!(client.text_message(), r#"{"reply":{"id":9,"ok":{}}}"#, "a command without an id is not answered");
     let mut publisher = server.client();
     publisher.publish("news", [1]);
-    assert_eq!(client.line(), message(1, 1));
+    assert_eq!(client.text_message(), message(1, 1));
     publisher.publish(r#"a \"b\"\/\u00e9*"#, [7]);
     assert_eq!(
-        client.line(),
+        client.text_message(),
         r#"{"message":{"seq":2,"channel":"a \"b\"/é*","offset":1,"data":7}}"#,
         "escapes do not make another name"
     );
     publisher.publish("news", [2]);
-    assert_eq!(client.line(), message(3, 2));
+    assert_eq!(client.text_message(), message(3, 2));
 }
 
 #[test]
@@ -124,20 +124,20 @@ fn unsubscribed_client_receives_no_messages() {
     let (mut client, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
-    assert_eq!(client.line(), message(1, 1));
+    assert_eq!(client.text_message(), message(1, 1));
     for id in [2, 3] {
         // The second time has no effect and succeeds as well.
         client.text(&format!(r#"{{"id":{id},"unsubscribe":{{"channel":"news"}}}}"#));
-        assert_eq!(client.line(), format!(r#"{{"reply":{{"id":{id},"ok":{{}}}}}}"#));
+        assert_eq!(client.text_message(), format!(r#"{{"reply":{{"id":{id},"ok":{{}}}}}}"#));
     }
     publisher.publish("news", [2]);
     client.text(r#"{"id":4,"publish":{"channel":"news","data":3}}"#);
     let reply = format!(r#"{{"reply":{{"id":4,"ok":{{"offset":3,"epoch":"{epoch}"}}}}}}"#);
-    assert_eq!(client.line(), reply);
+    assert_eq!(client.text_message(), reply);
     client.text(r#"{"id":5,"subscribe":{"channel":"news"}}"#);
-    assert!(client.line().contains(r#""offset":3"#));
+    assert!(client.text_message().contains(r#""offset":3"#));
     publisher.publish("news", [4]);
-    assert_eq!(client.line(), message(2, 4), "the seq continues");
+    assert_eq!(client.text_message(), message(2, 4), "the seq continues");
 }
 
 #[test]
@@ -146,16 +146,16 @@ fn subscribing_again_does_not_move_the_cursor() {
     let (mut client, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1, 2]);
-    assert_eq!(client.line(), message(1, 1));
-    assert_eq!(client.line(), message(2, 2));
+    assert_eq!(client.text_message(), message(1, 1));
+    assert_eq!(client.text_message(), message(2, 2));
     client.text(&format!(
         r#"{{"id":4,"subscribe":{{"channel":"news","since":{{"epoch":"{epoch}","offset":0}}}}}}"#
     ));
     let reply = format!(r#"{{"reply":{{"id":4,"ok":{{"channel":"news","epoch":"{epoch}","offset":2"#);
-    let line = client.line();
+    let line = client.text_message();
     assert!(line.starts_with(&reply), "{line}");
     publisher.publish("news", [3]);
-    assert_eq!(client.line(), message(3, 3), "no message is sent again");
+    assert_eq!(client.text_message(), message(3, 3), "no message is sent again");
 }
 
 #[test]
@@ -167,13 +167,13 @@ fn since_returns_exactly_the_later_messages() {
     let (mut client, reply) = since(&server, &epoch, 2);
     assert_eq!(reply, subscribed(&epoch, 5, true));
     for (seq, offset) in [(1, 3), (2, 4), (3, 5)] {
-        assert_eq!(client.line(), message(seq, offset));
+        assert_eq!(client.text_message(), message(seq, offset));
     }
     let (mut current, reply) = since(&server, &epoch, 5);
     assert_eq!(reply, subscribed(&epoch, 5, true));
     publisher.publish("news", [6]);
-    assert_eq!(client.line(), message(4, 6));
-    assert_eq!(current.line(), message(1, 6));
+    assert_eq!(client.text_message(), message(4, 6));
+    assert_eq!(current.text_message(), message(1, 6));
 }
 
 /// A log with fewer messages delivers all of them, without a gap: `last` asks for no more than exist.
@@ -187,13 +187,13 @@ fn last_returns_the_newest_messages_and_then_later_ones() {
         let reply = format!(
             r#"{{"reply":{{"id":2,"ok":{{"channel":"news","epoch":"{epoch}","offset":{newest}}}}}}}"#
         );
-        assert_eq!(client.line(), reply);
+        assert_eq!(client.text_message(), reply);
         client
     };
     let mut empty = last(3, 0);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
-    assert_eq!(empty.line(), message(1, 1));
+    assert_eq!(empty.text_message(), message(1, 1));
     publisher.publish("news", 2..=10);
     let mut clients: Vec<_> = [(0, 0), (1, 1), (3, 3), (4, 4), (5, 4), (u64::MAX, 4)]
         .map(|(count, expected)| (last(count, 10), expected))
@@ -201,12 +201,12 @@ fn last_returns_the_newest_messages_and_then_later_ones() {
     // Read all before the next message evicts the oldest one.
     for (client, expected) in &mut clients {
         for (seq, offset) in (1..).zip(11 - *expected..=10) {
-            assert_eq!(client.line(), message(seq, offset), "{expected}");
+            assert_eq!(client.text_message(), message(seq, offset), "{expected}");
         }
     }
     publisher.publish("news", [11]);
     for (client, expected) in &mut clients {
-        assert_eq!(client.line(), message(*expected + 1, 11), "{expected}");
+        assert_eq!(client.text_message(), message(*expected + 1, 11), "{expected}");
     }
     let both = r#"{"id":3,"subscribe":{"channel":"else","last":1,"since":{"epoch":"e","offset":1}}}"#;
     assert_refused(&mut publisher, both, "malformed");
@@ -222,15 +222,15 @@ fn since_an_evicted_offset_begins_with_a_gap() {
     let (mut client, reply) = since(&server, &epoch, 2);
     assert_eq!(reply, subscribed(&epoch, 10, false));
     let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":3,"to":6}}}}"#);
-    assert_eq!(client.line(), gap);
+    assert_eq!(client.text_message(), gap);
     for (seq, offset) in [(2, 7), (3, 8), (4, 9), (5, 10)] {
-        assert_eq!(client.line(), message(seq, offset));
+        assert_eq!(client.text_message(), message(seq, offset));
     }
     publisher.publish("news", [11]);
-    assert_eq!(client.line(), message(6, 11));
+    assert_eq!(client.text_message(), message(6, 11));
     let (mut client, reply) = since(&server, &epoch, 7);
     assert_eq!(reply, subscribed(&epoch, 11, true), "the oldest message left is the next one");
-    assert_eq!(client.line(), message(1, 8));
+    assert_eq!(client.text_message(), message(1, 8));
     assert_eq!(server.admin.metrics().value("encke_gaps_total"), 1.0);
 }
 
@@ -244,16 +244,16 @@ fn since_of_another_epoch_or_a_future_offset_is_a_gap_without_a_range() {
 
     let (mut other, reply) = since(&server, "AAAAAAAAAAA", 1);
     assert_eq!(reply, subscribed(&epoch, 2, false));
-    assert_eq!(other.line(), gap);
-    assert_eq!(other.line(), message(2, 1), "all messages of the current epoch");
-    assert_eq!(other.line(), message(3, 2));
+    assert_eq!(other.text_message(), gap);
+    assert_eq!(other.text_message(), message(2, 1), "all messages of the current epoch");
+    assert_eq!(other.text_message(), message(3, 2));
 
     for (offset, last) in [(3, 2), (u64::MAX, 3)] {
         let (mut future, reply) = since(&server, &epoch, offset);
         assert_eq!(reply, subscribed(&epoch, last, false));
-        assert_eq!(future.line(), gap);
+        assert_eq!(future.text_message(), gap);
         publisher.publish("news", [last + 1]);
-        assert_eq!(future.line(), message(2, last + 1), "only later messages");
+        assert_eq!(future.text_message(), message(2, last + 1), "only later messages");
     }
 }
 
@@ -421,8 +421,8 @@ fn a_flood_ends_the_session() {
     let server = RunningServer::with(&["limits.commands_per_second=1"]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     client.send(&masked(TEXT, br#"{"id":1,"unsubscribe":{"channel":"a"}}"#).repeat(50));
-    assert_eq!(client.line(), r#"{"reply":{"id":1,"ok":{}}}"#);
-    let line = client.line();
+    assert_eq!(client.text_message(), r#"{"reply":{"id":1,"ok":{}}}"#);
+    let line = client.text_message();
     assert!(line.starts_with(r#"{"reply":{"id":1,"error":{"code":"rate_limited","message":""#), "{line}");
     let mut replies = 2;
     let close = loop {
@@ -434,7 +434,7 @@ fn a_flood_ends_the_session() {
     };
     assert_eq!(close.payload, [&LIMIT.to_be_bytes()[..], b"limit"].concat());
     assert!(replies < 50, "{replies}");
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "limit")]);
     assert!(!server.resume(&hello.resume).hello.recovered);
 }
@@ -448,7 +448,7 @@ fn only_white_space_between_tokens_is_removed_from_data() {
         "\r\n{ \"a b\" :\t[ 1.50 , -0e+1,  \"x\\\" \\\\\" ,\n\" \\n\u{2003}\\u00e9 \" ] , \"a b\":null }\n";
     publisher.publish("news", [data]);
     assert_eq!(
-        client.line(),
+        client.text_message(),
         "{\"message\":{\"seq\":1,\"channel\":\"news\",\"offset\":1,\"data\":\
          {\"a b\":[1.50,-0e+1,\"x\\\" \\\\\",\" \\n\u{2003}\\u00e9 \"],\"a b\":null}}}"
     );
@@ -462,7 +462,7 @@ fn expired_messages_and_unused_channels_are_removed() {
     publisher.publish("news", [1, 2, 3]);
     publisher.publish("other", [1]);
     for offset in 1..=3 {
-        assert_eq!(early.line(), message(offset, offset));
+        assert_eq!(early.text_message(), message(offset, offset));
     }
     until("the logs are empty", || server.admin.metrics().value("encke_log_bytes") == 0.0);
     until("the unused channel is removed", || server.admin.metrics().value("encke_channels") == 1.0);
@@ -470,14 +470,14 @@ fn expired_messages_and_unused_channels_are_removed() {
     let (mut late, reply) = since(&server, &epoch, 0);
     assert_eq!(reply, subscribed(&epoch, 3, false));
     let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":1,"to":3}}}}"#);
-    assert_eq!(late.line(), gap);
+    assert_eq!(late.text_message(), gap);
     publisher.publish("news", [4]);
-    assert_eq!(late.line(), message(2, 4));
-    assert_eq!(early.line(), message(4, 4));
+    assert_eq!(late.text_message(), message(2, 4));
+    assert_eq!(early.text_message(), message(4, 4));
 
     for client in [&mut early, &mut late] {
         client.text(r#"{"id":5,"unsubscribe":{"channel":"news"}}"#);
-        assert_eq!(client.line(), r#"{"reply":{"id":5,"ok":{}}}"#);
+        assert_eq!(client.text_message(), r#"{"reply":{"id":5,"ok":{}}}"#);
     }
     until("the channel is removed", || server.admin.metrics().value("encke_channels") == 0.0);
     assert_ne!(publisher.subscribe("news"), epoch, "the log has a new epoch");
@@ -509,7 +509,7 @@ fn total_size_of_all_logs_is_limited() {
     let (mut early, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
-    assert_eq!(early.line(), message(1, 1));
+    assert_eq!(early.text_message(), message(1, 1));
     let old = publisher.request(r#"{"id":1,"publish":{"channel":"old","data":1}}"#)["ok"]["epoch"].clone();
     let long = format!("\"{}\"", "x".repeat(10_000));
     for round in 0..10 {
@@ -525,7 +525,7 @@ fn total_size_of_all_logs_is_limited() {
     let (mut late, reply) = since(&server, &epoch, 0);
     assert_eq!(reply, subscribed(&epoch, 1, false));
     let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":1,"to":1}}}}"#);
-    assert_eq!(late.line(), gap);
+    assert_eq!(late.text_message(), gap);
     let again = publisher.request(r#"{"id":1,"publish":{"channel":"old","data":1}}"#);
     assert_eq!(again["ok"]["offset"], 1);
     assert_ne!(again["ok"]["epoch"], old, "the channel was removed and created again");

@@ -54,7 +54,7 @@ fn bad_commands_are_refused_and_the_connection_stays() {
     assert_refused(client, &deep, None, "malformed");
     assert_eq!(client.request(r#"{"id":9,"ack":{"seq":0}}"#)["id"], 9);
     server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]
@@ -89,12 +89,12 @@ fn an_ack_beyond_what_was_sent_ends_the_session() {
     let mut client = server.client();
     client.send(r#"{"ack":{"seq":1}}"#);
     assert_eq!(client.close_code(), Some(PROTOCOL_ERROR));
-    server.await_gone(&client.hello.session);
+    server.await_removal(&client.hello.session);
     server
         .logs
         .await_lifecycle(&client.hello.session, &[("opened", "connect"), ("closed", "protocol_error")]);
     assert!(!server.resume(&client.hello.resume).hello.recovered);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn invalid_query_is_refused_with_a_close_code() {
         assert_eq!(Client::refusal_code(server.public, query), PROTOCOL_ERROR, "{query}");
     }
     assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]

@@ -201,5 +201,5 @@ fn a_restarted_server_gets_its_port_back() {
     drop((client, server));
     let again = Launch::listening_on(&address).start();
     assert_eq!(again.public.to_string(), address);
-    again.assert_unharmed();
+    again.assert_healthy();
 }

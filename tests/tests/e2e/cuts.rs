@@ -94,7 +94,7 @@ impl ResumingReader {
     fn begin(server: &RunningServer, seed: u64) -> Self {
         let (mut client, hello) = RawClient::greeted(server.public, "");
         client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-        assert!(client.line().contains(r#""offset":0"#));
+        assert!(client.text_message().contains(r#""offset":0"#));
         Self {
             address: server.public,
             rng: SmallRng::seed_from_u64(seed),
@@ -212,7 +212,7 @@ fn run(seed: u64, max_unacked: u64) {
     assert_eq!(metrics.value("encke_gaps_total"), 0.0);
     assert_eq!(metrics.value("encke_resumes_total{outcome=\"new_session\"}"), 0.0);
     assert_eq!(metrics.events("opened", "connect"), 2.0, "the reader's session and the publisher's");
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]

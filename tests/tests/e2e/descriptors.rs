@@ -18,7 +18,7 @@ fn used(server: &RunningServer) -> (f64, f64) {
 #[test]
 fn full_server_refuses_clients_and_warns_the_operator() {
     const FULL: usize = 108;
-    let server = Launch::with(&[IN_MEMORY]).after("ulimit -n 200").start();
+    let server = Launch::with(&[IN_MEMORY]).run_first("ulimit -n 200").start();
     assert!(server.banner.contains(" 200\n"), "the limit is in force: {}", server.banner);
     let mut clients: Vec<_> = (0..FULL).map(|_| server.client()).collect();
     for _ in 0..3 * FULL {
@@ -34,7 +34,7 @@ fn full_server_refuses_clients_and_warns_the_operator() {
         assert!((FULL as f64..200.0).contains(&metrics.value("process_open_fds")), "{}", metrics.text());
     }
     assert_eq!(metrics.value("encke_accept_errors_total"), 0.0);
-    assert_eq!(server.logs.count("the process has no descriptors for more"), 1, "logged once a minute");
+    assert_eq!(server.logs.count("refusing clients: file descriptors exhausted"), 1, "logged once a minute");
     let refused = server.logs.await_line("connection refused");
     assert!(refused.contains("LimitNOFILE"), "{refused}");
 
@@ -44,13 +44,13 @@ fn full_server_refuses_clients_and_warns_the_operator() {
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     drop(clients);
     until("all clients have left", || used(&server).0 == 0.0);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 /// Connections in a handshake hold no slot, so the connection limit does not count them.
 #[test]
 fn silent_crowd_is_disconnected_to_make_room_for_clients() {
-    let server = Launch::with(&[IN_MEMORY, LONG_HANDSHAKE]).after("ulimit -n 200").start();
+    let server = Launch::with(&[IN_MEMORY, LONG_HANDSHAKE]).run_first("ulimit -n 200").start();
     let crowd: Vec<_> = (0..300).map(|_| RawClient::connect(server.public)).collect();
     assert_crowd_makes_room(&server, crowd);
 }
@@ -60,7 +60,7 @@ fn silent_crowd_from_before_the_start_is_disconnected_to_make_room() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("the listener is bound");
     let crowd: Vec<_> = (0..100).map(|_| RawClient::connect(address)).collect();
-    let launch = Launch::with(&[IN_MEMORY, LONG_HANDSHAKE]).after("ulimit -n 100");
+    let launch = Launch::with(&[IN_MEMORY, LONG_HANDSHAKE]).run_first("ulimit -n 100");
     assert_crowd_makes_room(&launch.inheriting(listener, 1, Some("public")).start(), crowd);
 }
 
@@ -69,7 +69,7 @@ const LONG_HANDSHAKE: &str = "limits.handshake_timeout=10m";
 #[track_caller]
 fn assert_crowd_makes_room(server: &RunningServer, crowd: Vec<RawClient>) {
     let line = server.logs.await_line("cannot accept connections");
-    assert!(line.contains("no descriptor is left"), "{line}");
+    assert!(line.contains("no file descriptor is available"), "{line}");
     assert_eq!(server.admin.get("/healthz").status, 200);
     assert!(server.admin.metrics().value("encke_accept_errors_total") >= 1.0);
     // The client queues behind the whole crowd, which is disconnected to make room.
@@ -78,7 +78,7 @@ fn assert_crowd_makes_room(server: &RunningServer, crowd: Vec<RawClient>) {
     assert!(server.admin.metrics().refusals("handshakes") >= 1.0);
     assert_eq!(server.logs.count("cannot accept connections"), 1, "logged once a minute");
     drop(crowd);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 /// The kernel refuses more descriptors, although the server still expects them to be available.
@@ -101,7 +101,7 @@ fn server_survives_refusals_of_the_kernel_and_accepts_again() {
             // The kernel accepts connections on behalf of the server, which answers those that it has
             // descriptors for.
             let mut client = RawClient::connect(server.public);
-            client.ask_upgrade("");
+            client.request_upgrade("");
             client
         })
         .collect();
@@ -112,7 +112,7 @@ fn server_survives_refusals_of_the_kernel_and_accepts_again() {
     assert_eq!(server.logs.count("cannot accept connections"), 1, "logged once, not for every attempt");
 
     let answered =
-        |client: &mut RawClient| client.answered_within(Duration::ZERO).expect("the client is not refused");
+        |client: &mut RawClient| client.has_received_within(Duration::ZERO).expect("the client is not refused");
     let waiting = clients.iter_mut().filter_map(|client| (!answered(client)).then_some(())).count();
     assert!((1..CLIENTS).contains(&waiting), "{waiting} wait");
     // The oldest connections were accepted first.
@@ -128,5 +128,5 @@ fn server_survives_refusals_of_the_kernel_and_accepts_again() {
     assert_eq!(metrics.value("process_max_fds"), 64.0);
     connected.await_more_pings(1);
     assert!(!connected.has_ended());
-    server.assert_unharmed();
+    server.assert_healthy();
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
-use encke_tests::waiting::{LATE, TIMEOUT, until};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, until};
 use encke_tests::{Client, Launch, RawClient, RunningServer, ServerOutput};
 
 const DRAINING: u16 = 4002;
@@ -78,7 +78,7 @@ fn client_that_stays_does_not_prolong_the_drain() {
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
     let after = from.elapsed();
     assert!(after >= drain, "the client had a second to leave: {after:?}");
-    assert!(after <= drain + LATE, "{after:?}");
+    assert!(after <= drain + MAX_LATENESS, "{after:?}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn connection_without_an_upgrade_does_not_prolong_the_drain() {
     let from = Instant::now();
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
-    assert!(from.elapsed() <= Duration::from_secs(1) + LATE);
+    assert!(from.elapsed() <= Duration::from_secs(1) + MAX_LATENESS);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn client_that_does_not_read_does_not_prolong_the_drain() {
     let mut server = RunningServer::with(&["shutdown.drain=1s", "session.close_timeout=60s"]);
     let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
     let mut client = RawClient::over(dial.connect(server.public));
-    client.ask_upgrade("");
+    client.request_upgrade("");
     client.await_upgrade();
     let short = Some(Duration::from_millis(200));
     client.stream().set_write_timeout(short).expect("the socket accepts a timeout");
@@ -107,7 +107,7 @@ fn client_that_does_not_read_does_not_prolong_the_drain() {
     let from = Instant::now();
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
-    assert!(from.elapsed() <= Duration::from_secs(1) + LATE, "{:?}", from.elapsed());
+    assert!(from.elapsed() <= Duration::from_secs(1) + MAX_LATENESS, "{:?}", from.elapsed());
 }
 
 #[test]

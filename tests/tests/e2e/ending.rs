@@ -1,14 +1,14 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{PING, PONG, masked};
-use encke_tests::waiting::{LATE, let_pass, until};
+use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
 use encke_tests::{RawClient, RunningServer};
 
 #[track_caller]
 fn assert_after(from: Instant, expected: Duration) {
     let after = from.elapsed();
     assert!(after >= expected, "early: {after:?} instead of {expected:?}");
-    assert!(after <= expected + LATE, "late: {after:?} instead of {expected:?}");
+    assert!(after <= expected + MAX_LATENESS, "late: {after:?} instead of {expected:?}");
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn the_close_command_ends_the_session_at_once() {
     let mut client = server.client();
     client.send(r#"{"close":{}}"#);
     assert_eq!(client.close_code(), Some(1000));
-    server.await_gone(&client.hello.session);
+    server.await_removal(&client.hello.session);
     server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect"), ("closed", "client")]);
     let again = server.resume(&client.hello.resume);
     assert!(!again.hello.recovered);
@@ -50,7 +50,7 @@ fn no_suspended_session_outlives_its_lifetime() {
     let server = RunningServer::with(&["session.lifetime=1s"]);
     let from = Instant::now();
     let hello = server.suspended_session();
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     assert_after(from, Duration::from_secs(1));
     let events = [("opened", "connect"), ("suspended", "connection_lost"), ("closed", "lifetime")];
     server.logs.await_lifecycle(&hello.session, &events);
@@ -70,7 +70,7 @@ fn pongs_and_acks_do_not_keep_an_idle_session_alive() {
         match frame.first {
             PING => {
                 pings += 1;
-                assert!(client.started_at.elapsed() < Duration::from_secs(2) + LATE, "the session is not closed");
+                assert!(client.started_at.elapsed() < Duration::from_secs(2) + MAX_LATENESS, "the session is not closed");
                 client.send(&masked(PONG, &frame.payload));
                 client.text(r#"{"ack":{"seq":0}}"#);
                 client.text(r#"{"pong":{"seq":0}}"#);
@@ -114,7 +114,7 @@ fn client_that_stays_after_the_close_is_disconnected() {
     stays.text(r#"{"close":{}}"#);
     assert_eq!(stays.close_code(), 1000);
     stays.await_end();
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     until("its descriptor is closed", || server.open_descriptors() <= open);
     assert_after(from, Duration::from_millis(500));
 }
@@ -126,8 +126,8 @@ fn client_that_keeps_sending_after_the_close_is_disconnected() {
     let from = Instant::now();
     talks.text(r#"{"close":{}}"#);
     while talks.try_send(&masked(PONG, &[0; 8])).is_ok() {
-        assert!(from.elapsed() < Duration::from_millis(500) + LATE, "the client can still send");
+        assert!(from.elapsed() < Duration::from_millis(500) + MAX_LATENESS, "the client can still send");
         let_pass(Duration::from_millis(5));
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }

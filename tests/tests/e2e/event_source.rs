@@ -75,7 +75,7 @@ fn source_that_is_disconnected_repeatedly_misses_nothing() {
     });
     for Source { script, .. } in sources {
         script.await_object("message", published);
-        let received: Vec<_> = script.heard("message").into_iter().map(|mut it| it["data"].take()).collect();
+        let received: Vec<_> = script.values("message").into_iter().map(|mut it| it["data"].take()).collect();
         assert_eq!(received, Vec::from_iter((1..=published).map(Value::from)));
         assert_eq!(script.count("gap"), 0);
     }
@@ -112,7 +112,7 @@ fn source_continues_in_a_new_session_after_expiry() {
     for source in &sources {
         source.script.await_object("message", 1);
         source.disconnect(&server);
-        server.await_gone(source.text("session"));
+        server.await_removal(source.text("session"));
     }
     server.admin.publish("news", 2);
     for source in &sources {
@@ -121,7 +121,7 @@ fn source_continues_in_a_new_session_after_expiry() {
         assert_ne!(again["session"], source.hello["session"]);
         source.script.await_object("message", 2);
         let received: Vec<_> =
-            source.script.heard("message").into_iter().map(|mut it| it["data"].take()).collect();
+            source.script.values("message").into_iter().map(|mut it| it["data"].take()).collect();
         assert_eq!((received, source.script.count("gap")), (vec![json!(1), json!(2)], 0));
     }
 }

@@ -6,17 +6,17 @@ use encke_tests::raw::{BINARY, CLOSE, MASK, PING, PONG, TEXT, masked};
 use encke_tests::waiting::{let_pass, until};
 use encke_tests::{RawClient, RunningServer};
 
-/// The session's end of it: suspended for `reason`, and its client may come back.
+/// Asserts that the session was suspended for `reason` and can be resumed.
 #[track_caller]
 fn assert_suspended(server: &RunningServer, session: &str, resume: &str, reason: &str) {
     server.await_phase(session, "suspended");
     server.logs.await_lifecycle(session, &[("opened", "connect"), ("suspended", reason)]);
     assert_eq!(server.admin.metrics().events("suspended", reason), 1.0);
     assert!(server.resume(resume).hello.recovered);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
-/// These bytes are answered by a Close frame with this code, and then by the end of the stream.
+/// Asserts that the server answers these bytes with a Close frame with this code, and then ends the stream.
 #[track_caller]
 fn assert_bad(settings: &[&str], bytes: &[u8], code: u16) {
     let server = RunningServer::with(settings);
@@ -57,7 +57,7 @@ fn a_long_control_frame() {
 }
 
 #[test]
-fn a_continuation_of_nothing() {
+fn a_continuation_without_a_message() {
     assert_bad(&[], &[0x80, 0x80, 0, 0, 0, 0], 1002);
 }
 
@@ -72,8 +72,9 @@ fn too_big_in_one_frame() {
 }
 
 #[test]
-fn too_big_by_its_word_alone() {
-    // 2^62 bytes are announced, none is sent: the server must neither wait for them nor make room.
+fn too_big_by_its_announced_length() {
+    // 2^62 bytes are announced and none is sent: the server must neither wait for them nor allocate memory
+    // for them.
     assert_bad(&[], &[0x81, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1009);
 }
 
@@ -86,13 +87,13 @@ fn too_big_in_fragments() {
 }
 
 #[test]
-fn unfinished_messages_have_a_limit_together() {
+fn partial_messages_share_a_limit() {
     let server = RunningServer::with(&["limits.receive_total=150KiB"]);
-    let unfinished = || server.admin.metrics().value("encke_partial_message_bytes");
+    let partial_bytes = || server.admin.metrics().value("encke_partial_message_bytes");
     let begin = |bytes: &[u8], at_least: f64| {
         let (mut client, hello) = RawClient::greeted(server.public, "");
         client.send(bytes);
-        until("it is there", || unfinished() >= at_least);
+        until("the partial message has arrived", || partial_bytes() >= at_least);
         (client, hello)
     };
     let mut whole = br#"{"id":1,"presence":{"channel":"a"}}"#.to_vec();
@@ -100,11 +101,12 @@ fn unfinished_messages_have_a_limit_together() {
     let whole = masked(TEXT, &whole);
     let (half, rest) = whole.split_at(30_000);
     let (mut one, _) = begin(half, 30_000.0);
-    // A message of which one fragment is there, and a ping. It counts twice, since it takes as much.
+    // A fragment of a message, and a ping. The fragment counts twice, because it takes twice its size in
+    // memory.
     let fragment = [masked(0x01, &[b' '; 50_000]), masked(PING, b"now")].concat();
     let (mut largest, hello) = begin(&fragment, 130_000.0);
     assert_eq!(largest.frame_of(PONG).payload, b"now");
-    // Until both are idle: of those, the largest goes.
+    // Until both connections are idle: among idle ones, the largest partial message is dropped.
     let_pass(Duration::from_millis(1_100));
     let (mut three, _) = begin(half, 60_000.0);
     assert_eq!(largest.close_frame().0, 1013);
@@ -113,14 +115,14 @@ fn unfinished_messages_have_a_limit_together() {
     assert!(server.resume(&hello.resume).hello.recovered);
     for client in [&mut one, &mut three] {
         client.send(rest);
-        assert_eq!(client.object()["reply"]["id"], 1, "the others are unharmed");
+        assert_eq!(client.object()["reply"]["id"], 1, "the other connections are open");
     }
-    until("nothing is unfinished", || unfinished() == 0.0);
+    until("no partial message is left", || partial_bytes() == 0.0);
 }
 
-/// What a long message took is given back, though its client stays.
+/// The memory of a long message is released although its client stays connected.
 #[test]
-fn a_long_message_leaves_nothing_behind() {
+fn memory_of_a_long_message_is_released() {
     const CLIENTS: usize = 300;
     let server = RunningServer::with(&[]);
     let mut text = br#"{"id":1,"presence":{"channel":"a"}}"#.to_vec();
@@ -133,11 +135,11 @@ fn a_long_message_leaves_nothing_behind() {
         assert_eq!(client.object()["reply"]["id"], 1);
     }
     let left = || server.resident_bytes().saturating_sub(before);
-    until("it is given back", || left() < (CLIENTS * message.len() / 4) as u64);
+    until("the memory is released", || left() < (CLIENTS * message.len() / 4) as u64);
 }
 
 #[test]
-fn as_big_as_allowed_in_fragments_with_a_ping_between() {
+fn maximum_size_in_fragments_with_a_ping_between() {
     let server = RunningServer::with(&["limits.max_message=1KiB"]);
     let (mut client, _) = RawClient::greeted(server.public, "");
     let mut text = br#"{"id":1,"ack":{"seq":0}}"#.to_vec();
@@ -199,13 +201,13 @@ fn the_end_of_the_stream_in_the_middle_of_a_frame() {
     let server = RunningServer::with(&[]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     client.send(&masked(TEXT, &[b' '; 100])[..50]);
-    client.stream().shutdown(Shutdown::Write).expect("it is connected");
+    client.stream().shutdown(Shutdown::Write).expect("the socket is connected");
     client.await_end();
     assert_suspended(&server, &hello.session, &hello.resume, "connection_lost");
 }
 
 #[test]
-fn a_close_frame_suspends_whatever_its_code() {
+fn a_close_frame_suspends_with_any_code() {
     for payload in [&[][..], &[0x03, 0xe8], &[0x03, 0xe9, b'b', b'y', b'e'], &[0x0f, 0xa0], &[0x10, 0x05]] {
         let server = RunningServer::with(&[]);
         let (mut client, hello) = RawClient::greeted(server.public, "");
@@ -228,12 +230,12 @@ fn a_close_frame_with_a_bad_code_suspends_too() {
         client.await_end();
         server.await_phase(&hello.session, "suspended");
         assert!(server.resume(&hello.resume).hello.recovered);
-        server.assert_unharmed();
+        server.assert_healthy();
     }
 }
 
 #[test]
-fn a_code_reaches_a_client_that_goes_on_sending() {
+fn close_code_reaches_a_client_that_keeps_sending() {
     let server = RunningServer::with(&["session.close_timeout=30s"]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     let sender = client.stream().try_clone().expect("a socket can be cloned");
@@ -241,24 +243,24 @@ fn a_code_reaches_a_client_that_goes_on_sending() {
         let frame = masked(TEXT, br#"{"ack":{"seq":0}}"#).repeat(100);
         let mut sender = sender;
         let began = Instant::now();
-        // Far beyond the kick, and well within `close_timeout`.
+        // Long after the kick, and well within `close_timeout`.
         while began.elapsed() < Duration::from_secs(1) {
-            sender.write_all(&frame).expect("what is sent after the close is thrown away, not reset");
+            sender.write_all(&frame).expect("frames after the close are discarded, not answered by a reset");
         }
     });
-    until("some of it has arrived", || {
+    until("some frames have arrived", || {
         server.admin.session(&hello.session)["last_heard_ms"].as_f64().is_some_and(|ago| ago < 50.0)
     });
     assert_eq!(server.admin.kick(&hello.session).status, 204);
-    sending.join().expect("it could send all");
-    // Only now does it look.
+    sending.join().expect("the sender does not panic");
+    // The client starts to read only now.
     assert_eq!(client.close_code(), 4101);
-    server.await_gone(&hello.session);
-    server.assert_unharmed();
+    server.await_removal(&hello.session);
+    server.assert_healthy();
 }
 
 #[test]
-fn a_code_reaches_a_client_in_the_middle_of_a_frame() {
+fn close_code_reaches_a_client_in_the_middle_of_a_frame() {
     let server = RunningServer::with(&[]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     let mut header = vec![0x81, 0xfe, 0xff, 0xff];
@@ -268,10 +270,10 @@ fn a_code_reaches_a_client_in_the_middle_of_a_frame() {
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     client.send(&[0; 10_000]);
     assert_eq!(client.close_code(), 4101);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
-/// None is lost for it, and nobody is closed.
+/// No frame is lost, and the connection is not closed.
 #[test]
 fn frames_beyond_the_rate_are_read_later() {
     const FRAMES: u32 = 200;
@@ -283,15 +285,15 @@ fn frames_beyond_the_rate_are_read_later() {
     for number in 0..FRAMES {
         assert_eq!(client.frame_of(PONG).payload, number.to_be_bytes());
     }
-    // The first fifty come at once, and the others in turns of a few.
+    // The first fifty are answered at once, the others a few at a time.
     let after = began.elapsed();
     assert!(after >= Duration::from_millis(2_500), "{after:?}");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// Whoever comes back brings no new allowance.
+/// Reconnecting does not reset the allowance.
 #[test]
-fn the_rate_of_frames_is_the_sessions() {
+fn frame_rate_is_limited_per_session() {
     const CONNECTIONS: u32 = 4;
     const FRAMES: u8 = 50;
     let server = RunningServer::with(&["limits.frames_per_second=50"]);

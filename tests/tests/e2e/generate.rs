@@ -5,8 +5,8 @@ use std::process::Command;
 use encke_tests::binaries;
 use encke_tests::server::run_to_end;
 
-/// The commands that the help of a command lists.
-fn below(command: &[&str]) -> Vec<String> {
+/// Subcommands that the help of a command lists.
+fn subcommands(command: &[&str]) -> Vec<String> {
     let output = run_to_end(&[command, &["--help"]].concat(), &[]);
     let help = String::from_utf8(output.stdout).expect("help is text");
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -14,11 +14,11 @@ fn below(command: &[&str]) -> Vec<String> {
     commands.map(ToOwned::to_owned).collect()
 }
 
-/// The names of the pages of all commands from this one down.
+/// Names of the man pages of a command and of all commands below it.
 fn pages(command: &[&str]) -> Vec<String> {
     let own = format!("{}.1", [&["encke"], command].concat().join("-"));
-    let pages_below = below(command).into_iter().flat_map(|name| pages(&[command, &[&name]].concat()));
-    std::iter::once(own).chain(pages_below).collect()
+    let subcommand_pages = subcommands(command).into_iter().flat_map(|name| pages(&[command, &[&name]].concat()));
+    std::iter::once(own).chain(subcommand_pages).collect()
 }
 
 fn files(folder: &Path) -> Vec<String> {
@@ -44,12 +44,12 @@ fn every_command_has_a_man_page() {
 }
 
 #[test]
-fn shells_complete_every_command() {
+fn completions_contain_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run_to_end(&["generate", "completions", shell], &[]);
         assert!(output.status.success(), "{output:?}");
         let script = String::from_utf8(output.stdout).expect("a script is text");
-        for command in below(&[]) {
+        for command in subcommands(&[]) {
             assert!(script.contains(&command), "{shell} does not complete {command}");
         }
     }
@@ -57,21 +57,21 @@ fn shells_complete_every_command() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
+fn write_error_is_reported() {
     let output = run_to_end(&["generate", "man", "/nowhere"], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere"), "{output:?}");
 }
 
-/// A full disk must not look like an empty answer to the script that asked.
+/// A full disk must not look like empty output to a script.
 #[test]
-fn an_answer_for_which_there_is_no_room_is_a_failure() {
+fn output_to_a_full_disk_is_a_failure() {
     for command in [&["config", "default"][..], &["reference"], &["generate", "completions", "bash"]] {
-        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has /dev/full");
         let mut child = Command::new(binaries::encke());
         let output = child.args(command).stdout(full).output().expect("the binary can be started");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
-        assert!(said.starts_with("encke: standard output: "), "{command:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {stderr}");
+        assert!(stderr.starts_with("encke: standard output: "), "{command:?}: {stderr}");
     }
 }

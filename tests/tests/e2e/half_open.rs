@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::network::NetworkLink;
 use encke_tests::raw::{PING, PONG, RawClient, masked};
-use encke_tests::waiting::LATE;
+use encke_tests::waiting::MAX_LATENESS;
 use encke_tests::{Client, EventStream, Launch, RunningServer};
 
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);
@@ -18,10 +18,11 @@ fn server(link: &NetworkLink, reconnect_window: &str) -> RunningServer {
     server.start()
 }
 
-/// A client that has answered a ping and is then gone: no FIN, no RST, not even the kernel knows it any more.
+/// A client that answers a ping and then vanishes: no FIN, no RST, and its kernel no longer knows the
+/// connection.
 fn vanish(link: &NetworkLink, server: &RunningServer) -> (encke_tests::Hello, Instant) {
     let mut client = RawClient::over(link.connect(server.public));
-    client.ask_upgrade("");
+    client.request_upgrade("");
     client.await_upgrade();
     let hello = client.hello();
     let ping = client.frame_of(PING);
@@ -34,15 +35,15 @@ fn vanish(link: &NetworkLink, server: &RunningServer) -> (encke_tests::Hello, In
 }
 
 #[test]
-fn a_client_that_vanished_is_noticed_and_expires() {
+fn vanished_client_is_detected_and_expires() {
     let link = NetworkLink::new();
     let server = server(&link, "2s");
     let (hello, answered) = vanish(&link, &server);
     server.await_phase(&hello.session, "suspended");
     let after = answered.elapsed();
     assert!(after >= INTERVAL + PONG_TIMEOUT, "suspended after {after:?}");
-    assert!(after <= INTERVAL + PONG_TIMEOUT + LATE, "suspended after {after:?}");
-    server.await_gone(&hello.session);
+    assert!(after <= INTERVAL + PONG_TIMEOUT + MAX_LATENESS, "suspended after {after:?}");
+    server.await_removal(&hello.session);
     let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("expired", "reconnect_window")];
     server.logs.await_lifecycle(&hello.session, &events);
     let metrics = server.admin.metrics();
@@ -54,7 +55,7 @@ fn a_client_that_vanished_is_noticed_and_expires() {
 }
 
 #[test]
-fn it_may_come_back_when_the_link_is_mended() {
+fn vanished_client_resumes_when_the_link_is_restored() {
     let link = NetworkLink::new();
     let server = server(&link, "60s");
     let (hello, _) = vanish(&link, &server);
@@ -71,7 +72,7 @@ fn it_may_come_back_when_the_link_is_mended() {
 }
 
 #[test]
-fn it_may_come_back_before_anyone_noticed() {
+fn vanished_client_resumes_before_it_is_detected() {
     let link = NetworkLink::new();
     let server = server(&link, "60s");
     let (hello, _) = vanish(&link, &server);
@@ -86,21 +87,22 @@ fn it_may_come_back_before_anyone_noticed() {
     assert_eq!(last.map(|(event, _)| event).as_deref(), Some("resumed"));
 }
 
-/// It cannot answer heartbeats. That its kernel does not acknowledge them is what is noticed.
+/// An event stream cannot answer heartbeats. The server notices that the client's kernel does not acknowledge
+/// them.
 #[test]
-fn a_reader_of_events_that_vanished_is_noticed() {
+fn vanished_event_stream_is_detected() {
     let link = NetworkLink::new();
     let server = server(&link, "60s");
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let hello = events.hello();
     assert_eq!(events.block().as_deref(), Some(":"));
-    let heard = Instant::now();
+    let last_heartbeat = Instant::now();
     link.cut();
     drop(events);
     link.forget_connections();
     server.await_phase(&hello.session, "suspended");
-    let after = heard.elapsed();
-    assert!(after <= INTERVAL + PONG_TIMEOUT + LATE, "suspended after {after:?}");
+    let after = last_heartbeat.elapsed();
+    assert!(after <= INTERVAL + PONG_TIMEOUT + MAX_LATENESS, "suspended after {after:?}");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "pong_timeout")]);
     link.restore();
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);

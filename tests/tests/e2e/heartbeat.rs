@@ -1,30 +1,30 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{PING, PONG, TEXT, masked};
-use encke_tests::waiting::LATE;
+use encke_tests::waiting::MAX_LATENESS;
 use encke_tests::{RawClient, RunningServer};
 use serde_json::json;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// `timers.ping_slack`: how much later than due a ping may leave.
+/// `timers.ping_slack`: how much later than due a ping may be sent.
 const SLACK: Duration = Duration::from_millis(100);
-/// For the way from the kernel's send to our receive.
-const WAY: Duration = Duration::from_millis(20);
+/// Allowance for the time from the kernel's send to the client's receive.
+const TRANSIT: Duration = Duration::from_millis(20);
 
 fn server() -> RunningServer {
     RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=800ms"])
 }
 
-/// What comes after `from` may come neither before `earliest` nor much after `latest`.
+/// Asserts that `by` is no earlier than `earliest` after `from`, and not much later than `latest`.
 #[track_caller]
 fn assert_between(from: Instant, by: Instant, earliest: Duration, latest: Duration) {
     let after = by - from;
     assert!(after >= earliest, "early: {after:?} instead of {earliest:?}");
-    assert!(after <= latest + SLACK + LATE, "late: {after:?} instead of {latest:?}");
+    assert!(after <= latest + SLACK + MAX_LATENESS, "late: {after:?} instead of {latest:?}");
 }
 
 #[test]
-fn the_first_ping_comes_after_half_to_the_whole_interval() {
+fn first_ping_comes_after_half_to_one_interval() {
     let server = server();
     std::thread::scope(|scope| {
         for _ in 0..10 {
@@ -39,14 +39,14 @@ fn the_first_ping_comes_after_half_to_the_whole_interval() {
 }
 
 #[test]
-fn the_next_one_comes_an_interval_after_the_pong() {
+fn next_ping_comes_one_interval_after_the_pong() {
     let server = server();
     let (mut client, _) = RawClient::greeted(server.public, "");
     for _ in 0..3 {
         client.frame_of(PING);
         let answered = Instant::now();
         client.send(&masked(PONG, &[0; 8]));
-        let ping = client.frame_within(INTERVAL * 3 + LATE).expect("it is not closed").expect("a ping");
+        let ping = client.frame_within(INTERVAL * 3 + MAX_LATENESS).expect("the connection is open").expect("a ping");
         assert_eq!(ping.first, PING);
         assert_between(answered, ping.not_after, INTERVAL, INTERVAL);
         client.send(&masked(PONG, &ping.payload));
@@ -59,38 +59,38 @@ fn the_next_one_comes_an_interval_after_the_pong() {
 fn traffic_postpones_frame_pings() {
     let server = server();
     let (mut client, _) = RawClient::greeted(server.public, "");
-    let mut spoke = Instant::now();
+    let mut last_sent = Instant::now();
     for _ in 0..25 {
-        spoke = Instant::now();
+        last_sent = Instant::now();
         client.text(r#"{"ack":{"seq":0}}"#);
-        if client.frame_within(INTERVAL / 10).expect("it is not closed").is_some() {
-            // On a machine that lets this test sleep for too long, a ping is right.
-            assert!(spoke.elapsed() > INTERVAL / 4, "a ping while there is traffic");
+        if client.frame_within(INTERVAL / 10).expect("the connection is open").is_some() {
+            // If the machine delays this test for too long, a ping is correct.
+            assert!(last_sent.elapsed() > INTERVAL / 4, "a ping while there is traffic");
         }
     }
     let ping = client.frame_of(PING);
-    assert_between(spoke, ping.not_after, INTERVAL / 2, INTERVAL);
+    assert_between(last_sent, ping.not_after, INTERVAL / 2, INTERVAL);
 }
 
 #[test]
-fn message_pings_are_text_and_have_a_steady_beat() {
+fn message_pings_are_text_and_come_at_fixed_intervals() {
     let server = server();
     let (mut client, _) = RawClient::greeted(server.public, "heartbeat=message");
     let mut last = client.started_at;
     let mut earliest = INTERVAL / 2;
     for _ in 0..3 {
-        // Traffic does not postpone them.
+        // Traffic does not postpone message pings.
         client.text(r#"{"ack":{"seq":0}}"#);
         let ping = client.frame_of(TEXT);
         assert_eq!(ping.payload, br#"{"ping":{"seq":0}}"#);
         assert_between(last, ping.not_after, earliest, INTERVAL);
         client.text(r#"{"pong":{"seq":0}}"#);
-        (last, earliest) = (ping.not_before, INTERVAL - WAY);
+        (last, earliest) = (ping.not_before, INTERVAL - TRANSIT);
     }
 }
 
 #[test]
-fn message_pings_that_nobody_answers_are_missed() {
+fn unanswered_message_ping_ends_the_connection() {
     let server = server();
     let (mut client, hello) = RawClient::greeted(server.public, "heartbeat=message");
     client.frame_of(TEXT);
@@ -105,10 +105,10 @@ fn any_traffic_answers_a_ping() {
     for answer in [
         masked(TEXT, br#"{"ack":{"seq":0}}"#),
         masked(TEXT, b"no JSON"),
-        // A pong that answers no ping of ours, and one of another length.
+        // A pong that matches no ping of the server, and an empty one.
         masked(PONG, b"whatever"),
         masked(PONG, &[]),
-        // A frame that is never finished.
+        // A frame that is never completed.
         vec![0x01],
     ] {
         client.skip_to(PING);
@@ -131,7 +131,7 @@ fn pings_of_the_client_are_answered() {
 }
 
 #[test]
-fn a_stock_client_lives_on() {
+fn stock_client_stays_connected() {
     let server = server();
     let client = server.client().into_background();
     client.await_more_pings(4);

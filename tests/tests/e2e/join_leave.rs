@@ -17,19 +17,19 @@ fn server(settings: &[&str]) -> RunningServer {
     RunningServer::with(&[&[JOIN_LEAVE_RULE], settings].concat())
 }
 
-/// A client of a user by name.
+/// A client with a token of `user`.
 #[track_caller]
 fn client_of(server: &RunningServer, user: &str) -> Client {
     let claims = json!({"sub": user, "channels": {"*": ["subscribe", "publish", "presence"]}});
     Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
 }
 
-/// What is said of a session whose client is nobody by name.
-pub(crate) fn of(hello: &Hello) -> Value {
+/// How a join or leave describes the session of an anonymous client.
+pub(crate) fn anonymous(hello: &Hello) -> Value {
     json!({"session": hello.session})
 }
 
-/// A message without its seq.
+/// The message, without its seq.
 #[track_caller]
 fn body(mut object: Value) -> Value {
     let mut message = object["message"].take();
@@ -39,26 +39,26 @@ fn body(mut object: Value) -> Value {
 }
 
 #[track_caller]
-pub(crate) fn next(client: &mut Client) -> Value {
+pub(crate) fn next_message(client: &mut Client) -> Value {
     body(client.object())
 }
 
 #[track_caller]
-fn assert_nothing_comes(client: &mut Client) {
-    let said = client.next_within(Duration::from_millis(100));
-    assert!(matches!(said, None | Some(ServerOutput::Ping(_))), "{said:?}");
+fn assert_no_message(client: &mut Client) {
+    let output = client.next_within(Duration::from_millis(100));
+    assert!(matches!(output, None | Some(ServerOutput::Ping(_))), "{output:?}");
 }
 
-pub(crate) fn told(offset: u64, kind: &str, of: &Value) -> Value {
+pub(crate) fn presence_message(offset: u64, kind: &str, of: &Value) -> Value {
     json!({"channel": "/room/x", "offset": offset, kind: of})
 }
 
 #[test]
-fn all_who_follow_are_told_who_comes_and_who_goes() {
+fn subscribers_receive_joins_and_leaves() {
     let server = server(&[&format!("auth.secret={SECRET}")]);
     let mut ann = client_of(&server, "ann");
     ann.subscribe("/room/x");
-    // Itself, after the reply.
+    // Its own join, which follows the reply.
     let of = |client: &Client, user: &str| json!({"session": client.hello.session, "user": user});
     let ann_is = of(&ann, "ann");
     let message = ann.object();
@@ -70,107 +70,108 @@ fn all_who_follow_are_told_who_comes_and_who_goes() {
     let mut bob = client_of(&server, "bob");
     let bob_is = of(&bob, "bob");
     bob.subscribe("/room/x");
-    assert_eq!([next(&mut ann), next(&mut bob)], [(); 2].map(|()| told(2, "joined", &bob_is)));
-    // Again is no news. To follow a pattern is not to come, but whoever does is told.
+    assert_eq!([next_message(&mut ann), next_message(&mut bob)], [(); 2].map(|()| presence_message(2, "joined", &bob_is)));
+    // Subscribing again is not a join, nor is subscribing to a pattern; but a subscriber of the pattern
+    // receives joins and leaves.
     bob.subscribe("/room/x");
     bob.subscribe("/room/*");
     bob.subscribe("elsewhere");
     let reply = bob.request(r#"{"id":3,"unsubscribe":{"channel":"/room/x"}}"#);
     assert_eq!(reply["ok"], json!({}));
-    assert_eq!(next(&mut ann), told(3, "left", &bob_is));
-    let by_pattern = next(&mut bob);
+    assert_eq!(next_message(&mut ann), presence_message(3, "left", &bob_is));
+    let by_pattern = next_message(&mut bob);
     assert_eq!((&by_pattern["left"], &by_pattern["pattern"]["name"]), (&bob_is, &json!("/room/*")));
-    // By the backend's will.
+    // The backend subscribes and unsubscribes a session.
     let path = |what: &str| format!("/api/sessions/{}/{what}", bob.hello.session);
     let (subscribe, unsubscribe) = (path("subscribe"), path("unsubscribe"));
     assert_eq!(server.admin.post(&subscribe, r#"{"channel":"/room/x"}"#).status, 200);
-    assert_eq!(next(&mut ann), told(4, "joined", &bob_is));
+    assert_eq!(next_message(&mut ann), presence_message(4, "joined", &bob_is));
     assert_eq!(server.admin.post(&unsubscribe, r#"{"channel":"/room/x"}"#).status, 204);
-    assert_eq!(next(&mut ann), told(5, "left", &bob_is));
+    assert_eq!(next_message(&mut ann), presence_message(5, "left", &bob_is));
     bob.send(r#"{"subscribe":{"channel":"/room/x"}}"#);
-    assert_eq!(next(&mut ann), told(6, "joined", &bob_is));
+    assert_eq!(next_message(&mut ann), presence_message(6, "joined", &bob_is));
     server.admin.kick(&bob.hello.session);
-    assert_eq!(next(&mut ann), told(7, "left", &bob_is));
-    // What it was before, everyone can read.
+    assert_eq!(next_message(&mut ann), presence_message(7, "left", &bob_is));
+    // Joins and leaves are in the history for any subscriber.
     let mut late = client_of(&server, "carol");
     let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/room/x","last":100}}"#);
     assert_eq!(reply["ok"]["offset"], 7);
-    let read: Vec<_> = (1..=7).map(|_| next(&mut late)).collect();
+    let read: Vec<_> = (1..=7).map(|_| next_message(&mut late)).collect();
     assert_eq!(read.iter().filter(|message| message["left"] == bob_is).count(), 3, "{read:?}");
-    assert_eq!(read[0], told(1, "joined", &ann_is));
+    assert_eq!(read[0], presence_message(1, "joined", &ann_is));
     ann.send(r#"{"close":{}}"#);
     assert_eq!(ann.close_code(), Some(1000));
-    assert_eq!(next(&mut late), told(8, "joined", &of(&late, "carol")));
-    assert_eq!(next(&mut late), told(9, "left", &ann_is));
+    assert_eq!(next_message(&mut late), presence_message(8, "joined", &of(&late, "carol")));
+    assert_eq!(next_message(&mut late), presence_message(9, "left", &ann_is));
 }
 
 #[test]
-fn to_be_away_for_a_while_is_not_to_leave() {
+fn suspended_session_does_not_leave() {
     let server = server(&[]);
     let mut stays = server.client();
     stays.subscribe("/room/x");
-    let stays_is = of(&stays.hello);
-    assert_eq!(next(&mut stays), told(1, "joined", &stays_is));
+    let stays_is = anonymous(&stays.hello);
+    assert_eq!(next_message(&mut stays), presence_message(1, "joined", &stays_is));
     let mut goes = server.client();
     goes.subscribe("/room/x");
     let hello = goes.drop_connection();
-    assert_eq!(next(&mut stays), told(2, "joined", &of(&hello)));
+    assert_eq!(next_message(&mut stays), presence_message(2, "joined", &anonymous(&hello)));
     server.await_phase(&hello.session, "suspended");
     let goes = Client::connect(server.public, &format!("resume={}&seq=0", hello.resume));
     assert!(goes.hello.recovered);
-    assert_nothing_comes(&mut stays);
+    assert_no_message(&mut stays);
     drop(goes);
     server.await_phase(&hello.session, "suspended");
-    assert_nothing_comes(&mut stays);
+    assert_no_message(&mut stays);
 }
 
 #[test]
-fn to_be_away_for_too_long_is_to_leave() {
+fn expired_session_leaves() {
     let server = server(&["session.reconnect_window=300ms"]);
     let mut stays = server.client();
     stays.subscribe("/room/x");
-    next(&mut stays);
+    next_message(&mut stays);
     let mut goes = server.client();
     goes.subscribe("/room/x");
     let hello = goes.drop_connection();
-    assert_eq!(next(&mut stays), told(2, "joined", &of(&hello)));
-    assert_eq!(next(&mut stays), told(3, "left", &of(&hello)));
-    // It is told when the session ends, and is gone a moment later.
-    server.await_gone(&hello.session);
+    assert_eq!(next_message(&mut stays), presence_message(2, "joined", &anonymous(&hello)));
+    assert_eq!(next_message(&mut stays), presence_message(3, "left", &anonymous(&hello)));
+    // The leave is published when the session ends, and the session is removed a moment later.
+    server.await_removal(&hello.session);
 }
 
 #[test]
-fn a_token_that_allows_less_ends_it() {
+fn token_that_allows_less_causes_a_leave() {
     let server = server(&[&format!("auth.secret={SECRET}")]);
     let mut stays = client_of(&server, "ann");
     stays.subscribe("/room/x");
-    // It is told after the reply: a client that subscribes in between hears it, too.
-    next(&mut stays);
+    // A join is published after the reply, so a client that subscribes in between receives it, too.
+    next_message(&mut stays);
     let mut goes = client_of(&server, "bob");
     goes.subscribe("/room/x");
     let bob_is = json!({"session": goes.hello.session, "user": "bob"});
-    assert_eq!(next(&mut goes), told(2, "joined", &bob_is));
+    assert_eq!(next_message(&mut goes), presence_message(2, "joined", &bob_is));
     let less = sign(&json!({"sub": "bob", "channels": {"else": ["subscribe"]}}), SECRET);
     goes.send(&json!({"id": 2, "refresh": {"token": less}}).to_string());
-    assert_eq!(next(&mut stays), told(2, "joined", &bob_is));
-    assert_eq!(next(&mut stays), told(3, "left", &bob_is));
-    // One that names a channel makes its session come.
+    assert_eq!(next_message(&mut stays), presence_message(2, "joined", &bob_is));
+    assert_eq!(next_message(&mut stays), presence_message(3, "left", &bob_is));
+    // A token that names a channel in `join` subscribes its session.
     let joins = json!({"sub": "carol", "channels": {"*": ["subscribe"]}, "join": ["/room/x"]});
     let carol = Client::connect(server.public, &format!("token={}", sign(&joins, SECRET)));
-    assert_eq!(next(&mut stays)["joined"], json!({"session": carol.hello.session, "user": "carol"}));
+    assert_eq!(next_message(&mut stays)["joined"], json!({"session": carol.hello.session, "user": "carol"}));
 }
 
-/// Whatever the transport and the dialect.
+/// With server-sent events, long-polling and Bayeux.
 #[test]
-fn each_transport_tells_it() {
+fn joins_and_leaves_arrive_on_each_transport() {
     let server = server(&[]);
     let mut stream = EventStream::open(server.public, "channels=/room/x");
-    let first = of(&stream.hello());
-    assert_eq!(body(stream.object().1), told(1, "joined", &first));
+    let first = anonymous(&stream.hello());
+    assert_eq!(body(stream.object().1), presence_message(1, "joined", &first));
     let mut requests = PollClient::connect(server.public);
     let hello = Hello::parse(requests.get("channels=/room/x").json()[0].take());
     let polled = requests.get(&format!("resume={}&seq=0", hello.resume)).json();
-    assert_eq!(body(polled[0].clone()), told(2, "joined", &of(&hello)));
+    assert_eq!(body(polled[0].clone()), presence_message(2, "joined", &anonymous(&hello)));
     let mut polls = BayeuxPolling::connect(server.public);
     let reading = polls.handshake();
     let bayeux_is = json!({"session": bayeux::session(&reading)});
@@ -178,98 +179,99 @@ fn each_transport_tells_it() {
     bayeux::assert_successful(&events[0]);
     let mut await_event = |what: &str, of: &Value| {
         let event = json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
-        until("it is told", || {
+        until("the event is published", || {
             events.extend(polls.request(&connect_now(&reading)));
             events.contains(&event)
         });
     };
     await_event("joined", &bayeux_is);
     assert_eq!(requests.post(&format!("resume={}", hello.resume), r#"{"close":{}}"#).status, 200);
-    await_event("left", &of(&hello));
+    await_event("left", &anonymous(&hello));
     polls.request(&bayeux::disconnect(&reading));
     for expected in [
-        told(2, "joined", &of(&hello)),
-        told(3, "joined", &bayeux_is),
-        told(4, "left", &of(&hello)),
-        told(5, "left", &bayeux_is),
+        presence_message(2, "joined", &anonymous(&hello)),
+        presence_message(3, "joined", &bayeux_is),
+        presence_message(4, "left", &anonymous(&hello)),
+        presence_message(5, "left", &bayeux_is),
     ] {
         assert_eq!(body(stream.object().1), expected);
     }
 }
 
 #[test]
-fn a_socket_of_bayeux_tells_it() {
+fn joins_and_leaves_arrive_on_a_bayeux_socket() {
     let server = server(&[]);
-    let mut follower = server.client();
-    follower.subscribe("/room/x");
-    next(&mut follower);
+    let mut subscriber = server.client();
+    subscriber.subscribe("/room/x");
+    next_message(&mut subscriber);
     let mut socket = bayeux::BayeuxWebSocket::connect(server.public);
     let client_id = socket.handshake();
     let socket_is = json!({"session": bayeux::session(&client_id)});
     let mut events = socket.request(&bayeux::subscribe(&client_id, "/room/x"));
     bayeux::assert_successful(events.last().expect("a reply"));
-    // Nothing is sent before its first connect.
+    // The server sends nothing before the first connect.
     socket.send(&connect_now(&client_id));
     let event =
         |what: &str, of: &Value| json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
     while !events.contains(&event("joined", &socket_is)) {
         events.extend(socket.messages());
     }
-    assert_eq!(next(&mut follower), told(2, "joined", &socket_is));
-    let hello = follower.hello.clone();
-    follower.send(r#"{"close":{}}"#);
-    while !events.contains(&event("left", &of(&hello))) {
+    assert_eq!(next_message(&mut subscriber), presence_message(2, "joined", &socket_is));
+    let hello = subscriber.hello.clone();
+    subscriber.send(r#"{"close":{}}"#);
+    while !events.contains(&event("left", &anonymous(&hello))) {
         events.extend(socket.messages());
     }
     bayeux::assert_successful(socket.request(&bayeux::disconnect(&client_id)).last().expect("a reply"));
-    until("it has left, too", || {
+    until("the session of the socket has left, too", || {
         let history = server.admin.get("/api/channels/%2Froom%2Fx/history?since=3").json();
         history["messages"][0]["left"] == socket_is
     });
 }
 
-/// `joined` and `left` stand beside `data`, where no client can write.
+/// `joined` and `left` are fields next to `data`, where no client can write.
 #[test]
-fn it_is_the_word_of_the_server() {
+fn clients_cannot_forge_joins_and_leaves() {
     let rules = "namespace=[{prefix='/room/', join_leave=true, publish=false, at_ms=true}, {prefix='/open/', join_leave=true}]";
     let server = RunningServer::with(&[rules]);
     let mut client = server.client();
     let reply = client.request(r#"{"id":1,"publish":{"channel":"/room/x","data":1}}"#);
     assert_eq!(reply["error"]["code"], "forbidden");
     client.subscribe("/room/x");
-    let message = next(&mut client);
-    assert!(message["at_ms"].is_u64() && message["joined"] == of(&client.hello), "{message}");
+    let message = next_message(&mut client);
+    assert!(message["at_ms"].is_u64() && message["joined"] == anonymous(&client.hello), "{message}");
     client.subscribe("/open/x");
-    next(&mut client);
+    next_message(&mut client);
     let forged = json!({"joined": {"session": "s_1"}, "left": {"session": "s_1"}});
     let publish =
         json!({"id": 2, "publish": {"channel": "/open/x", "data": forged, "joined": {"session": "s_2"}}});
     assert_eq!(client.request(&publish.to_string())["error"]["code"], "malformed");
     client.send(&json!({"publish": {"channel": "/open/x", "data": forged}}).to_string());
-    assert_eq!(next(&mut client), json!({"channel": "/open/x", "offset": 2, "data": forged}));
+    assert_eq!(next_message(&mut client), json!({"channel": "/open/x", "offset": 2, "data": forged}));
     let mut polls = BayeuxPolling::connect(server.public);
-    let speaking = polls.handshake();
+    let publisher_id = polls.handshake();
     let ext = json!({"encke": {"joined": {"session": "s_3"}}});
-    let forged_by_bayeux = bayeux::with_field(bayeux::publish(&speaking, "/open/x", 7), "ext", ext);
-    bayeux::assert_successful(&polls.reply(&forged_by_bayeux));
-    assert_eq!(next(&mut client), json!({"channel": "/open/x", "offset": 3, "data": 7}));
+    let forged_over_bayeux = bayeux::with_field(bayeux::publish(&publisher_id, "/open/x", 7), "ext", ext);
+    bayeux::assert_successful(&polls.reply(&forged_over_bayeux));
+    assert_eq!(next_message(&mut client), json!({"channel": "/open/x", "offset": 3, "data": 7}));
     let mut history = server.admin.get("/api/channels/%2Fopen%2Fx/history").json();
     let messages = history["messages"].as_array_mut().expect("a list");
     messages.iter_mut().for_each(|message| _ = message.as_object_mut().and_then(|it| it.remove("age_ms")));
     assert_eq!(
         history["messages"],
         json!([
-            {"offset": 1, "joined": of(&client.hello)},
+            {"offset": 1, "joined": anonymous(&client.hello)},
             {"offset": 2, "data": forged},
             {"offset": 3, "data": 7},
         ])
     );
 }
 
-/// Those who are there, as a client keeps them: it follows first, then asks who is there, and changes the answer by all that has come since it asked.
+/// A client's list of the sessions in a channel: the client subscribes, then requests the presence, and
+/// applies to the answer all joins and leaves received since the request.
 struct Observer {
     client: Client,
-    here: BTreeMap<String, Value>,
+    present_sessions: BTreeMap<String, Value>,
 }
 
 impl Observer {
@@ -277,7 +279,7 @@ impl Observer {
     fn begin(mut client: Client) -> Self {
         client.subscribe("/room/x");
         client.send(r#"{"id":9,"presence":{"channel":"/room/x"}}"#);
-        let (mut since, mut here) = (Vec::new(), BTreeMap::new());
+        let (mut since, mut present_sessions) = (Vec::new(), BTreeMap::new());
         loop {
             let object = client.object();
             if object["message"].is_object() {
@@ -285,34 +287,34 @@ impl Observer {
                 continue;
             }
             for present in object["reply"]["ok"]["present"].as_array().unwrap_or_else(|| panic!("{object}")) {
-                here.insert(session_of(present), present["user"].clone());
+                present_sessions.insert(session_of(present), present["user"].clone());
             }
             break;
         }
-        let mut observer = Self { client, here };
-        since.iter().for_each(|object| observer.hear(object));
+        let mut observer = Self { client, present_sessions };
+        since.iter().for_each(|object| observer.apply(object));
         observer
     }
 
     #[track_caller]
-    fn hear(&mut self, object: &Value) {
+    fn apply(&mut self, object: &Value) {
         let message = &object["message"];
         if message["joined"].is_object() {
-            self.here.insert(session_of(&message["joined"]), message["joined"]["user"].clone());
+            self.present_sessions.insert(session_of(&message["joined"]), message["joined"]["user"].clone());
         } else {
-            self.here.remove(&session_of(&message["left"]));
+            self.present_sessions.remove(&session_of(&message["left"]));
         }
     }
 }
 
 #[track_caller]
-fn session_of(follower: &Value) -> String {
-    follower["session"].as_str().unwrap_or_else(|| panic!("{follower}")).to_owned()
+fn session_of(subscriber: &Value) -> String {
+    subscriber["session"].as_str().unwrap_or_else(|| panic!("{subscriber}")).to_owned()
 }
 
-/// With what the README says, a client has an exact list, whenever it begins to keep it.
+/// A client that follows the README has an exact list, whenever it starts.
 #[test]
-fn a_list_of_who_is_there_is_exact() {
+fn list_of_present_sessions_is_exact() {
     let seed = rand::rng().random();
     println!("seed {seed}");
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -345,15 +347,15 @@ fn a_list_of_who_is_there_is_exact() {
         };
         until("the list is right", || {
             while let Some(ServerOutput::Object(object)) = observer.client.next_within(Duration::from_millis(50)) {
-                observer.hear(&object);
+                observer.apply(&object);
             }
-            observer.here == present()
+            observer.present_sessions == present()
         });
     }
 }
 
 #[test]
-fn presence_names_sessions_only_where_their_coming_is_told() {
+fn presence_names_sessions_only_with_join_leave() {
     let server = server(&[]);
     let mut client = server.client();
     client.subscribe("news");
@@ -361,14 +363,14 @@ fn presence_names_sessions_only_where_their_coming_is_told() {
     assert_eq!(reply["ok"]["present"], json!([{"user": null, "phase": "attached"}]));
     let mut client = server.client();
     client.subscribe("/room/x");
-    next(&mut client);
+    next_message(&mut client);
     let reply = client.request(r#"{"id":2,"presence":{"channel":"/room/x"}}"#);
     let present = json!([{"session": client.hello.session, "user": null, "phase": "attached"}]);
     assert_eq!(reply["ok"]["present"], present);
 }
 
 #[test]
-fn a_restart_is_neither_coming_nor_going() {
+fn restart_causes_neither_joins_nor_leaves() {
     let mut restarts = Restarts::with(&[JOIN_LEAVE_RULE]);
     let mut stays = restarts.server.client();
     stays.subscribe("/room/x");
@@ -376,18 +378,18 @@ fn a_restart_is_neither_coming_nor_going() {
     goes.subscribe("/room/x");
     let (stays_hello, goes_hello) = (stays.hello.clone(), goes.hello.clone());
     for hello in [&stays_hello, &goes_hello] {
-        assert_eq!(next(&mut stays)["joined"], of(hello));
+        assert_eq!(next_message(&mut stays)["joined"], anonymous(hello));
     }
     restarts.restart();
     let mut stays = back(&restarts, &stays_hello, 2);
-    assert_nothing_comes(&mut stays);
-    // The other does not come back.
+    assert_no_message(&mut stays);
+    // The other client does not reconnect.
     restarts.server.admin.kick(&goes_hello.session);
-    assert_eq!(next(&mut stays), told(3, "left", &of(&goes_hello)));
+    assert_eq!(next_message(&mut stays), presence_message(3, "left", &anonymous(&goes_hello)));
     restarts.restart();
     let mut stays = back(&restarts, &stays_hello, 2);
-    assert_eq!(next(&mut stays), told(3, "left", &of(&goes_hello)), "it may be sent again");
+    assert_eq!(next_message(&mut stays), presence_message(3, "left", &anonymous(&goes_hello)), "the leave may be sent again");
     let mut new = restarts.server.client();
     new.subscribe("/room/x");
-    assert_eq!(next(&mut stays), told(4, "joined", &of(&new.hello)));
+    assert_eq!(next_message(&mut stays), presence_message(4, "joined", &anonymous(&new.hello)));
 }

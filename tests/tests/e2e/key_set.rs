@@ -19,7 +19,7 @@ const UNAUTHORIZED: u16 = 4102;
 const READ: &str = r#"encke_issuer_reads_total{outcome="read"}"#;
 const FAILED: &str = r#"encke_issuer_reads_total{outcome="failed"}"#;
 
-/// The issuer publishes these keys from here on.
+/// Makes the issuer publish these keys from now on.
 fn publish(issuer: &Backend, keys: &[&IssuerKey]) {
     let set = key_set(keys.iter().copied());
     issuer.reply_with(move |_| BackendReply::json(&set));
@@ -35,7 +35,7 @@ fn trusting(issuer: &Backend) -> Launch {
     Launch::default().set(&format!("auth.jwks={}", issuer.url("/keys")))
 }
 
-/// A server that has read the set.
+/// Starts a server and waits until it has read the key set.
 fn start(launch: Launch) -> RunningServer {
     let server = launch.start();
     await_reads(&server, READ, 1.0);
@@ -52,14 +52,14 @@ fn alice(key: &IssuerKey) -> String {
     format!("token={}", key.sign(&json!({"sub": "alice", "channels": {"*": ["subscribe"]}})))
 }
 
-/// Whether a command is refused with this code.
+/// Asserts that a command is refused with this code.
 #[track_caller]
 fn assert_refused(client: &mut Client, command: &Value, code: &str) {
     assert_eq!(client.request(&command.to_string())["error"]["code"], code);
 }
 
-/// The reply to a handshake of Bayeux.
-fn shake_hands(server: &RunningServer, key: &IssuerKey) -> Value {
+/// Sends a Bayeux handshake with a token of alice. Returns the reply.
+fn bayeux_handshake(server: &RunningServer, key: &IssuerKey) -> Value {
     let token = key.sign(&json!({"sub": "alice"}));
     BayeuxPolling::connect(server.public).reply(&with_field(
         handshake(),
@@ -73,7 +73,7 @@ fn refresh(key: &IssuerKey) -> Value {
 }
 
 #[test]
-fn tokens_of_the_issuer_are_good_on_each_transport() {
+fn tokens_of_the_issuer_are_accepted_on_each_transport() {
     let (a, b, stranger) = (IssuerKey::generate("a"), IssuerKey::generate("b"), IssuerKey::generate("c"));
     let issuer = issuer_of(&[&a, &b]);
     let server = start(trusting(&issuer));
@@ -84,9 +84,9 @@ fn tokens_of_the_issuer_are_good_on_each_transport() {
         EventStream::open(server.public, &format!("{}&channels=x", alice(key))).hello();
         let answer = PollClient::connect(server.public).get(&format!("{}&channels=x", alice(key))).json();
         assert!(answer[0]["hello"].is_object(), "{answer}");
-        assert_eq!(shake_hands(&server, key)["successful"], true);
+        assert_eq!(bayeux_handshake(&server, key)["successful"], true);
     }
-    // The set was just read: there is no such key.
+    // The set was read a moment ago and does not contain these keys.
     let forged = IssuerKey::generate("a");
     for key in [&stranger, &forged] {
         assert_eq!(Client::refusal_code(server.public, &alice(key)), UNAUTHORIZED);
@@ -103,20 +103,20 @@ fn tokens_of_the_issuer_are_good_on_each_transport() {
         (2.0, 2.0, 0.0)
     );
     assert_eq!(server.admin.metrics().value("encke_issuer_keys"), 2.0);
-    let [asked] = &*issuer.requests() else { panic!("whoever makes up tokens has it read once more") };
+    let [asked] = &*issuer.requests() else { panic!("forged tokens cause another read") };
     assert_eq!(asked.path, "/keys");
 }
 
 #[test]
-fn a_key_that_is_new_is_learned_when_a_token_names_it_and_one_that_is_gone_is_good_no_longer() {
+fn new_key_is_fetched_when_needed_and_removed_key_is_rejected() {
     let (old, new) = (IssuerKey::generate("old"), IssuerKey::generate("new"));
     let issuer = issuer_of(&[&old]);
     let server = start(trusting(&issuer));
     let mut client = Client::connect(server.public, &alice(&old));
     publish(&issuer, &[&new]);
-    // Within ten seconds of the last time, the set is not read again.
+    // The set is not read again within ten seconds of the last read.
     let mut refused = 0;
-    let newcomer = eventually_within(3 * TIMEOUT, "the key is learned", || {
+    let newcomer = eventually_within(3 * TIMEOUT, "the new key is accepted", || {
         match Client::try_connect(server.public, &alice(&new)) {
             Ok(client) => Some(client),
             Err(code) => {
@@ -127,36 +127,36 @@ fn a_key_that_is_new_is_learned_when_a_token_names_it_and_one_that_is_gone_is_go
         }
     });
     assert_eq!(server.admin.session(&newcomer.hello.session)["user"], "alice");
-    assert_eq!(issuer.requests().len(), 2, "after {refused} that were refused");
+    assert_eq!(issuer.requests().len(), 2, "after {refused} refusals");
     assert_eq!(Client::refusal_code(server.public, &alice(&old)), UNAUTHORIZED);
     assert_refused(&mut client, &refresh(&old), "unauthorized");
-    assert_eq!(client.request(&refresh(&new).to_string())["ok"], json!({}), "its session is still there");
+    assert_eq!(client.request(&refresh(&new).to_string())["ok"], json!({}), "the session is still open");
 }
 
 #[test]
-fn who_comes_while_the_set_is_read_waits_for_it() {
+fn client_waits_while_the_key_set_is_read() {
     let key = IssuerKey::generate("a");
     let issuer = Backend::start();
     let set = key_set([&key]);
     issuer.reply_with(move |_| BackendReply::json(&set).delayed_by(Duration::from_secs(1)));
     let server = trusting(&issuer).start();
-    // Nothing was answered yet.
+    // The issuer has not answered yet.
     let waiting = Client::connect(server.public, &alice(&key));
     assert_eq!(server.admin.session(&waiting.hello.session)["user"], "alice");
-    assert_eq!(shake_hands(&server, &key)["successful"], true);
+    assert_eq!(bayeux_handshake(&server, &key)["successful"], true);
     assert_eq!(issuer.requests().len(), 1);
 }
 
 #[test]
-fn while_the_issuer_does_not_answer_clients_come_again_and_known_keys_hold() {
+fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
     let (known, new) = (IssuerKey::generate("known"), IssuerKey::generate("new"));
     let issuer = Backend::start();
     issuer.reply_with_status(503);
     let server = trusting(&issuer).start();
     await_reads(&server, FAILED, 1.0);
     assert_eq!(Client::refusal_code(server.public, &alice(&known)), OVERLOADED);
-    assert_eq!(shake_hands(&server, &known)["advice"]["reconnect"], "handshake");
-    assert_eq!(Client::refusal_code(server.public, "token=nonsense"), UNAUTHORIZED, "no key would help");
+    assert_eq!(bayeux_handshake(&server, &known)["advice"]["reconnect"], "handshake");
+    assert_eq!(Client::refusal_code(server.public, "token=nonsense"), UNAUTHORIZED, "the token is invalid with any key");
     assert!(server.admin.metrics().refusals("issuer_keys") >= 2.0);
 
     publish(&issuer, &[&known]);
@@ -189,11 +189,11 @@ fn while_the_issuer_does_not_answer_clients_come_again_and_known_keys_hold() {
 }
 
 #[test]
-fn a_set_in_a_file_is_read_again_at_a_signal() {
+fn key_set_file_is_read_again_on_sighup() {
     let (old, new) = (IssuerKey::generate("old"), IssuerKey::generate("new"));
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let path = directory.path().join("keys.json");
-    let write = |text: &str| fs::write(&path, text).expect("there is room");
+    let write = |text: &str| fs::write(&path, text).expect("the file can be written");
     write(&key_set([&old]).to_string());
     let server = start(Launch::default().set(&format!("auth.jwks={}", path.display())));
     let _client = Client::connect(server.public, &alice(&old));
@@ -203,35 +203,35 @@ fn a_set_in_a_file_is_read_again_at_a_signal() {
     assert_eq!(server.admin.metrics().value("encke_issuer_keys"), 1.0);
     let _client = Client::connect(server.public, &alice(&new));
     assert_eq!(Client::refusal_code(server.public, &alice(&old)), UNAUTHORIZED);
-    // It is being written.
+    // An incomplete file, as while it is being written.
     write(r#"{"keys":["#);
     server.signal(Signal::HUP);
     server.logs.await_line("is not a JSON Web Key Set");
     let _client = Client::connect(server.public, &alice(&new));
 }
 
-/// A pipe that nobody writes to: reading it takes for ever, until somebody does.
+/// The key file is a pipe without a writer: reading it blocks until there is one.
 #[test]
-fn a_file_that_blocks_holds_up_nothing() {
+fn blocking_key_set_file_does_not_block_the_server() {
     let (old, new) = (IssuerKey::generate("old"), IssuerKey::generate("new"));
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let path = directory.path().join("keys.json");
-    fs::write(&path, key_set([&old]).to_string()).expect("there is room");
+    fs::write(&path, key_set([&old]).to_string()).expect("the file can be written");
     let mut server = start(
         Launch::default().set(&format!("auth.jwks={}", path.display())).set("limits.handshake_timeout=2s"),
     );
-    fs::remove_file(&path).expect("it was written");
+    fs::remove_file(&path).expect("the file exists");
     assert!(Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()));
     server.signal(Signal::HUP);
-    // Again and again, though the first is still at it.
+    // Later attempts fail as well, while the first one is still blocked.
     await_reads(&server, FAILED, 3.0);
     server.logs.await_line("reading it blocks");
     let _client = Client::connect(server.public, &alice(&old));
     assert_eq!(Client::refusal_code(server.public, &alice(&new)), OVERLOADED);
     let read = server.admin.metrics().value(READ);
     fs::write(&path, key_set([&new]).to_string()).expect("the server reads it");
-    fs::remove_file(&path).expect("it was made");
-    fs::write(&path, key_set([&new]).to_string()).expect("there is room");
+    fs::remove_file(&path).expect("the pipe exists");
+    fs::write(&path, key_set([&new]).to_string()).expect("the file can be written");
     server.signal(Signal::HUP);
     await_reads(&server, READ, read + 1.0);
     let _client = Client::connect(server.public, &alice(&new));
@@ -240,26 +240,26 @@ fn a_file_that_blocks_holds_up_nothing() {
 }
 
 #[test]
-fn a_file_that_is_no_set_is_seen_at_the_start() {
+fn invalid_key_set_file_is_rejected_at_startup() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let path = directory.path().join("keys.json");
-    fs::write(&path, r#"{"keys":[{"kty":"oct","kid":"s","k":"AAAA"}]}"#).expect("there is room");
+    fs::write(&path, r#"{"keys":[{"kty":"oct","kid":"s","k":"AAAA"}]}"#).expect("the file can be written");
     let missing = directory.path().join("missing.json");
-    let told = |jwks: &Path| {
+    let stderr_of = |jwks: &Path| {
         let output = run_to_end(&["--set", &format!("auth.jwks={}", jwks.display())], &[]);
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let said = told(&path);
+    let stderr = stderr_of(&path);
     let problem =
         "contains no key that verifies RS256 or ES256: the key with kid `s` is for another algorithm";
-    assert!(said.contains("`auth.jwks`") && said.contains(problem), "{said}");
-    let said = told(&missing);
-    assert!(said.contains("missing.json: cannot be read: No such file"), "{said}");
+    assert!(stderr.contains("`auth.jwks`") && stderr.contains(problem), "{stderr}");
+    let stderr = stderr_of(&missing);
+    assert!(stderr.contains("missing.json: cannot be read: No such file"), "{stderr}");
 }
 
 #[test]
-fn an_issuer_behind_tls_is_asked_if_its_certificate_is_good() {
+fn certificate_of_the_issuer_is_verified() {
     let key = IssuerKey::generate("a");
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let (authority, other) = (Authority::new(), Authority::new());
@@ -279,7 +279,7 @@ fn an_issuer_behind_tls_is_asked_if_its_certificate_is_good() {
 }
 
 #[test]
-fn tokens_must_be_for_the_server_if_it_has_a_name() {
+fn audience_of_tokens_is_checked_if_configured() {
     let key = IssuerKey::generate("a");
     let server = start(trusting(&issuer_of(&[&key])).set("auth.audience=chat"));
     let token = |claims: Value| format!("token={}", key.sign(&claims));

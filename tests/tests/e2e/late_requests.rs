@@ -7,32 +7,34 @@ use encke_tests::waiting::until;
 use encke_tests::{EventStream, RawClient, PollClient, RunningServer};
 use serde_json::json;
 
-/// How the client ends the connection on which its request is read late.
-type End = fn(RawClient);
+/// How the client ends the connection whose request is read late.
+type EndConnection = fn(RawClient);
 
-const ENDS: [End; 2] = [|late| late.stream().shutdown(Shutdown::Both).expect("it is open"), RawClient::reset];
+const ENDINGS: [EndConnection; 2] = [|late| late.stream().shutdown(Shutdown::Both).expect("the socket is connected"), RawClient::reset];
 
-/// A request that the server reads after the end of its connection, and after `newer`: it stands still meanwhile.
-fn read_late(server: &RunningServer, request: &str, end: End, newer: impl FnOnce()) {
+/// Makes the server read a request after its connection has ended and after `newer` has run, by stopping the
+/// process in between.
+fn read_late(server: &RunningServer, request: &str, end: EndConnection, newer: impl FnOnce()) {
     refuse_late(server, "late", request, end, newer);
 }
 
-/// The same, which it refuses for this reason.
-fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: End, newer: impl FnOnce()) {
+/// Like `read_late`, for a request that the server refuses for `reason`.
+fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: EndConnection, newer: impl FnOnce()) {
     newer();
     let before = server.admin.metrics().refusals(reason);
     let is_refused = || server.admin.metrics().refusals(reason) == before + 1.0;
-    // A connection may end before hyper has read the request. Nothing comes of that.
+    // A connection may end before hyper has read the request. The request is then ignored, and the next
+    // attempt follows.
     for _ in 0..20 {
         let open = server.open_descriptors();
         let mut late = RawClient::connect(server.public);
-        // One that is reset before is never served.
-        until("it is accepted", || is_accepted(late.stream()));
+        // A connection that is reset before it is accepted is never served.
+        until("the connection is accepted", || is_accepted(late.stream()));
         server.while_stopped(|| {
             late.send(request.as_bytes());
             end(late);
         });
-        until("it is over", || is_refused() || server.open_descriptors() == open);
+        until("the request is refused or the connection is closed", || is_refused() || server.open_descriptors() == open);
         if is_refused() {
             return;
         }
@@ -40,13 +42,13 @@ fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: End, ne
     panic!("no request is refused as {reason}");
 }
 
-/// Whether the server has taken the connection from the kernel's queue: until then it has no inode.
+/// Whether the server has accepted the connection: until then, the socket has no inode.
 fn is_accepted(client: &TcpStream) -> bool {
-    let port = |address: io::Result<SocketAddr>| format!(":{:04X}", address.expect("it is connected").port());
+    let port = |address: io::Result<SocketAddr>| format!(":{:04X}", address.expect("the socket is connected").port());
     let (client, server) = (port(client.local_addr()), port(client.peer_addr()));
-    let sockets = fs::read_to_string("/proc/net/tcp").expect("the system has it");
+    let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
     sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|socket| {
-        // See proc_net_tcp(5): its number, both addresses, and the inode in the tenth place.
+        // See proc_net_tcp(5): the number, both addresses, and the inode in the tenth column.
         socket[1].ends_with(&server) && socket[2].ends_with(&client) && socket[9] != "0"
     })
 }
@@ -61,13 +63,13 @@ fn await_held(server: &RunningServer, session: &str) {
 }
 
 #[test]
-fn a_poll_of_a_client_that_is_gone_answers_no_other() {
+fn late_poll_does_not_replace_a_newer_one() {
     let server = RunningServer::with(&[]);
     let mut requests = PollClient::connect(server.public);
     let opened = requests.get("channels=news").json();
     let session = opened[0]["hello"]["session"].as_str().expect("a session").to_owned();
     let resume = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
-    for (end, seq) in ENDS.into_iter().zip(0..) {
+    for (end, seq) in ENDINGS.into_iter().zip(0..) {
         let query = format!("resume={resume}&seq={seq}");
         read_late(&server, &get(&query), end, || {
             requests.send_get(&query);
@@ -75,17 +77,17 @@ fn a_poll_of_a_client_that_is_gone_answers_no_other() {
         });
         server.admin.publish("news", seq);
         assert_eq!(requests.response().json()[0]["message"]["data"], seq);
-        // Between two polls, too: it would have what comes next.
+        // Also between two polls: otherwise the late poll would receive the next message.
         read_late(&server, &get(&query), end, || ());
     }
     server.logs.await_lifecycle(&session, &[("opened", "connect")]);
 }
 
-/// That it was kicked, its client hears on the next connection.
+/// The client learns on its next connection that it was kicked.
 #[test]
-fn a_poll_of_a_client_that_is_gone_is_not_told_of_the_end() {
+fn late_poll_does_not_consume_the_close_reason() {
     let server = RunningServer::with(&[]);
-    for end in ENDS {
+    for end in ENDINGS {
         let mut requests = PollClient::connect(server.public);
         let opened = requests.get("channels=news").json();
         let hello = &opened[0]["hello"];
@@ -98,12 +100,12 @@ fn a_poll_of_a_client_that_is_gone_is_not_told_of_the_end() {
 }
 
 #[test]
-fn a_connect_of_a_client_that_is_gone_answers_no_other() {
+fn late_connect_does_not_replace_a_newer_one() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
-    for (end, number) in ENDS.into_iter().zip(1..) {
-        // hyper looks for the end of a connection by itself, unless there is part of another request.
+    for (end, number) in ENDINGS.into_iter().zip(1..) {
+        // hyper detects the end of the connection by itself, unless a part of another request has arrived.
         let request = post("/bayeux", JSON, &connect(&id).to_string()) + "POST";
         read_late(&server, &request, end, || {
             polls.send(&connect(&id));
@@ -122,13 +124,13 @@ fn a_connect_of_a_client_that_is_gone_answers_no_other() {
 }
 
 #[test]
-fn a_stream_of_events_of_a_client_that_is_gone_takes_nothing_over() {
+fn late_event_stream_does_not_take_the_session_over() {
     let server = RunningServer::with(&[]);
     let mut stream = EventStream::open(server.public, "channels=news");
     let hello = stream.hello();
     let request =
         format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {}:0\r\n\r\n", hello.resume);
-    for (end, number) in ENDS.into_iter().zip(1..) {
+    for (end, number) in ENDINGS.into_iter().zip(1..) {
         read_late(&server, &request, end, || ());
         server.admin.publish("news", number);
         let event = stream.event();

@@ -13,7 +13,7 @@ use serde_json::json;
 const OVERLOADED: u16 = 4005;
 
 #[test]
-fn no_more_connections_than_there_may_be() {
+fn connections_are_limited() {
     let server = RunningServer::with(&["limits.max_connections=2"]);
     let first = server.client();
     let mut second = server.client();
@@ -21,59 +21,59 @@ fn no_more_connections_than_there_may_be() {
     let again = server.resume(&first.hello.resume);
     assert!(
         again.hello.recovered,
-        "who takes a session over has the place of the connection that it replaces"
+        "a take-over uses the slot of the connection that it replaces"
     );
     let first = again;
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
-    assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the others are unharmed");
+    assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the other connections are open");
 
     let left = first.drop_connection();
     server.await_phase(&left.session, "suspended");
-    let again = retry_until_let_in(&server, &format!("resume={}", left.resume));
+    let again = retry_until_admitted(&server, &format!("resume={}", left.resume));
     assert!(again.hello.recovered);
     assert_eq!(again.hello.session, left.session);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 2.0);
 }
 
 #[test]
-fn of_a_crowd_as_many_are_let_in_as_fit() {
+fn crowd_is_admitted_up_to_the_limit() {
     const CROWD: usize = 12;
-    const PLACES: usize = 5;
+    const SLOTS: usize = 5;
     let server = RunningServer::with(&["limits.max_connections=5"]);
-    // Connections that are not WebSockets yet take no place.
-    let _silent: Vec<_> = (0..PLACES).map(|_| RawClient::connect(server.public)).collect();
+    // Connections that are not WebSockets yet hold no slot.
+    let _silent: Vec<_> = (0..SLOTS).map(|_| RawClient::connect(server.public)).collect();
     let all_at_once = Barrier::new(CROWD);
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let come = || {
+        let connect = || {
             all_at_once.wait();
             Client::try_connect(server.public, "")
         };
-        let crowd: Vec<_> = (0..CROWD).map(|_| scope.spawn(come)).collect();
+        let crowd: Vec<_> = (0..CROWD).map(|_| scope.spawn(connect)).collect();
         crowd.into_iter().map(|client| client.join().expect("no client panics")).collect()
     });
-    let (let_in, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-    assert_eq!(let_in.len(), PLACES);
+    let (admitted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(admitted.len(), SLOTS);
     assert!(refused.iter().all(|refused| matches!(refused, Err(OVERLOADED))), "{refused:?}");
 }
 
-/// A connection counts until its socket is closed, a little longer than its session shows.
-fn retry_until_let_in(server: &RunningServer, query: &str) -> Client {
-    until("there is room", || server.admin.metrics().connections() < 2.0);
-    eventually("the client is let in", || Client::try_connect(server.public, query).ok())
+/// A connection counts until its socket is closed, which is a little later than its session shows.
+fn retry_until_admitted(server: &RunningServer, query: &str) -> Client {
+    until("a slot is free", || server.admin.metrics().connections() < 2.0);
+    eventually("the client is admitted", || Client::try_connect(server.public, query).ok())
 }
 
 #[test]
-fn no_more_sessions_than_there_may_be() {
+fn sessions_are_limited() {
     let server = RunningServer::with(&["limits.max_sessions=2"]);
     let mut first = server.client();
     let left = server.client().drop_connection();
     let second = server.resume(&left.resume);
-    assert!(second.hello.recovered, "a session that is there takes no more room");
+    assert!(second.hello.recovered, "resuming a session needs no new slot");
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
 
     first.send(r#"{"close":{}}"#);
     assert_eq!(first.close_code(), Some(1000));
-    server.await_gone(&first.hello.session);
+    server.await_removal(&first.hello.session);
     let third = server.client();
     assert!(!third.hello.recovered);
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
@@ -90,11 +90,11 @@ fn suspended_from(server: &RunningServer, source: &str) -> Hello {
 }
 
 #[test]
-fn who_has_most_suspended_sessions_makes_room() {
+fn address_with_most_suspended_sessions_loses_its_oldest() {
     let server = RunningServer::with(&["limits.max_sessions=5"]);
     let other = suspended_from(&server, "127.0.0.2");
     let many: Vec<_> = (0..4).map(|_| suspended_from(&server, "127.0.0.3")).collect();
-    // A resumed session is not suspended any more.
+    // A resumed session is no longer a candidate for eviction.
     let back =
         Client::over(Dial::from("127.0.0.3").connect(server.public), &format!("resume={}", many[0].resume));
     assert!(back.hello.recovered);
@@ -108,11 +108,11 @@ fn who_has_most_suspended_sessions_makes_room() {
     for left in [&other, &many[3]] {
         assert!(server.resume(&left.resume).hello.recovered);
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]
-fn a_user_gives_no_ones_sessions_but_the_users() {
+fn eviction_takes_sessions_of_the_user_with_most() {
     let launch = Launch::with(&["limits.max_sessions=3"]).environment("ENCKE_AUTH__SECRET", SECRET);
     let server = launch.start();
     let token = |user: &str| format!("token={}", sign(&json!({"sub": user, "channels": {}}), SECRET));
@@ -124,7 +124,7 @@ fn a_user_gives_no_ones_sessions_but_the_users() {
     let bob = leave("bob");
     let alice = [leave("alice"), leave("alice")];
     let _carol = Client::connect(server.public, &token("carol"));
-    server.await_gone(&alice[0].session);
+    server.await_removal(&alice[0].session);
     for (user, left) in [("bob", &bob), ("alice", &alice[1])] {
         let again = Client::connect(server.public, &format!("resume={}&{}", left.resume, token(user)));
         assert!(again.hello.recovered, "{user}");
@@ -135,34 +135,34 @@ fn a_user_gives_no_ones_sessions_but_the_users() {
 fn an_expired_session_makes_room() {
     let server = RunningServer::with(&["limits.max_sessions=1", "session.reconnect_window=300ms"]);
     let suspended = server.suspended_session();
-    server.await_gone(&suspended.session);
+    server.await_removal(&suspended.session);
     assert!(!server.client().hello.recovered);
 }
 
 #[test]
-fn no_more_connections_from_one_address_than_there_may_be() {
+fn connections_per_address_are_limited() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
     let first = server.client();
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     let second = server.resume(&first.hello.resume);
-    assert!(second.hello.recovered, "who takes a session over takes its connection's place over");
+    assert!(second.hello.recovered, "a take-over uses the slot of the connection that it replaces");
     let first = second;
     let other = server.client_from("127.0.0.2");
-    until("both have their places", || server.admin.metrics().connections() == 2.0);
+    until("both hold slots", || server.admin.metrics().connections() == 2.0);
 
     let left = first.drop_connection();
-    let again = retry_until_let_in(&server, &format!("resume={}", left.resume));
+    let again = retry_until_admitted(&server, &format!("resume={}", left.resume));
     assert_eq!(again.hello.session, left.session);
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     drop(other);
-    let come = || Client::try_over(Dial::from("127.0.0.2").connect(server.public), "").ok();
-    let _another = eventually("the other's place is given back", come);
+    let connect = || Client::try_over(Dial::from("127.0.0.2").connect(server.public), "").ok();
+    let _another = eventually("the slot of the other address is free", connect);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 3.0, "a refused client opens nothing");
 }
 
-/// It gets 200: an `EventSource` takes anything else for final.
+/// The status of a refused stream is 200, because an `EventSource` treats any other status as final.
 #[test]
-fn streams_of_events_take_places_too() {
+fn event_streams_count_as_connections() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
     let mut stream = EventStream::open(server.public, "channels=news");
     let hello = stream.hello();
@@ -180,23 +180,23 @@ fn streams_of_events_take_places_too() {
 
     drop(stream);
     server.await_phase(&hello.session, "suspended");
-    // Whoever is sent away gets a time to come back at first.
-    let let_in = || {
+    // The first event of a refused stream sets the retry delay.
+    let try_resume = || {
         let first = EventStream::open(server.public, &format!("resume={}", hello.resume)).event();
         first.contains("hello").then_some(first)
     };
-    let greeting = eventually("the place is given back", let_in);
+    let greeting = eventually("the slot is free", try_resume);
     assert!(greeting.contains(r#""recovered":true"#), "{greeting}");
 }
 
-/// Whoever comes back to its session brings no new allowance.
+/// Resuming a session does not reset the allowance.
 #[test]
-fn the_rate_of_commands_is_the_sessions() {
+fn command_rate_is_limited_per_session() {
     const PER_SECOND: u32 = 50;
     let server = RunningServer::with(&[&format!("limits.commands_per_second={PER_SECOND}")]);
     let from = Instant::now();
     let mut client = server.client();
-    // Fewer in all than two seconds' worth, after which it would be closed.
+    // Fewer in total than the commands of two seconds, at which the session would be closed.
     for _ in 0..3 {
         for number in 0..30 {
             client.send(&format!(r#"{{"publish":{{"channel":"news","data":{number}}}}}"#));
@@ -215,9 +215,9 @@ fn the_rate_of_commands_is_the_sessions() {
     assert!(published <= allowed, "{published} of {allowed}");
 }
 
-/// Those that it has may come back as often as they like.
+/// Existing sessions may be resumed at any rate.
 #[test]
-fn one_address_opens_only_so_many_sessions_a_second() {
+fn session_rate_is_limited_per_address() {
     let server = RunningServer::with(&["limits.sessions_per_second_per_address=2"]);
     let client = server.client();
     until("the address opens too many", || Client::try_connect(server.public, "").err() == Some(OVERLOADED));
@@ -228,9 +228,9 @@ fn one_address_opens_only_so_many_sessions_a_second() {
     }
 }
 
-/// What an alarm reads before a limit turns anyone away.
+/// Alerts use these metrics to warn before a limit refuses clients.
 #[test]
-fn the_metrics_tell_how_near_each_limit_is() {
+fn metrics_show_usage_and_maximum_of_each_limit() {
     let backend = Backend::start();
     backend.reply_with_status(500);
     let webhook = format!(
@@ -274,5 +274,5 @@ fn the_metrics_tell_how_near_each_limit_is() {
         assert!(used.contains(&limit("used", key)), "{key}: {}", limit("used", key));
         assert_eq!(limit("max", key), max, "{key}");
     }
-    assert!(!metrics.text().contains("max_reminders"), "what has no limit is not near one");
+    assert!(!metrics.text().contains("max_reminders"), "a disabled limit is not exported");
 }

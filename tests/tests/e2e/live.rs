@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::live::request_live;
 use encke_tests::raw::Dial;
-use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, eventually, until};
 use encke_tests::{Launch, LiveStream, Metrics, RunningServer};
 use serde_json::{Value, json};
 
@@ -14,40 +14,40 @@ fn numbers(samples: &[Value]) -> Vec<u64> {
     samples.iter().map(|sample| sample["at_ms"].as_u64().expect("a number")).collect()
 }
 
-/// Reads its beginning: the samples of the history.
+/// Reads the first events of a stream. Returns the samples of the history.
 fn history(stream: &mut LiveStream) -> Vec<Value> {
     stream.event("server");
     stream.event("history").as_array().expect("an array").clone()
 }
 
-/// The sample as it is in the history.
+/// The sample in the form that the history has.
 fn without_rings(mut sample: Value) -> Value {
     sample.as_object_mut().expect("an object").remove("rings").expect("each event has rings");
     sample
 }
 
 #[test]
-fn all_who_watch_get_the_same_samples_without_a_hole_or_one_twice() {
+fn all_streams_receive_the_same_samples_once_without_holes() {
     let server = RunningServer::with(&[]);
     let mut one = LiveStream::open(server.admin);
     let mut seen = history(&mut one);
     seen.extend((0..2).map(|_| without_rings(one.event("sample"))));
     let mut other = LiveStream::open(server.admin);
-    let mut of_other = history(&mut other);
-    of_other.extend((0..2).map(|_| without_rings(other.event("sample"))));
-    while seen.len() < of_other.len() {
+    let mut other_seen = history(&mut other);
+    other_seen.extend((0..2).map(|_| without_rings(other.event("sample"))));
+    while seen.len() < other_seen.len() {
         seen.push(without_rings(one.event("sample")));
     }
-    assert_eq!(seen, of_other, "they are the same to the last field");
+    assert_eq!(seen, other_seen, "the samples are identical");
     let at = numbers(&seen);
     assert!(at.windows(2).all(|two| two[0] < two[1]), "{at:?}");
-    // One that began later has it all from its history.
+    // A stream that starts later has all samples in its history.
     let late = history(&mut LiveStream::open(server.admin));
     assert_eq!(late[..seen.len().min(late.len())], seen[..seen.len().min(late.len())]);
 }
 
 #[test]
-fn the_first_event_says_what_the_server_is() {
+fn first_event_describes_the_server() {
     let server = Launch::with(&["session.idle=1h", "listen.public_url=wss://ws.example/"]).start();
     let about = LiveStream::open(server.admin).event("server");
     let timeouts = json!({"ping_interval_ms": 25_000, "pong_timeout_ms": 10_000, "poll_hold_ms": 30_000, "poll_gap_ms": 10_000,
@@ -59,8 +59,8 @@ fn the_first_event_says_what_the_server_is() {
     assert_eq!(about["webhooks"], json!([]));
 }
 
-/// What `/metrics` says of what a sample does.
-fn as_metrics_say(sample: &Value, metrics: &Metrics) {
+/// Asserts that `/metrics` agrees with a sample.
+fn assert_metrics_agree(sample: &Value, metrics: &Metrics) {
     let labelled = |list: &str, name: &str, labels: &[&str], value: &str| {
         for item in sample[list].as_array().expect("an array") {
             let labels: Vec<_> = labels
@@ -72,14 +72,14 @@ fn as_metrics_say(sample: &Value, metrics: &Metrics) {
         }
         let all: f64 =
             sample[list].as_array().into_iter().flatten().filter_map(|item| item[value].as_f64()).sum();
-        assert_eq!(all, metrics.total(name), "{name} has others");
+        assert_eq!(all, metrics.total(name), "{name} has no other series");
     };
     labelled("events", "encke_session_events_total", &["event", "reason"], "count");
     labelled("resumes", "encke_resumes_total", &["outcome"], "count");
     labelled("refusals", "encke_refusals_total", &["reason"], "count");
     labelled("connections", "encke_connections", &["transport", "dialect"], "open");
     for (deadline, count) in sample["expiries"].as_object().expect("an object") {
-        // The samples themselves are made after a sleep.
+        // The sampler itself sleeps between samples.
         if deadline != "sleep" {
             let series = format!("encke_timer_expiries_total{{deadline=\"{deadline}\"}}");
             assert_eq!(count.as_f64(), Some(metrics.value(&series)), "{series}");
@@ -106,8 +106,8 @@ fn as_metrics_say(sample: &Value, metrics: &Metrics) {
     }
 }
 
-/// The fields of a sample that stand still when nothing happens.
-fn at_rest(sample: &Value) -> Value {
+/// Fields of a sample that change only when something happens.
+fn steady_fields(sample: &Value) -> Value {
     let fields = [
         "events",
         "resumes",
@@ -127,7 +127,7 @@ fn at_rest(sample: &Value) -> Value {
 }
 
 #[test]
-fn a_sample_says_what_metrics_and_timers_say() {
+fn sample_agrees_with_metrics_and_timers() {
     let server = RunningServer::with(&[
         "session.ping_interval=200ms",
         "session.pong_timeout=200ms",
@@ -137,7 +137,7 @@ fn a_sample_says_what_metrics_and_timers_say() {
     client.subscribe("news");
     server.admin.publish("news", "a message");
     assert_eq!(client.object()["message"]["data"], "a message");
-    // Pings that are answered, and one session that is gone.
+    // Produces answered pings and a closed session.
     other.send(r#"{"close":{}}"#);
     assert_eq!(other.close_code(), Some(1000));
     let suspended = server.suspended_session();
@@ -152,14 +152,14 @@ fn a_sample_says_what_metrics_and_timers_say() {
     let mut stream = LiveStream::open(server.admin);
     history(&mut stream);
     let mut before = stream.event("sample");
-    let (sample, metrics) = eventually("nothing happens from one sample to the next", || {
+    let (sample, metrics) = eventually("two consecutive samples are equal", || {
         let metrics = server.admin.metrics();
         let sample = stream.event("sample");
-        let is_still = at_rest(&before) == at_rest(&sample);
+        let is_still = steady_fields(&before) == steady_fields(&sample);
         before = sample.clone();
         is_still.then_some((sample, metrics))
     });
-    as_metrics_say(&sample, &metrics);
+    assert_metrics_agree(&sample, &metrics);
     assert!(
         sample["ping_rtt"]
             .as_array()
@@ -184,15 +184,15 @@ fn a_sample_says_what_metrics_and_timers_say() {
         limit("limits.max_channels"),
         Some(json!({"key": "limits.max_channels", "used": 1, "max": 100_000}))
     );
-    assert_eq!(limit("limits.max_connections"), None, "it has no bound");
+    assert_eq!(limit("limits.max_connections"), None, "the number of connections is not limited");
     assert!(sample["process"]["resident_bytes"].as_u64() >= Some(1 << 20), "{sample}");
 }
 
-/// Holds JSON against a schema of the document: types, what must be there, and nothing that it does not name.
-fn hold_against(value: &Value, schema: &Value, document: &Value, at: &str) {
+/// Validates JSON against a schema of the document: types, required fields, and no unknown fields.
+fn validate(value: &Value, schema: &Value, document: &Value, at: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
-        let schema = document.pointer(reference.trim_start_matches('#')).expect("what it refers to");
-        return hold_against(value, schema, document, at);
+        let schema = document.pointer(reference.trim_start_matches('#')).expect("the schema that the reference names");
+        return validate(value, schema, document, at);
     }
     let kind = match value {
         Value::Null => "null",
@@ -208,7 +208,7 @@ fn hold_against(value: &Value, schema: &Value, document: &Value, at: &str) {
     assert!(is_allowed, "{at}: {kind}, not {allowed:?}");
     for item in value.as_array().into_iter().flatten() {
         if schema["items"].is_object() {
-            hold_against(item, &schema["items"], document, at);
+            validate(item, &schema["items"], document, at);
         }
     }
     let Some(fields) = value.as_object() else { return };
@@ -219,13 +219,13 @@ fn hold_against(value: &Value, schema: &Value, document: &Value, at: &str) {
         let named = &schema["properties"][name];
         let schema = if named.is_null() { &schema["additionalProperties"] } else { named };
         assert!(schema.is_object(), "{at}.{name} is not in the document");
-        hold_against(field, schema, document, &format!("{at}.{name}"));
+        validate(field, schema, document, &format!("{at}.{name}"));
     }
 }
 
-/// The wheel turns a few times a second, and says what it holds while anyone watches.
+/// The wheel wakes a few times a second and reports its contents while a client watches.
 #[test]
-fn the_wheel_is_seen_while_one_watches() {
+fn samples_show_the_wheel_while_a_client_watches() {
     let server = RunningServer::with(&[
         "session.ping_interval=1h",
         "session.reconnect_window=1h",
@@ -234,7 +234,7 @@ fn the_wheel_is_seen_while_one_watches() {
     let clients: Vec<_> = (0..3).map(|_| server.client()).collect();
     let mut stream = LiveStream::open(server.admin);
     history(&mut stream);
-    let sample = eventually("the wheel says what it holds", || {
+    let sample = eventually("the wheel reports its contents", || {
         let sample = stream.event("sample");
         let held = |ring: &Value| -> u64 {
             ring["occupied"].as_array().into_iter().flatten().filter_map(|slot| slot[1].as_u64()).sum()
@@ -262,7 +262,7 @@ fn a_scheme_without_slots_has_no_rings() {
 }
 
 #[test]
-fn the_events_are_as_the_document_says() {
+fn events_match_the_openapi_document() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.subscribe("news");
@@ -271,12 +271,12 @@ fn the_events_are_as_the_document_says() {
     let events = document.pointer(events).expect("the events").clone();
     let mut stream = LiveStream::open(server.admin);
     for name in ["server", "history", "sample", "sample"] {
-        hold_against(&stream.event(name), &events[name], &document, name);
+        validate(&stream.event(name), &events[name], &document, name);
     }
 }
 
 #[test]
-fn a_stream_says_that_it_is_one() {
+fn stream_has_the_headers_of_an_event_stream() {
     let server = RunningServer::with(&[]);
     let stream = LiveStream::open(server.admin);
     assert_eq!(stream.head.header("content-type"), Some("text/event-stream"));
@@ -288,7 +288,7 @@ fn a_stream_says_that_it_is_one() {
 }
 
 #[test]
-fn who_may_not_read_may_not_watch() {
+fn watching_requires_the_read_scope() {
     let key = |name, key, scope| format!("{{name=\"{name}\",key=\"{key}\",scopes=[\"{scope}\"]}}");
     let keys = [key("reader", READER, "read"), key("publisher", PUBLISHER, "publish")].join(",");
     let server = Launch::default().set(&format!("auth.api_keys=[{keys}]")).start();
@@ -297,37 +297,37 @@ fn who_may_not_read_may_not_watch() {
     assert_eq!((refused.status, &*refused.error_code()), (403, "forbidden"));
     let about = LiveStream::open(server.admin.with_key(READER)).event("server");
     assert_eq!(about["scopes"], json!(["read"]));
-    // The page itself says nothing.
+    // The page itself contains no data, so it needs no key.
     for path in ["/", "/dashboard/main.js"] {
         assert_eq!(server.admin.get(path).status, 200, "{path}");
     }
 }
 
-/// How many connections the admin listener has, as the newest sample says.
-fn watching(stream: &mut LiveStream) -> Option<u64> {
+/// Number of connections to the admin listener, from the next sample.
+fn admin_connections(stream: &mut LiveStream) -> Option<u64> {
     let sample = stream.event("sample");
     let limits = sample["limits"].as_array().expect("an array");
     limits.iter().find(|limit| limit["key"] == "limits.max_admin_connections")?["used"].as_u64()
 }
 
 #[test]
-fn one_that_does_not_read_is_cut_and_costs_no_memory() {
+fn client_that_does_not_read_is_disconnected_and_costs_no_memory() {
     let server = RunningServer::with(&["session.write_timeout=1s", "limits.send_buffer=4KiB"]);
     let mut stream = LiveStream::open(server.admin);
     history(&mut stream);
-    until("nobody else asks", || watching(&mut stream) == Some(1));
+    until("no other connection is open", || admin_connections(&mut stream) == Some(1));
     let before = server.resident_bytes();
     let dial = || Dial { receive_buffer: Some(4096), ..Dial::default() };
     let mut idle: Vec<_> = (0..100).map(|_| request_live(server.admin, dial())).collect();
-    until("they watch", || watching(&mut stream) == Some(101));
-    until("all are cut", || watching(&mut stream) == Some(1));
+    until("all streams are open", || admin_connections(&mut stream) == Some(101));
+    until("all streams are closed", || admin_connections(&mut stream) == Some(1));
     let after = server.resident_bytes();
     assert!(after.saturating_sub(before) < 16 << 20, "{before} bytes, and then {after}");
-    // What was on the way can be read, and then the end, or that it was cut.
+    // Bytes in transit can still be read, followed by the end of the stream or a reset.
     for stream in &mut idle {
         _ = stream.read_to_end(&mut Vec::new());
     }
-    watching(&mut stream);
+    admin_connections(&mut stream);
 }
 
 #[test]
@@ -340,14 +340,14 @@ fn streams_end_when_the_server_drains_and_delay_nothing() {
     let from = Instant::now();
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
-    assert!(from.elapsed() < LATE + Duration::from_secs(3), "{:?}", from.elapsed());
+    assert!(from.elapsed() < MAX_LATENESS + Duration::from_secs(3), "{:?}", from.elapsed());
     for mut stream in streams {
         while stream.next().is_some() {}
     }
 }
 
 #[test]
-fn a_draining_server_ends_streams_at_once_and_begins_none() {
+fn draining_server_ends_streams_and_starts_no_new_ones() {
     let server = RunningServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
     let (mut stays, _) = encke_tests::RawClient::greeted(server.public, "");
     let mut stream = LiveStream::open(server.admin);
@@ -358,7 +358,7 @@ fn a_draining_server_ends_streams_at_once_and_begins_none() {
     while stream.next().is_some() {
         samples += 1;
     }
-    assert!(samples <= 2, "{samples} samples came meanwhile");
+    assert!(samples <= 2, "{samples} samples after the signal");
     let refused = server.admin.get("/api/live");
     assert_eq!((refused.status, &*refused.error_code()), (503, "draining"));
 }

@@ -4,19 +4,19 @@ use encke_tests::waiting::{TIMEOUT, eventually_within, until};
 use encke_tests::{Client, Launch, RawClient};
 use serde_json::Value;
 
-/// Filling a log takes thousands of clients.
+/// Filling the log takes thousands of clients.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn every_line_is_json_and_lifecycle_events_say_whom_and_why() {
+fn lines_are_json_and_lifecycle_events_name_session_and_reason() {
     let mut server = Launch::with(&["session.reconnect_window=300ms"]).start();
     let suspended = server.suspended_session();
-    server.await_gone(&suspended.session);
+    server.await_removal(&suspended.session);
     let first = server.client();
     let mut second = server.resume(&first.hello.resume);
     second.send(r#"{"close":{}}"#);
     second.close_code();
-    server.await_gone(&first.hello.session);
+    server.await_removal(&first.hello.session);
     server.terminate();
     assert!(server.await_exit(TIMEOUT).success());
 
@@ -57,46 +57,46 @@ fn no_secret_is_ever_logged() {
     let wrong = format!("{id}.{}", "B".repeat(secret.len()));
     let _fourth = server.resume(&wrong);
     assert_eq!(Client::refusal_code(server.public, "seq=x"), 4103);
-    until("it logs a lot", || server.logs.count(id) >= 3);
+    until("several lines name the session", || server.logs.count(id) >= 3);
     server.terminate();
     server.logs.await_line("draining");
     let text = server.logs.text();
-    assert!(text.contains("\"DEBUG\""), "RUST_LOG is honoured");
+    assert!(text.contains("\"DEBUG\""), "RUST_LOG is respected");
     assert!(
         !text.contains(secret),
         "{}",
         text.lines().find(|line| line.contains(secret)).unwrap_or_default()
     );
-    assert!(!text.contains(&"B".repeat(secret.len())), "nor what was offered for one");
+    assert!(!text.contains(&"B".repeat(secret.len())), "wrong secrets are not logged either");
 }
 
 #[test]
-fn pretty_lines_when_told() {
+fn pretty_format_is_not_json() {
     let server = Launch::with(&["log.format=pretty"]).start();
     let line = server.logs.await_line("serving");
     assert!(serde_json::from_str::<Value>(&line).is_err(), "{line}");
 }
 
 #[test]
-fn the_level_is_honoured() {
+fn log_level_is_respected() {
     let server = Launch::with(&["log.level=error"]).start();
     let client = server.client();
     server.admin.kick(&client.hello.session);
-    server.await_gone(&client.hello.session);
+    server.await_removal(&client.hello.session);
     assert!(server.logs.lines().is_empty(), "{}", server.logs.text());
 }
 
 #[test]
-fn a_log_that_nobody_reads_stops_nothing() {
+fn unread_log_does_not_block_the_server() {
     let launch = Launch::with(&["session.reconnect_window=100ms"]).environment("RUST_LOG", "trace");
     let mut server = launch.with_unread_log().start();
-    // Each leaves some lines, and neither the pipe nor the writer's queue has room for all.
+    // Each client causes some lines, which exceed the capacity of the pipe and of the writer's queue.
     eventually_within(LONG, "lines are dropped", || {
         let crowd: Vec<_> = (0..100).map(|_| RawClient::greeted(server.public, "").0).collect();
         crowd.into_iter().for_each(RawClient::reset);
         (server.admin.metrics().value("encke_log_lines_dropped_total") > 0.0).then_some(())
     });
-    server.assert_unharmed();
+    server.assert_healthy();
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
 }

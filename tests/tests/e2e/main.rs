@@ -1,130 +1,130 @@
 //! End-to-end tests: the real binary over real sockets.
 
-// The admin listener: health, metrics, the API, guards against web pages.
+// Admin listener: health, metrics, API, and rejection of cross-origin requests.
 mod admin;
-// The API of channels: publish, broadcast, history, presence.
+// Channel API: publish, broadcast, history, presence.
 mod admin_channels;
-// Keys of the admin API.
+// API keys of the admin listener.
 mod api_keys;
-// The backend is asked, and called.
+// Hook requests to the backend.
 mod asks;
-// What the backend says: to a session, to a user, of both.
+// API requests of the backend about sessions and users.
 mod backend;
-// Bayeux: stock clients, and its rules byte by byte.
+// Bayeux: stock clients, and the protocol byte by byte.
 mod bayeux;
-// Bayeux as no stock client speaks it.
+// Bayeux requests that no stock client sends.
 mod bayeux_attacks;
-// What the README has for browsers, in one.
+// The browser example of the README, in Chromium.
 mod browser;
 // Channels: subscribing, publishing, history and its limits.
 mod channels;
-// Commands, good and bad.
+// Valid and invalid commands.
 mod commands;
-// Layers of configuration, and what is refused.
+// Layers of the configuration, and rejected settings.
 mod config;
-// A stream cut at any byte, resumed, and whole.
+// A stream that is cut at random bytes and resumed without loss.
 mod cuts;
 // The dashboard, in Chromium.
 mod dashboard;
-// Running out of descriptors, and back.
+// Exhaustion of file descriptors, and recovery.
 mod descriptors;
-// Links of the documents.
+// Links in the documents.
 mod documents;
-// SIGTERM: goaway, close, exit.
+// Drain after SIGTERM: goaway, close, exit.
 mod drain;
-// How sessions end: by command, lifetime, idleness.
+// Ends of sessions: by command, lifetime, idleness.
 mod ending;
-// The chat of tests/example: a page, a backend, and what may happen to them.
+// Chat example in tests/example: a page and a backend, and failures of both.
 mod example;
-// EventSource as others have built it.
+// EventSource implementations of others.
 mod event_source;
-// Frames that RFC 6455 does not allow, and connections that break.
+// Frames that RFC 6455 forbids, and connections that break.
 mod frames;
-// A connection that is gone without a word from the network.
+// Connections that are lost without any sign from the network.
 mod half_open;
 // Man pages and completions.
 mod generate;
-// Clients that do not finish their request.
+// Slow, incomplete and invalid handshakes.
 mod handshake;
-// A server that is asked whether it is well, by itself.
+// The `healthcheck` command.
 mod healthcheck;
-// What loads the machine, one at a time.
+// Tests that load the machine, one at a time.
 mod heavy;
-// Pings, pongs and their rhythm.
+// Pings, pongs and their timing.
 mod heartbeat;
-// Joins and leaves, where the channel's namespace tells them.
+// Joins and leaves in namespaces with `join_leave`.
 mod join_leave;
-// Requests that are read when their client is gone, and has come back.
+// Requests that are read after their client has disconnected and reconnected.
 mod late_requests;
-// Keys of tokens, as their issuer publishes them.
+// Token keys that an issuer publishes.
 mod key_set;
-// As many connections and sessions as there may be.
+// Limits of connections and sessions.
 mod limits;
-// What the dashboard is told each second.
+// Live stream for the dashboard.
 mod live;
-// Log lines, and what must not be in them.
+// Log lines, and secrets that must not be in them.
 mod logs;
-// What is free goes back to the kernel.
+// Return of free memory to the kernel.
 mod memory;
-// Clients that fall silent.
+// Clients that stop answering pings.
 mod mute;
-// The admin API held against its own description.
+// The admin API, checked against its own description.
 mod openapi;
-// Rules for channels whose names begin alike.
+// Namespaces: rules for channels with a common prefix.
 mod namespaces;
-// Channels by the shape of their names.
+// Pattern subscriptions.
 mod patterns;
-// The client that people install: what is served of it, and what it does.
+// The npm package: its served files, and the client's behaviour.
 mod package;
-// The dashboard's files, and what its page may do.
+// Files of the dashboard, and the permissions of its page.
 mod page;
 // Long-polling.
 mod poll;
-// What Prometheus makes of the metrics, the alarms and the panels; what the reference says of them.
+// Prometheus: metrics, alerts, panels, and the metrics reference.
 mod prometheus;
-// Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
+// Proxies in front of the server: simulated ones, and nginx and HAProxy with the documented configurations.
 mod proxies;
-// Publishes that may be repeated.
+// Publishes with a key, which may be repeated.
 mod publish_keys;
-// Channels in Redis.
+// Redis as the engine.
 mod redis;
-// What the backend wants done later.
+// Reminders that the backend schedules.
 mod reminders;
-// Who gets no session, and what is told of it; data and settings that are refused.
+// Refused clients, commands and settings, and how refusals are reported.
 mod refusals;
-// Connections without a task.
+// Parked connections.
 mod rest;
-// What a session is sent again after a cut, and what may be forgotten.
+// Messages that are sent again after a disconnect, and messages that need not be.
 mod replay;
-// Sessions that outlive the process.
+// Sessions that survive a restart of the server.
 mod restart;
-// The hello, and coming back.
+// The hello, and resuming.
 mod resume;
-// The same timeouts on every scheme of timers.
+// The same timeouts with every timer scheme.
 mod schemes;
 // Clients that do not read.
 mod slow_consumer;
-// Links that are slow, or cut.
+// Slow links, and links that are cut.
 mod slow_links;
 // Server-sent events.
 mod sse;
-// Two connections with one token.
+// Two connections with one resume token.
 mod take_over;
-// What systemd hands over, and wants to be told.
+// systemd: inherited sockets and notifications.
 mod systemd;
-// What has happened to a session.
+// Timelines of sessions.
 mod timeline;
-// TLS, and the exchange of certificates.
+// TLS, and replacement of certificates.
 mod tls;
-// Tokens for trying things out.
+// The `token` command, for trying things out.
 mod token;
-// Tokens of clients: who gets a session, and what it may do.
+// Client tokens: who gets a session, and its permissions.
 mod tokens;
-// Traces of publishes, by OpenTelemetry.
+// OpenTelemetry traces of publishes.
 mod traces;
-// Which user has published a message.
+// User who published a message.
 mod users;
-// The wall clock jumps.
+// Jumps of the wall clock.
 mod wall_clock;
-// Webhooks: a backend that is told what happens.
+// Webhooks.
 mod webhooks;

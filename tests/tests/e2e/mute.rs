@@ -1,13 +1,14 @@
 use std::time::Duration;
 
 use encke_tests::raw::PING;
-use encke_tests::waiting::LATE;
+use encke_tests::waiting::MAX_LATENESS;
 use encke_tests::{RawClient, RunningServer};
 
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_secs(2);
-/// For the way from the kernel's send to our receive; the server counts from when the ping left.
-const WAY: Duration = Duration::from_millis(20);
+/// Allowance for the time from the kernel's send to the client's receive: the server counts from the moment
+/// the ping was sent.
+const TRANSIT: Duration = Duration::from_millis(20);
 
 fn server() -> RunningServer {
     RunningServer::with(&[
@@ -28,8 +29,8 @@ fn a_mute_client_is_closed_on_time() {
                 let (code, reason, close) = client.close_frame();
                 assert_eq!((code, &*reason), (4000, "pong_timeout"));
                 let at_least = close.not_after - ping.not_before;
-                assert!(at_least + WAY >= PONG_TIMEOUT, "early: {at_least:?}");
-                assert!(at_least <= PONG_TIMEOUT + LATE, "late: {at_least:?}");
+                assert!(at_least + TRANSIT >= PONG_TIMEOUT, "early: {at_least:?}");
+                assert!(at_least <= PONG_TIMEOUT + MAX_LATENESS, "late: {at_least:?}");
             });
         }
     });
@@ -37,7 +38,7 @@ fn a_mute_client_is_closed_on_time() {
 }
 
 #[test]
-fn its_session_suspends_then_expires_once() {
+fn session_of_a_mute_client_is_suspended_and_expires_once() {
     let server = server();
     let (mut client, hello) = RawClient::greeted(server.public, "");
     client.frame_of(PING);
@@ -47,12 +48,12 @@ fn its_session_suspends_then_expires_once() {
     assert_eq!(session["phase"], "suspended", "{session}");
     let deadlines = session["deadlines"].as_array().expect("an array");
     let reconnect = deadlines.iter().find(|deadline| deadline["deadline"] == "reconnect");
-    let remaining = reconnect.and_then(|deadline| deadline["remaining_ms"].as_f64()).expect("it is armed");
+    let remaining = reconnect.and_then(|deadline| deadline["remaining_ms"].as_f64()).expect("the deadline is armed");
     assert!(remaining <= WINDOW.as_secs_f64() * 1e3, "{remaining}");
     assert!(deadlines.iter().all(|deadline| deadline["deadline"] != "ping"), "{session}");
     assert_eq!(server.admin.metrics().sessions("suspended"), 1.0);
 
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("expired", "reconnect_window")];
     server.logs.await_lifecycle(&hello.session, &events);
     let metrics = server.admin.metrics();
@@ -64,19 +65,19 @@ fn its_session_suspends_then_expires_once() {
 }
 
 #[test]
-fn the_window_is_not_cut_short() {
+fn reconnect_window_is_not_shortened() {
     let server = server();
     let (mut client, hello) = RawClient::greeted(server.public, "");
     let ping = client.frame_of(PING);
     assert_eq!(client.close_code(), 4000);
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     let after = ping.not_before.elapsed();
-    assert!(after + WAY >= PONG_TIMEOUT + WINDOW, "expired after {after:?}");
-    assert!(after <= PONG_TIMEOUT + WINDOW + LATE, "expired after {after:?}");
+    assert!(after + TRANSIT >= PONG_TIMEOUT + WINDOW, "expired after {after:?}");
+    assert!(after <= PONG_TIMEOUT + WINDOW + MAX_LATENESS, "expired after {after:?}");
 }
 
 #[test]
-fn the_mute_client_may_come_back() {
+fn mute_client_can_resume() {
     let server = server();
     let (mut client, hello) = RawClient::greeted(server.public, "");
     client.frame_of(PING);
@@ -87,7 +88,7 @@ fn the_mute_client_may_come_back() {
 }
 
 #[test]
-fn coming_back_and_falling_silent_again_is_noticed_again() {
+fn resumed_client_that_falls_silent_again_is_detected() {
     let server = server();
     let (mut client, hello) = RawClient::greeted(server.public, "");
     assert_eq!(client.close_code(), 4000);
@@ -95,7 +96,7 @@ fn coming_back_and_falling_silent_again_is_noticed_again() {
     assert!(resumed.recovered);
     again.frame_of(PING);
     assert_eq!(again.close_code(), 4000);
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     let silent = ("suspended", "pong_timeout");
     let events =
         [("opened", "connect"), silent, ("resumed", "reconnect"), silent, ("expired", "reconnect_window")];

@@ -5,7 +5,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Client, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
 
-/// As in a file, with a section before it and one after.
+/// Namespaces between two other sections of a configuration file.
 const RULES: &str = r#"
 [channel]
 history_messages = 5
@@ -36,20 +36,20 @@ fn server() -> RunningServer {
 }
 
 fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-    u64::try_from(since.as_millis()).expect("it is before long")
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
+    u64::try_from(since.as_millis()).expect("the time fits into 64 bits")
 }
 
-/// The number of messages that a channel still has after ten.
+/// Publishes ten messages. Returns how many of them the channel retains.
 #[track_caller]
-fn kept_of_ten(server: &RunningServer, channel: &str) -> u64 {
+fn retained_of_ten(server: &RunningServer, channel: &str) -> u64 {
     (1..=10).for_each(|number| _ = server.admin.publish(channel, number));
     let shown = server.admin.get(&format!("/api/channels/{}", channel.replace('/', "%2F"))).json();
     shown["messages"].as_u64().unwrap_or_else(|| panic!("{shown}"))
 }
 
 #[track_caller]
-fn ask_last(server: &RunningServer, channel: &str) -> Client {
+fn subscribe_with_last(server: &RunningServer, channel: &str) -> Client {
     let mut client = server.client();
     let reply = client.request(&json!({"id": 1, "subscribe": {"channel": channel, "last": 1}}).to_string());
     assert_eq!(reply["ok"]["channel"], channel, "{reply}");
@@ -57,30 +57,30 @@ fn ask_last(server: &RunningServer, channel: &str) -> Client {
 }
 
 #[test]
-fn the_longest_prefix_says_how_much_is_kept() {
+fn longest_prefix_determines_the_size_of_the_history() {
     let server = server();
     for (channel, kept) in [("chat", 5), ("chat.a", 3), ("chat.quiet", 3), ("chat.quiet.a", 2), ("news", 5)] {
-        assert_eq!(kept_of_ten(&server, channel), kept, "{channel}");
+        assert_eq!(retained_of_ten(&server, channel), kept, "{channel}");
     }
 }
 
 #[test]
-fn an_age_is_its_own() {
+fn history_age_is_set_per_namespace() {
     let rules = "namespace=[{prefix='short.', history_age='200ms'}]";
     let server = RunningServer::with(&[rules, "channel.history_age=off"]);
-    let followers = ["short.a", "long.a"].map(|channel| ask_last(&server, channel));
+    let subscribers = ["short.a", "long.a"].map(|channel| subscribe_with_last(&server, channel));
     for channel in ["short.a", "long.a"] {
         server.admin.publish(channel, 1);
     }
     let kept =
         |channel: &str| server.admin.get(&format!("/api/channels/{channel}")).json()["messages"].clone();
-    until("the short one is gone", || kept("short.a") == 0);
+    until("the message in the short history has expired", || kept("short.a") == 0);
     assert_eq!(kept("long.a"), 1);
-    drop(followers);
+    drop(subscribers);
 }
 
 #[test]
-fn clients_may_be_kept_from_publishing_and_from_asking_who_is_there() {
+fn publishing_and_presence_can_be_forbidden() {
     let server = server();
     let mut client = server.client();
     for (channel, is_allowed) in [("chat.a", true), ("chat.quiet.a", false)] {
@@ -93,34 +93,34 @@ fn clients_may_be_kept_from_publishing_and_from_asking_who_is_there() {
             assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
         }
     }
-    // To follow it, and the admin API, are not concerned.
-    let mut follower = ask_last(&server, "chat.quiet.a");
+    // Subscribing and the admin API are not restricted.
+    let mut subscriber = subscribe_with_last(&server, "chat.quiet.a");
     server.admin.publish("chat.quiet.a", 7);
-    assert_eq!(follower.object()["message"]["data"], 7);
+    assert_eq!(subscriber.object()["message"]["data"], 7);
     assert_eq!(server.admin.get("/api/channels/chat.quiet.a/presence").json()["total"], 1);
 }
 
-/// Whatever the transport and the dialect, and also by a pattern, which may be in no namespace.
+/// On every transport and in every dialect, and also through a pattern, which may belong to no namespace.
 #[test]
-fn messages_say_when_they_were_published_where_that_is_asked_for() {
+fn at_ms_adds_the_time_of_publication() {
     let server = server();
     let before = unix_ms();
-    let mut by_pattern = ask_last(&server, "/**");
+    let mut by_pattern = subscribe_with_last(&server, "/**");
     for channel in ["chat.a", "news", "/at/a", "/else"] {
         server.admin.publish(channel, 1);
     }
     let after = unix_ms();
     let at_ms = |message: &Value| message["at_ms"].as_u64();
-    for (channel, is_told) in [("chat.a", true), ("news", false), ("/at/a", true), ("/else", false)] {
-        let message = ask_last(&server, channel).object()["message"].take();
+    for (channel, has_time) in [("chat.a", true), ("news", false), ("/at/a", true), ("/else", false)] {
+        let message = subscribe_with_last(&server, channel).object()["message"].take();
         assert_eq!(
             at_ms(&message).map(|at| (before..=after).contains(&at)),
-            is_told.then_some(true),
+            has_time.then_some(true),
             "{message}"
         );
     }
-    let told = [by_pattern.object(), by_pattern.object()].map(|object| at_ms(&object["message"]).is_some());
-    assert_eq!(told, [true, false]);
+    let have_times = [by_pattern.object(), by_pattern.object()].map(|object| at_ms(&object["message"]).is_some());
+    assert_eq!(have_times, [true, false]);
     let mut stream = EventStream::open(server.public, "channels=chat.a&last=1");
     stream.hello();
     let (_, text) = stream
@@ -129,7 +129,7 @@ fn messages_say_when_they_were_published_where_that_is_asked_for() {
         .map(|(id, data)| (id.to_owned(), data.to_owned()))
         .expect("data");
     let message = serde_json::from_str::<Value>(&text).expect("JSON")["message"].take();
-    let at = at_ms(&message).expect("it says so");
+    let at = at_ms(&message).expect("the message has a time");
     let expected =
         format!(r#"{{"message":{{"seq":1,"channel":"chat.a","offset":1,"at_ms":{at},"data":1}}}}"#);
     assert_eq!(text, expected);
@@ -137,12 +137,12 @@ fn messages_say_when_they_were_published_where_that_is_asked_for() {
     let reading = polls.open(&["/at/a"]);
     assert_successful(&polls.reply(&bayeux::publish(&reading, "/at/a", 2)));
     let answer = polls.request(&connect_now(&reading));
-    let event = answer.iter().find(|message| message["channel"] == "/at/a").expect("it has come");
+    let event = answer.iter().find(|message| message["channel"] == "/at/a").expect("the event has arrived");
     assert!(event["ext"]["encke"]["at_ms"].as_u64().is_some_and(|at| at >= after), "{event}");
 }
 
 #[test]
-fn who_has_published_stands_before_when() {
+fn user_precedes_at_ms() {
     use encke_tests::tokens::{SECRET, sign};
     let rules = "namespace=[{prefix='chat.', at_ms=true}]";
     let server = RunningServer::with(&[rules, &format!("auth.secret={SECRET}")]);
@@ -156,12 +156,12 @@ fn who_has_published_stands_before_when() {
     assert!(event.ends_with(r#","data":1}}"#), "{event}");
 }
 
-/// A message stays as it was published.
+/// Messages are delivered as they were published.
 #[test]
-fn the_default_says_nothing_of_time() {
+fn messages_have_no_time_by_default() {
     let server = RunningServer::with(&[]);
     server.admin.publish("chat.a", 1);
-    let mut client = ask_last(&server, "chat.a");
+    let mut client = subscribe_with_last(&server, "chat.a");
     assert_eq!(client.object(), json!({"message": {"seq": 1, "channel": "chat.a", "offset": 1, "data": 1}}));
     assert_eq!(client.next_within(Duration::from_millis(50)), None);
 }

@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 const KEY: &str = "openapi-key-0123456789";
 const DISCONNECTED: u16 = 4007;
 
-/// It is left out of what schemathesis tests: a stream has no end. See `live.rs`.
+/// Operation that schemathesis does not test, because a stream has no end. See `live.rs`.
 const STREAM: &str = "watch";
 
-/// What is followed, and published to, all the while.
+/// Channel that the test subscribes and publishes to throughout.
 const CHANNEL: &str = "news";
 const CHANNELS: [&str; 4] = [CHANNEL, "a/b c", "é*", "%2F"];
 
-/// Reminders that requests are often about.
+/// Reminder ids that requests use often.
 const REMINDERS: [&str; 3] = ["game-7/turn", "a b", "é"];
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Sessions that the test may end.
+/// Number of sessions that the test may end.
 const DOOMED: usize = 40;
 
-/// However slow the machine: what is published stays, and no session expires.
+/// Settings under which no message is removed and no session expires, however slow the machine is.
 fn launch(backend: &Backend) -> Launch {
     let webhook = format!(
         "{{name=\"backend\",url=\"{}\",events=[\"reminder.due\"],secret=\"{WEBHOOK_SECRET}\"}}",
@@ -38,31 +38,32 @@ fn launch(backend: &Backend) -> Launch {
 }
 
 #[test]
-fn the_api_is_as_it_says_without_keys() {
+fn api_matches_its_description_without_keys() {
     let server = launch(&Backend::start()).start();
-    println!("{}", hold_against_its_description(&server, false, ""));
+    println!("{}", check_against_description(&server, false, ""));
 }
 
 #[test]
-fn the_api_is_as_it_says_with_keys() {
+fn api_matches_its_description_with_keys() {
     let launch = launch(&Backend::start()).set(&format!("auth.api_keys=[\"{KEY}\"]"));
     let mut server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
     server.admin = server.admin.with_key(KEY);
     let claims = json!({"sub": "alice", "channels": {"*": ["subscribe", "publish", "presence"]}});
     let token = sign(&claims, SECRET);
-    println!("{}", hold_against_its_description(&server, true, &format!("token={token}")));
+    println!("{}", check_against_description(&server, true, &format!("token={token}")));
 }
 
-/// `ENCKE_SEED=<n>` tries other things, which a machine's mood may change a little all the same. Returns what was done.
-fn hold_against_its_description(server: &RunningServer, keyed: bool, query: &str) -> String {
-    let follower = Follower::begin(server.public, query);
+/// Tests the server with schemathesis. `ENCKE_SEED=<n>` selects other requests, although timing has some
+/// influence as well. Returns a report.
+fn check_against_description(server: &RunningServer, keyed: bool, query: &str) -> String {
+    let recorder = RecordingSubscriber::begin(server.public, query);
     let publisher = Publisher::begin(server.admin);
     let doomed: Vec<_> = (0..DOOMED).map(|_| subscriber(server.public, query)).collect();
     let idle: Vec<_> = (0..3).map(|_| subscriber(server.public, query)).collect();
     let suspended = subscriber(server.public, query).drop_connection().session;
     server.await_phase(&suspended, "suspended");
     let mut events = EventStream::open(server.public, &format!("channels={CHANNEL}&{query}"));
-    let mut sessions = vec![follower.session.clone(), suspended, events.hello().session];
+    let mut sessions = vec![recorder.session.clone(), suspended, events.hello().session];
     sessions.extend(ids(&idle).into_iter().map(ToOwned::to_owned));
 
     let seed = std::env::var("ENCKE_SEED").unwrap_or_else(|_| "1".to_owned());
@@ -80,10 +81,10 @@ fn hold_against_its_description(server: &RunningServer, keyed: bool, query: &str
     schemathesis.check_document();
     let (report, seen) = schemathesis.test(&format!("http://{}", server.admin.address()), &seed);
 
-    assert_all_was_reached(&document.json(), &seen, keyed);
+    assert_all_operations_reached(&document.json(), &seen, keyed);
 
     publisher.end();
-    follower.assert_exact(publish(server.admin));
+    recorder.assert_exact(publish(server.admin));
     for session in sessions {
         assert!(server.admin.phase(&session).is_some(), "{session} has ended");
     }
@@ -95,8 +96,8 @@ fn hold_against_its_description(server: &RunningServer, keyed: bool, query: &str
     format!("ENCKE_SEED={seed}\n{report}\n{seen}")
 }
 
-/// Each operation has succeeded, and has been refused to those without a key.
-fn assert_all_was_reached(document: &Value, seen: &Value, keyed: bool) {
+/// Asserts that each operation has succeeded, and that it was refused without a key.
+fn assert_all_operations_reached(document: &Value, seen: &Value, keyed: bool) {
     let paths = document["paths"].as_object().expect("paths");
     let items = paths.values().flat_map(|path| path.as_object().expect("an object").values());
     for operation in items.filter(|item| item["operationId"].is_string()) {
@@ -112,7 +113,7 @@ fn assert_all_was_reached(document: &Value, seen: &Value, keyed: bool) {
     }
 }
 
-/// Publishes what is followed: its offset.
+/// Publishes to the channel. Returns the offset.
 fn publish(admin: Admin) -> u64 {
     let answer = admin.post("/api/publish", &json!({"channel": CHANNEL, "data": "a message"}).to_string());
     answer.json()["offset"].as_u64().unwrap_or_else(|| panic!("{answer:?}"))
@@ -128,31 +129,33 @@ fn subscriber(address: SocketAddr, query: &str) -> Client {
     client
 }
 
-/// The seq of a message or gap, and its offset, if it is on the channel.
+/// Seq of a message or gap, and its offset if it is on the channel.
 type Numbered = (u64, Option<u64>);
 
-/// A client that follows a channel, comes back when its connection is dropped, and notes what it is sent.
-struct Follower {
+/// A client that subscribes to the channel, resumes when its connection is dropped, and records what it
+/// receives.
+struct RecordingSubscriber {
     session: String,
     received: Arc<Mutex<Vec<Numbered>>>,
-    leave: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-impl Follower {
-    /// From the channel's first message on.
+impl RecordingSubscriber {
+    /// Subscribes from the channel's first message on.
     fn begin(address: SocketAddr, query: &str) -> Self {
         let mut client = Client::connect(address, query);
         client.subscribe(CHANNEL);
         let (session, query) = (client.hello.session.clone(), query.to_owned());
-        let (received, leave) = <(Arc<Mutex<Vec<_>>>, Arc<AtomicBool>)>::default();
+        let (received, stop) = <(Arc<Mutex<Vec<_>>>, Arc<AtomicBool>)>::default();
         let thread = std::thread::spawn({
-            let (received, leave) = (Arc::clone(&received), Arc::clone(&leave));
+            let (received, stop) = (Arc::clone(&received), Arc::clone(&stop));
             move || {
-                while !leave.load(Ordering::Acquire) {
+                while !stop.load(Ordering::Acquire) {
                     match client.next_within(Duration::from_millis(10)) {
                         Some(ServerOutput::Object(object)) => {
-                            // The API makes it follow others, too, from the past or not.
+                            // The API subscribes the session to other channels as well, with or without
+                            // history.
                             if object["subscribed"].is_object() {
                                 continue;
                             }
@@ -176,46 +179,46 @@ impl Follower {
                 }
             }
         });
-        Self { session, received, leave, thread }
+        Self { session, received, stop, thread }
     }
 
-    /// Every message up to the channel's `last` has come, in order, once.
+    /// Asserts that every message up to the channel's `last` arrives, in order and once.
     fn assert_exact(self, last: u64) {
-        until("the last message has come", || {
+        until("the last message has arrived", || {
             self.thread.is_finished()
                 || self.received.lock().iter().rev().find_map(|(_, offset)| *offset) >= Some(last)
         });
-        self.leave.store(true, Ordering::Release);
-        self.thread.join().expect("it has seen nothing strange");
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("the subscriber does not panic");
         let received = self.received.lock();
         assert!(received.iter().map(|(seq, _)| *seq).eq(1..=received.len() as u64), "{received:?}");
         assert!(received.iter().filter_map(|(_, offset)| *offset).eq(1..=last), "up to {last}: {received:?}");
     }
 }
 
-/// Publishes until it is ended.
+/// Publishes until it is stopped.
 struct Publisher {
-    leave: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Publisher {
     fn begin(admin: Admin) -> Self {
-        let leave = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
-            let leave = Arc::clone(&leave);
+            let stop = Arc::clone(&stop);
             move || {
-                while !leave.load(Ordering::Acquire) {
+                while !stop.load(Ordering::Acquire) {
                     publish(admin);
                     let_pass(Duration::from_millis(20));
                 }
             }
         });
-        Self { leave, thread }
+        Self { stop, thread }
     }
 
     fn end(self) {
-        self.leave.store(true, Ordering::Release);
-        self.thread.join().expect("it can publish");
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("the publisher does not panic");
     }
 }

@@ -4,7 +4,7 @@ use encke_tests::tls::VERSIONS;
 use encke_tests::{Certificate, Launch, RunningServer, tls};
 
 #[test]
-fn the_page_may_do_no_more_than_it_must() {
+fn dashboard_page_has_minimal_permissions() {
     let server = RunningServer::with(&[]);
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
@@ -47,16 +47,16 @@ fn the_page_may_do_no_more_than_it_must() {
     }
 }
 
-/// `listen.public_url` says where the playground may connect.
+/// `listen.public_url` determines where the playground may connect.
 #[test]
-fn the_page_may_connect_to_where_clients_are() {
+fn dashboard_page_may_connect_to_the_public_url() {
     let server = RunningServer::with(&["listen.public_url=https://ws.example"]);
     let policy = server.admin.get("/").header("content-security-policy").map(ToOwned::to_owned);
     assert!(policy.is_some_and(|policy| policy.contains("connect-src 'self' wss://ws.example https://ws.example; ")));
 }
 
-/// Sends one request by TLS: the status.
-fn status_by_tls(server: &RunningServer, certificate: &Certificate, origin: &str) -> String {
+/// Sends one request over TLS. Returns the start of the status line.
+fn status_over_tls(server: &RunningServer, certificate: &Certificate, origin: &str) -> String {
     let mut stream = tls::handshake(server.admin.address(), certificate, VERSIONS[1])
         .expect("a certificate that is trusted");
     let request = format!(
@@ -69,15 +69,15 @@ fn status_by_tls(server: &RunningServer, certificate: &Certificate, origin: &str
 }
 
 #[test]
-fn behind_tls_the_page_of_this_server_may_use_its_api() {
+fn same_origin_page_may_use_the_api_over_tls() {
     let (certificate, directory) = (Certificate::generate(), tempfile::tempdir().expect("a directory"));
     let (chain, key) = certificate.write(directory.path());
     let server = Launch::with(&["tls.admin=true"])
         .set(&format!("tls.certificate={}", chain.display()))
         .set(&format!("tls.key={}", key.display()))
         .start();
-    assert_eq!(status_by_tls(&server, &certificate, "https://localhost"), "HTTP/1.1 200");
+    assert_eq!(status_over_tls(&server, &certificate, "https://localhost"), "HTTP/1.1 200");
     for origin in ["http://localhost", "https://localhost:8001", "https://evil.example", "null"] {
-        assert_eq!(status_by_tls(&server, &certificate, origin), "HTTP/1.1 403", "{origin}");
+        assert_eq!(status_over_tls(&server, &certificate, origin), "HTTP/1.1 403", "{origin}");
     }
 }

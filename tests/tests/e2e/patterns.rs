@@ -1,7 +1,7 @@
-//! Channels by the shape of their names, over the `json` dialect.
+//! Pattern subscriptions in the `json` dialect.
 
 use encke_tests::raw::{RawClient, TEXT};
-use encke_tests::server::tests_are_on_redis;
+use encke_tests::server::tests_use_redis;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Client, EventStream, RunningServer};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn message(client: &mut Client) -> Value {
 }
 
 #[test]
-fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
+fn message_through_a_pattern_has_its_position_in_both_logs() {
     let server = RunningServer::with(&[]);
     let (mut client, _) = RawClient::greeted(server.public, "");
     client.text(r#"{"id":1,"subscribe":{"channel":"/a/*"}}"#);
@@ -35,11 +35,11 @@ fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
     let expected = format!(
         r#"{{"message":{{"seq":1,"pattern":{{"name":"/a/*","epoch":"{pattern}","offset":1}},"epoch":"{channel}","channel":"/a/b","offset":1,"data":3}}}}"#
     );
-    assert_eq!(client.line(), expected);
+    assert_eq!(client.text_message(), expected);
 }
 
 #[test]
-fn a_message_comes_once_however_many_subscriptions_match() {
+fn message_arrives_once_if_several_subscriptions_match() {
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
     let mut client = server.client();
     for name in ["/a/b", "/a/*", "/a/**", "/**", "news"] {
@@ -59,11 +59,11 @@ fn a_message_comes_once_however_many_subscriptions_match() {
     }
     publisher.publish("/c", [1]);
     publisher.publish("news", [1]);
-    assert_eq!(message(&mut client)["channel"], "news", "nothing is left over");
+    assert_eq!(message(&mut client)["channel"], "news", "no other message precedes it");
 }
 
 #[test]
-fn since_of_a_pattern_gives_what_follows_and_gaps_have_its_name() {
+fn since_of_a_pattern_returns_later_messages_and_gaps_name_it() {
     let server = RunningServer::with(&["channel.history_messages=3"]);
     let mut client = server.client();
     let epoch = subscribe(&mut client, "/a/**")["epoch"].clone();
@@ -89,9 +89,10 @@ fn since_of_a_pattern_gives_what_follows_and_gaps_have_its_name() {
     assert_eq!(since(1).object(), gap);
 }
 
-/// What came by a pattern does not come again with the channel, unless it was not sent yet: `last` is no other than `since` there.
+/// A message that was already sent through a pattern is not sent again through its channel: there, `last`
+/// behaves like `since`.
 #[test]
-fn last_of_a_pattern_gives_the_newest_that_it_has() {
+fn last_of_a_pattern_returns_its_newest_messages() {
     let server = RunningServer::with(&["channel.history_messages=3"]);
     let mut client = server.client();
     let epoch = subscribe(&mut client, "/a/**")["epoch"].clone();
@@ -100,12 +101,12 @@ fn last_of_a_pattern_gives_the_newest_that_it_has() {
         publisher.publish(&format!("/a/{number}"), [number]);
         assert_eq!(message(&mut client)["data"], number);
     }
-    for (count, had) in [(2, 5..=6), (3, 4..=6), (9, 4..=6)] {
+    for (count, expected) in [(2, 5..=6), (3, 4..=6), (9, 4..=6)] {
         let mut client = server.client();
         let reply =
             client.request(&json!({"id": 1, "subscribe": {"channel": "/a/**", "last": count}}).to_string());
         assert_eq!(reply["ok"], json!({"channel": "/a/**", "epoch": epoch, "offset": 6}));
-        for number in had {
+        for number in expected {
             let message = message(&mut client);
             let place = json!({"name": "/a/**", "epoch": epoch, "offset": number});
             assert_eq!((&message["pattern"], &message["data"]), (&place, &json!(number)));
@@ -115,15 +116,16 @@ fn last_of_a_pattern_gives_the_newest_that_it_has() {
     assert_eq!(reply["ok"]["offset"], 1, "{reply}");
     publisher.publish("/a/6", [7]);
     let mut next = message(&mut client);
-    // In Redis, a log that nobody had followed does not know what the pattern has brought: so it may come by both.
-    if tests_are_on_redis() && next["data"] == 6 {
+    // In Redis, a log without earlier subscribers does not know what was sent through the pattern, so a
+    // message may arrive through both.
+    if tests_use_redis() && next["data"] == 6 {
         next = message(&mut client);
     }
     assert_eq!(next["data"], 7);
 }
 
 #[test]
-fn a_session_that_comes_back_goes_on_in_its_patterns() {
+fn resumed_session_continues_in_its_patterns() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     subscribe(&mut client, "/a/**");
@@ -159,7 +161,7 @@ fn a_token_must_cover_all_that_a_pattern_can_match() {
 }
 
 #[test]
-fn patterns_count_as_channels_and_the_api_shows_them() {
+fn patterns_count_as_channels_and_are_shown_by_the_api() {
     let server = RunningServer::with(&["limits.max_subscriptions=2", "limits.max_channels=3"]);
     let mut client = server.client();
     subscribe(&mut client, "/a/*");
@@ -168,7 +170,7 @@ fn patterns_count_as_channels_and_the_api_shows_them() {
     assert_eq!(reply["error"]["code"], "limit");
     let mut other = server.client_from("127.0.0.2");
     let present = other.request(r#"{"id":1,"presence":{"channel":"/a/*"}}"#);
-    assert_eq!(present["ok"]["total"], 1, "those who follow the pattern");
+    assert_eq!(present["ok"]["total"], 1, "subscribers of the pattern");
     subscribe(&mut other, "/c");
     let reply = other.request(r#"{"id":1,"subscribe":{"channel":"/d"}}"#);
     assert_eq!(reply["error"]["code"], "limit");
@@ -188,7 +190,7 @@ fn patterns_count_as_channels_and_the_api_shows_them() {
 }
 
 #[test]
-fn a_stream_of_events_follows_patterns_and_its_ids_say_where_it_is() {
+fn event_stream_supports_patterns_and_its_ids_contain_positions() {
     let server = RunningServer::with(&["session.reconnect_window=1s"]);
     let query = "channels=/a/b,/a/*";
     let mut stream = EventStream::open(server.public, query);
@@ -201,21 +203,22 @@ fn a_stream_of_events_follows_patterns_and_its_ids_say_where_it_is() {
         let (id, object) = stream.object();
         let message = &object["message"];
         assert_eq!((&message["data"], &message["channel"]), (&json!(number), &json!(channel)));
-        last_id = id.expect("a message has one");
+        last_id = id.expect("a message has an id");
     }
-    // The pattern's position is behind if the channel brought the second message. In either case that of the channel is known.
-    let positions = last_id.split_once(';').expect("it has positions").1;
+    // If the channel delivered the second message, the pattern's position is behind. The channel's position
+    // is known in either case.
+    let positions = last_id.split_once(';').expect("the id has positions").1;
     assert!(positions.split(',').next().is_some_and(|channel| channel.ends_with(":1")), "{positions}");
     drop(stream);
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     publisher.publish("/a/b", [3]);
     publisher.publish("/a/c", [4]);
     let mut stream = EventStream::reconnect(server.public, query, &last_id);
     assert!(!stream.hello().recovered);
-    let mut heard = Vec::new();
-    while heard.last() != Some(&json!(4)) {
-        heard.push(stream.object().1["message"]["data"].clone());
+    let mut received = Vec::new();
+    while received.last() != Some(&json!(4)) {
+        received.push(stream.object().1["message"]["data"].clone());
     }
-    heard.retain(|data| *data != 2);
-    assert_eq!(heard, [3, 4]);
+    received.retain(|data| *data != 2);
+    assert_eq!(received, [3, 4]);
 }

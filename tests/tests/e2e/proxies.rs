@@ -14,13 +14,13 @@ fn refusals(server: &RunningServer, reason: &str) -> f64 {
     server.admin.metrics().refusals(reason)
 }
 
-/// A connection from this address of loopback.
+/// A connection from this loopback address.
 fn from(source: [u8; 4], address: SocketAddr) -> TcpStream {
     Dial { source: Some(IpAddr::from(source)), ..Dial::default() }.connect(address)
 }
 
 #[test]
-fn each_client_of_a_trusted_proxy_is_an_address_of_its_own() {
+fn clients_of_a_trusted_proxy_have_their_own_addresses() {
     for (forwarded, header) in
         [("x-forwarded-for", "X-Forwarded-For: 8.8.8.8, "), ("forwarded", "Forwarded: for=8.8.8.8, for=")]
     {
@@ -29,72 +29,72 @@ fn each_client_of_a_trusted_proxy_is_an_address_of_its_own() {
             &format!("listen.forwarded={forwarded}"),
             "limits.max_connections_per_address=1",
         ]);
-        let come = |source, client: &str| {
+        let connect = |source, client: &str| {
             let mut connection = RawClient::over(from(source, server.public));
-            connection.ask_upgrade_with("", &format!("{header}{client}\r\n"));
+            connection.request_upgrade_with("", &format!("{header}{client}\r\n"));
             connection.await_upgrade();
             connection
         };
         let proxy = [127, 0, 0, 1];
-        let mut one = come(proxy, "192.0.2.1");
-        let mut two = come(proxy, "192.0.2.2");
+        let mut one = connect(proxy, "192.0.2.1");
+        let mut two = connect(proxy, "192.0.2.2");
         assert!(!one.hello().recovered && !two.hello().recovered);
-        assert_eq!(come(proxy, "192.0.2.1").close_code(), OVERLOADED);
-        let told = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
-        until("the log has the address that was refused", told);
-        // What is no proxy may say what it likes.
+        assert_eq!(connect(proxy, "192.0.2.1").close_code(), OVERLOADED);
+        let is_logged = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
+        until("the refused address is logged", is_logged);
+        // Headers from a client that is not a trusted proxy are ignored.
         let elsewhere = [127, 0, 0, 2];
-        let mut first = come(elsewhere, "192.0.2.3");
+        let mut first = connect(elsewhere, "192.0.2.3");
         assert!(!first.hello().recovered);
-        assert_eq!(come(elsewhere, "192.0.2.4").close_code(), OVERLOADED);
+        assert_eq!(connect(elsewhere, "192.0.2.4").close_code(), OVERLOADED);
     }
 }
 
 const VERSION_1: &[u8] = b"PROXY TCP4 192.0.2.1 127.0.0.1 4660 8000\r\n";
-/// `LOCAL`, without addresses: the proxy asks for itself.
+/// `LOCAL`, without addresses: a connection of the proxy itself.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// Of a client, by version 2.
+/// A header of version 2 for this client.
 fn version_2(client: [u8; 4]) -> Vec<u8> {
     let addresses = [&client[..], &[127, 0, 0, 1], &[0x12, 0x34], &[0x1f, 0x40]].concat();
     [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat()
 }
 
 #[test]
-fn the_proxy_protocol_names_the_client() {
+fn proxy_protocol_provides_the_client_address() {
     let server = RunningServer::with(&[
         "listen.trusted_proxies=[\"127.0.0.1\"]",
         "listen.proxy_protocol=true",
         "limits.max_connections_per_address=1",
     ]);
-    let come = |header: &[u8]| {
+    let connect = |header: &[u8]| {
         let mut connection = RawClient::connect(server.public);
         connection.send(header);
-        connection.ask_upgrade("");
+        connection.request_upgrade("");
         connection.await_upgrade();
         connection
     };
-    let mut one = come(VERSION_1);
-    let mut two = come(&version_2([192, 0, 2, 2]));
-    let mut proxy_itself = come(LOCAL);
+    let mut one = connect(VERSION_1);
+    let mut two = connect(&version_2([192, 0, 2, 2]));
+    let mut proxy_itself = connect(LOCAL);
     for connection in [&mut one, &mut two, &mut proxy_itself] {
         assert!(!connection.hello().recovered);
     }
-    assert_eq!(come(&version_2([192, 0, 2, 1])).close_code(), OVERLOADED, "by whichever version");
+    assert_eq!(connect(&version_2([192, 0, 2, 1])).close_code(), OVERLOADED, "whichever version names the client");
 
-    // A byte at a time, and the request with the last.
+    // The header arrives one byte at a time, and the request right after it.
     let mut slow = RawClient::connect(server.public);
     for byte in version_2([192, 0, 2, 3]) {
         slow.send(&[byte]);
         let_pass(Duration::from_millis(1));
     }
-    slow.ask_upgrade("");
+    slow.request_upgrade("");
     slow.await_upgrade();
     assert!(!slow.hello().recovered);
 }
 
 #[test]
-fn with_the_proxy_protocol_no_one_comes_without_it() {
+fn connection_without_the_proxy_protocol_is_refused() {
     let server = RunningServer::with(&[
         "listen.trusted_proxies=[\"127.0.0.1\"]",
         "listen.proxy_protocol=true",
@@ -108,20 +108,20 @@ fn with_the_proxy_protocol_no_one_comes_without_it() {
         let mut connection = RawClient::connect(server.public);
         connection.send(bytes);
         connection.await_end();
-        until("it is counted", || refusals(&server, "proxy") == number as f64 + 1.0);
+        until("the refusal is counted", || refusals(&server, "proxy") == number as f64 + 1.0);
     }
-    // As some health checks do: nothing worth a word.
+    // An empty connection, as some health checks open it, is not counted.
     drop(RawClient::connect(server.public));
-    // From elsewhere.
+    // From an address that is not a trusted proxy.
     let mut elsewhere = RawClient::over(from([127, 0, 0, 2], server.public));
     let _ = elsewhere.try_send(VERSION_1);
     elsewhere.await_end();
-    until("it is counted", || refusals(&server, "proxy") == 5.0);
-    // Half a header has as long as any handshake.
+    until("the refusal is counted", || refusals(&server, "proxy") == 5.0);
+    // Half a header has the timeout of any handshake.
     let mut half = RawClient::connect(server.public);
     half.send(&VERSION_1[..20]);
     half.await_end();
-    until("it is counted", || refusals(&server, "handshake_timeout") == 1.0);
+    until("the refusal is counted", || refusals(&server, "handshake_timeout") == 1.0);
     assert_eq!(refusals(&server, "proxy"), 5.0);
 }
 
@@ -137,55 +137,55 @@ fn tls_begins_after_the_proxy_protocol() {
     let mut socket = TcpStream::connect(server.public).expect("the server accepts");
     socket.write_all(&version_2([192, 0, 2, 1])).expect("the server reads");
     let mut client = TlsClient::over(socket, &certificate, tls::VERSIONS[1]);
-    assert_eq!(client.ask(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"]["channel"], "a");
+    assert_eq!(client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"]["channel"], "a");
 }
 
-/// Also while they are on their way in or out.
+/// Sockets that are in a handshake or being closed count as well.
 #[test]
-fn sockets_of_a_client_behind_a_proxy_have_a_limit() {
+fn sockets_of_a_client_behind_a_proxy_are_limited() {
     const LIMIT: usize = 2 + 16;
     let server = RunningServer::with(&[
         "listen.trusted_proxies=[\"127.0.0.1\"]",
         "listen.forwarded=x-forwarded-for",
         "limits.max_connections_per_address=1",
-        // None of those that are refused answers the Close frame.
+        // None of the refused clients answers the Close frame.
         "session.close_timeout=1m",
     ]);
-    let come = |client: &str| {
+    let connect = |client: &str| {
         let mut connection = RawClient::connect(server.public);
-        connection.ask_upgrade_with("", &format!("X-Forwarded-For: {client}\r\n"));
+        connection.request_upgrade_with("", &format!("X-Forwarded-For: {client}\r\n"));
         connection
     };
     let mut sockets = Vec::new();
     for _ in 0..LIMIT {
-        let mut connection = come("192.0.2.1");
+        let mut connection = connect("192.0.2.1");
         connection.await_upgrade();
         sockets.push(connection);
     }
-    assert!(come("192.0.2.1").http_head().starts_with("HTTP/1.1 503 "));
-    come("192.0.2.2").await_upgrade();
+    assert!(connect("192.0.2.1").http_head().starts_with("HTTP/1.1 503 "));
+    connect("192.0.2.2").await_upgrade();
 }
 
-/// The recipe's limits of time, and not the proxy's own, which are shorter than this.
+/// Longer than the proxies' default timeouts, so the connections last only with the documented ones.
 const IDLE: Duration = Duration::from_secs(62);
 
 #[test]
-fn through_nginx_and_haproxy_by_their_recipes() {
-    // Side by side: they have nothing to do for most of the time.
+fn nginx_and_haproxy_work_with_the_documented_configurations() {
+    // In parallel, because both are idle for most of the time.
     std::thread::scope(|scope| {
-        scope.spawn(|| through(Proxy::nginx, &["listen.forwarded=x-forwarded-for"]));
-        scope.spawn(|| through(Proxy::haproxy, &["listen.proxy_protocol=true"]));
+        scope.spawn(|| check_proxy(Proxy::nginx, &["listen.forwarded=x-forwarded-for"]));
+        scope.spawn(|| check_proxy(Proxy::haproxy, &["listen.proxy_protocol=true"]));
     });
 }
 
-fn through(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settings: &[&str]) {
+fn check_proxy(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settings: &[&str]) {
     let certificate = Certificate::generate();
     let server = settings
         .iter()
         .fold(Launch::default(), |launch, setting| launch.set(setting))
         .set("listen.trusted_proxies=[\"127.0.0.1\"]")
         .set("limits.max_connections_per_address=1")
-        // Nothing but the proxy could end what is silent.
+        // Without pings, only the proxy could close an idle connection.
         .set("session.ping_interval=5m")
         .start();
     let proxy = proxy(&server, &certificate);
@@ -194,14 +194,14 @@ fn through(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settings: 
         TlsClient::over(socket, &certificate, tls::VERSIONS[1])
     };
     let mut client = connect([127, 0, 0, 2]);
-    client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    let mut events = Events::open(from([127, 0, 0, 3], proxy.address), &certificate);
+    client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let mut events = TlsEventStream::open(from([127, 0, 0, 3], proxy.address), &certificate);
     events.await_text("\"hello\"");
     let refused = || refusals(&server, "overloaded");
-    assert_eq!(refused(), 0.0, "each of them is an address of its own");
+    assert_eq!(refused(), 0.0, "each client has its own address");
     let second = from([127, 0, 0, 3], proxy.address);
-    Events::open(second, &certificate).await_text("\"goaway\"");
-    assert_eq!(refused(), 1.0, "and has one connection");
+    TlsEventStream::open(second, &certificate).await_text("\"goaway\"");
+    assert_eq!(refused(), 1.0, "an address may have one connection");
 
     let_pass(IDLE);
     server.admin.post("/api/publish", r#"{"channel":"news","data":"after a while"}"#);
@@ -214,18 +214,18 @@ fn through(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settings: 
     assert_eq!(server.admin.metrics().events("suspended", "connection_lost"), 0.0);
 }
 
-/// A stream of events within TLS, as text.
-struct Events {
+/// An event stream over TLS, as text.
+struct TlsEventStream {
     stream: Box<dyn Read>,
     received: String,
 }
 
-impl Events {
+impl TlsEventStream {
     fn open(socket: TcpStream, certificate: &Certificate) -> Self {
-        let mut stream = tls::handshake_over(socket, certificate, tls::VERSIONS[1]).expect("it is trusted");
+        let mut stream = tls::handshake_over(socket, certificate, tls::VERSIONS[1]).expect("the certificate is trusted");
         stream
             .write_all(b"GET /events?channels=news HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .expect("it is read");
+            .expect("the server reads");
         Self { stream: Box::new(stream), received: String::new() }
     }
 

@@ -11,7 +11,7 @@ fn command(id: u64, data: &str, key: &str) -> String {
     json!({"id": id, "publish": {"channel": "/news", "data": data, "key": key}}).to_string()
 }
 
-/// The data of all that was published on `/news`.
+/// Data of all messages in `/news`.
 #[track_caller]
 fn published(server: &RunningServer) -> Vec<Value> {
     let history = server.admin.get("/api/channels/%2Fnews/history").json();
@@ -19,23 +19,23 @@ fn published(server: &RunningServer) -> Vec<Value> {
 }
 
 #[test]
-fn a_repeat_gets_the_first_reply_and_is_not_published() {
+fn repeated_publish_gets_the_first_reply_and_is_not_published_again() {
     let server = RunningServer::with(&[]);
-    let (mut client, mut follower) = (server.client(), server.client());
-    follower.subscribe("/news");
+    let (mut client, mut subscriber) = (server.client(), server.client());
+    subscriber.subscribe("/news");
     let first = client.request(&command(1, "a", "k"));
     assert_eq!(first["ok"]["offset"], 1);
-    assert_eq!(follower.object()["message"]["data"], "a");
+    assert_eq!(subscriber.object()["message"]["data"], "a");
     let again = client.request(&command(2, "other", "k"));
     assert_eq!(again["ok"], first["ok"]);
     let next = client.request(&command(3, "b", "l"));
     assert_eq!(next["ok"]["offset"], 2);
-    assert_eq!(follower.object()["message"]["data"], "b", "nothing came in between");
+    assert_eq!(subscriber.object()["message"]["data"], "b", "no other message in between");
     assert_eq!(published(&server), ["a", "b"]);
 }
 
 #[test]
-fn a_client_that_was_cut_may_repeat_whatever_had_no_reply() {
+fn reconnected_client_may_repeat_an_unanswered_publish() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.send(&command(1, "a", "k"));
@@ -47,18 +47,18 @@ fn a_client_that_was_cut_may_repeat_whatever_had_no_reply() {
 }
 
 #[test]
-fn a_session_without_a_user_is_a_publisher_on_every_transport() {
+fn anonymous_session_is_one_publisher_on_every_transport() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     let first = client.request(&command(1, "a", "k"));
     let query = format!("resume={}", client.hello.resume);
     let mut requests = PollClient::connect(server.public);
     requests.send(&post(&query, JSON, &command(2, "a", "k")));
-    assert_eq!(requests.response().json()[0]["reply"]["ok"], first["ok"], "beside its connection");
-    assert_eq!(server.client().request(&command(1, "b", "k"))["ok"]["offset"], 2, "another session is another");
+    assert_eq!(requests.response().json()[0]["reply"]["ok"], first["ok"], "by a request next to the WebSocket");
+    assert_eq!(server.client().request(&command(1, "b", "k"))["ok"]["offset"], 2, "another session is another publisher");
     let api = r#"{"channel":"/news","data":"c","key":"k"}"#;
     let of_api = server.admin.post("/api/publish", api).json();
-    assert_eq!(of_api["offset"], 3, "and so is the API");
+    assert_eq!(of_api["offset"], 3, "the API is another publisher, too");
     assert_eq!(server.admin.post("/api/publish", api).json(), of_api);
     assert_eq!(published(&server), ["a", "b", "c"]);
 }
@@ -77,7 +77,7 @@ fn a_user_is_one_publisher_on_all_sessions() {
 }
 
 #[test]
-fn bayeux_has_it_in_an_extension() {
+fn bayeux_carries_the_key_in_an_extension() {
     let server = RunningServer::with(&[]);
     let (mut polls, mut socket) = (BayeuxPolling::connect(server.public), BayeuxWebSocket::connect(server.public));
     let id = polls.open(&[]);
@@ -112,14 +112,14 @@ fn a_broadcast_has_one_key_for_all_its_channels() {
 }
 
 #[test]
-fn a_key_is_forgotten_when_its_message_may_be() {
+fn key_is_forgotten_with_its_message() {
     let server = RunningServer::with(&["channel.history_age=100ms"]);
-    let (mut client, mut follower) = (server.client(), server.client());
-    // It keeps the channel, and so its epoch.
-    follower.subscribe("/news");
+    let (mut client, mut subscriber) = (server.client(), server.client());
+    // The subscriber keeps the channel alive, and with it the epoch.
+    subscriber.subscribe("/news");
     let first = client.request(&command(1, "a", "k"));
     let mut last = first.clone();
-    until("it is published again", || {
+    until("the message is published again", || {
         last = client.request(&command(1, "a", "k"));
         last["ok"] != first["ok"]
     });
@@ -127,7 +127,7 @@ fn a_key_is_forgotten_when_its_message_may_be() {
 }
 
 #[test]
-fn a_key_that_is_none_is_refused() {
+fn invalid_key_is_refused() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     let long = "k".repeat(65);

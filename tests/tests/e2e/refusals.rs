@@ -16,13 +16,13 @@ fn refusals(server: &RunningServer, reason: &str) -> f64 {
     server.admin.metrics().refusals(reason)
 }
 
-/// Lines of the log about refusals for this reason.
+/// Log lines about refusals for this reason.
 fn logged(server: &RunningServer, reason: &str) -> Vec<Value> {
     let is_refusal = |line: &Value| line["message"] == "connection refused" && line["reason"] == reason;
     server.logs.records().into_iter().filter(is_refusal).collect()
 }
 
-/// A token whose parts are as they should be, but for the signature.
+/// A well-formed token with an invalid signature.
 const FORGED: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const NO_ALGORITHM: &str = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.AA";
 
@@ -44,24 +44,24 @@ fn each_refusal_is_counted_and_logged_with_its_reason() {
         let events = request_events(server.public, &format!("{query}&channels=a"), "");
         assert!((400..500).contains(&events.status), "{events:?}");
         assert_eq!(refusals(&server, reason), before + 2.0, "/events?{query}: {reason}");
-        until("it is logged", || !logged(&server, reason).is_empty());
+        until("the refusal is logged", || !logged(&server, reason).is_empty());
         assert_eq!(logged(&server, reason)[0]["address"], "127.0.0.1");
     }
     let foreign = request_events(server.public, "channels=a", "Origin: https://elsewhere.example\r\n");
     assert_eq!((foreign.status, refusals(&server, "origin")), (403, 1.0));
     let mut silent = TcpStream::connect(server.public).expect("a connection");
     silent.write_all(b"GET /ws").expect("half a request");
-    until("it is cut", || refusals(&server, "handshake_timeout") == 1.0);
+    until("the connection is closed", || refusals(&server, "handshake_timeout") == 1.0);
 }
 
 #[test]
-fn who_is_refused_often_does_not_fill_the_log() {
+fn frequent_refusals_do_not_fill_the_log() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     for _ in 0..200 {
         assert_eq!(Client::refusal_code(server.public, ""), UNAUTHORIZED);
     }
     assert_eq!(refusals(&server, "token_missing"), 200.0);
-    until("some is logged", || !logged(&server, "token_missing").is_empty());
+    until("a refusal is logged", || !logged(&server, "token_missing").is_empty());
     let lines = logged(&server, "token_missing");
     assert!(lines.len() < 100, "{} lines", lines.len());
     let last = lines.last().expect("a line");
@@ -75,13 +75,13 @@ fn a_misspelt_setting_is_an_error() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let said = stderr(&[], &[("ENCKE_SESSION_PING_INTERVAL", "1s")]);
-    assert!(said.contains("ENCKE_SESSION__PING_INTERVAL is (two underscores)"), "{said}");
-    let said = stderr(&["--set", "log.level=verbose"], &[]);
-    assert!(said.contains("`verbose` must be error, warn, info, debug, trace, off"), "{said}");
+    let printed = stderr(&[], &[("ENCKE_SESSION_PING_INTERVAL", "1s")]);
+    assert!(printed.contains("ENCKE_SESSION__PING_INTERVAL is (two underscores)"), "{printed}");
+    let printed = stderr(&["--set", "log.level=verbose"], &[]);
+    assert!(printed.contains("`verbose` must be error, warn, info, debug, trace, off"), "{printed}");
 }
 
-/// What no parser of another client may die of.
+/// Data that could break the parser of another client.
 #[test]
 fn poisoned_data_is_malformed() {
     let server = RunningServer::with(&[]);
@@ -103,9 +103,10 @@ fn poisoned_data_is_malformed() {
     }
 }
 
-/// A limit of connections holds although a client claims, at each resume, what it was never sent.
+/// The connection limit holds although clients claim, on every resume, to have received messages that were
+/// never sent.
 #[test]
-fn a_bad_seq_moves_no_permit() {
+fn invalid_seq_does_not_move_a_permit() {
     let server = RunningServer::with(&["limits.max_connections=10"]);
     let mut clients: Vec<_> = (0..10).map(|_| server.client()).collect();
     for round in 0..5 {
@@ -116,49 +117,51 @@ fn a_bad_seq_moves_no_permit() {
         assert_eq!(server.admin.metrics().value("encke_sessions{phase=\"attached\"}"), 10.0);
     }
     for client in &mut clients {
-        assert!(client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"].is_object(), "it is still there");
+        assert!(client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"].is_object(), "the client is still connected");
     }
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
 }
 
-/// The owner of a name can have it lead to the visitor's own machine: then its page is of the same origin as this server.
+/// The owner of a domain can let its name resolve to the visitor's own machine. Its page then has the same
+/// origin as this server.
 #[test]
-fn a_name_that_leads_here_reads_nothing() {
+fn foreign_host_names_are_rejected() {
     let server = RunningServer::with(&["listen.hosts=['encke']"]);
-    let asks = |host: &str, more: &str| {
-        // Of a method that gets 405, so that the answer ends.
+    let statuses = |host: &str, more: &str| {
+        // A method that is answered with 405, so that the answer ends.
         let events = format!("POST /events HTTP/1.1\r\n{host}{more}Connection: close\r\n\r\n");
         let metrics = server.admin.request_with("GET", "/metrics", &format!("{host}{more}"));
         (encke_tests::admin::send_request(server.public, &events).status, metrics.status)
     };
-    assert_eq!(asks("Host: evil.example\r\n", ""), (403, 403));
-    assert_eq!(asks("Host: evil.example\r\n", "Origin: http://evil.example\r\n"), (403, 403));
-    assert_eq!(asks("Host: localhost\r\n", "Sec-Fetch-Site: cross-site\r\n"), (403, 403));
-    assert_eq!(asks("", ""), (400, 400));
-    assert_eq!(asks("Host: localhost\r\nHost: encke\r\n", ""), (400, 400));
+    assert_eq!(statuses("Host: evil.example\r\n", ""), (403, 403));
+    assert_eq!(statuses("Host: evil.example\r\n", "Origin: http://evil.example\r\n"), (403, 403));
+    assert_eq!(statuses("Host: localhost\r\n", "Sec-Fetch-Site: cross-site\r\n"), (403, 403));
+    assert_eq!(statuses("", ""), (400, 400));
+    assert_eq!(statuses("Host: localhost\r\nHost: encke\r\n", ""), (400, 400));
     assert_eq!(refusals(&server, "host"), 5.0);
     for host in ["encke", "ENCKE:8001", "localhost:9", "10.0.0.7"] {
-        assert_eq!(asks(&format!("Host: {host}\r\n"), ""), (405, 200), "{host}");
+        assert_eq!(statuses(&format!("Host: {host}\r\n"), ""), (405, 200), "{host}");
     }
 }
 
-/// Each costs the server more than its sender.
+/// Each forged token costs the server more than its sender.
 #[test]
-fn forged_tokens_are_rated() {
+fn forged_tokens_are_rate_limited() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let query = format!("token={FORGED}");
-    // Then its tokens are not looked at any more. Some may be good: their clients are to come back.
-    until("the address is told to come back later", || Client::refusal_code(server.public, &query) == OVERLOADED);
+    // From then on, tokens from this address are not verified. Some may be valid, so their clients are asked
+    // to retry.
+    until("the address is asked to retry later", || Client::refusal_code(server.public, &query) == OVERLOADED);
     assert!(refusals(&server, "too_many_bad_signatures") > 0.0);
     assert!(refusals(&server, "token_signature") >= 10.0);
 }
 
-/// A token that comes on a connection counts like one that comes with it.
+/// A token in a refresh counts like one in the query.
 #[test]
-fn forged_tokens_are_rated_on_a_connection_too() {
+fn forged_tokens_in_refreshes_are_rate_limited() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let good = sign(&json!({"sub": "alice", "exp": 4_000_000_000_u64}), SECRET);
-    until("the address is told to come back later", || {
+    until("the address is asked to retry later", || {
         match Client::try_connect(server.public, &format!("token={good}")) {
             Ok(mut client) => {
                 client.send(&format!(r#"{{"id":1,"refresh":{{"token":"{FORGED}"}}}}"#));

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::server::{IN_MEMORY, run_to_end};
-use encke_tests::waiting::{LATE, let_pass, until};
+use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
 use encke_tests::{Admin, HttpResponse, Backend, Launch, RunningServer};
 use serde_json::{Value, json};
 
@@ -22,23 +22,23 @@ fn put(admin: Admin, key: &str, body: &Value) -> Value {
     answer.json()
 }
 
-fn publish(after: &str, data: &str) -> Value {
+fn publish_reminder(after: &str, data: &str) -> Value {
     json!({"after": after, "publish": {"channel": "news", "data": data}})
 }
 
-fn tell(after: &str, data: Value) -> Value {
+fn webhook_reminder(after: &str, data: Value) -> Value {
     json!({"after": after, "webhook": "backend", "data": data})
 }
 
-/// What waits under this key, without its time, and that.
+/// The pending reminder with this key, without its time, and the remaining time in milliseconds.
 #[track_caller]
-fn waiting(admin: Admin, key: &str) -> (Value, f64) {
+fn pending(admin: Admin, key: &str) -> (Value, f64) {
     let mut found = admin.get(&path(key)).json();
     let due_in = found.as_object_mut().and_then(|it| it.remove("due_in_ms")).and_then(|due| due.as_f64());
     (found, due_in.expect("a time"))
 }
 
-fn is_gone(admin: Admin, key: &str) -> bool {
+fn is_removed(admin: Admin, key: &str) -> bool {
     admin.get(&path(key)).status == 404
 }
 
@@ -47,22 +47,22 @@ fn assert_error(answer: &HttpResponse, status: u16, code: &str) {
     assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
 }
 
-fn server_telling(backend: &Backend) -> RunningServer {
+fn server_with_webhook(backend: &Backend) -> RunningServer {
     telling(backend, r#""session.closed""#, r#",name="backend""#).start()
 }
 
-fn reminders_told(backend: &Backend) -> Vec<Value> {
+fn received_reminders(backend: &Backend) -> Vec<Value> {
     accepted(backend).into_iter().filter(|event| event["event"] == "reminder.due").collect()
 }
 
 #[test]
-fn what_is_to_be_published_comes_once_and_not_before_its_time() {
+fn reminder_publishes_once_and_not_before_its_time() {
     const AFTER: Duration = Duration::from_millis(300);
     let server = Launch::default().start();
     let mut client = server.client();
     client.subscribe("news");
     let from = Instant::now();
-    let answer = put(server.admin, "a%2Fb", &publish("300ms", "now"));
+    let answer = put(server.admin, "a%2Fb", &publish_reminder("300ms", "now"));
     assert_eq!(
         answer,
         json!({"key": "a/b", "due_in_ms": 300.0, "publish": {"channel": "news", "data": "now"}})
@@ -73,11 +73,11 @@ fn what_is_to_be_published_comes_once_and_not_before_its_time() {
         (&json!("news"), &json!("now"))
     );
     let after = from.elapsed();
-    assert!((AFTER..AFTER + LATE).contains(&after), "{after:?}");
-    assert!(is_gone(server.admin, "a%2Fb"));
+    assert!((AFTER..AFTER + MAX_LATENESS).contains(&after), "{after:?}");
+    assert!(is_removed(server.admin, "a%2Fb"));
     server.admin.publish("news", "next");
-    assert_eq!(client.object()["message"]["data"], "next", "it came once");
-    until("it is counted", || {
+    assert_eq!(client.object()["message"]["data"], "next", "the reminder published once");
+    until("the reminder is counted", || {
         let metrics = server.admin.metrics();
         metrics.value(r#"encke_reminders_due_total{outcome="published"}"#) == 1.0
             && metrics.value(r#"encke_timer_expiries_total{deadline="reminder"}"#) == 1.0
@@ -86,12 +86,12 @@ fn what_is_to_be_published_comes_once_and_not_before_its_time() {
 }
 
 #[test]
-fn a_webhook_is_told_signed_whatever_else_it_is_told() {
+fn webhook_receives_signed_reminders_whatever_its_events() {
     let backend = Backend::start();
-    let server = server_telling(&backend);
-    put(server.admin, "game-7", &tell("50ms", json!({"player": 2})));
-    until("it is told", || !reminders_told(&backend).is_empty());
-    let mut event = reminders_told(&backend).remove(0);
+    let server = server_with_webhook(&backend);
+    put(server.admin, "game-7", &webhook_reminder("50ms", json!({"player": 2})));
+    until("it is received", || !received_reminders(&backend).is_empty());
+    let mut event = received_reminders(&backend).remove(0);
     let fields = event.as_object_mut().expect("an object");
     assert!(fields.remove("id").is_some_and(|id| id.is_string()));
     assert!(fields.remove("at_ms").is_some_and(|at| at.is_u64()));
@@ -100,34 +100,34 @@ fn a_webhook_is_told_signed_whatever_else_it_is_told() {
 }
 
 #[test]
-fn a_later_put_moves_and_replaces_it() {
+fn later_put_moves_and_replaces_a_reminder() {
     let backend = Backend::start();
-    let server = server_telling(&backend);
-    put(server.admin, "moved", &tell(FAR, json!(1)));
-    put(server.admin, "kept", &tell(FAR, json!(1)));
-    let (found, due_in) = waiting(server.admin, "moved");
+    let server = server_with_webhook(&backend);
+    put(server.admin, "moved", &webhook_reminder(FAR, json!(1)));
+    put(server.admin, "kept", &webhook_reminder(FAR, json!(1)));
+    let (found, due_in) = pending(server.admin, "moved");
     assert_eq!(found, json!({"key": "moved", "webhook": "backend", "data": 1}));
     assert!((1.0..=3_600_000.0).contains(&due_in), "{due_in}");
-    put(server.admin, "moved", &tell("0s", json!(2)));
-    until("it is told", || !reminders_told(&backend).is_empty());
-    assert!(is_gone(server.admin, "moved"));
-    // Later, and another action: what it was to do at first does not happen.
-    put(server.admin, "kept", &tell("2s", json!(3)));
-    put(server.admin, "kept", &publish(FAR, "4"));
-    put(server.admin, "last", &tell("2500ms", json!(5)));
-    until("the last is told", || reminders_told(&backend).len() == 2);
-    let told: Vec<_> = reminders_told(&backend).iter().map(|event| event["data"].clone()).collect();
-    assert_eq!(told, [2, 5]);
-    let (found, _) = waiting(server.admin, "kept");
+    put(server.admin, "moved", &webhook_reminder("0s", json!(2)));
+    until("it is received", || !received_reminders(&backend).is_empty());
+    assert!(is_removed(server.admin, "moved"));
+    // The reminder is postponed and gets another action, so its first action does not happen.
+    put(server.admin, "kept", &webhook_reminder("2s", json!(3)));
+    put(server.admin, "kept", &publish_reminder(FAR, "4"));
+    put(server.admin, "last", &webhook_reminder("2500ms", json!(5)));
+    until("the last is received", || received_reminders(&backend).len() == 2);
+    let received: Vec<_> = received_reminders(&backend).iter().map(|event| event["data"].clone()).collect();
+    assert_eq!(received, [2, 5]);
+    let (found, _) = pending(server.admin, "kept");
     assert_eq!(found, json!({"key": "kept", "publish": {"channel": "news", "data": "4"}}));
 }
 
 #[test]
-fn a_deleted_one_is_gone() {
+fn deleted_reminder_does_nothing() {
     let server = Launch::default().start();
     let mut client = server.client();
     client.subscribe("news");
-    put(server.admin, "a", &publish("2s", "deleted"));
+    put(server.admin, "a", &publish_reminder("2s", "deleted"));
     assert_eq!(server.admin.request("DELETE", &path("a")).status, 204);
     assert_error(&server.admin.request("DELETE", &path("a")), 404, "not_found");
     assert_error(&server.admin.get(&path("a")), 404, "not_found");
@@ -137,33 +137,33 @@ fn a_deleted_one_is_gone() {
 }
 
 #[test]
-fn one_more_than_there_may_be_is_refused() {
+fn number_of_reminders_is_limited() {
     let server = Launch::default().set("limits.max_reminders=2").start();
-    put(server.admin, "a", &publish(FAR, "1"));
-    put(server.admin, "b", &publish(FAR, "1"));
-    assert_error(&server.admin.put(&path("c"), &publish(FAR, "1").to_string()), 503, "limit");
-    put(server.admin, "a", &publish(FAR, "2"));
+    put(server.admin, "a", &publish_reminder(FAR, "1"));
+    put(server.admin, "b", &publish_reminder(FAR, "1"));
+    assert_error(&server.admin.put(&path("c"), &publish_reminder(FAR, "1").to_string()), 503, "limit");
+    put(server.admin, "a", &publish_reminder(FAR, "2"));
     assert_eq!(server.admin.request("DELETE", &path("b")).status, 204);
-    put(server.admin, "c", &publish(FAR, "1"));
+    put(server.admin, "c", &publish_reminder(FAR, "1"));
 }
 
 #[test]
-fn what_cannot_be_published_is_told_by_the_log_and_counted() {
+fn failed_publish_is_logged_and_counted() {
     let server = RunningServer::with(&["limits.max_channels=1", IN_MEMORY]);
     let mut client = server.client();
     client.subscribe("other");
-    put(server.admin, "a", &publish("0s", "1"));
-    until("it is counted", || {
+    put(server.admin, "a", &publish_reminder("0s", "1"));
+    until("the reminder is counted", || {
         server.admin.metrics().value(r#"encke_reminders_due_total{outcome="failed"}"#) == 1.0
     });
-    until("the log says so", || server.logs.text().contains("reminder could not be published"));
-    assert!(is_gone(server.admin, "a"));
+    until("the failure is logged", || server.logs.text().contains("reminder could not be published"));
+    assert!(is_removed(server.admin, "a"));
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_fields_are_named() {
     let backend = Backend::start();
-    let server = server_telling(&backend);
+    let server = server_with_webhook(&backend);
     let ask = |key: &str, body: &str| server.admin.put(&path(key), body);
     for (body, named) in [
         (r#"{"after":"soon","webhook":"backend","data":1}"#, "after"),
@@ -188,71 +188,71 @@ fn what_is_wrong_is_named() {
     assert_error(&ask("a", bad), 400, "bad_channel");
     assert_error(&ask("a", r#"{"after":"1s","webhook":"backend","data":1e999}"#), 400, "malformed");
     let long = json!("x".repeat(64 * 1024));
-    assert_error(&ask("a", &tell(FAR, long).to_string()), 413, "too_large");
-    let good = tell(FAR, json!(null)).to_string();
+    assert_error(&ask("a", &webhook_reminder(FAR, long).to_string()), 413, "too_large");
+    let good = webhook_reminder(FAR, json!(null)).to_string();
     for key in ["", "a%0Ab", "%FF", &*"k".repeat(256)] {
         assert_error(&ask(key, &good), 400, "bad_request");
     }
-    assert!(is_gone(server.admin, "a"));
+    assert!(is_removed(server.admin, "a"));
     assert_eq!(ask(&"k".repeat(255), &good).status, 200);
 }
 
 #[test]
-fn a_restart_goes_on_with_what_remains() {
+fn reminders_continue_after_a_restart() {
     let backend = Backend::start();
     let events = format!(
         "webhook=[{{name=\"backend\",url=\"{}\",events=[\"reminder.due\"],secret=\"{SECRET}\"}}]",
         backend.url("/encke")
     );
     let mut restarts = Restarts::with(&[&events, IN_MEMORY]);
-    put(restarts.server.admin, "soon", &tell("1s", json!({"a": [1]})));
-    put(restarts.server.admin, "far", &publish(FAR, "2"));
-    let (_, due_before) = waiting(restarts.server.admin, "far");
+    put(restarts.server.admin, "soon", &webhook_reminder("1s", json!({"a": [1]})));
+    put(restarts.server.admin, "far", &publish_reminder(FAR, "2"));
+    let (_, due_before) = pending(restarts.server.admin, "far");
     restarts.stop();
     let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
     let text = String::from_utf8(shown.stdout).expect("text");
     assert!(text.contains("reminder \"far\": due in 59m "), "{text}");
     restarts.start();
-    let (found, due_after) = waiting(restarts.server.admin, "far");
+    let (found, due_after) = pending(restarts.server.admin, "far");
     assert_eq!(found, json!({"key": "far", "publish": {"channel": "news", "data": "2"}}));
     assert!(due_after <= due_before, "{due_after} of {due_before}");
-    until("it is told", || !reminders_told(&backend).is_empty());
+    until("it is received", || !received_reminders(&backend).is_empty());
     restarts.restart();
-    let told = reminders_told(&backend);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((&told[0]["key"], &told[0]["data"]), (&json!("soon"), &json!({"a": [1]})));
-    // Moved and done by the process after the next.
+    let received = received_reminders(&backend);
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert_eq!((&received[0]["key"], &received[0]["data"]), (&json!("soon"), &json!({"a": [1]})));
+    // The second process after the first restart moves the reminder and executes it.
     let mut client = restarts.server.client();
     client.subscribe("news");
-    put(restarts.server.admin, "far", &publish("0s", "3"));
+    put(restarts.server.admin, "far", &publish_reminder("0s", "3"));
     assert_eq!(client.object()["message"]["data"], "3");
 }
 
 #[test]
-fn what_one_process_has_for_a_webhook_that_the_next_lacks_is_told() {
+fn reminder_for_a_removed_webhook_is_logged() {
     let backend = Backend::start();
     let webhook = format!(
         "webhook=[{{name=\"backend\",url=\"{}\",events=[\"session.closed\"],secret=\"{SECRET}\"}}]",
         backend.url("/encke")
     );
     let mut restarts = Restarts::with(&[&webhook]);
-    put(restarts.server.admin, "a", &tell(FAR, json!(1)));
+    put(restarts.server.admin, "a", &webhook_reminder(FAR, json!(1)));
     restarts.stop();
     restarts.settings.retain(|setting| *setting != webhook);
     restarts.start();
-    assert!(is_gone(restarts.server.admin, "a"));
-    until("the log says so", || restarts.server.logs.text().contains("is not configured any more"));
+    assert!(is_removed(restarts.server.admin, "a"));
+    until("the failure is logged", || restarts.server.logs.text().contains("is not configured any more"));
 }
 
 #[test]
-fn who_may_publish_may_remind_and_who_may_read_may_look() {
+fn scopes_of_reminders_are_publish_and_read() {
     const READ: &str = "reading-key-0123456789";
     const PUBLISH: &str = "publishing-key-0123456789";
     let key = |name: &str, key: &str| format!(r#"{{name="{name}",key="{key}",scopes=["{name}"]}}"#);
     let keys = format!("auth.api_keys=[{},{}]", key("read", READ), key("publish", PUBLISH));
     let server = Launch::default().set(&keys).start();
     let (reads, publishes) = (server.admin.with_key(READ), server.admin.with_key(PUBLISH));
-    let body = publish(FAR, "1");
+    let body = publish_reminder(FAR, "1");
     assert_error(&reads.put(&path("a"), &body.to_string()), 403, "forbidden");
     put(publishes, "a", &body);
     assert_eq!(reads.get(&path("a")).status, 200);

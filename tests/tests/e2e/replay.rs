@@ -6,20 +6,20 @@ use encke_tests::{Client, Hello, RawClient, RunningServer};
 
 const REPLACED: u16 = 4100;
 
-/// A client that follows `news`, with its greeting and the log's epoch.
+/// A client that is subscribed to `news`, with its hello and the epoch of the log.
 #[track_caller]
-fn follower(server: &RunningServer, query: &str) -> (RawClient, Hello, String) {
+fn subscriber(server: &RunningServer, query: &str) -> (RawClient, Hello, String) {
     let (mut client, hello) = RawClient::greeted(server.public, query);
     client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    let reply = client.line();
+    let reply = client.text_message();
     let epoch = reply.split(r#""epoch":""#).nth(1).and_then(|rest| rest.split('"').next());
     let epoch = epoch.unwrap_or_else(|| panic!("{reply}")).to_owned();
     (client, hello, epoch)
 }
 
-/// Comes back and reads the hello, which says that it is the same session.
+/// Resumes the session, and asserts that the hello confirms it.
 #[track_caller]
-fn back(server: &RunningServer, hello: &Hello, seq: Option<u64>) -> (RawClient, Hello) {
+fn resume(server: &RunningServer, hello: &Hello, seq: Option<u64>) -> (RawClient, Hello) {
     let seq = seq.map_or_else(String::new, |seq| format!("&seq={seq}"));
     let (client, again) = RawClient::greeted(server.public, &format!("resume={}{seq}", hello.resume));
     assert!(again.recovered);
@@ -35,30 +35,30 @@ fn gap(seq: u64, epoch: &str, from: u64, to: u64) -> String {
     format!(r#"{{"gap":{{"seq":{seq},"channel":"news","epoch":"{epoch}","from":{from},"to":{to}}}}}"#)
 }
 
-/// These messages come, whose seqs are their offsets.
+/// Asserts that these messages arrive, with seqs equal to their offsets.
 #[track_caller]
 fn assert_messages(client: &mut RawClient, offsets: impl IntoIterator<Item = u64>) {
     for offset in offsets {
-        assert_eq!(client.line(), message(offset, offset));
+        assert_eq!(client.text_message(), message(offset, offset));
     }
 }
 
 #[track_caller]
 fn acknowledge(client: &mut RawClient, seq: u64) {
     client.text(&format!(r#"{{"id":7,"ack":{{"seq":{seq}}}}}"#));
-    assert_eq!(client.line(), r#"{"reply":{"id":7,"ok":{}}}"#);
+    assert_eq!(client.text_message(), r#"{"reply":{"id":7,"ok":{}}}"#);
 }
 
-/// How many messages have been sent in all.
+/// Total number of messages sent.
 #[track_caller]
 fn delivered(server: &RunningServer) -> f64 {
     server.admin.metrics().value("encke_messages_delivered_total")
 }
 
 #[test]
-fn resumed_with_a_seq_it_gets_exactly_what_follows() {
+fn resume_with_a_seq_returns_exactly_the_later_messages() {
     let server = RunningServer::with(&[]);
-    let (mut client, hello, _) = follower(&server, "");
+    let (mut client, hello, _) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=5);
     assert_messages(&mut client, 1..=5);
@@ -66,19 +66,19 @@ fn resumed_with_a_seq_it_gets_exactly_what_follows() {
     server.await_phase(&hello.session, "suspended");
     publisher.publish("news", [6]);
 
-    // Two of the five were lost on their way, as far as the client knows.
-    let (mut client, again) = back(&server, &hello, Some(3));
+    // From the client's point of view, two of the five messages were lost.
+    let (mut client, again) = resume(&server, &hello, Some(3));
     assert_eq!(again.object["hello"]["seq"], 3);
     assert_messages(&mut client, 4..=6);
     publisher.publish("news", [7]);
     assert_messages(&mut client, [7]);
-    assert_eq!(delivered(&server), 9.0, "two of them twice");
+    assert_eq!(delivered(&server), 9.0, "two messages are sent twice");
 }
 
 #[test]
-fn resumed_with_the_last_seq_it_gets_what_is_new() {
+fn resume_with_the_last_seq_returns_only_new_messages() {
     let server = RunningServer::with(&[]);
-    let (mut client, hello, _) = follower(&server, "");
+    let (mut client, hello, _) = subscriber(&server, "");
     let mut publisher = server.client();
     for round in 0..4 {
         publisher.publish("news", [2 * round + 1]);
@@ -86,17 +86,17 @@ fn resumed_with_the_last_seq_it_gets_what_is_new() {
         client.reset();
         server.await_phase(&hello.session, "suspended");
         publisher.publish("news", [2 * round + 2]);
-        client = back(&server, &hello, Some(2 * round + 1)).0;
+        client = resume(&server, &hello, Some(2 * round + 1)).0;
         assert_messages(&mut client, [2 * round + 2]);
     }
-    assert_eq!(delivered(&server), 8.0, "nothing twice");
+    assert_eq!(delivered(&server), 8.0, "no message is sent twice");
     assert_eq!(server.admin.metrics().value("encke_gaps_total"), 0.0);
 }
 
 #[test]
-fn resumed_without_a_seq_it_gets_what_it_has_not_acknowledged() {
+fn resume_without_a_seq_returns_unacknowledged_messages() {
     let server = RunningServer::with(&[]);
-    let (mut client, hello, _) = follower(&server, "");
+    let (mut client, hello, _) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=5);
     assert_messages(&mut client, 1..=5);
@@ -104,34 +104,34 @@ fn resumed_without_a_seq_it_gets_what_it_has_not_acknowledged() {
     drop(client);
     server.await_phase(&hello.session, "suspended");
     publisher.publish("news", [6]);
-    let (mut client, again) = back(&server, &hello, None);
+    let (mut client, again) = resume(&server, &hello, None);
     assert_eq!(again.object["hello"]["seq"], 2);
     assert_messages(&mut client, 3..=6);
 }
 
 #[test]
-fn a_seq_before_what_was_acknowledged_begins_with_a_gap() {
+fn resume_before_the_acknowledged_seq_begins_with_a_gap() {
     let server = RunningServer::with(&[]);
-    let (mut client, hello, epoch) = follower(&server, "");
+    let (mut client, hello, epoch) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=8);
     assert_messages(&mut client, 1..=8);
     acknowledge(&mut client, 5);
     drop(client);
     server.await_phase(&hello.session, "suspended");
-    let (mut client, again) = back(&server, &hello, Some(2));
+    let (mut client, again) = resume(&server, &hello, Some(2));
     assert_eq!(again.object["hello"]["seq"], 2);
-    // It may say too much: how the session began to follow is where it can begin.
-    assert_eq!(client.line(), gap(5, &epoch, 1, 5));
+    // The range may be larger than the loss: it can begin at the offset at which the session subscribed.
+    assert_eq!(client.text_message(), gap(5, &epoch, 1, 5));
     assert_messages(&mut client, 6..=8);
     publisher.publish("news", [9]);
     assert_messages(&mut client, [9]);
 }
 
 #[test]
-fn a_seq_from_the_future_is_another_session_that_follows_nothing() {
+fn future_seq_opens_a_new_session_without_subscriptions() {
     let server = RunningServer::with(&[]);
-    let (mut client, hello, _) = follower(&server, "");
+    let (mut client, hello, _) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", [1]);
     assert_messages(&mut client, [1]);
@@ -142,53 +142,53 @@ fn a_seq_from_the_future_is_another_session_that_follows_nothing() {
     assert_ne!(other.hello.session, hello.session);
     assert_eq!(other.hello.object["hello"]["seq"], 0);
     publisher.publish("news", [2]);
-    // Its reply would come after a message, if there were one.
+    // If there were a message, it would precede the reply.
     other.subscribe("news");
-    let (mut client, _) = back(&server, &hello, Some(1));
+    let (mut client, _) = resume(&server, &hello, Some(1));
     assert_messages(&mut client, [2]);
 }
 
 #[test]
-fn a_take_over_goes_on_after_its_seq() {
+fn take_over_continues_after_its_seq() {
     let server = RunningServer::with(&[]);
-    let (mut first, hello, _) = follower(&server, "");
+    let (mut first, hello, _) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=5);
     assert_messages(&mut first, 1..=5);
-    let (mut second, again) = back(&server, &hello, Some(2));
+    let (mut second, again) = resume(&server, &hello, Some(2));
     assert_eq!(again.object["hello"]["seq"], 2);
     assert_eq!(first.close_code(), REPLACED);
-    // What a replaced connection says about seqs counts no more.
+    // Acks on a replaced connection are ignored.
     first.text(r#"{"ack":{"seq":5}}"#);
     assert_messages(&mut second, 3..=5);
     publisher.publish("news", [6]);
     assert_messages(&mut second, [6]);
     drop(second);
     server.await_phase(&hello.session, "suspended");
-    let (mut third, _) = back(&server, &hello, None);
+    let (mut third, _) = resume(&server, &hello, None);
     assert_messages(&mut third, 3..=6);
 }
 
 #[test]
-fn what_was_unsubscribed_is_sent_again_all_the_same() {
+fn messages_are_sent_again_after_an_unsubscribe() {
     let server = RunningServer::with(&[]);
-    let (mut client, hello, _) = follower(&server, "");
+    let (mut client, hello, _) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=3);
     assert_messages(&mut client, 1..=3);
     client.text(r#"{"id":8,"unsubscribe":{"channel":"news"}}"#);
-    assert_eq!(client.line(), r#"{"reply":{"id":8,"ok":{}}}"#);
+    assert_eq!(client.text_message(), r#"{"reply":{"id":8,"ok":{}}}"#);
     drop(client);
     server.await_phase(&hello.session, "suspended");
     publisher.publish("news", [4]);
-    let (mut client, _) = back(&server, &hello, Some(1));
+    let (mut client, _) = resume(&server, &hello, Some(1));
     assert_messages(&mut client, 2..=3);
     acknowledge(&mut client, 3);
-    assert_eq!(delivered(&server), 5.0, "and nothing else");
+    assert_eq!(delivered(&server), 5.0, "no other message is sent");
 }
 
 #[test]
-fn a_frame_pong_says_what_the_pong_before_it_was_asked() {
+fn frame_pong_acknowledges_up_to_the_previous_ping() {
     let server = RunningServer::with(&["session.max_unacked=16", "limits.commands_per_second=0"]);
     server.client().publish("news", 1..=40);
     let epoch = server.client().subscribe("news");
@@ -196,9 +196,10 @@ fn a_frame_pong_says_what_the_pong_before_it_was_asked() {
     client.text(&format!(
         r#"{{"id":9,"subscribe":{{"channel":"news","since":{{"epoch":"{epoch}","offset":0}}}}}}"#
     ));
-    assert!(client.line().contains(r#""recovered":true"#));
+    assert!(client.text_message().contains(r#""recovered":true"#));
     assert_messages(&mut client, 1..=16);
-    // A full ring asks at once. A browser's pong does not show that the page has the messages before it.
+    // A full ring causes a ping at once. A browser's pong does not prove that the page has the messages
+    // before it.
     let ping = client.frame_of(PING);
     assert_eq!(ping.payload, 16_u64.to_be_bytes());
     client.send(&masked(PONG, &ping.payload));
@@ -210,13 +211,13 @@ fn a_frame_pong_says_what_the_pong_before_it_was_asked() {
 
     client.reset();
     server.await_phase(&hello.session, "suspended");
-    let (mut client, again) = back(&server, &hello, None);
+    let (mut client, again) = resume(&server, &hello, None);
     assert_eq!(again.object["hello"]["seq"], 16);
     assert_messages(&mut client, 17..=32);
 }
 
 #[test]
-fn a_client_that_only_answers_pings_gets_a_long_stream() {
+fn client_that_only_answers_pings_receives_a_long_stream() {
     for heartbeat in ["frame", "message"] {
         let server = RunningServer::with(&[
             "session.max_unacked=16",
@@ -243,9 +244,9 @@ fn a_client_that_only_answers_pings_gets_a_long_stream() {
 }
 
 #[test]
-fn a_client_that_says_nothing_gets_no_more_than_is_remembered() {
+fn silent_client_receives_no_more_than_the_ring_holds() {
     let server = RunningServer::with(&["session.max_unacked=16", "limits.commands_per_second=0"]);
-    let (mut client, _, _) = follower(&server, "");
+    let (mut client, _, _) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=40);
     assert_messages(&mut client, 1..=16);
@@ -263,41 +264,41 @@ fn a_client_that_says_nothing_gets_no_more_than_is_remembered() {
 }
 
 #[test]
-fn a_suspended_session_on_a_busy_channel_gets_a_gap_and_goes_on() {
+fn suspended_session_on_a_busy_channel_gets_a_gap_and_continues() {
     let server = RunningServer::with(&["channel.history_messages=4"]);
-    let (mut client, hello, epoch) = follower(&server, "");
+    let (mut client, hello, epoch) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=2);
     assert_messages(&mut client, 1..=2);
     drop(client);
     server.await_phase(&hello.session, "suspended");
     server.admin.await_offset("news", publisher.publish("news", 3..=22));
-    let (mut client, _) = back(&server, &hello, Some(2));
-    assert_eq!(client.line(), gap(3, &epoch, 3, 18));
+    let (mut client, _) = resume(&server, &hello, Some(2));
+    assert_eq!(client.text_message(), gap(3, &epoch, 3, 18));
     for (seq, offset) in [(4, 19), (5, 20), (6, 21), (7, 22)] {
-        assert_eq!(client.line(), message(seq, offset));
+        assert_eq!(client.text_message(), message(seq, offset));
     }
     publisher.publish("news", [23]);
-    assert_eq!(client.line(), message(8, 23));
+    assert_eq!(client.text_message(), message(8, 23));
 
-    // The gap is told again, under its seq, to who has not seen it.
+    // A client that has not received the gap gets it again, with the same seq.
     client.reset();
     server.await_phase(&hello.session, "suspended");
-    let (mut client, _) = back(&server, &hello, Some(2));
-    assert_eq!(client.line(), gap(3, &epoch, 3, 18));
+    let (mut client, _) = resume(&server, &hello, Some(2));
+    assert_eq!(client.text_message(), gap(3, &epoch, 3, 18));
 }
 
 #[test]
-fn what_is_to_be_sent_again_and_is_no_more_becomes_a_gap() {
+fn evicted_messages_become_a_gap_when_they_are_to_be_sent_again() {
     let server = RunningServer::with(&["channel.history_messages=4"]);
-    let (mut client, hello, epoch) = follower(&server, "");
+    let (mut client, hello, epoch) = subscriber(&server, "");
     let mut publisher = server.client();
     publisher.publish("news", 1..=4);
     assert_messages(&mut client, 1..=4);
     drop(client);
     server.await_phase(&hello.session, "suspended");
     server.admin.await_offset("news", publisher.publish("news", 5..=6));
-    let (mut client, _) = back(&server, &hello, Some(0));
-    assert_eq!(client.line(), gap(2, &epoch, 1, 2), "under the seqs of what is missing: the last of them");
+    let (mut client, _) = resume(&server, &hello, Some(0));
+    assert_eq!(client.text_message(), gap(2, &epoch, 1, 2), "the gap has the seq of the last missing message");
     assert_messages(&mut client, 3..=6);
 }

@@ -1,7 +1,7 @@
 use encke_tests::{Client, RawClient, RunningServer};
 
 #[test]
-fn hello_tells_everything_a_client_needs() {
+fn hello_contains_everything_a_client_needs() {
     let server = RunningServer::with(&[
         "session.ping_interval=7s",
         "session.pong_timeout=3s",
@@ -33,7 +33,7 @@ fn hello_is_one_compact_text_frame() {
 }
 
 #[test]
-fn within_the_window_it_is_the_same_session() {
+fn session_is_resumed_within_the_window() {
     let server = RunningServer::with(&[]);
     let first = server.suspended_session();
     let again = Client::connect(server.public, &format!("resume={}&seq=0", first.resume));
@@ -49,7 +49,7 @@ fn within_the_window_it_is_the_same_session() {
 }
 
 #[test]
-fn a_session_can_come_back_again_and_again() {
+fn session_can_be_resumed_repeatedly() {
     let server = RunningServer::with(&[]);
     let first = server.suspended_session();
     for _ in 0..5 {
@@ -62,10 +62,10 @@ fn a_session_can_come_back_again_and_again() {
 }
 
 #[test]
-fn outside_the_window_it_is_a_new_one_and_the_old_one_expired_once() {
+fn resume_after_the_window_opens_a_new_session_and_the_old_one_expires_once() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let first = server.suspended_session();
-    server.await_gone(&first.session);
+    server.await_removal(&first.session);
     let again = server.resume(&first.resume);
     assert!(!again.hello.recovered);
     assert_ne!(again.hello.session, first.session);
@@ -78,7 +78,7 @@ fn outside_the_window_it_is_a_new_one_and_the_old_one_expired_once() {
 }
 
 #[test]
-fn without_a_seq_it_is_resumed_all_the_same() {
+fn session_is_resumed_without_a_seq() {
     let server = RunningServer::with(&[]);
     let first = server.suspended_session();
     let again = server.resume(&first.resume);
@@ -87,29 +87,29 @@ fn without_a_seq_it_is_resumed_all_the_same() {
 }
 
 #[test]
-fn a_seq_above_what_was_sent_means_another_session() {
+fn seq_beyond_what_was_sent_opens_a_new_session() {
     let server = RunningServer::with(&[]);
     let first = server.suspended_session();
     let again = Client::connect(server.public, &format!("resume={}&seq=1", first.resume));
     assert!(!again.hello.recovered);
     assert_ne!(again.hello.session, first.session);
     server.await_phase(&first.session, "suspended");
-    assert!(server.resume(&first.resume).hello.recovered, "the session itself is untouched");
+    assert!(server.resume(&first.resume).hello.recovered, "the session itself is unaffected");
 }
 
 #[test]
-fn tokens_that_are_none_give_a_new_session() {
+fn invalid_resume_token_opens_a_new_session() {
     let server = RunningServer::with(&[]);
     let unknown = "s_AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA";
     for token in [unknown, "", "x", ".", "s_.", "%00%ff", &"a".repeat(4_000)] {
         let client = server.resume(token);
         assert!(!client.hello.recovered, "{token}");
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]
-fn a_wrong_secret_opens_nothing() {
+fn wrong_secret_does_not_resume_the_session() {
     let server = RunningServer::with(&[]);
     let victim = server.client();
     let (id, secret) = victim.hello.resume.split_once('.').expect("id and secret");
@@ -121,7 +121,7 @@ fn a_wrong_secret_opens_nothing() {
     assert_ne!(thief.hello.session, victim.hello.session);
 
     let mut victim = victim;
-    assert_eq!(victim.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the real one lives on");
+    assert_eq!(victim.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the victim's session is unaffected");
     server.logs.await_lifecycle(&victim.hello.session, &[("opened", "connect")]);
     let left = victim.drop_connection();
     server.await_phase(&left.session, "suspended");

@@ -1,26 +1,26 @@
-//! Slow links and cut links: a client that still takes something is kept, and one that was cut off is told as soon as its link
-//! is mended.
+//! Slow links and cut links: a client that still takes data is kept, and a client that was cut off learns the
+//! reason as soon as its link is restored.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use encke_tests::network::NetworkLink;
 use encke_tests::raw::Dial;
-use encke_tests::waiting::{LATE, let_pass};
+use encke_tests::waiting::{MAX_LATENESS, let_pass};
 use encke_tests::{Client, EventStream, Launch, RunningServer, Script};
 use serde_json::json;
 
-/// Of each message of a burst.
-const MESSAGE: usize = 50_000;
+/// Size of each message of a burst, in bytes.
+const MESSAGE_BYTES: usize = 50_000;
 const BURST: u64 = 3;
 
-/// Bytes a second: the burst takes twelve.
-const SLOW: u32 = 12_000;
+/// Bytes a second, at which the burst takes twelve seconds.
+const SLOW_RATE: u32 = 12_000;
 
 fn launch(link: &NetworkLink) -> Launch {
     Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
-        // Time enough for a client that a busy machine does not serve for a while.
+        // Long enough for a client that a busy machine does not run for a while.
         .set("session.ping_interval=4s")
         .set("session.pong_timeout=3s")
         .set("session.write_timeout=3s")
@@ -28,18 +28,19 @@ fn launch(link: &NetworkLink) -> Launch {
 
 fn publish_burst(server: &RunningServer) {
     for _ in 0..BURST {
-        server.admin.publish("news", "x".repeat(MESSAGE));
+        server.admin.publish("news", "x".repeat(MESSAGE_BYTES));
     }
 }
 
-/// The burst takes far longer than a pong or a write may, and each ping stands behind some of it.
+/// The burst takes far longer than the timeouts of pongs and writes, and each ping is queued behind a part of
+/// it.
 #[test]
-fn a_client_that_reads_on_a_slow_link_is_kept() {
+fn client_that_reads_on_a_slow_link_stays_connected() {
     let link = NetworkLink::new();
     let server = launch(&link).start();
     let mut client = Client::over(link.connect(server.public), "");
     client.subscribe("news");
-    link.limit_rate(SLOW);
+    link.limit_rate(SLOW_RATE);
     publish_burst(&server);
     for offset in 1..=BURST {
         assert_eq!(client.object()["message"]["offset"], offset);
@@ -48,12 +49,12 @@ fn a_client_that_reads_on_a_slow_link_is_kept() {
 }
 
 #[test]
-fn a_stream_that_is_read_on_a_slow_link_is_kept() {
+fn stream_that_is_read_on_a_slow_link_stays_connected() {
     let link = NetworkLink::new();
     let server = launch(&link).start();
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let hello = events.hello();
-    link.limit_rate(SLOW);
+    link.limit_rate(SLOW_RATE);
     publish_burst(&server);
     for offset in 1..=BURST {
         assert_eq!(events.object().1["message"]["offset"], offset);
@@ -62,7 +63,7 @@ fn a_stream_that_is_read_on_a_slow_link_is_kept() {
 }
 
 #[test]
-fn who_is_slower_than_the_slowest_reader_is_let_go_and_misses_nothing() {
+fn client_below_the_minimum_rate_is_disconnected_and_misses_nothing() {
     let link = NetworkLink::new();
     let server = launch(&link).set("limits.slowest_reader=24KiB").set("session.close_timeout=200ms").start();
     let mut socket = Client::over(link.connect(server.public), "");
@@ -87,16 +88,17 @@ fn who_is_slower_than_the_slowest_reader_is_let_go_and_misses_nothing() {
     }
 }
 
-/// Its heartbeats wait in the kernel behind what it does not read, and nothing says that its machine is gone.
+/// Heartbeats are queued in the kernel behind unread data, and there is no sign that the client's machine is
+/// down.
 #[test]
-fn a_stream_that_pauses_is_slow_and_not_dead() {
+fn stream_that_pauses_is_slow_but_not_dead() {
     const PAUSE: Duration = Duration::from_secs(3);
     let settings = ["session.ping_interval=500ms", "session.pong_timeout=500ms", "session.write_timeout=8s"];
     let server = RunningServer::with(&settings);
     let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
     let mut events = EventStream::over(dial.connect(server.public), "channels=news", "");
     let hello = events.hello();
-    // The kernels hold all of it: no write is held.
+    // The kernels buffer all of it, so no write is held up.
     for _ in 0..3 {
         server.admin.publish("news", "x".repeat(4_000));
     }
@@ -109,11 +111,11 @@ fn a_stream_that_pauses_is_slow_and_not_dead() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
 }
 
-/// Neither has a timeout of its own: without a word from the server's kernel they would wait for ever.
+/// Neither client has a timeout of its own: if the server's kernel sent nothing, they would wait for ever.
 #[test]
-fn a_stream_that_was_cut_off_is_told_when_its_link_is_mended() {
+fn stream_that_was_cut_off_receives_the_reason_when_its_link_is_restored() {
     let link = NetworkLink::new();
-    // Their machines acknowledge, whether they are served or not.
+    // The timeouts are short, because the kernels acknowledge whether or not the clients get CPU time.
     let server = launch(&link).set("session.ping_interval=1500ms").set("session.pong_timeout=1s").start();
     let address = server.public.to_string();
     let source = Script::start_beyond(&link, "event_source.mjs", &[&address, "news"]);
@@ -127,11 +129,11 @@ fn a_stream_that_was_cut_off_is_told_when_its_link_is_mended() {
         server.logs.await_lifecycle(session, &[("opened", "connect"), ("suspended", "pong_timeout")]);
     }
     let after = began.elapsed();
-    assert!(after <= Duration::from_millis(2_500) + LATE, "suspended after {after:?}");
+    assert!(after <= Duration::from_millis(2_500) + MAX_LATENESS, "suspended after {after:?}");
     server.admin.publish("news", 1);
     link.restore();
-    let said = plain.to_end();
-    let goaway = said.iter().find(|event| event.contains("goaway")).expect("it is told why");
+    let received = plain.to_end();
+    let goaway = received.iter().find(|event| event.contains("goaway")).expect("the stream receives the reason");
     assert!(goaway.contains(r#"{"goaway":{"reason":"pong_timeout""#), "{goaway}");
     let again = source.await_value("hello", 2);
     assert_eq!((&again["recovered"], &again["session"]), (&json!(true), &hello["session"]));

@@ -3,15 +3,15 @@ use std::time::{Duration, Instant};
 use encke_tests::events::request_events;
 use encke_tests::raw::Dial;
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::waiting::{LATE, TIMEOUT, until};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
 use serde_json::{Value, json};
 
-/// What an `EventSource` is told that is not to come back: 2^31 - 1.
+/// Retry delay that keeps an `EventSource` from reconnecting: 2^31 - 1 ms.
 const NEVER: &str = "retry: 2147483647";
 
-/// A stream of one channel, greeted.
-fn follow(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
+/// A stream of a channel, and its hello.
+fn open_stream(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
     let mut events = EventStream::open(server.public, &format!("channels={channel}"));
     let hello = events.hello();
     (events, hello)
@@ -23,18 +23,18 @@ fn publish(client: &mut Client, channel: &str, data: impl Into<Value>) {
     assert!(reply["ok"]["offset"].is_u64(), "{reply}");
 }
 
-/// This life of a channel's log.
+/// Current epoch of a channel's log.
 fn epoch(server: &RunningServer, channel: &str) -> String {
     let answer = server.admin.get(&format!("/api/channels/{channel}"));
     answer.json()["epoch"].as_str().expect("a channel has an epoch").to_owned()
 }
 
-/// The id after the message `offset` of `news`, the `seq`th of the session.
+/// Event id after message `offset` of `news`, which is message `seq` of the session.
 fn id_at(server: &RunningServer, token: &str, seq: u64, offset: u64) -> String {
     format!("{token}:{seq};{}:{offset}", epoch(server, "news"))
 }
 
-/// The event of the message `data`, which is the `offset`th of `news` and the `seq`th of the session.
+/// Event with message `offset` of `news`, which is message `seq` of the session.
 fn message(server: &RunningServer, token: &str, seq: u64, offset: u64, data: u64) -> String {
     let id = id_at(server, token, seq, offset);
     format!(
@@ -43,13 +43,13 @@ fn message(server: &RunningServer, token: &str, seq: u64, offset: u64, data: u64
     )
 }
 
-/// The farewell of a client that must not come back.
+/// Last event for a client that must not reconnect.
 fn goaway(reason: &str) -> String {
     format!("id: end\ndata: {{\"goaway\":{{\"reason\":\"{reason}\",\"retry_ms\":2147483647}}}}")
 }
 
 #[test]
-fn head_and_events_are_these_bytes() {
+fn head_and_events_have_the_documented_bytes() {
     let server = RunningServer::with(&[]);
     let mut events = EventStream::open(server.public, "channels=news");
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
@@ -77,7 +77,7 @@ fn head_and_events_are_these_bytes() {
 #[test]
 fn several_channels_in_one_stream() {
     let server = RunningServer::with(&[]);
-    let (mut events, hello) = follow(&server, "news,chat");
+    let (mut events, hello) = open_stream(&server, "news,chat");
     let mut publisher = server.client();
     for (seq, channel) in (1_u64..).zip(["news", "chat", "news"]) {
         publish(&mut publisher, channel, seq);
@@ -93,9 +93,9 @@ fn several_channels_in_one_stream() {
 }
 
 #[test]
-fn coming_back_gives_what_follows_and_nothing_twice() {
+fn reconnect_returns_later_messages_and_none_twice() {
     let server = RunningServer::with(&[]);
-    let (mut events, hello) = follow(&server, "news");
+    let (mut events, hello) = open_stream(&server, "news");
     let token = &hello.resume;
     let mut publisher = server.client();
     for number in 1..=5 {
@@ -109,7 +109,7 @@ fn coming_back_gives_what_follows_and_nothing_twice() {
     for number in 6..=7 {
         publish(&mut publisher, "news", number);
     }
-    // It says that it has three, whatever it was sent.
+    // The id claims three messages, whatever was sent.
     let three = id_at(&server, token, 3, 3);
     let mut again = EventStream::reconnect(server.public, "channels=news", &three);
     let (id, object) = again.object();
@@ -128,9 +128,9 @@ fn coming_back_gives_what_follows_and_nothing_twice() {
 }
 
 #[test]
-fn the_last_event_id_goes_before_the_query() {
+fn last_event_id_takes_precedence_over_the_query() {
     let server = RunningServer::with(&[]);
-    let ((old, hello), (other, other_hello)) = (follow(&server, "news"), follow(&server, "news"));
+    let ((old, hello), (other, other_hello)) = (open_stream(&server, "news"), open_stream(&server, "news"));
     drop((old, other));
     for session in [&hello.session, &other_hello.session] {
         server.await_phase(session, "suspended");
@@ -140,13 +140,13 @@ fn the_last_event_id_goes_before_the_query() {
     assert_eq!(again.hello().session, hello.session);
     assert_eq!(server.admin.phase(&other_hello.session).as_deref(), Some("suspended"));
     let mut by_query = EventStream::open(server.public, &query);
-    assert_eq!(by_query.hello().session, other_hello.session, "without an id it is the query's");
+    assert_eq!(by_query.hello().session, other_hello.session, "without an id, the query is used");
 }
 
 #[test]
 fn a_session_may_change_its_transport() {
     let server = RunningServer::with(&[]);
-    let (events, hello) = follow(&server, "news");
+    let (events, hello) = open_stream(&server, "news");
     drop(events);
     server.await_phase(&hello.session, "suspended");
     let mut publisher = server.client();
@@ -159,80 +159,80 @@ fn a_session_may_change_its_transport() {
     assert!(again.hello().recovered);
     assert_eq!(socket.close_code(), Some(4100));
     publish(&mut publisher, "news", 2);
-    // It asks for no channels, so there are none to be somewhere in.
+    // The stream asks for no channels, so its ids have no positions.
     assert_eq!(again.object().0, Some(format!("{}:2", hello.resume)));
 }
 
-/// A session that is suspended and soon gone, with three messages in `news`, of which its client has two: the id that it comes
-/// back with.
+/// Leaves an expired session and three messages in `news`, of which its client has received two. Returns the
+/// event id with which the client reconnects.
 fn leave_behind(server: &RunningServer) -> String {
-    let (mut events, hello) = follow(server, "news");
+    let (mut events, hello) = open_stream(server, "news");
     let mut publisher = server.client();
     (1..=3).for_each(|number| publish(&mut publisher, "news", number));
     (1..=2).for_each(|number| {
         assert_eq!(events.event(), message(server, &hello.resume, number, number, number));
     });
     drop(events);
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     id_at(server, &hello.resume, 2, 2)
 }
 
 #[test]
-fn who_comes_back_too_late_goes_on_in_a_new_session() {
+fn late_client_continues_in_a_new_session() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let id = leave_behind(&server);
     let mut again = EventStream::reconnect(server.public, "channels=news", &id);
     let (hello_id, hello) = again.object();
     let hello = Hello::parse(hello);
     assert!(!hello.recovered && !id.starts_with(&hello.resume));
-    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 2)), "it is where it was");
+    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 2)), "the position is unchanged");
     assert_eq!(again.event(), message(&server, &hello.resume, 1, 3, 3));
     publish(&mut server.client(), "news", 4);
     assert_eq!(again.event(), message(&server, &hello.resume, 2, 4, 4));
 }
 
-/// A page's URL is the same each time: what its client says it has goes before.
+/// A page's URL is the same each time, so the position in the event id takes precedence over `last`.
 #[test]
-fn a_stream_may_begin_with_the_newest() {
+fn stream_may_begin_with_the_newest_messages() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let mut publisher = server.client();
     (1..=3).for_each(|number| publish(&mut publisher, "news", number));
     let mut events = EventStream::open(server.public, "channels=news&last=2");
     let (hello_id, hello) = events.object();
     let hello = Hello::parse(hello);
-    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "it has what comes before them");
+    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "the position is before the newest messages");
     for (seq, number) in [(1, 2), (2, 3)] {
         assert_eq!(events.event(), message(&server, &hello.resume, seq, number, number));
     }
     let id = id_at(&server, &hello.resume, 2, 3);
     drop(events);
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     publish(&mut publisher, "news", 4);
     let mut again = EventStream::reconnect(server.public, "channels=news&last=2", &id);
     let hello = again.hello();
-    assert_eq!(again.event(), message(&server, &hello.resume, 1, 4, 4), "nothing twice");
+    assert_eq!(again.event(), message(&server, &hello.resume, 1, 4, 4), "no message is sent twice");
     let answer = request_events(server.public, "channels=news&last=x", "");
     assert_eq!((answer.status, &*answer.error_code()), (400, "bad_request"), "{answer:?}");
 }
 
-/// As after a restart: the log's offsets begin anew.
+/// As after a restart, when the offsets of the log start again.
 #[test]
-fn what_another_life_of_the_log_had_is_a_gap() {
+fn messages_of_another_epoch_are_a_gap() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let id = leave_behind(&server).replace(&epoch(&server, "news"), "another");
     let mut again = EventStream::reconnect(server.public, "channels=news", &id);
     let hello = again.hello();
     let (gap_id, gap) = again.object();
     assert_eq!((&gap["gap"]["seq"], &gap["gap"]["from"]), (&json!(1), &Value::Null), "{gap}");
-    assert_eq!(gap_id, Some(format!("{}:1;another:2", hello.resume)), "it would be told again");
+    assert_eq!(gap_id, Some(format!("{}:1;another:2", hello.resume)), "the gap would be sent again");
     for number in 1..=3 {
         assert_eq!(again.event(), message(&server, &hello.resume, number + 1, number, number));
     }
 }
 
-/// A client that does not say where it was begins anew, too, from now on.
+/// A client without a valid position starts with the next message, too.
 #[test]
-fn who_has_no_session_gets_one() {
+fn client_with_an_invalid_id_gets_a_new_session() {
     let server = RunningServer::with(&[]);
     publish(&mut server.client(), "news", 1);
     let nine = (1..=9).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
@@ -245,15 +245,15 @@ fn who_has_no_session_gets_one() {
     }
     let mut many = EventStream::reconnect(server.public, &format!("channels={nine}"), "s_nonsense:0");
     let (id, hello) = many.object();
-    assert_eq!(id, Some(format!("{}:0", Hello::parse(hello).resume)), "of many channels it says nothing");
+    assert_eq!(id, Some(format!("{}:0", Hello::parse(hello).resume)), "with many channels, an id has no positions");
     let answer = request_events(server.public, "resume=s_nonsense", "");
-    assert_eq!((answer.status, &*answer.error_code()), (410, "gone"), "it would follow nothing");
+    assert_eq!((answer.status, &*answer.error_code()), (410, "gone"), "a new session would have no subscriptions");
     let answer = request_events(server.public, "channels=news", "Last-Event-ID: end\r\n");
     assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
 }
 
 #[test]
-fn bad_requests_are_said_to_be() {
+fn invalid_requests_are_refused() {
     let server = RunningServer::with(&["limits.max_subscriptions=2"]);
     for query in ["", "channels=", "channels=a,", "channels=a,b,c", "channels=a&seq=x", "seq=1"] {
         let answer = request_events(server.public, query, "");
@@ -274,14 +274,14 @@ fn bad_requests_are_said_to_be() {
 fn heartbeats_are_comments() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
     let began = Instant::now();
-    let (mut events, hello) = follow(&server, "news");
+    let (mut events, hello) = open_stream(&server, "news");
     for _ in 0..3 {
         assert_eq!(events.block().as_deref(), Some(":"));
     }
-    // The first after half an interval to a whole one, and each with 100 ms of slack.
+    // The first heartbeat comes after half an interval to a whole one, and each has 100 ms of slack.
     let after = began.elapsed();
     assert!(after >= Duration::from_millis(2_500), "{after:?}");
-    assert!(after <= Duration::from_millis(3_300) + LATE, "{after:?}");
+    assert!(after <= Duration::from_millis(3_300) + MAX_LATENESS, "{after:?}");
     publish(&mut server.client(), "news", 1);
     assert_eq!(events.event(), message(&server, &hello.resume, 1, 1, 1));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
@@ -290,7 +290,7 @@ fn heartbeats_are_comments() {
 #[test]
 fn the_second_stream_wins() {
     let server = RunningServer::with(&[]);
-    let (first, hello) = follow(&server, "news");
+    let (first, hello) = open_stream(&server, "news");
     let id = format!("{}:0", hello.resume);
     let mut second = EventStream::reconnect(server.public, "channels=news", &id);
     assert!(second.hello().recovered);
@@ -301,21 +301,21 @@ fn the_second_stream_wins() {
 }
 
 #[test]
-fn who_is_kicked_is_told_so() {
+fn kicked_client_receives_the_reason() {
     let server = RunningServer::with(&[]);
-    let (events, hello) = follow(&server, "news");
+    let (events, hello) = open_stream(&server, "news");
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     assert_eq!(events.to_end(), [NEVER, &goaway("kicked")]);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "kicked")]);
-    let come_back = || request_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
-    assert!(come_back().body.contains(r#""reason":"kicked""#), "once more, for it may not have heard");
-    assert_eq!(come_back().status, 410);
+    let reconnect = || request_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
+    assert!(reconnect().body.contains(r#""reason":"kicked""#), "sent once more, because the client may not have received it");
+    assert_eq!(reconnect().status, 410);
 }
 
 #[test]
-fn who_is_disconnected_may_come_back_soon() {
+fn disconnected_client_may_reconnect_soon() {
     let server = RunningServer::with(&[]);
-    let (events, hello) = follow(&server, "news");
+    let (events, hello) = open_stream(&server, "news");
     assert_eq!(server.admin.disconnect(&hello.session).status, 204);
     let last = r#"data: {"goaway":{"reason":"disconnected","retry_ms":1000}}"#;
     assert_eq!(events.to_end(), ["retry: 1000", last]);
@@ -324,12 +324,12 @@ fn who_is_disconnected_may_come_back_soon() {
 }
 
 #[test]
-fn a_drain_says_when_to_come_back() {
+fn drain_advises_when_to_reconnect() {
     let mut server = RunningServer::with(&[]);
-    let (events, _) = follow(&server, "news");
+    let (events, _) = open_stream(&server, "news");
     server.terminate();
-    let said = events.to_end();
-    let [retry, goaway] = &said[..] else { panic!("{said:?}") };
+    let received = events.to_end();
+    let [retry, goaway] = &received[..] else { panic!("{received:?}") };
     let retry: u64 = retry.strip_prefix("retry: ").expect("a time").parse().expect("in milliseconds");
     assert!((500..10_000).contains(&retry), "{retry}");
     let expected = format!("data: {{\"goaway\":{{\"reason\":\"draining\",\"retry_ms\":{retry}}}}}");
@@ -337,13 +337,13 @@ fn a_drain_says_when_to_come_back() {
     assert!(server.await_exit(TIMEOUT).success());
 }
 
-/// It keeps its id, by which it goes on in a new one.
+/// The client keeps its event id, and continues with it in a new session.
 #[test]
-fn who_is_to_begin_anew_is_told_to_come_back() {
+fn client_of_an_ended_session_is_asked_to_reconnect() {
     let server = RunningServer::with(&["session.lifetime=500ms", "session.idle=200ms"]);
-    let (events, hello) = follow(&server, "news");
+    let (events, hello) = open_stream(&server, "news");
     let last = "data: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}";
-    assert_eq!(events.to_end(), ["retry: 1000", last], "and never idle, for it can give no command");
+    assert_eq!(events.to_end(), ["retry: 1000", last], "a stream cannot send commands, so it is never idle");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
     let mut again = EventStream::open(server.public, "channels=news");
     assert!(!again.hello().recovered);
@@ -356,7 +356,7 @@ fn pages_of_an_allowed_origin_may_read() {
     let events = EventStream::open_with(server.public, "channels=news", origin);
     let allowed = "\r\naccess-control-allow-origin: https://app.example\r\nvary: origin\r\n\r\n";
     assert!(events.head.ends_with(allowed), "{}", events.head);
-    // What it did wrong a page may read, too.
+    // A page may read error responses, too.
     let answer = request_events(server.public, "", origin);
     assert_eq!(answer.status, 400);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
@@ -382,9 +382,9 @@ fn pages_of_an_allowed_origin_may_read() {
     assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
 }
 
-/// After `write_timeout`, though the kernel would give the connection up after `pong_timeout`.
+/// After `write_timeout`, although the kernel would drop the connection after `pong_timeout`.
 #[test]
-fn who_does_not_read_is_given_up() {
+fn client_that_does_not_read_is_disconnected() {
     let server = RunningServer::with(&[
         "session.write_timeout=4s",
         "session.ping_interval=20s",
@@ -398,23 +398,23 @@ fn who_does_not_read_is_given_up() {
     let data = "x".repeat(50_000);
     let began = Instant::now();
     while server.admin.phase(&hello.session).as_deref() == Some("attached") {
-        assert!(began.elapsed() < TIMEOUT, "it is never given up");
+        assert!(began.elapsed() < TIMEOUT, "the client is disconnected in time");
         publish(&mut publisher, "news", &*data);
     }
-    assert!(began.elapsed() >= Duration::from_secs(4), "given up after {:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_secs(4), "disconnected after {:?}", began.elapsed());
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]
-fn what_was_forgotten_is_told() {
+fn forgotten_messages_are_reported_as_a_gap() {
     let server = RunningServer::with(&["session.max_unacked=16"]);
-    let (mut events, hello) = follow(&server, "news");
+    let (mut events, hello) = open_stream(&server, "news");
     let token = &hello.resume;
     let mut publisher = server.client();
     for number in 1..=40 {
         publish(&mut publisher, "news", number);
-        // Nothing is acknowledged, and nothing waits for that.
+        // Nothing is acknowledged, and delivery does not wait for it.
         assert_eq!(events.event(), message(&server, token, number, number, number));
     }
     drop(events);
@@ -429,7 +429,7 @@ fn what_was_forgotten_is_told() {
         (&json!("news"), &json!(24), &json!(24)),
         "{object}"
     );
-    assert!(gap["from"].as_u64().is_some_and(|from| from <= 11), "never too little: {object}");
+    assert!(gap["from"].as_u64().is_some_and(|from| from <= 11), "the gap covers all lost messages: {object}");
     assert_eq!(id, Some(id_at(&server, token, 24, 24)));
     for number in 25..=40 {
         assert_eq!(again.event(), message(&server, token, number, number, number));
@@ -439,25 +439,26 @@ fn what_was_forgotten_is_told() {
 }
 
 #[test]
-fn it_shows_as_what_it_is() {
+fn stream_is_listed_with_its_transport() {
     let server = RunningServer::with(&[]);
-    let (events, hello) = follow(&server, "news");
+    let (events, hello) = open_stream(&server, "news");
     let _socket = server.client();
     let sessions = server.admin.get("/api/sessions").json();
     let sessions = sessions["sessions"].as_array().expect("a list").clone();
-    let of = |id: &str| sessions.iter().find(|session| session["id"] == id).expect("it is listed").clone();
+    let of = |id: &str| sessions.iter().find(|session| session["id"] == id).expect("the session is listed").clone();
     assert_eq!(of(&hello.session)["transport"], "sse");
     assert_eq!(server.admin.session(&hello.session)["transport"], "sse");
     let sse = || server.admin.metrics().value(r#"encke_connections{transport="sse",dialect="json"}"#);
     assert_eq!((sse(), server.admin.metrics().connections()), (1.0, 1.0));
     drop(events);
-    until("it is not counted any more", || sse() == 0.0);
+    until("the connection is not counted any more", || sse() == 0.0);
     assert_eq!(server.admin.session(&hello.session)["phase"], "suspended");
 }
 
-/// Each channel of a stream counts as a command. What is too fast comes later, since nobody would read an error.
+/// Each channel of a stream counts as a command. Excess subscriptions are delayed, because an error would
+/// have no reader.
 #[test]
-fn channels_beyond_the_rate_are_followed_later() {
+fn subscriptions_beyond_the_rate_are_delayed() {
     let server = RunningServer::with(&["limits.commands_per_second=10"]);
     let channels: Vec<_> = (0..30).map(|number| format!("channel{number}")).collect();
     let began = Instant::now();
@@ -470,7 +471,7 @@ fn channels_beyond_the_rate_are_followed_later() {
 }
 
 #[test]
-fn channels_count_for_their_user() {
+fn subscriptions_count_against_the_rate_of_the_user() {
     let server = Launch::with(&["limits.user_commands_per_second=4"])
         .environment("ENCKE_AUTH__SECRET", SECRET)
         .start();
@@ -484,6 +485,6 @@ fn channels_count_for_their_user() {
     let after = began.elapsed();
     assert!(
         after >= Duration::from_millis(1_800),
-        "each session has a rate of its own, but not each user: {after:?}"
+        "the sessions of a user share a rate: {after:?}"
     );
 }

@@ -21,20 +21,21 @@ fn the_second_connection_wins() {
 }
 
 #[test]
-fn the_first_is_told_why() {
+fn replaced_connection_receives_the_reason() {
     let server = RunningServer::with(&[]);
     let mut first = server.client();
     let _second = server.resume(&first.hello.resume);
-    let said = first.next_within(encke_tests::waiting::TIMEOUT);
-    assert_eq!(said, Some(ServerOutput::Close(REPLACED, "replaced".into())));
+    let output = first.next_within(encke_tests::waiting::TIMEOUT);
+    assert_eq!(output, Some(ServerOutput::Close(REPLACED, "replaced".into())));
 }
 
 #[test]
-fn late_bytes_of_the_first_do_nothing() {
+fn late_input_of_the_replaced_connection_is_ignored() {
     let server = RunningServer::with(&[]);
     let (mut first, hello) = RawClient::greeted(server.public, "");
     let mut second = server.resume(&hello.resume);
-    // It has not read its Close frame yet, and neither answers nor stops: this would end the session.
+    // The first client has not read its Close frame yet, and keeps sending. If the command took effect, it
+    // would end the session.
     first.text(r#"{"close":{}}"#);
     first.text(r#"{"ack":{"seq":99}}"#);
     assert_eq!(first.close_code(), REPLACED);
@@ -59,7 +60,7 @@ fn a_session_can_be_taken_over_many_times() {
 }
 
 #[test]
-fn the_second_has_the_heartbeat_it_asks_for() {
+fn second_connection_has_the_heartbeat_it_asks_for() {
     let server = RunningServer::with(&["session.ping_interval=500ms", "session.pong_timeout=500ms"]);
     let (mut first, hello) = RawClient::greeted(server.public, "heartbeat=frame");
     let query = format!("resume={}&heartbeat=message", hello.resume);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::restart::Restarts;
 
 fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    u64::try_from(since.as_millis()).expect("not so late")
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
+    u64::try_from(since.as_millis()).expect("the time fits into 64 bits")
 }
 
 fn timeline(server: &RunningServer, session: &str) -> Option<Value> {
@@ -17,21 +17,22 @@ fn timeline(server: &RunningServer, session: &str) -> Option<Value> {
     (answer.status == 200).then(|| answer.json())
 }
 
-/// Events and reasons, when they are as many as are expected.
+/// Waits for this number of events, and asserts their kinds and reasons. Returns their times, in
+/// milliseconds.
 #[track_caller]
 fn await_events(server: &RunningServer, session: &str, expected: &[(&str, Option<&str>)]) -> Vec<u64> {
     let events =
-        || timeline(server, session).expect("it is known")["events"].as_array().cloned().expect("events");
-    until("it has happened", || events().len() >= expected.len());
+        || timeline(server, session).expect("the session is known")["events"].as_array().cloned().expect("events");
+    until("the events have happened", || events().len() >= expected.len());
     let events = events();
     let expected: Vec<_> = expected.iter().map(|(event, reason)| (json!(event), json!(reason))).collect();
-    let told: Vec<_> = events.iter().map(|event| (event["event"].clone(), event["reason"].clone())).collect();
-    assert_eq!(told, expected);
+    let listed: Vec<_> = events.iter().map(|event| (event["event"].clone(), event["reason"].clone())).collect();
+    assert_eq!(listed, expected);
     events.iter().map(|event| event["at_ms"].as_u64().expect("a time")).collect()
 }
 
 #[test]
-fn what_happens_to_a_session_is_told_in_order_and_with_its_time() {
+fn events_are_listed_in_order_with_their_times() {
     let before = now_ms();
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
     let started = now_ms();
@@ -44,7 +45,7 @@ fn what_happens_to_a_session_is_told_in_order_and_with_its_time() {
     assert_eq!(second.close_code(), Some(4100));
     assert_eq!(server.admin.disconnect(&session).status, 204);
     drop(third);
-    server.await_gone(&session);
+    server.await_removal(&session);
     let expected = [
         ("opened", None),
         ("suspended", Some("connection_lost")),
@@ -56,12 +57,12 @@ fn what_happens_to_a_session_is_told_in_order_and_with_its_time() {
     let times = await_events(&server, &session, &expected);
     assert!(times.is_sorted() && times[0] >= started && times[5] <= now_ms(), "{times:?}");
     assert!(times[5] - times[4] >= 300, "the window has passed: {times:?}");
-    let since = timeline(&server, &session).expect("it is known")["since_ms"].as_u64().expect("a time");
-    assert!((before..=started).contains(&since), "since the server has started");
+    let since = timeline(&server, &session).expect("the session is known")["since_ms"].as_u64().expect("a time");
+    assert!((before..=started).contains(&since), "the timeline begins when the server started");
 }
 
 #[test]
-fn an_end_says_why() {
+fn end_of_a_session_has_a_reason() {
     let server = RunningServer::with(&[]);
     let mut left = server.client();
     left.send(r#"{"close":{}}"#);
@@ -72,7 +73,7 @@ fn an_end_says_why() {
 }
 
 #[test]
-fn a_session_that_nobody_knows_is_not_found() {
+fn unknown_session_is_not_found() {
     let server = RunningServer::with(&[]);
     let answer = server.admin.get("/api/sessions/s_AAAAAAAAAAAAAAAAAAAAAA/timeline");
     assert_eq!((answer.status, answer.error_code().as_str()), (404, "not_found"));
@@ -80,9 +81,9 @@ fn a_session_that_nobody_knows_is_not_found() {
     assert_eq!(server.admin.post("/api/sessions/x/timeline", "").status, 405);
 }
 
-/// What was before the restart is not known any more, and that is said; the session is.
+/// Events before the restart are unknown, which `since_ms` shows; the session is known.
 #[test]
-fn a_session_of_the_process_before_is_found() {
+fn session_from_before_a_restart_is_found() {
     let mut restarts = Restarts::with(&[]);
     let client = restarts.server.client();
     let hello = client.hello.clone();
@@ -91,9 +92,9 @@ fn a_session_of_the_process_before_is_found() {
     let stopped = now_ms();
     restarts.start();
     await_events(&restarts.server, &hello.session, &[]);
-    let known = timeline(&restarts.server, &hello.session).expect("it is there");
+    let known = timeline(&restarts.server, &hello.session).expect("the session is known");
     assert!(known["since_ms"].as_u64() >= Some(stopped), "{known}");
-    let back = restarts.server.resume(&hello.resume);
-    assert!(back.hello.recovered);
+    let resumed = restarts.server.resume(&hello.resume);
+    assert!(resumed.hello.recovered);
     await_events(&restarts.server, &hello.session, &[("resumed", Some("reconnect"))]);
 }

@@ -5,11 +5,11 @@ use encke_tests::server::run_to_end;
 const SECRET: (&str, &str) = ("ENCKE_AUTH__SECRET", "0123456789abcdef0123456789abcdef");
 
 #[track_caller]
-fn assert_refused(output: &Output, complaint: &str) {
+fn assert_refused(output: &Output, message: &str) {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains(complaint), "{stderr}");
+    assert!(stderr.contains(message), "{stderr}");
     assert!(!stderr.contains(SECRET.1), "{stderr}");
 }
 
@@ -30,7 +30,7 @@ fn a_token_is_printed() {
 }
 
 #[test]
-fn what_cannot_be_signed_is_said() {
+fn invalid_token_options_are_refused() {
     assert_refused(&run_to_end(&["token", "--sub", "alice"], &[]), "no auth.secret");
     assert_refused(&run_to_end(&["token", "--sub", "alice", "--kid", "b"], &[SECRET]), "`b`");
     assert_refused(&run_to_end(&["token", "--sub", ""], &[SECRET]), "`sub`");

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use encke_tests::events::request_events;
 use encke_tests::server::run_to_end;
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, let_pass, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use serde_json::{Value, json};
 
@@ -25,13 +25,13 @@ fn token(user: &str, channels: Value) -> String {
     sign(&json!({"sub": user, "channels": channels}), SECRET)
 }
 
-/// A token that expires, at second `exp` since 1970.
+/// A token that expires at second `exp` since 1970.
 fn expiring(user: &str, exp: u64) -> String {
     sign(&json!({"sub": user, "exp": exp, "channels": {"*": ["subscribe"]}}), SECRET)
 }
 
 fn unix_time() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970")
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is after 1970")
 }
 
 /// The second that begins two to three seconds from now.
@@ -43,7 +43,7 @@ fn connect(server: &RunningServer, token: &str) -> Client {
     Client::connect(server.public, &format!("token={token}"))
 }
 
-/// Only its own user can take a session over.
+/// Asserts that only this user can take the session over.
 #[track_caller]
 fn assert_user(server: &RunningServer, hello: &Hello, user: &str) {
     let query = |user| format!("resume={}&token={}", hello.resume, token(user, json!({})));
@@ -51,7 +51,7 @@ fn assert_user(server: &RunningServer, hello: &Hello, user: &str) {
     assert!(Client::connect(server.public, &query(user)).hello.recovered);
 }
 
-/// The code that a command is refused with.
+/// Code with which a command is refused.
 fn refused(client: &mut Client, command: &str) -> Value {
     client.request(command)["error"]["code"].clone()
 }
@@ -59,7 +59,7 @@ fn refused(client: &mut Client, command: &str) -> Value {
 /// Upgrades with these headers, and reads the hello.
 fn upgraded_with(server: &RunningServer, query: &str, headers: &str) -> (RawClient, Hello) {
     let mut client = RawClient::connect(server.public);
-    client.ask_upgrade_with(query, headers);
+    client.request_upgrade_with(query, headers);
     client.await_upgrade();
     let hello = client.hello();
     (client, hello)
@@ -67,7 +67,7 @@ fn upgraded_with(server: &RunningServer, query: &str, headers: &str) -> (RawClie
 
 fn refused_with(server: &RunningServer, query: &str, headers: &str) -> u16 {
     let mut client = RawClient::connect(server.public);
-    client.ask_upgrade_with(query, headers);
+    client.request_upgrade_with(query, headers);
     client.await_upgrade();
     client.close_code()
 }
@@ -77,7 +77,7 @@ fn bearer(token: &str) -> String {
 }
 
 #[test]
-fn without_a_good_token_there_is_no_session() {
+fn session_requires_a_valid_token() {
     let server = server();
     let good = token("alice", json!({}));
     let other_secret = sign(&json!({"sub": "alice"}), "another secret that is long enough");
@@ -89,13 +89,13 @@ fn without_a_good_token_there_is_no_session() {
     let past = unix_time().as_secs();
     assert_eq!(Client::refusal_code(server.public, &format!("token={}", expiring("alice", past))), TOKEN_EXPIRED);
     let metrics = server.admin.metrics();
-    assert_eq!(metrics.events("opened", "connect"), 0.0, "no session was opened for them");
+    assert_eq!(metrics.events("opened", "connect"), 0.0, "no session was opened");
 
     assert_user(&server, &connect(&server, &good).hello, "alice");
 }
 
 #[test]
-fn a_token_comes_in_the_query_or_in_a_header() {
+fn token_is_accepted_in_the_query_and_in_a_header() {
     let server = server();
     let (alice, bob) = (token("alice", json!({})), token("bob", json!({})));
     for scheme in ["Bearer", "bearer"] {
@@ -103,14 +103,14 @@ fn a_token_comes_in_the_query_or_in_a_header() {
         assert_user(&server, &hello, "alice");
     }
     let (_client, hello) = upgraded_with(&server, &format!("token={bob}"), &bearer(&alice));
-    // The query's goes first.
+    // The token in the query takes precedence.
     assert_user(&server, &hello, "bob");
     assert_eq!(refused_with(&server, "", &format!("Authorization: Basic {alice}\r\n")), UNAUTHORIZED);
     assert_eq!(refused_with(&server, "token=nonsense", &bearer(&alice)), UNAUTHORIZED);
 }
 
 #[test]
-fn tokens_of_the_binary_are_good() {
+fn tokens_of_the_token_command_are_accepted() {
     let server = server();
     let arguments = ["token", "--sub", "alice", "--ttl", "1h", "--allow", "news=subscribe"];
     let output = run_to_end(&arguments, &[("ENCKE_AUTH__SECRET", SECRET)]);
@@ -122,7 +122,7 @@ fn tokens_of_the_binary_are_good() {
 }
 
 #[test]
-fn foreign_pages_get_no_session() {
+fn pages_of_foreign_origins_get_no_session() {
     let server = launch().set(r#"auth.origins=["https://app.example"]"#).start();
     let good = format!("token={}", token("alice", json!({})));
     for foreign in ["https://evil.example", "https://app.example.evil.example", "null"] {
@@ -137,12 +137,12 @@ fn foreign_pages_get_no_session() {
     assert_eq!(
         refused_with(&server, "", "Origin: https://app.example\r\n"),
         UNAUTHORIZED,
-        "it needs a token all the same"
+        "an allowed origin still needs a token"
     );
 }
 
 #[test]
-fn the_token_says_what_a_client_may_do() {
+fn token_determines_the_permissions_of_a_client() {
     let server = server();
     let channels = json!({
         "read": ["subscribe"], "write": ["publish"], "look": ["presence"],
@@ -159,7 +159,7 @@ fn the_token_says_what_a_client_may_do() {
         ("other", [false; 3]),
     ] {
         let commands = [
-            // First: who follows a channel hears itself, before the next reply.
+            // Before the subscribe: a subscriber would receive its own message before the next reply.
             (1, format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#)),
             (2, format!(r#"{{"id":1,"presence":{{"channel":"{channel}"}}}}"#)),
             (0, format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#)),
@@ -174,13 +174,13 @@ fn the_token_says_what_a_client_may_do() {
 }
 
 #[test]
-fn a_token_that_runs_out_suspends() {
+fn expired_token_suspends_the_session() {
     let server = server();
     let exp = soon();
     let mut client = connect(&server, &expiring("alice", exp));
     assert_eq!(client.close_code(), Some(TOKEN_EXPIRED));
     let now = unix_time();
-    assert!(now >= Duration::from_secs(exp) && now <= Duration::from_secs(exp) + LATE, "{now:?}, {exp}");
+    assert!(now >= Duration::from_secs(exp) && now <= Duration::from_secs(exp) + MAX_LATENESS, "{now:?}, {exp}");
     server
         .logs
         .await_lifecycle(&client.hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
@@ -191,7 +191,7 @@ fn a_token_that_runs_out_suspends() {
 }
 
 #[test]
-fn a_refresh_puts_it_off() {
+fn refresh_postpones_the_expiry() {
     let server = server();
     let exp = soon();
     let mut client = connect(&server, &expiring("alice", exp));
@@ -206,7 +206,7 @@ fn a_refresh_puts_it_off() {
     assert!(now >= Duration::from_secs(exp + 2), "{now:?}, {exp}");
 }
 
-/// Its session stays for whoever has a good token.
+/// The session remains for clients with a valid token.
 #[test]
 fn a_refresh_with_a_forged_token_ends_the_connection() {
     let server = server();
@@ -221,7 +221,7 @@ fn a_refresh_with_a_forged_token_ends_the_connection() {
 }
 
 #[test]
-fn a_refresh_with_a_token_that_is_not_good_changes_nothing() {
+fn refresh_with_an_invalid_token_changes_nothing() {
     let server = server();
     let mut client = connect(&server, &token("alice", json!({"news": ["subscribe"]})));
     let refresh = |token: &str| format!(r#"{{"id":1,"refresh":{{"token":"{token}"}}}}"#);
@@ -255,12 +255,12 @@ fn a_narrower_token_ends_subscriptions() {
         let reply = publisher.request(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#));
         assert!(reply["ok"].is_object(), "{reply}");
     }
-    assert_eq!(client.object()["message"]["channel"], "chat", "and nothing of the other before it");
+    assert_eq!(client.object()["message"]["channel"], "chat", "no message of the other channel precedes it");
     assert_eq!(refused(&mut client, r#"{"id":3,"subscribe":{"channel":"news"}}"#), "forbidden");
 }
 
 #[test]
-fn who_comes_back_with_a_narrower_token_is_told() {
+fn resume_with_a_narrower_token_ends_subscriptions() {
     let server = server();
     let mut client = connect(&server, &token("alice", json!({"*": ["subscribe"]})));
     for channel in ["news", "chat"] {
@@ -282,9 +282,9 @@ fn who_comes_back_with_a_narrower_token_is_told() {
     assert_eq!(again.object()["message"]["channel"], "chat");
 }
 
-/// Whether it was told at once, by a refresh, or by the connection before.
+/// Whether the notice followed a refresh or was sent to the previous connection.
 #[test]
-fn who_may_follow_no_longer_is_told_again_after_a_cut() {
+fn unsubscribed_notice_is_repeated_after_a_disconnect() {
     let server = server();
     let (wide, narrow) =
         (token("alice", json!({"*": ["subscribe"]})), token("alice", json!({"chat": ["subscribe"]})));
@@ -292,8 +292,8 @@ fn who_may_follow_no_longer_is_told_again_after_a_cut() {
     let mut client = connect(&server, &wide);
     client.subscribe("news");
     client.send(&format!(r#"{{"id":2,"refresh":{{"token":"{narrow}"}}}}"#));
-    // It is cut before it has read that.
-    until("it is forbidden", || server.admin.session(&client.hello.session)["subscriptions"] == json!([]));
+    // The client disconnects before it has read the notice.
+    until("the subscription has ended", || server.admin.session(&client.hello.session)["subscriptions"] == json!([]));
     let hello = client.drop_connection();
     let query = format!("resume={}&seq=0&token={narrow}", hello.resume);
     for _ in 0..2 {
@@ -301,7 +301,7 @@ fn who_may_follow_no_longer_is_told_again_after_a_cut() {
         assert!(again.hello.recovered);
         assert_eq!(again.object(), forbidden);
     }
-    // Once something has come after it, it is known.
+    // Once a later message has arrived, so has the notice.
     let mut last = Client::connect(server.public, &query);
     assert_eq!(last.object(), forbidden);
     last.subscribe("chat");
@@ -315,7 +315,7 @@ fn who_may_follow_no_longer_is_told_again_after_a_cut() {
 }
 
 #[test]
-fn a_session_is_its_users() {
+fn session_belongs_to_its_user() {
     let server = server();
     let mut alice = connect(&server, &token("alice", json!({"*": ["subscribe"]})));
     let resume = alice.hello.resume.clone();
@@ -332,7 +332,7 @@ fn a_session_is_its_users() {
 }
 
 #[test]
-fn streams_of_events_need_one_too() {
+fn event_streams_require_a_token() {
     let server = server();
     let past = unix_time().as_secs();
     for headers in [String::new(), bearer("nonsense"), bearer(&expiring("alice", past))] {
@@ -363,7 +363,7 @@ fn a_stream_ends_with_its_token() {
     assert_eq!(events.to_end(), ["retry: 1000", last]);
     assert!(unix_time() >= Duration::from_secs(exp));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
-    // An `EventSource` comes back with the token that it began with.
+    // An `EventSource` reconnects with the token that it started with.
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
     assert_eq!(request_events(server.public, &query, &id).status, 401);
     let narrow = token("alice", json!({"chat": ["subscribe"]}));
@@ -372,9 +372,9 @@ fn a_stream_ends_with_its_token() {
     assert_eq!(again.event(), r#"data: {"unsubscribed":{"channel":"news","reason":"forbidden"}}"#);
 }
 
-/// The command is read when the token has run out, before anything has said so.
+/// The server reads the command after the token has expired, and before the expiry was acted on.
 #[test]
-fn a_command_that_comes_too_late_is_not_carried_out() {
+fn command_after_the_expiry_is_not_executed() {
     let server = server();
     let mut reader = connect(&server, &token("bob", json!({"news": ["subscribe"]})));
     let epoch = reader.subscribe("news");
@@ -383,7 +383,7 @@ fn a_command_that_comes_too_late_is_not_carried_out() {
     let mut writer = connect(&server, &sign(&claims, SECRET));
     server.while_stopped(|| {
         writer.send(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
-        until("the token has run out", || unix_time() > Duration::from_secs(exp));
+        until("the token has expired", || unix_time() > Duration::from_secs(exp));
     });
     assert_eq!(writer.close_code(), Some(TOKEN_EXPIRED));
     server
@@ -393,9 +393,9 @@ fn a_command_that_comes_too_late_is_not_carried_out() {
     assert_eq!(subscribed["ok"], json!({"channel": "news", "epoch": epoch, "offset": 0}));
 }
 
-/// A connection that has lost its session to another, with a narrower token, can bring it nothing any more.
+/// A connection that has lost its session to one with a narrower token can no longer add subscriptions to it.
 #[test]
-fn a_stream_that_was_taken_over_subscribes_nothing() {
+fn stream_that_was_taken_over_adds_no_subscriptions() {
     const TRIES: usize = 50;
     let server = server();
     let wide = token("alice", json!({"*": ["subscribe"]}));
@@ -410,9 +410,9 @@ fn a_stream_that_was_taken_over_subscribes_nothing() {
         let mut stream = TcpStream::connect(server.public).expect("the server accepts");
         stream.write_all(request.as_bytes()).expect("the server reads");
         let _client = Client::connect(server.public, &format!("resume={}&token={narrow}", hello.resume));
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-        let mut said = [0; 4096];
-        let mut read = || stream.read(&mut said).expect("the server answers");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
+        let mut buffer = [0; 4096];
+        let mut read = || stream.read(&mut buffer).expect("the server answers");
         assert!(read() > 0, "a head, and a hello");
         if server.admin.session(&hello.session)["transport"] == "sse" {
             continue;

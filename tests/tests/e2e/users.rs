@@ -3,7 +3,7 @@ use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Client, EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
-/// It says everything that JSON, a stream of events and a Lua script must not take for something of their own.
+/// A user id with everything that JSON, an event stream or a Lua script could mistake for its own syntax.
 const HOSTILE: &str = "a\"\\'\u{1}\r\n\u{2028} 1:2 }},\"user\":\"b\",\"data\":\u{1f980}";
 
 fn server() -> RunningServer {
@@ -27,12 +27,12 @@ fn message(client: &mut Client) -> Value {
 }
 
 #[test]
-fn a_message_says_which_user_has_published_it() {
+fn message_names_the_user_who_published_it() {
     let server = server();
     let [mut alice, mut hostile] = ["alice", HOSTILE].map(|user| connect(&server, user));
     let epoch = alice.subscribe("/a/b");
     hostile.subscribe("/a/*");
-    // The client has no word in it.
+    // A client cannot name the user.
     let claims = r#"{"id":1,"publish":{"channel":"/a/b","data":1,"user":"bob"}}"#;
     assert_eq!(alice.request(claims)["error"]["code"], "malformed");
     connect(&server, "alice").publish("/a/b", [1]);
@@ -41,7 +41,7 @@ fn a_message_says_which_user_has_published_it() {
     connect(&server, HOSTILE).publish("/a/b", [2]);
     server.admin.publish("/a/b", json!({"user": "bob"}));
     let users: Vec<Value> = (0..2).map(|_| message(&mut alice)["user"].take()).collect();
-    assert_eq!(users, [json!(HOSTILE), Value::Null], "nobody by name has published the last");
+    assert_eq!(users, [json!(HOSTILE), Value::Null], "the last message is anonymous");
     let by_pattern: Vec<Value> = (0..3).map(|_| message(&mut hostile)).collect();
     let users: Vec<&Value> = by_pattern.iter().map(|message| &message["user"]).collect();
     assert_eq!(users, [&json!("alice"), &json!(HOSTILE), &Value::Null]);
@@ -54,9 +54,9 @@ fn a_message_says_which_user_has_published_it() {
     }
 }
 
-/// Between the offset and the data.
+/// The user is between the offset and the data.
 #[test]
-fn it_stands_at_its_place_in_the_text() {
+fn user_is_at_its_place_in_the_text() {
     let server = server();
     let query = format!("channels=news&token={}", token("alice"));
     let mut stream = EventStream::open(server.public, &query);
@@ -68,7 +68,7 @@ fn it_stands_at_its_place_in_the_text() {
 }
 
 #[test]
-fn it_is_the_same_on_all_transports() {
+fn user_is_the_same_on_all_transports() {
     let server = server();
     let query = format!("channels=news&token={}", token("polling"));
     let mut requests = PollClient::connect(server.public);
@@ -87,9 +87,8 @@ fn it_is_the_same_on_all_transports() {
     assert_eq!(polled[0]["message"]["user"], "polling", "{polled}");
 }
 
-/// There it is an extension of the message.
 #[test]
-fn bayeux_has_it_in_an_extension() {
+fn bayeux_carries_the_user_in_an_extension() {
     let server = server();
     let mut polls = BayeuxPolling::connect(server.public);
     let [reading, writing] = ["bob", HOSTILE].map(|user| {
@@ -110,16 +109,16 @@ fn bayeux_has_it_in_an_extension() {
 }
 
 #[test]
-fn a_repeat_with_a_key_gets_the_first_reply_as_before() {
+fn repeat_with_a_key_gets_the_first_reply() {
     let server = server();
     let command = r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#;
     let first = connect(&server, "alice").request(command);
     assert_eq!(connect(&server, "alice").request(command), first);
-    assert_eq!(connect(&server, "bob").request(command)["ok"]["offset"], 2, "it is another user's");
+    assert_eq!(connect(&server, "bob").request(command)["ok"]["offset"], 2, "keys of another user are separate");
 }
 
 #[test]
-fn where_nobody_has_a_name_nothing_is_said() {
+fn anonymous_messages_name_no_user() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.subscribe("news");
@@ -128,19 +127,19 @@ fn where_nobody_has_a_name_nothing_is_said() {
 }
 
 #[test]
-fn presence_tells_users_with_their_sessions_and_connections() {
+fn presence_lists_users_with_their_sessions_and_connections() {
     let server = server();
     let mut asks = connect(&server, "alice");
     asks.subscribe("news");
-    let gone = {
+    let left = {
         let mut leaves = connect(&server, "alice");
         leaves.subscribe("news");
         leaves.drop_connection()
     };
-    server.await_phase(&gone.session, "suspended");
+    server.await_phase(&left.session, "suspended");
     let query = format!("channels=news&token={}", token(HOSTILE));
     let hello = PollClient::connect(server.public).get(&query).json();
-    assert_eq!(hello[0]["hello"]["recovered"], false, "it is between two polls: {hello}");
+    assert_eq!(hello[0]["hello"]["recovered"], false, "the session is between two polls: {hello}");
     let presence = asks.request(r#"{"id":1,"presence":{"channel":"news"}}"#)["ok"].take();
     let users = json!([
         {"user": "alice", "sessions": 2, "connections": 1},

@@ -6,18 +6,19 @@ use encke_tests::{Launch, RunningServer};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Debian keeps it below the name of the architecture.
+/// Debian installs the library in a directory named after the architecture.
 fn faketime() -> PathBuf {
-    let libraries = fs::read_dir("/usr/lib").expect("there are libraries").flatten();
+    let libraries = fs::read_dir("/usr/lib").expect("/usr/lib can be read").flatten();
     let found =
         libraries.map(|entry| entry.path().join("faketime/libfaketime.so.1")).find(|path| path.is_file());
     found.expect("libfaketime is missing: install it (apt-get install libfaketime)")
 }
 
-/// The file that tells the library how far off the wall clock is. Replaced as a whole, for it may be read at any time.
+/// Writes the file from which the library reads the offset of the wall clock. The file is replaced as a
+/// whole, because it may be read at any time.
 fn set_offset(file: &Path, offset: &str) {
     let new = file.with_extension("new");
-    fs::write(&new, offset).expect("there is room for a file");
+    fs::write(&new, offset).expect("the file can be written");
     fs::rename(new, file).expect("a file can be renamed");
 }
 
@@ -37,7 +38,7 @@ fn server(offset: &Path) -> RunningServer {
     .start()
 }
 
-/// What the server takes the time for, as its log tells of a client that comes now.
+/// Time of the server's wall clock, from the log line of a new client.
 fn wall_clock(server: &RunningServer) -> SystemTime {
     let client = server.client();
     server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
@@ -48,8 +49,8 @@ fn wall_clock(server: &RunningServer) -> SystemTime {
 }
 
 #[test]
-fn its_jumps_change_nothing() {
-    let directory = tempfile::tempdir().expect("there is room for a file");
+fn clock_jumps_have_no_effect() {
+    let directory = tempfile::tempdir().expect("the file can be written");
     let offset: PathBuf = directory.path().join("offset");
     set_offset(&offset, "+0");
     let server = server(&offset);
@@ -58,12 +59,12 @@ fn its_jumps_change_nothing() {
     let start = wall_clock(&server);
 
     set_offset(&offset, "+1d");
-    let later = wall_clock(&server).duration_since(start).expect("it jumped forwards");
+    let later = wall_clock(&server).duration_since(start).expect("the clock jumped forwards");
     assert!(later >= DAY, "the jump has not reached the server: {later:?}");
     clients.iter().for_each(|client| client.await_more_pings(3));
 
     set_offset(&offset, "-1d");
-    let earlier = start.duration_since(wall_clock(&server)).expect("it jumped backwards");
+    let earlier = start.duration_since(wall_clock(&server)).expect("the clock jumped backwards");
     assert!(earlier > DAY / 2, "the jump has not reached the server: {earlier:?}");
     clients.iter().for_each(|client| client.await_more_pings(3));
 

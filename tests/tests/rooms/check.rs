@@ -3,13 +3,13 @@ use std::fmt;
 
 use crate::hidden::hidden_ways;
 use crate::modules::Modules;
-use crate::order::{Order, room_of};
+use crate::order::{RoomOrder, room_of};
 use crate::resolve::Resolver;
-use crate::source::Source;
+use crate::source::CrateSource;
 
-/// What a crate does against its order.
+/// A violation of the room order.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Offence {
+pub(crate) enum RoomViolation {
     Import {
         file: String,
         line: usize,
@@ -17,7 +17,7 @@ pub(crate) enum Offence {
         imported: String,
         is_above: bool,
     },
-    /// A way to another room that this check cannot follow.
+    /// A construct that may import another room and that this check cannot follow.
     Hidden {
         file: String,
         line: usize,
@@ -31,14 +31,14 @@ pub(crate) enum Offence {
     Undeclared {
         file: String,
     },
-    /// A listed room that has no file.
+    /// A listed room without files.
     Missing {
         root: String,
         room: String,
     },
 }
 
-impl fmt::Display for Offence {
+impl fmt::Display for RoomViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Import { file, line, room, imported, is_above } => {
@@ -53,8 +53,8 @@ impl fmt::Display for Offence {
     }
 }
 
-/// All offences of a crate, by file and line.
-pub(crate) fn offences(order: &Order, source: &Source) -> Vec<Offence> {
+/// Returns all violations in a crate, sorted by kind, file and line.
+pub(crate) fn violations(order: &RoomOrder, source: &CrateSource) -> Vec<RoomViolation> {
     let rooms = order.rooms();
     let modules = Modules::of(source);
     let mut found = imports(order, &rooms, &modules);
@@ -63,7 +63,7 @@ pub(crate) fn offences(order: &Order, source: &Source) -> Vec<Offence> {
     found.into_iter().collect()
 }
 
-fn imports(order: &Order, rooms: &BTreeMap<&str, usize>, modules: &Modules) -> BTreeSet<Offence> {
+fn imports(order: &RoomOrder, rooms: &BTreeMap<&str, usize>, modules: &Modules) -> BTreeSet<RoomViolation> {
     let resolver = Resolver::new(modules, &order.name);
     let mut found = BTreeSet::new();
     for (id, module) in modules.all.iter().enumerate().filter(|(_, module)| !module.only_for_tests) {
@@ -72,7 +72,7 @@ fn imports(order: &Order, rooms: &BTreeMap<&str, usize>, modules: &Modules) -> B
             for target in resolver.imported(id, path) {
                 let Some(imported) = room_of(rooms, &modules.all[target].file) else { continue };
                 if imported != room && rooms[imported] >= rooms[room] {
-                    found.insert(Offence::Import {
+                    found.insert(RoomViolation::Import {
                         file: format!("{}/{}", order.root, module.file),
                         line: path.line,
                         room: room.to_owned(),
@@ -86,12 +86,12 @@ fn imports(order: &Order, rooms: &BTreeMap<&str, usize>, modules: &Modules) -> B
     found
 }
 
-fn hidden(order: &Order, modules: &Modules, source: &Source) -> BTreeSet<Offence> {
+fn hidden(order: &RoomOrder, modules: &Modules, source: &CrateSource) -> BTreeSet<RoomViolation> {
     let mut found = BTreeSet::new();
     for module in modules.all.iter().filter(|module| !module.only_for_tests) {
         let tokens = source.text(&module.file).and_then(|text| text.parse().ok()).unwrap_or_default();
         let file = format!("{}/{}", order.root, module.file);
-        found.extend(hidden_ways(&tokens).into_iter().map(|(line, way)| Offence::Hidden {
+        found.extend(hidden_ways(&tokens).into_iter().map(|(line, way)| RoomViolation::Hidden {
             file: file.clone(),
             line,
             way,
@@ -100,13 +100,13 @@ fn hidden(order: &Order, modules: &Modules, source: &Source) -> BTreeSet<Offence
     found
 }
 
-/// What the list and the files do not have in common. Files for tests alone need no room.
+/// Compares the list of rooms with the files. Files compiled only for tests need no room.
 fn files(
-    order: &Order,
+    order: &RoomOrder,
     rooms: &BTreeMap<&str, usize>,
     modules: &Modules,
-    source: &Source,
-) -> BTreeSet<Offence> {
+    source: &CrateSource,
+) -> BTreeSet<RoomViolation> {
     let declared: BTreeMap<&str, bool> = modules.all.iter().fold(BTreeMap::new(), |mut declared, module| {
         *declared.entry(module.file.as_str()).or_insert(true) &= module.only_for_tests;
         declared
@@ -117,9 +117,9 @@ fn files(
         let room = room_of(rooms, name);
         let file = format!("{}/{name}", order.root);
         match declared.get(name) {
-            None => drop(found.insert(Offence::Undeclared { file })),
+            None => drop(found.insert(RoomViolation::Undeclared { file })),
             Some(true) => {}
-            Some(false) if room.is_none() => drop(found.insert(Offence::Unlisted { file })),
+            Some(false) if room.is_none() => drop(found.insert(RoomViolation::Unlisted { file })),
             Some(false) => {}
         }
         if let Some(room) = room {
@@ -128,6 +128,6 @@ fn files(
     }
     let root = &order.root;
     found
-        .extend(missing.iter().map(|room| Offence::Missing { root: root.clone(), room: (*room).to_owned() }));
+        .extend(missing.iter().map(|room| RoomViolation::Missing { root: root.clone(), room: (*room).to_owned() }));
     found
 }

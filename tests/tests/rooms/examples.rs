@@ -1,8 +1,9 @@
-use crate::check::offences;
-use crate::order::Order;
-use crate::source::Source;
+use crate::check::violations;
+use crate::order::RoomOrder;
+use crate::source::CrateSource;
 
-/// A crate of three rooms, one upon the other, and what each says. `low` has a room inside: `low/inner`, below it.
+/// Returns the violations in a crate with these files. By default the crate has three layers of rooms without
+/// violations; `low` contains a room below it, `low/inner`.
 fn crate_with(files: &[(&str, &str)]) -> Vec<String> {
     let order = r#"
         [[crate]]
@@ -26,18 +27,18 @@ fn crate_with(files: &[(&str, &str)]) -> Vec<String> {
     ];
     all.retain(|(name, _)| files.iter().all(|(other, _)| name != other));
     all.extend(files.iter().filter(|(_, text)| *text != "no such file"));
-    found(order, &Source::in_memory(&all))
+    found(order, &CrateSource::in_memory(&all))
 }
 
-fn found(order: &str, source: &Source) -> Vec<String> {
-    Order::parse(order)
+fn found(order: &str, source: &CrateSource) -> Vec<String> {
+    RoomOrder::parse(order)
         .iter()
-        .flat_map(|order| offences(order, source))
+        .flat_map(|order| violations(order, source))
         .map(|offence| offence.to_string())
         .collect()
 }
 
-/// What `low/cell.rs` is told when it has `text`.
+/// Returns the violations when `low/cell.rs` contains `text`.
 pub(crate) fn cell_with(text: &str) -> Vec<String> {
     crate_with(&[("low/cell.rs", text)])
 }
@@ -100,7 +101,7 @@ fn the_root_is_a_room_too() {
 fn the_library_does_not_import_the_binary() {
     let floors = r#"floors = ["main", "lib"]"#;
     let order = format!("[[crate]]\nname = \"house\"\nroot = \"house/src\"\n{floors}");
-    let source = Source::in_memory(&[("lib.rs", "pub struct Whole;"), ("main.rs", "use house::Whole;")]);
+    let source = CrateSource::in_memory(&[("lib.rs", "pub struct Whole;"), ("main.rs", "use house::Whole;")]);
     assert_eq!(found(&order, &source), ["house/src/main.rs:1: room main imports lib, which is above it"]);
 }
 
@@ -169,7 +170,7 @@ fn a_circle_that_spans_two_rooms_has_an_offence_in_any_order() {
         &files[..],
         &[("b.rs", "use crate::c::C; pub struct B;"), ("c.rs", "use crate::a::A; pub struct C;")],
     ];
-    let source = Source::in_memory(&files.concat());
+    let source = CrateSource::in_memory(&files.concat());
     for floors in ["abc", "acb", "bac", "bca", "cab", "cba"] {
         let rooms: Vec<String> = floors.chars().map(|room| format!("\"{room}\"")).collect();
         let head = "[[crate]]\nname = \"house\"\nroot = \"house/src\"";
@@ -181,5 +182,5 @@ fn a_circle_that_spans_two_rooms_has_an_offence_in_any_order() {
 #[test]
 #[should_panic(expected = "lists the room low twice")]
 fn a_room_is_listed_once() {
-    found("[[crate]]\nname = \"house\"\nroot = \"\"\nfloors = [\"low\", [\"low\"]]", &Source::in_memory(&[]));
+    found("[[crate]]\nname = \"house\"\nroot = \"\"\nfloors = [\"low\", [\"low\"]]", &CrateSource::in_memory(&[]));
 }

@@ -1,6 +1,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 
-/// What could lead to a room by a path that stands nowhere: each is refused rather than followed. The line of each, and what it is.
+/// Finds constructs that may import a room through a path that is not in the source. They are rejected, since
+/// they cannot be followed. Returns the line and the kind of each.
 pub(crate) fn hidden_ways(tokens: &TokenStream) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     look(tokens, &mut found);

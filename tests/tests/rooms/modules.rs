@@ -3,8 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::Item;
 use syn::ext::IdentExt;
 
-use crate::paths::{Contents, Import, NamedPath, only_for_tests};
-use crate::source::Source;
+use crate::paths::{ModuleContents, Import, NamedPath, only_for_tests};
+use crate::source::CrateSource;
 
 pub(crate) type ModuleId = usize;
 
@@ -12,26 +12,26 @@ pub(crate) type ModuleId = usize;
 pub(crate) struct Module {
     pub(crate) file: String,
     pub(crate) parent: Option<ModuleId>,
-    /// Declared under `cfg(test)`, or within something that is.
+    /// Whether the module or one of its ancestors is declared under `cfg(test)`.
     pub(crate) only_for_tests: bool,
     pub(crate) children: BTreeMap<String, ModuleId>,
-    /// Names that imports bring in. Functions may import for themselves, so one name may stand for several paths.
+    /// Imported names. Functions can have imports of their own, so a name may stand for several paths.
     pub(crate) names: BTreeMap<String, Vec<NamedPath>>,
     pub(crate) globs: Vec<NamedPath>,
     pub(crate) items: BTreeSet<String>,
     pub(crate) paths: Vec<NamedPath>,
 }
 
-/// The modules of a crate's library and of its binary, as `mod` declares them.
+/// The modules of a crate's library and binary, as declared by `mod`.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     pub(crate) all: Vec<Module>,
-    /// `lib.rs`, where there is one.
+    /// The module of `lib.rs`, if it exists.
     pub(crate) library: Option<ModuleId>,
 }
 
-/// A module to be read, and where modules that it declares have their files.
-struct Place<'a> {
+/// Location of a module to be read, and the folder of its child modules.
+struct ModuleLocation<'a> {
     file: &'a str,
     folder: String,
     parent: Option<ModuleId>,
@@ -39,11 +39,11 @@ struct Place<'a> {
 }
 
 impl Modules {
-    pub(crate) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &CrateSource) -> Self {
         let mut modules = Self::default();
         for root in ["lib.rs", "main.rs"] {
             let Some(text) = source.text(root) else { continue };
-            let place = Place { file: root, folder: String::new(), parent: None, only_for_tests: false };
+            let place = ModuleLocation { file: root, folder: String::new(), parent: None, only_for_tests: false };
             let id = modules.read_file(source, &place, text);
             if root == "lib.rs" {
                 modules.library = Some(id);
@@ -59,17 +59,17 @@ impl Modules {
         module
     }
 
-    fn read_file(&mut self, source: &Source, place: &Place<'_>, text: &str) -> ModuleId {
+    fn read_file(&mut self, source: &CrateSource, place: &ModuleLocation<'_>, text: &str) -> ModuleId {
         let file = syn::parse_file(text).unwrap_or_else(|error| {
             panic!("{}:{}: {error}", place.file, error.span().start().line);
         });
         let only_for_tests = place.only_for_tests || file.attrs.iter().any(only_for_tests);
-        let place = Place { folder: place.folder.clone(), only_for_tests, ..*place };
+        let place = ModuleLocation { folder: place.folder.clone(), only_for_tests, ..*place };
         self.read_items(source, &place, &file.items)
     }
 
-    fn read_items(&mut self, source: &Source, place: &Place<'_>, items: &[Item]) -> ModuleId {
-        let contents = Contents::of(items);
+    fn read_items(&mut self, source: &CrateSource, place: &ModuleLocation<'_>, items: &[Item]) -> ModuleId {
+        let contents = ModuleContents::of(items);
         let id = self.all.len();
         let mut module = Module {
             file: place.file.to_owned(),
@@ -97,8 +97,8 @@ impl Modules {
 
     fn read_child(
         &mut self,
-        source: &Source,
-        place: &Place<'_>,
+        source: &CrateSource,
+        place: &ModuleLocation<'_>,
         id: ModuleId,
         module: &syn::ItemMod,
     ) -> ModuleId {
@@ -108,7 +108,7 @@ impl Modules {
         let only_for_tests = place.only_for_tests || module.attrs.iter().any(only_for_tests);
         let folder = format!("{}{name}/", place.folder);
         if let Some((_, items)) = &module.content {
-            let place = Place { file: place.file, folder, parent: Some(id), only_for_tests };
+            let place = ModuleLocation { file: place.file, folder, parent: Some(id), only_for_tests };
             return self.read_items(source, &place, items);
         }
         let candidates = [format!("{}{name}.rs", place.folder), format!("{folder}mod.rs")];
@@ -116,6 +116,6 @@ impl Modules {
             .iter()
             .find_map(|file| Some((file, source.text(file)?)))
             .unwrap_or_else(|| panic!("{}: mod {name} has no file: {}", place.file, candidates.join(", ")));
-        self.read_file(source, &Place { file, folder, parent: Some(id), only_for_tests }, text)
+        self.read_file(source, &ModuleLocation { file, folder, parent: Some(id), only_for_tests }, text)
     }
 }

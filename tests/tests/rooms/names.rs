@@ -33,7 +33,7 @@ fn every_way_to_name_a_room_counts() {
         "struct S<T: crate::high::Trait>(T);",
         "fn f() { <u8 as crate::high::Trait>::f() }",
         "const C: usize = size_of::<crate::high::High>();",
-        // Macros, their definitions, attributes.
+        // Macro calls and definitions, attributes.
         "fn f() { println!(\"{:?}\", crate::high::high()) }",
         "fn f() { vec![vec![super::super::high::High]] }",
         "fn f() { assert!(matches!(1, 0..crate::high::LAST)) }",
@@ -48,7 +48,8 @@ fn every_way_to_name_a_room_counts() {
     }
 }
 
-/// These do not: another crate's names, a local's, a word that is no path, what others may see.
+/// Paths that refer to no room: names of another crate, local names, words that are not paths, and
+/// visibilities.
 #[test]
 fn what_names_no_room_does_not_count() {
     for text in [
@@ -68,22 +69,22 @@ fn what_names_no_room_does_not_count() {
 
 #[test]
 fn what_a_room_passes_on_is_taken_from_that_room() {
-    use crate::check::offences;
-    use crate::order::Order;
-    use crate::source::Source;
+    use crate::check::violations;
+    use crate::order::RoomOrder;
+    use crate::source::CrateSource;
 
     let head = "[[crate]]\nname = \"house\"\nroot = \"house/src\"";
     let order =
-        Order::parse(&format!("{head}\nfloors = [\"ground\", \"low\", \"middle\", \"high\", \"lib\"]"));
+        RoomOrder::parse(&format!("{head}\nfloors = [\"ground\", \"low\", \"middle\", \"high\", \"lib\"]"));
     let told = |low: &str, middle: &str, root: &str| -> Vec<String> {
-        let source = Source::in_memory(&[
+        let source = CrateSource::in_memory(&[
             ("lib.rs", &format!("mod ground; mod low; mod middle; mod high; {root}")),
             ("ground.rs", "pub struct Ground;"),
             ("low.rs", low),
             ("middle.rs", middle),
             ("high.rs", "pub struct High;"),
         ]);
-        offences(&order[0], &source)
+        violations(&order[0], &source)
             .iter()
             .map(|offence| offence.to_string().replace("house/src/", ""))
             .collect()
@@ -92,23 +93,23 @@ fn what_a_room_passes_on_is_taken_from_that_room() {
     let low_imports_high = "low.rs:1: room low imports high, which is above it";
     let middle_imports_high = "middle.rs:1: room middle imports high, which is above it";
 
-    // A thing from below by the hands of a room above.
+    // An item from a lower room, re-exported by a higher room.
     let found = told("use crate::middle::Ground;", "pub use crate::ground::Ground;", "");
     assert_eq!(found, [low_imports_middle]);
-    // The same, by a glob, and under another name.
+    // The same through a glob, and under another name.
     let found = told("use crate::middle::Ground;", "pub use crate::ground::*;", "");
     assert_eq!(found, [low_imports_middle]);
     let found = told("use crate::middle::G;", "pub use crate::ground::Ground as G;", "");
     assert_eq!(found, [low_imports_middle]);
-    // A thing from above by the hands of one in between.
+    // An item from a higher room, re-exported by a room in between.
     let all = [low_imports_high, low_imports_middle, middle_imports_high];
     assert_eq!(told("use crate::middle::High;", "pub use crate::high::High;", ""), all);
-    // The root passes names on as if they were where they are defined.
+    // Re-exports by the root count as imports from the defining room.
     let pass_on = "pub use ground::Ground; pub use high::High;";
     assert!(told("use crate::Ground;", "use crate::Ground;", pass_on).is_empty());
     assert_eq!(told("use crate::High;", "", pass_on), [low_imports_high]);
     assert_eq!(told("use crate::High;", "", "pub use high::*;"), [low_imports_high]);
-    // A glob brings in what its module imported.
+    // A glob imports the names that its module has imported.
     let inner = "mod inner { use super::*; fn f() { high::High; } } use crate::high;";
     assert_eq!(told(inner, "", "").len(), 1);
 }

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-/// The rooms of one crate, from the ground up.
+/// The rooms of one crate, from the lowest to the highest.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Order {
-    /// As other crates write it: the binary of a package names the library so.
+pub(crate) struct RoomOrder {
+    /// Name of the library in paths of other crates, including the binary of the same package.
     pub(crate) name: String,
-    /// The folder of `lib.rs` or `main.rs`, from the top of the repository.
+    /// The folder of `lib.rs` or `main.rs`, relative to the root of the repository.
     pub(crate) root: String,
     pub(crate) floors: Vec<Floor>,
 }
 
-/// One room, or several beside each other, of which none may import another.
+/// One room, or several that may not import each other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Floor {
@@ -25,22 +25,22 @@ pub(crate) enum Floor {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Orders {
+struct RoomOrders {
     #[serde(rename = "crate")]
-    crates: Vec<Order>,
+    crates: Vec<RoomOrder>,
 }
 
-impl Order {
+impl RoomOrder {
     pub(crate) fn read(path: &Path) -> Vec<Self> {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self::parse(&text)
     }
 
     pub(crate) fn parse(text: &str) -> Vec<Self> {
-        toml::from_str::<Orders>(text).unwrap_or_else(|error| panic!("the order of rooms: {error}")).crates
+        toml::from_str::<RoomOrders>(text).unwrap_or_else(|error| panic!("the order of rooms: {error}")).crates
     }
 
-    /// Each listed room with its floor. A room that is listed twice is a fault of the list.
+    /// Returns each listed room with its floor. Panics if a room is listed twice.
     pub(crate) fn rooms(&self) -> BTreeMap<&str, usize> {
         let mut rooms = BTreeMap::new();
         for (height, floor) in self.floors.iter().enumerate() {
@@ -57,7 +57,7 @@ impl Order {
     }
 }
 
-/// The listed room that a file belongs to: the longest one that its path begins with.
+/// Returns the listed room that a file belongs to: the longest one that is a prefix of its path.
 pub(crate) fn room_of<'a>(rooms: &BTreeMap<&'a str, usize>, file: &str) -> Option<&'a str> {
     let path = file.strip_suffix(".rs").unwrap_or(file);
     let mut path = path.strip_suffix("/mod").unwrap_or(path);

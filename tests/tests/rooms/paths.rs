@@ -5,35 +5,35 @@ use syn::{Attribute, ImplItem, Item, Meta, UseTree, Visibility};
 
 use crate::tokens;
 
-/// A path as the source has it, `crate`, `self` and `super` included.
+/// A path as written in the source, including `crate`, `self` and `super`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct NamedPath {
     pub(crate) segments: Vec<String>,
-    /// It begins with `::`, so its first segment is a crate.
+    /// Whether the path begins with `::`, so that its first segment is a crate.
     pub(crate) from_outside: bool,
     pub(crate) line: usize,
 }
 
-/// What a `use` brings into scope.
+/// A name, or all names of a module, brought into scope by a `use`.
 #[derive(Clone, Debug)]
 pub(crate) enum Import {
     Name(String, NamedPath),
-    /// Everything that the path has.
+    /// All names in the module at this path.
     Glob(NamedPath),
 }
 
-/// What one module says about itself, without the modules in it.
+/// Imports, paths and items of one module, without those of its child modules.
 #[derive(Default)]
-pub(crate) struct Contents {
+pub(crate) struct ModuleContents {
     pub(crate) imports: Vec<Import>,
-    /// Every path, those of the imports included.
+    /// All paths, including those of imports.
     pub(crate) paths: Vec<NamedPath>,
-    /// What it defines, by name.
+    /// Names of the items that the module defines.
     pub(crate) items: Vec<String>,
     pub(crate) modules: Vec<syn::ItemMod>,
 }
 
-impl Contents {
+impl ModuleContents {
     pub(crate) fn of(items: &[Item]) -> Self {
         let mut contents = Self::default();
         for item in items {
@@ -66,7 +66,7 @@ impl Contents {
     }
 
     fn import_name(&mut self, mut path: NamedPath, rename: Option<String>) {
-        // `a::{self}` brings in `a`.
+        // `a::{self}` imports `a`.
         if path.segments.len() > 1 && path.segments.last().is_some_and(|last| last == "self") {
             path.segments.pop();
         }
@@ -80,7 +80,7 @@ impl Contents {
     }
 }
 
-impl Visit<'_> for Contents {
+impl Visit<'_> for ModuleContents {
     fn visit_item(&mut self, item: &Item) {
         if attributes(item).iter().any(only_for_tests) && !matches!(item, Item::Mod(_)) {
             return;
@@ -114,7 +114,7 @@ impl Visit<'_> for Contents {
         let first = path.segments.first().map_or_else(Span::call_site, |first| first.ident.span());
         let segments: Vec<String> =
             path.segments.iter().map(|segment| segment.ident.unraw().to_string()).collect();
-        // One segment alone is a local variable, or the end of an import that was counted.
+        // A single segment is a local variable, or the last segment of an import that was already counted.
         if segments.len() > 1 {
             let from_outside = path.leading_colon.is_some();
             self.paths.push(NamedPath { segments, from_outside, line: first.start().line });
@@ -134,11 +134,11 @@ impl Visit<'_> for Contents {
         }
     }
 
-    // `pub(in crate::room)` says who may look in, and imports nothing.
+    // `pub(in crate::room)` only sets the visibility, and imports nothing.
     fn visit_visibility(&mut self, _: &Visibility) {}
 }
 
-/// Whether this is a `cfg` that holds in tests only.
+/// Whether this attribute is a `cfg` that holds only in tests.
 pub(crate) fn only_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<Meta>().is_ok_and(|condition| implies_test(&condition))

@@ -3,37 +3,40 @@ use std::collections::BTreeSet;
 use crate::modules::{ModuleId, Modules};
 use crate::paths::NamedPath;
 
-/// Finds which modules a path imports from.
+/// Finds the modules that a path imports from.
 ///
-/// That is the module where the last name is defined, and each one on the way whose own imports pass the name on: a room that takes a
-/// thing from another room's imports depends on that room too. Modules that a path only passes (`a` in `crate::a::b::C`) do not count,
-/// and neither do names that a crate's root passes on: they are what the crate shows to others.
+/// These are the module that defines the last name, and each module whose imports pass the name on: a room
+/// that uses an item through another room's re-export depends on that room too. Modules that a path only
+/// passes through (`a` in `crate::a::b::C`) do not count, and neither does a re-export by the crate's root,
+/// which is the crate's public interface.
 #[derive(Debug)]
 pub(crate) struct Resolver<'a> {
     modules: &'a Modules,
-    /// The crate as others write it.
+    /// Name of the crate in paths of other crates.
     name: &'a str,
     /// For each module, the modules whose contents its globs bring in.
     globs: Vec<BTreeSet<ModuleId>>,
 }
 
-/// One path being followed.
+/// State while one path is followed.
 #[derive(Debug)]
-struct Walk<'a> {
+struct PathWalk<'a> {
     resolver: &'a Resolver<'a>,
-    /// What was looked up where, so that imports in a circle end.
+    /// Names looked up so far, by module, so that circular imports terminate.
     followed: BTreeSet<(ModuleId, Vec<String>)>,
-    /// The imports that are being followed. `use run::run` may look like one that begins with itself.
+    /// Imports that are currently being followed. `use run::run` may look like an import that begins with
+    /// itself.
     within: Vec<(ModuleId, &'a NamedPath)>,
     imported: BTreeSet<ModuleId>,
-    /// Modules that the path itself is the name of.
+    /// Modules that the whole path names.
     ends: BTreeSet<ModuleId>,
 }
 
 impl<'a> Resolver<'a> {
     pub(crate) fn new(modules: &'a Modules, name: &'a str) -> Self {
         let mut resolver = Self { modules, name, globs: vec![BTreeSet::new(); modules.all.len()] };
-        // What one glob brings in may be where another begins: as often as that finds something new, which ends with all modules found.
+        // A glob may begin in a module that another glob brings in, so this repeats until it finds no new
+        // module.
         loop {
             let globs = modules.all.iter().enumerate().map(|(id, module)| {
                 module.globs.iter().flat_map(|path| resolver.follow(id, path).ends).collect()
@@ -46,19 +49,19 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The modules that `path`, written in `module`, imports from.
+    /// Returns the modules that `path`, written in `module`, imports from.
     pub(crate) fn imported(&self, module: ModuleId, path: &NamedPath) -> BTreeSet<ModuleId> {
         self.follow(module, path).imported
     }
 
-    fn follow(&self, module: ModuleId, path: &NamedPath) -> Walk<'_> {
+    fn follow(&self, module: ModuleId, path: &NamedPath) -> PathWalk<'_> {
         let (followed, imported, ends) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut walk = Walk { resolver: self, followed, within: Vec::new(), imported, ends };
+        let mut walk = PathWalk { resolver: self, followed, within: Vec::new(), imported, ends };
         walk.resolve(module, path, &[]);
         walk
     }
 
-    /// Whether `name` means something of this crate in `module`.
+    /// Whether `name` refers to an item of this crate in `module`.
     fn has(&self, module: ModuleId, name: &str, asked: &mut BTreeSet<ModuleId>) -> bool {
         let here = &self.modules.all[module];
         here.children.contains_key(name)
@@ -69,7 +72,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-impl Walk<'_> {
+impl PathWalk<'_> {
     /// Follows `path`, written in `module`, and then `rest`.
     fn resolve(&mut self, module: ModuleId, path: &NamedPath, rest: &[String]) {
         let modules = self.resolver.modules;
@@ -94,10 +97,10 @@ impl Walk<'_> {
         } else if let (true, Some(library)) = (first == self.resolver.name, modules.library) {
             self.walk(library, &segments[1..]);
         }
-        // Anything else is of another crate.
+        // Any other path refers to another crate.
     }
 
-    /// Looks the first of `segments` up in `module`, and the rest in what it finds.
+    /// Looks the first of `segments` up in `module`, and the rest in what it refers to.
     fn walk(&mut self, module: ModuleId, segments: &[String]) {
         if !self.followed.insert((module, segments.to_vec())) {
             return;
@@ -111,14 +114,14 @@ impl Walk<'_> {
         if here.items.contains(first) {
             self.imported.insert(module);
         }
-        // A module, a function and a macro may have one name: all are followed.
+        // A module, a function and a macro can have the same name, so all are followed.
         if let Some(child) = here.children.get(first) {
             self.walk(*child, rest);
         }
         for path in here.names.get(first).into_iter().flatten() {
             if !self.within.contains(&(module, path)) {
                 self.within.push((module, path));
-                self.passed_on_by(module);
+                self.add_reexporter(module);
                 self.resolve(module, path, rest);
                 self.within.pop();
             }
@@ -135,16 +138,16 @@ impl Walk<'_> {
         let has = |target: &&ModuleId| resolver.has(**target, first, &mut BTreeSet::new());
         let targets: Vec<ModuleId> = resolver.globs[module].iter().filter(has).copied().collect();
         if targets.is_empty() {
-            // Made by a macro, or by a crate's glob.
+            // Generated by a macro, or imported by a glob from another crate.
             self.imported.insert(module);
         }
         for target in targets {
-            self.passed_on_by(module);
+            self.add_reexporter(module);
             self.walk(target, segments);
         }
     }
 
-    fn passed_on_by(&mut self, module: ModuleId) {
+    fn add_reexporter(&mut self, module: ModuleId) {
         if self.resolver.modules.all[module].parent.is_some() {
             self.imported.insert(module);
         }

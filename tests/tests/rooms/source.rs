@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The Rust files of one crate: path below its root, with `/`, and text.
+/// The Rust files of one crate: their paths below its root, separated by `/`, and their texts.
 #[derive(Debug, Default)]
-pub(crate) struct Source(BTreeMap<String, String>);
+pub(crate) struct CrateSource(BTreeMap<String, String>);
 
-impl Source {
+impl CrateSource {
     pub(crate) fn read(root: &Path) -> Self {
         let mut files = BTreeMap::new();
         let mut folders = vec![root.to_path_buf()];

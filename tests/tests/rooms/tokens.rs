@@ -3,13 +3,14 @@ use syn::ext::IdentExt;
 
 use crate::paths::NamedPath;
 
-/// Paths of two segments or more, wherever they stand among the tokens: a macro's arguments have no grammar of their own.
+/// Collects the paths of two or more segments anywhere among the tokens, since macro arguments have no fixed
+/// grammar.
 pub(crate) fn paths_in(tokens: &TokenStream, found: &mut Vec<NamedPath>) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let mut at = 0;
     while at < trees.len() {
         match &trees[at] {
-            // `value.field` begins no path, `0..crate::LAST` does.
+            // `value.field` begins no path, but `0..crate::LAST` does.
             TokenTree::Ident(ident) if !is_field(&trees[..at]) => at = path_at(&trees, at, ident, found),
             TokenTree::Group(group) => {
                 paths_in(&group.stream(), found);
@@ -20,7 +21,7 @@ pub(crate) fn paths_in(tokens: &TokenStream, found: &mut Vec<NamedPath>) {
     }
 }
 
-/// The same, and the paths that derive macros take as text: `default = "crate::limits::most"`.
+/// Also collects the paths that derive macros accept as text: `default = "crate::limits::max"`.
 pub(crate) fn paths_in_attribute(tokens: &TokenStream, found: &mut Vec<NamedPath>) {
     paths_in(tokens, found);
     for tree in tokens.clone() {
@@ -39,7 +40,7 @@ pub(crate) fn paths_in_attribute(tokens: &TokenStream, found: &mut Vec<NamedPath
     }
 }
 
-/// The path that begins with `first`, in place `at`. Where it ends.
+/// Reads the path that begins with `first` at position `at`. Returns the position after it.
 fn path_at(trees: &[TokenTree], at: usize, first: &Ident, found: &mut Vec<NamedPath>) -> usize {
     let start = NamedPath {
         segments: vec![first.unraw().to_string()],
@@ -53,12 +54,13 @@ fn follow(trees: &[TokenTree], mut at: usize, mut path: NamedPath, found: &mut V
     while is_colons(&trees[at..]) {
         match trees.get(at + 2) {
             Some(TokenTree::Ident(next)) => path.segments.push(next.unraw().to_string()),
-            // `use crate::{a, b::c}`, in a macro that makes items.
+            // `use crate::{a, b::c}`, in a macro that generates items.
             Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
                 branches(&group.stream(), &path, found);
                 return at + 3;
             }
-            // `use crate::a::*`, or a generic argument: what was named is counted, the rest is read by the caller.
+            // `use crate::a::*`, or a generic argument: the path so far is counted, and the caller reads the
+            // rest.
             _ => break,
         }
         at += 3;

@@ -7,7 +7,7 @@
 mod batches;
 mod phases;
 mod sessions;
-mod standing;
+mod reusable;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -20,7 +20,7 @@ use support::deadlines::Deadlines;
 use support::plot::Axes;
 use support::report::{BenchReport, Plot};
 use support::statistics::{ns_each, short};
-use support::structures::standing::{ReusableStructure, ReusableVisitor, reusable_structures};
+use support::structures::reusable::{ReusableStructure, ReusableVisitor, reusable_structures};
 use support::structures::{Limits, Structure, StructureVisitor, structures};
 use support::verify::verify;
 use support::{BenchError, table};
@@ -137,7 +137,7 @@ struct OperationsSubject {
 struct ReusableSubject {
     name: &'static str,
     limits: Limits,
-    measure: fn(&Deadlines) -> standing::ReusableTimes,
+    measure: fn(&Deadlines) -> reusable::ReusableTimes,
 }
 
 struct OperationsSubjects<'a> {
@@ -149,7 +149,7 @@ struct OperationsSubjects<'a> {
 impl ReusableVisitor for OperationsSubjects<'_> {
     fn visit<S: ReusableStructure>(&mut self) {
         if self.common.wants(S::NAME) {
-            let measure = standing::measure::<S>;
+            let measure = reusable::measure::<S>;
             self.reusable.push(ReusableSubject { name: S::NAME, limits: S::LIMITS, measure });
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use encke_plot::{Axis, Form, Plot, Unit, colour};
+use encke_plot::{Axis, LineStyle, Plot, Unit, colour};
 
 use super::BenchError;
 
@@ -39,7 +39,7 @@ pub(crate) fn draw(path: &Path, axes: &Axes, lines: &[PlotLine]) -> Result<(), B
         unit: Unit::Plain,
         bands: Vec::new(),
         lines: drawn,
-        form: Form::Dots,
+        style: LineStyle::Dots,
         height: HEIGHT,
     };
     fs::write(path, plot.to_svg()).map_err(|error| format!("cannot write {}: {error}", path.display()))?;

@@ -34,7 +34,7 @@ use alloc::vec;
 use super::arena::NIL;
 use super::list::{List, ListLink, ListNode};
 use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
-use super::turn::Revolution;
+use super::revolution::Revolution;
 use crate::{Tick, WorkBudget};
 
 /// A calendar: each day of the year has one page, which all years share and which is kept in order. Resembles

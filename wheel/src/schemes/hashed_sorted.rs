@@ -31,7 +31,7 @@
 use super::list::{ListLink, ListNode};
 use super::slots::Slots;
 use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
-use super::turn::Revolution;
+use super::revolution::Revolution;
 use crate::{SlotRing, Tick, WorkBudget};
 
 /// Scheme 5: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its

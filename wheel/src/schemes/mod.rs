@@ -61,11 +61,11 @@ pub mod one_migration;
 pub mod ordered_list;
 pub mod simple;
 mod slots;
-mod standing;
+mod reusable;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod turn;
+mod revolution;
 pub mod unordered_list;
 
 pub use balanced_tree::BalancedTree;
@@ -80,5 +80,5 @@ pub use non_cascading::NonCascadingWheel;
 pub use one_migration::OneMigrationWheel;
 pub use ordered_list::OrderedList;
 pub use simple::SimpleWheel;
-pub use standing::Reusable;
+pub use reusable::Reusable;
 pub use unordered_list::UnorderedList;

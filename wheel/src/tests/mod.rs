@@ -16,7 +16,7 @@ mod owners;
 mod ranges;
 mod rings;
 mod seed;
-mod standing;
+mod reusable;
 mod timetable;
 mod wakeup;
 

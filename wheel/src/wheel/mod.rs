@@ -1,28 +1,28 @@
 #[cfg(test)]
 pub(crate) mod check;
 mod drive;
-mod engine;
+mod wheel_core;
 mod line;
 mod memory;
 mod owner;
 mod owners;
-mod place;
+mod slot_id;
 mod queue;
 mod slots;
-mod standing;
-mod state;
+mod reusable;
+mod timer_state;
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::{Expired, Expiry, SlotRing, Tick, TimerKey, WorkBudget};
-use engine::WheelCore;
+use wheel_core::WheelCore;
 use memory::Separate;
 pub use owner::{DueTimer, OwnerExpiry, OwnerMut};
 pub use owners::Owners;
-pub use place::LEVELS;
-use standing::ONLY_TIMER;
+pub use slot_id::LEVELS;
+use reusable::ONLY_TIMER;
 
 /// One-shot timers that each carry a `T`, ordered by deadline. See the [crate documentation](crate) for an
 /// example.

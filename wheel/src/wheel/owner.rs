@@ -2,9 +2,9 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use super::memory::{self, Record};
-use super::place::SlotId;
+use super::slot_id::SlotId;
 use super::slots::Slots;
-use super::state::TimerState;
+use super::timer_state::TimerState;
 use crate::{Tick, TimerKey, range};
 
 /// Result of [`Owners::expire_next`](crate::Owners::expire_next).

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::bayeux_answer::{BayeuxResponse, parse_response};
+use super::bayeux_response::{BayeuxResponse, parse_response};
 use super::{Dialect, LongPoll, ReceivedItem, ReceivedItems};
 use crate::client::{ClientFailure, Greeting, Ticket};
 use crate::target::ServerUrl;

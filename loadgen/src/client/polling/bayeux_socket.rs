@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::bayeux::{BayeuxPolls, greeting_of, handshake, resume_with};
-use super::bayeux_answer::{BayeuxResponse, parse_response};
+use super::bayeux_response::{BayeuxResponse, parse_response};
 use super::{Dialect as _, ReceivedItems, deliver_all};
 use crate::client::{ClientEvent, ClientFailure, Greeting, Ticket};
 use crate::target::ServerUrl;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::reading::{GONE, goaway_end, objects, queue_objects};
+use super::json_response::{GONE, goaway_end, objects, queue_objects};
 use super::{Dialect, LongPoll, ReceivedItem, ReceivedItems};
 use crate::client::{ClientFailure, Greeting, Ticket, encke};
 use crate::target::ServerUrl;

@@ -2,10 +2,10 @@
 //! for commands sent meanwhile.
 
 mod bayeux;
-mod bayeux_answer;
+mod bayeux_response;
 mod bayeux_socket;
 mod json;
-mod reading;
+mod json_response;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

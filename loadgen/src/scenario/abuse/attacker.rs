@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
 use super::attack;
-use super::bill::{AttackCosts, OpenGuard};
+use super::costs::{AttackCosts, OpenGuard};
 use crate::args::{Attack, FrameKind};
 use crate::client::{
     ChannelReader, ClientConnection, ClientEvent, ClientFailure, DialOptions, Dialer, Greeting, Received,

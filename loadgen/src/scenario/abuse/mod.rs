@@ -3,12 +3,12 @@
 //!
 //! The [`healthy`] session runs on the main thread, like all other scenarios. The [`attacker`] has a thread
 //! of its own, so its work delays the server and not the measurement, unless both have to share a core.
-//! [`attack`] has one file for each attack, and a [`bill`] counts what it paid. A [`trial`] is one attack
+//! [`attack`] has one file for each attack, and a [`costs`] counts what it paid. A [`trial`] is one attack
 //! with the quiet time before and after it. The next one begins when the server is [`idle`].
 
 mod attack;
 mod attacker;
-mod bill;
+mod costs;
 mod healthy;
 mod idle;
 mod trial;

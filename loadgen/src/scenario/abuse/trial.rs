@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::attacker::{AttackParameters, attack};
-use super::bill::AttackCosts;
+use super::costs::AttackCosts;
 use super::healthy::{Healthy, HealthyOutcome, TrialStage};
 use super::visitor::AttackVisitor;
 use super::{HealthyTotals, TrialDurations};

@@ -1,13 +1,13 @@
 //! Restarts the server while messages are published, and counts which clients resume, and which messages they
 //! receive.
 //!
-//! [`operator`] restarts the server; [`following`] runs a subscriber, [`publishing`] a publisher; both
-//! reconnect with [`returning`].
+//! [`operator`] restarts the server; [`subscriber`] runs a subscriber, [`publisher`] a publisher; both
+//! reconnect with [`reconnecting`].
 
-mod following;
+mod subscriber;
 mod operator;
-mod publishing;
-mod returning;
+mod publisher;
+mod reconnecting;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use self::operator::ServerOperator;
-use self::publishing::RestartPublisher;
-use self::returning::{Returns, ReturnsOutcome};
+use self::publisher::RestartPublisher;
+use self::reconnecting::{Returns, ReturnsOutcome};
 use super::channel::{ConnectionsOutcome, PublishRound, Schedule, SubscriberGroup, SubscribersOutcome};
 use super::{Figures, Scenario, ScenarioOutcome, ScenarioRun, Setup};
 use crate::args;

@@ -18,22 +18,22 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
-use super::session::Session;
-use super::world::{
-    Attached, HANDSHAKE_TIMEOUT, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, Resume, WRITE_TIMEOUT, World,
+use super::session::FaultySession;
+use super::state::{
+    AttachedSession, HANDSHAKE_TIMEOUT, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, ResumeRequest, WRITE_TIMEOUT, ServerState,
     hello,
 };
-use crate::selftest::bad_frame::BadFrame;
+use crate::selftest::invalid_frame::InvalidFrame;
 use crate::selftest::fault::Fault;
 
 /// Time that a client has to end the connection after a Close frame.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client until its connection ends, then keeps its session for the reconnect window.
-pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
+pub(super) async fn serve(stream: TcpStream, world: Rc<ServerState>) {
     let limit = world.fault.handshake_timeout(HANDSHAKE_TIMEOUT);
     let Ok(Ok((mut socket, query))) = timeout(limit, accept(stream, world.fault)).await else { return };
-    let resume = Resume::parse(&query);
+    let resume = ResumeRequest::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
         // The client may have disconnected already.
         return drop(close(&mut socket, CloseCode::Unauthorized).await);
@@ -42,12 +42,12 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     let session = attached.session.clone();
     let mut replaced = session.connect();
     let connection =
-        Connection { socket, place: attached.place, session: session.clone(), world: world.clone() };
+        FaultyConnection { socket, position: attached.position, session: session.clone(), state: world.clone() };
     // An error means that the client disconnected without a Close frame.
-    let end = connection.run(&attached, replaced.clone()).await.unwrap_or(End::Connection);
+    let end = connection.run(&attached, replaced.clone()).await.unwrap_or(EndScope::Connection);
     let is_over = match end {
-        End::Session => true,
-        End::Connection => timeout(world.fault.window(RECONNECT_WINDOW), replaced.changed()).await.is_err(),
+        EndScope::Session => true,
+        EndScope::Connection => timeout(world.fault.window(RECONNECT_WINDOW), replaced.changed()).await.is_err(),
     };
     if is_over {
         world.end(&session);
@@ -55,20 +55,20 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
 }
 
 /// What a client has ended.
-enum End {
+enum EndScope {
     Connection,
     Session,
 }
 
-type Socket = WebSocketStream<TcpStream>;
+type ServerStream = WebSocketStream<TcpStream>;
 
-async fn accept(stream: TcpStream, fault: Fault) -> Result<(Socket, String), Error> {
+async fn accept(stream: TcpStream, fault: Fault) -> Result<(ServerStream, String), Error> {
     stream.set_nodelay(true)?;
     let mut query = String::new();
     #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
     let read_query = |request: &Upgrade, mut response: Response| {
         query = request.uri().query().unwrap_or_default().to_owned();
-        if !fault.upgrades_well() {
+        if !fault.sends_correct_accept_key() {
             let accept = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
             response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, accept);
         }
@@ -78,43 +78,43 @@ async fn accept(stream: TcpStream, fault: Fault) -> Result<(Socket, String), Err
     Ok((socket, query))
 }
 
-struct Connection {
-    socket: Socket,
-    session: Rc<Session>,
-    world: Rc<World>,
+struct FaultyConnection {
+    socket: ServerStream,
+    session: Rc<FaultySession>,
+    state: Rc<ServerState>,
     /// Position of the next message in the session's stream.
-    place: usize,
+    position: usize,
 }
 
 /// State of the pings on a connection.
 #[derive(Clone, Copy)]
-struct Heart {
+struct PingTimer {
     /// Whether a ping is outstanding.
-    asked: bool,
+    is_outstanding: bool,
     due: Option<Instant>,
 }
 
-impl Connection {
-    async fn run(mut self, attached: &Attached, mut replaced: watch::Receiver<u64>) -> Result<End, Error> {
-        let fault = self.world.fault;
-        sleep(fault.greeting_delay()).await;
-        match fault.bad_greeting() {
-            Some(frame) => self.send_bad(frame).await?,
-            None => self.say(&ServerMessage::Hello(hello(attached))).await?,
+impl FaultyConnection {
+    async fn run(mut self, attached: &AttachedSession, mut replaced: watch::Receiver<u64>) -> Result<EndScope, Error> {
+        let fault = self.state.fault;
+        sleep(fault.hello_delay()).await;
+        match fault.frame_for_hello() {
+            Some(frame) => self.send_invalid(frame).await?,
+            None => self.send(&ServerMessage::Hello(hello(attached))).await?,
         }
-        let mut news = self.session.news();
-        let mut heart = self.quiet();
+        let mut news = self.session.stream_changes();
+        let mut heart = self.next_ping();
         loop {
             tokio::select! {
                 received = self.socket.next() => match received.transpose()? {
-                    None => return Ok(End::Connection),
+                    None => return Ok(EndScope::Connection),
                     Some(Message::Text(text)) => {
-                        if self.obey(&text).await? {
+                        if self.execute(&text).await? {
                             close(&mut self.socket, CloseCode::Normal).await?;
-                            return Ok(End::Session);
+                            return Ok(EndScope::Session);
                         }
                     }
-                    Some(Message::Pong(_)) if fault.hears_pongs() => heart = self.quiet(),
+                    Some(Message::Pong(_)) if fault.accepts_pongs() => heart = self.next_ping(),
                     Some(_) => {}
                 },
                 // Cannot fail: the session owns the sender.
@@ -122,43 +122,43 @@ impl Connection {
                     sleep(fault.delivery_delay()).await;
                     if !self.deliver().await? {
                         close(&mut self.socket, fault.code_for_slow()).await?;
-                        return Ok(End::Connection);
+                        return Ok(EndScope::Connection);
                     }
                     // A client that reads messages is alive. A ping would be queued behind them.
-                    heart = self.quiet();
+                    heart = self.next_ping();
                 }
                 () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
-                    if heart.asked {
-                        self.give_up().await?;
-                        return Ok(End::Connection);
+                    if heart.is_outstanding {
+                        self.close_silent().await?;
+                        return Ok(EndScope::Connection);
                     }
-                    heart = self.ask().await?;
+                    heart = self.ping().await?;
                 }
                 _ = replaced.changed() => if let Some(code) = fault.code_for_replaced() {
                     close(&mut self.socket, code).await?;
-                    return Ok(End::Connection);
+                    return Ok(EndScope::Connection);
                 }
             }
         }
     }
 
-    fn quiet(&self) -> Heart {
-        let interval = self.world.fault.ping_interval(PING_INTERVAL);
-        Heart { asked: false, due: interval.map(|interval| Instant::now() + interval) }
+    fn next_ping(&self) -> PingTimer {
+        let interval = self.state.fault.ping_interval(PING_INTERVAL);
+        PingTimer { is_outstanding: false, due: interval.map(|interval| Instant::now() + interval) }
     }
 
-    async fn ask(&mut self) -> Result<Heart, Error> {
-        let seq = self.place as u64;
-        match self.world.fault.bad_ping() {
-            Some(frame) => self.send_bad(frame).await?,
+    async fn ping(&mut self) -> Result<PingTimer, Error> {
+        let seq = self.position as u64;
+        match self.state.fault.frame_for_ping() {
+            Some(frame) => self.send_invalid(frame).await?,
             None => self.socket.send(Message::Ping(ping_payload(seq).to_vec().into())).await?,
         }
-        let timeout = self.world.fault.pong_timeout(PONG_TIMEOUT);
-        Ok(Heart { asked: true, due: timeout.map(|timeout| Instant::now() + timeout) })
+        let timeout = self.state.fault.pong_timeout(PONG_TIMEOUT);
+        Ok(PingTimer { is_outstanding: true, due: timeout.map(|timeout| Instant::now() + timeout) })
     }
 
-    async fn give_up(&mut self) -> Result<(), Error> {
-        match self.world.fault.code_for_silence() {
+    async fn close_silent(&mut self) -> Result<(), Error> {
+        match self.state.fault.code_for_silence() {
             Some(code) => close(&mut self.socket, code).await,
             None => Ok(()),
         }
@@ -166,8 +166,8 @@ impl Connection {
 
     /// Returns false if the client does not read in time.
     async fn deliver(&mut self) -> Result<bool, Error> {
-        let write_timeout = self.world.fault.write_timeout(WRITE_TIMEOUT);
-        for object in self.session.stream_from(self.place) {
+        let write_timeout = self.state.fault.write_timeout(WRITE_TIMEOUT);
+        for object in self.session.stream_from(self.position) {
             let sent = self.socket.send(Message::text(object));
             match write_timeout {
                 Some(limit) => match timeout(limit, sent).await {
@@ -176,18 +176,18 @@ impl Connection {
                 },
                 None => sent.await?,
             }
-            self.place += 1;
+            self.position += 1;
         }
         Ok(true)
     }
 
     /// Writes to the socket directly, because the library sends only valid frames.
-    async fn send_bad(&mut self, frame: BadFrame) -> Result<(), Error> {
+    async fn send_invalid(&mut self, frame: InvalidFrame) -> Result<(), Error> {
         Ok(self.socket.get_mut().write_all(frame.bytes()).await?)
     }
 
     /// Executes a command. Returns true if it was to end the session.
-    async fn obey(&mut self, text: &str) -> Result<bool, Error> {
+    async fn execute(&mut self, text: &str) -> Result<bool, Error> {
         let CommandRequest { id, command } = parse_command(text);
         let outcome = match command {
             Ok(Command::Close) => return Ok(true),
@@ -195,7 +195,7 @@ impl Connection {
             Ok(command) => self.outcome_of(&command),
             Err(error) => refusal(error.code, error.message),
         };
-        self.say(&ServerMessage::Reply(Reply { id, outcome })).await?;
+        self.send(&ServerMessage::Reply(Reply { id, outcome })).await?;
         Ok(false)
     }
 
@@ -203,7 +203,7 @@ impl Connection {
         ReplyOutcome::Ok(match command {
             Command::Subscribe { channel, begin: StartPosition::Now } => {
                 self.session.subscribe(channel);
-                let offset = self.world.offset_of(channel);
+                let offset = self.state.offset_of(channel);
                 ReplyData::Subscribed {
                     channel: channel.to_string().into(),
                     epoch: EPOCH.into(),
@@ -215,7 +215,7 @@ impl Connection {
                 self.session.unsubscribe(channel);
                 ReplyData::Nothing {}
             }
-            Command::Publish { channel, data, .. } => match self.world.publish(channel, data) {
+            Command::Publish { channel, data, .. } => match self.state.publish(channel, data) {
                 Some(offset) => ReplyData::Published { offset, epoch: EPOCH.into() },
                 None => return refusal(ErrorCode::Limit, "the channel is full".to_owned()),
             },
@@ -223,7 +223,7 @@ impl Connection {
         })
     }
 
-    async fn say(&mut self, message: &ServerMessage<'_>) -> Result<(), Error> {
+    async fn send(&mut self, message: &ServerMessage<'_>) -> Result<(), Error> {
         self.socket.send(Message::text(message.to_json())).await
     }
 }
@@ -237,11 +237,11 @@ fn refusal(code: ErrorCode, message: String) -> ReplyOutcome<'static> {
 
 /// Sends a Close frame and waits until the client closes the connection, so that no reset overtakes the
 /// frame.
-async fn close(socket: &mut Socket, code: CloseCode) -> Result<(), Error> {
+async fn close(socket: &mut ServerStream, code: CloseCode) -> Result<(), Error> {
     let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
     socket.send(Message::Close(Some(frame))).await?;
     let drain = async { while let Some(Ok(_)) = socket.next().await {} };
     // A client that stays longer is disconnected.
-    let _ = timeout(TIMEOUT, drain).await;
+    let _ = timeout(CLOSE_TIMEOUT, drain).await;
     Ok(())
 }

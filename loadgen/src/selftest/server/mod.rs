@@ -6,7 +6,7 @@
 
 mod connection;
 mod session;
-mod world;
+mod state;
 
 use std::convert::Infallible;
 use std::io;
@@ -16,22 +16,22 @@ use std::rc::Rc;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use self::world::World;
+use self::state::ServerState;
 use super::fault::Fault;
 
 /// Dropping it ends all its connections.
-pub(super) struct Server {
+pub(super) struct FaultyServer {
     address: SocketAddr,
     _task: JoinSet<Infallible>,
 }
 
-impl Server {
+impl FaultyServer {
     /// Listens on a free loopback port.
     pub(super) async fn start(fault: Fault) -> io::Result<Self> {
         let listener = listen()?;
         let address = listener.local_addr()?;
         let mut task = JoinSet::new();
-        task.spawn_local(accept(listener, Rc::new(World::new(fault))));
+        task.spawn_local(accept(listener, Rc::new(ServerState::new(fault))));
         Ok(Self { address, _task: task })
     }
 
@@ -53,7 +53,7 @@ fn listen() -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(listener: TcpListener, world: Rc<World>) -> Infallible {
+async fn accept(listener: TcpListener, world: Rc<ServerState>) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

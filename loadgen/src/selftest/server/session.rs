@@ -6,30 +6,30 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::selftest::delivery::Delivery;
+use crate::selftest::delivery::DeliveryFault;
 use crate::selftest::fault::Fault;
 
-pub(super) struct Session {
+pub(super) struct FaultySession {
     id: u64,
     fault: Fault,
     subscriptions: RefCell<BTreeSet<String>>,
     /// Objects to send, each with `{seq}` in place of its seq. The first one has seq 1.
     stream: watch::Sender<Vec<String>>,
     /// Number of messages that the session should have received, including those spoilt by the fault.
-    messages: Cell<usize>,
+    message_count: Cell<usize>,
     held_back: Cell<Option<String>>,
     /// Number of the connection that has the session. Connections with lower numbers have been replaced.
     connection: watch::Sender<u64>,
 }
 
-impl Session {
+impl FaultySession {
     pub(super) fn new(id: u64, fault: Fault) -> Self {
         Self {
             id,
             fault,
             subscriptions: RefCell::default(),
             stream: watch::Sender::default(),
-            messages: Cell::new(0),
+            message_count: Cell::new(0),
             held_back: Cell::default(),
             connection: watch::Sender::default(),
         }
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Changes whenever the stream grows.
-    pub(super) fn news(&self) -> watch::Receiver<Vec<String>> {
+    pub(super) fn stream_changes(&self) -> watch::Receiver<Vec<String>> {
         let mut news = self.stream.subscribe();
         news.mark_changed();
         news
@@ -82,18 +82,18 @@ impl Session {
             format!(r#"{{"message":{{"seq":{{seq}},"channel":{channel},"offset":{offset},"data":{data}}}}}"#)
         };
         let object = message(data);
-        let place = self.messages.replace(self.messages.get() + 1);
+        let place = self.message_count.replace(self.message_count.get() + 1);
         let delivery = self.fault.delivery(self.id, place);
         let held_back = self.held_back.take();
         self.stream.send_modify(|stream| {
             match delivery {
-                Delivery::Sent => stream.push(object),
-                Delivery::Lost => {}
-                Delivery::Doubled => stream.extend([object.clone(), object]),
-                Delivery::HeldBack => self.held_back.set(Some(object)),
-                Delivery::Changed => stream.push(message(&changed(data))),
-                Delivery::WithForeign => stream.extend([object, message("\"foreign\"")]),
-                Delivery::Gap => stream.push(format!(
+                DeliveryFault::Sent => stream.push(object),
+                DeliveryFault::Lost => {}
+                DeliveryFault::Doubled => stream.extend([object.clone(), object]),
+                DeliveryFault::HeldBack => self.held_back.set(Some(object)),
+                DeliveryFault::Changed => stream.push(message(&change_last_char(data))),
+                DeliveryFault::WithForeign => stream.extend([object, message("\"foreign\"")]),
+                DeliveryFault::Gap => stream.push(format!(
                     r#"{{"gap":{{"seq":{{seq}},"channel":{channel},"epoch":"e","from":{offset},"to":{offset}}}}}"#
                 )),
             }
@@ -103,7 +103,7 @@ impl Session {
 }
 
 /// Replaces the last character of a JSON string.
-fn changed(data: &str) -> String {
+fn change_last_char(data: &str) -> String {
     let kept = data.trim_end_matches('"');
     kept.char_indices().last().map_or_else(String::new, |(at, _)| format!("{}~\"", &kept[..at]))
 }
@@ -114,7 +114,7 @@ mod tests {
 
     /// Last objects of the first session's stream after eight messages.
     fn stream(fault: Fault) -> Vec<String> {
-        let session = Session::new(0, fault);
+        let session = FaultySession::new(0, fault);
         session.subscribe("news");
         for offset in 1..=8 {
             session.publish("news", offset, &format!("\"{}\"", offset - 1));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_spoils_the_sixth_message() {
+    fn each_fault_affects_the_sixth_message() {
         let [four, five] = [message(5, 5, "4"), message(6, 6, "5")];
         let rest = |seq| [message(seq, 7, "6"), message(seq + 1, 8, "7")];
         let [six, seven] = rest(7);
@@ -147,6 +147,6 @@ mod tests {
         assert_eq!(stream(Fault::ChangesMessage)[1], message(6, 6, "~"));
         assert_eq!(stream(Fault::DeliversForeign)[2], message(7, 6, "foreign"));
         assert_eq!(stream(Fault::SkipsSeq)[..2], [four, message(7, 6, "5")]);
-        assert!(stream(Fault::TellsGap)[1].contains(r#""gap":{"seq":6,"#));
+        assert!(stream(Fault::SendsGap)[1].contains(r#""gap":{"seq":6,"#));
     }
 }

@@ -38,7 +38,7 @@ pub use output::{LifecycleEvent, Output, Outputs, ResumeKind, StepContext, Trans
 pub use record::{BadRecord, OutboxRecord, RingRun, SentRangeRecord, SessionRecord, SubscriptionRecord};
 
 #[cfg(test)]
-mod driven;
+mod harness;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]

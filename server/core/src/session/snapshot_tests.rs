@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driven::SessionHarness;
+use super::harness::SessionHarness;
 use super::outbox::{LogHandle, TurnOutcome};
 use super::replay_tests::logs::{LogRef, ModelLogs};
 use super::seeds::with_seeds;

@@ -5,7 +5,7 @@ mod polls;
 
 use std::time::Duration;
 
-use super::driven::SessionHarness;
+use super::harness::SessionHarness;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};

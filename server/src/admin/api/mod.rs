@@ -12,7 +12,7 @@ pub(crate) mod routes;
 mod send;
 mod sessions;
 mod subscribe;
-mod task;
+mod run_to_completion;
 mod timeline;
 mod timers;
 mod users;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::task::yield_now;
 
 use super::routes::ApiCall;
-use super::task::run_to_completion;
+use super::run_to_completion::run_to_completion;
 use crate::admin::Context;
 use crate::admission::QuotaOwner;
 use crate::channel::{ChannelName, PublishId, Published, Publisher};

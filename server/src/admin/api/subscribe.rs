@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::routes::ApiCall;
 use super::sessions::{find, moved};
-use super::task::run_to_completion;
+use super::run_to_completion::run_to_completion;
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};

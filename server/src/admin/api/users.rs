@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 
 use super::routes::ApiCall;
 use super::sessions::moved;
-use super::task::run_to_completion;
+use super::run_to_completion::run_to_completion;
 use crate::admin::Context;
 use crate::auth::{MAX_USER_BYTES, TooManyRevoked};
 use crate::http::reply::json;

@@ -5,7 +5,7 @@
 //!   a task, every second ──▶ Feed (900 samples, the newest) ◀── Viewer: a response body that pulls the next piece
 //! ```
 
-mod about;
+mod server_info;
 mod encoding;
 mod feed;
 mod history;
@@ -24,7 +24,7 @@ use futures_util::future::{Either, select};
 use super::Context;
 use crate::auth::Operator;
 use crate::clock::UnixTime;
-use about::ServerInfo;
+use server_info::ServerInfo;
 use feed::Feed;
 use sample::Sample;
 

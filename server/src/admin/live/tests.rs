@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::history::MAX_SAMPLES;
 use super::*;
 use crate::admission::RefusalReason;
-use crate::client::test_context::on_slow_engine;
+use crate::client::test_services::on_slow_engine;
 use crate::clock::Clock;
 use crate::config::Settings as Configured;
-use crate::context;
+use crate::assembly;
 use crate::timeouts::Timeouts;
 
 /// Counts wake-ups.
@@ -185,9 +185,9 @@ fn all_streams_end_on_drain() {
 
 fn context() -> Context {
     let config = Configured::default().resolve().expect("the defaults are valid");
-    let public = context::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new());
+    let public = assembly::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new());
     let (_, batches) = crossbeam_channel::bounded(1);
-    context::admin(&config, &public, 8000, batches, Box::new(|| 0))
+    assembly::admin(&config, &public, 8000, batches, Box::new(|| 0))
 }
 
 /// Maximum size of a sample, without webhooks.

@@ -25,8 +25,8 @@ pub(super) static INDEX: LazyLock<EmbeddedFile> = LazyLock::new(|| file!("index.
 static FILES: LazyLock<Vec<NamedFile>> = LazyLock::new(|| {
     files! {
         "api.js"
-        "as_written.js"
-        "ask.js"
+        "exact_json.js"
+        "confirm_dialog.js"
         "channel.js"
         "channels.js"
         "chart.js"
@@ -43,7 +43,7 @@ static FILES: LazyLock<Vec<NamedFile>> = LazyLock::new(|| {
         "live.js"
         "long_text.js"
         "main.js"
-        "outcome.js"
+        "failure_text.js"
         "overview.js"
         "panels.js"
         "phase.js"

@@ -15,12 +15,12 @@ use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::RedisAddress;
-use super::connected::LiveConnection;
-use super::following::{ChannelSubscription, NextStep};
-use super::link::{ConnectionError, RedisClient, SubscribeRequest};
+use super::live_connection::LiveConnection;
+use super::channel_subscription::{ChannelSubscription, NextStep};
+use super::client::{ConnectionError, RedisClient, SubscribeRequest};
 use super::message::FeedMessage;
 use super::opening::OpenResults;
-use super::patterns::PatternSubscriptions;
+use super::pattern_subscriptions::PatternSubscriptions;
 use super::probe::{RedisInfo, learn_generation};
 use super::pushes::{Push, PushType};
 use super::settings::RedisLocation;

@@ -10,16 +10,16 @@
 //! read afterwards. All deadlines are on the server's own timing wheel.
 
 mod address;
-mod asked;
-mod connected;
+mod detached_request;
+mod live_connection;
 mod connection;
 mod feed;
-mod following;
+mod channel_subscription;
 mod keys;
-mod link;
+mod client;
 mod message;
 mod opening;
-mod patterns;
+mod pattern_subscriptions;
 mod presence;
 mod probe;
 mod pushes;
@@ -48,9 +48,9 @@ use crate::timeouts::Timeouts;
 
 pub use address::RedisAddress;
 use feed::FeedTask;
-pub use link::EvictsKeys;
-use link::RedisClient;
-pub(crate) use link::RedisHealth;
+pub use client::EvictsKeys;
+use client::RedisClient;
+pub(crate) use client::RedisHealth;
 pub use sentinel::Sentinels;
 pub use settings::{RedisLocation, RedisSettings};
 #[cfg(feature = "simulation")]

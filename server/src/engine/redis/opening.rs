@@ -5,7 +5,7 @@ use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
 
 use super::connection::unexpected;
 use super::keys::RedisKeys;
-use super::link::{CommandConnections, check_reply, must_reconnect};
+use super::client::{CommandConnections, check_reply, must_reconnect};
 use super::message::OpenedChannel;
 use crate::channel::ChannelName;
 

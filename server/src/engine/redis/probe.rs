@@ -5,7 +5,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 
 use super::connection::unexpected;
-use super::link::{CommandConnections, RedisGeneration};
+use super::client::{CommandConnections, RedisGeneration};
 
 /// Relevant fields of Redis's `INFO`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::following::append_opened;
+use super::channel_subscription::append_opened;
 use super::message::{LogEntry, OpenedChannel};
 use crate::channel::{ChannelGuard, Channels, LoadedMessage, LogEpoch, Subscriber};
 

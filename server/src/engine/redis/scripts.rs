@@ -8,17 +8,17 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
 use super::keys::ChannelKeys;
-use super::link::RedisGeneration;
+use super::client::RedisGeneration;
 use super::message::encode;
 use crate::channel::{ChannelName, MAX_PUBLISH_IDS, Namespaces};
 
 /// Prefix of all scripts that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
 /// Prefix of the publish script.
-const SAME_REDIS: &str = include_str!("scripts/same.lua");
+const SAME_REDIS: &str = include_str!("scripts/same_redis.lua");
 const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
-const GENERATION: &str = include_str!("scripts/life.lua");
+const GENERATION: &str = include_str!("scripts/generation.lua");
 const SERVERS: &str = include_str!("scripts/servers.lua");
 
 /// A log expires later than necessary by one part in this many, so that not every message has to renew the

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::RedisAddress;
 use super::connection::{RedisConnection, describe, login_info, unexpected};
-use super::link::{ConnectionError, RedisClient};
+use super::client::{ConnectionError, RedisClient};
 use crate::channel::Subscriber;
 
 /// Time within which a Sentinel must answer, including the connection setup. After that, the next one is

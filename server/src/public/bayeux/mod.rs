@@ -1,6 +1,6 @@
 //! The paths of Bayeux, for CometD and Faye clients over HTTP.
 
-mod asked;
+mod request;
 mod browser;
 mod callback;
 mod command;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use crate::admission::Browsers;
 
-pub(super) use asked::read_head;
+pub(super) use request::read_head;
 #[cfg(feature = "simulation")]
-pub(crate) use asked::request_with_body;
+pub(crate) use request::request_with_body;
 #[cfg(test)]
 pub(super) use command::{Replies, carry_out};
 pub(crate) use socket::{SocketUpgrade, serve as serve_socket};

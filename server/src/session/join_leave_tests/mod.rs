@@ -28,7 +28,7 @@ use crate::events::{HookSink, NoHooks};
 use crate::executor::{BoxedTask, Executor};
 use crate::session::Attached;
 use crate::timeouts::Timeouts;
-use crate::{client, context};
+use crate::{client, assembly};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);
@@ -97,7 +97,7 @@ impl JoinLeaveWorld {
             Arc::new(SlowEngine { memory, control: Arc::clone(&engine) })
         };
         let services =
-            context::client_services_on(&config, timeouts, Entropy::system(), executor, events, slow);
+            assembly::client_services_on(&config, timeouts, Entropy::system(), executor, events, slow);
         Self { time, services, tasks, engine }
     }
 

@@ -7,14 +7,14 @@ use encke_core::dialect::bayeux::{
 use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
-use super::answer::PollResponse;
-use super::form::PollResponseWriter;
+use super::response::PollResponse;
+use super::response_writer::PollResponseWriter;
 use crate::admission::BrowserPoll;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::bayeux::{end_pause_advice, final_reply};
 use crate::client::{Attachment, unsubscribed};
 use crate::session::{Channel, DeliveryWriter, Transport};
-use crate::transport::bayeux_texts::{append_event, array_len, write_array};
+use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
 /// then the reply to the connect.

@@ -6,20 +6,20 @@ use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::answer::PollResponse;
-use super::form::PollResponseWriter;
+use super::response::PollResponse;
+use super::response_writer::PollResponseWriter;
 use crate::admission::PartialMessage;
 use crate::client::{Attachment, PartialMessageSender};
-use crate::rest::ParkBackoff;
+use crate::parking::ParkBackoff;
 use crate::session::{Backlog, Signals};
 use crate::transport::Socket;
-use crate::transport::at_rest::ConnectionParts;
-use crate::transport::following::PendingSubscriptions;
-use crate::transport::metered::LivenessSocket;
+use crate::transport::parked::ConnectionParts;
+use crate::transport::pending_subscriptions::PendingSubscriptions;
+use crate::transport::liveness_socket::LivenessSocket;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::until_rest::ParkTimer;
-use crate::transport::unwritten::PendingWrite;
+use crate::transport::park_timer::ParkTimer;
+use crate::transport::pending_write::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
 /// Approximate maximum size of a response. The rest follows in the next one, which the client requests at

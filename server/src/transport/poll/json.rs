@@ -5,8 +5,8 @@ use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
 use super::SUPERSEDED_PAUSE;
-use super::answer::{JsonArray, PollResponse};
-use super::form::PollResponseWriter;
+use super::response::{JsonArray, PollResponse};
+use super::response_writer::PollResponseWriter;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
 use crate::session::{Channel, DeliveryWriter, Transport};

@@ -3,11 +3,11 @@
 //! hyper reads only the request. While it is held, it takes no more than a small task, and the response is
 //! written to the bare socket. Then the socket is ready for the next request.
 
-mod answer;
-mod at_rest;
+mod response;
+mod parked;
 mod bayeux;
 mod connection;
-mod form;
+mod response_writer;
 mod json;
 
 use std::future::Future;
@@ -22,19 +22,19 @@ use futures_util::future::{Either, select};
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
-use crate::rest::ParkBackoff;
+use crate::parking::ParkBackoff;
 use crate::session::Attached;
 use crate::transport::Socket;
 use crate::transport::end_of_stream::end_stream;
-use crate::transport::following::PendingSubscriptions;
-use crate::transport::metered::LivenessSocket;
+use crate::transport::pending_subscriptions::PendingSubscriptions;
+use crate::transport::liveness_socket::LivenessSocket;
 
-pub(crate) use answer::JsonArray;
-pub(crate) use at_rest::{PollContinuation, park};
+pub(crate) use response::JsonArray;
+pub(crate) use parked::{PollContinuation, park};
 pub(crate) use bayeux::{ConnectResponseWriter, array_response};
 pub(crate) use connection::PollConnection;
 use connection::{Ending, Paused};
-pub(crate) use form::PollResponseWriter;
+pub(crate) use response_writer::PollResponseWriter;
 pub(crate) use json::JsonResponseWriter;
 
 /// A request to be held.

@@ -10,17 +10,17 @@ use encke_core::session::ConnectionInput;
 use super::event::{EventWriter, PlainEvents, write_farewell, write_heartbeat};
 use super::positions::Positions;
 use crate::client::{Attachment, hello, unsubscribed};
-use crate::rest::ParkBackoff;
+use crate::parking::ParkBackoff;
 use crate::session::{Backlog, Signals, SubscribeOutcome};
 use crate::transport::Socket;
-use crate::transport::at_rest::ConnectionParts;
+use crate::transport::parked::ConnectionParts;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
-use crate::transport::following::{PendingSubscriptions, RefusedChannel};
-use crate::transport::metered::{LivenessSocket, PingFate};
+use crate::transport::pending_subscriptions::{PendingSubscriptions, RefusedChannel};
+use crate::transport::liveness_socket::{LivenessSocket, PingFate};
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::until_rest::ParkTimer;
-use crate::transport::unwritten::PendingWrite;
+use crate::transport::park_timer::ParkTimer;
+use crate::transport::pending_write::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
 /// One event stream of a session, owned by its task.

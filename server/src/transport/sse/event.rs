@@ -13,7 +13,7 @@ use crate::channel::LogMessage;
 use crate::client::{goaway, retry_ms};
 use crate::entropy::Entropy;
 use crate::session::{Channel, DeliveryWriter, Transport};
-use crate::transport::by_pattern::pattern_origin;
+use crate::transport::pattern_origin::pattern_origin;
 
 /// Approximate size of an event without its token and its text: two field names, a seq, a position, and line
 /// breaks.

@@ -6,7 +6,7 @@
 //! the kernel keeps telling the client that the stream has ended, so that it reconnects as soon as the
 //! network recovers.
 
-mod at_rest;
+mod parked;
 mod connection;
 mod event;
 mod positions;
@@ -21,8 +21,8 @@ use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
 use crate::session::Attached;
 use crate::transport::Socket;
-use crate::transport::following::PendingSubscriptions;
-use crate::transport::metered::LivenessSocket;
+use crate::transport::pending_subscriptions::PendingSubscriptions;
+use crate::transport::liveness_socket::LivenessSocket;
 
 use connection::{Ending, EventStreamConnection, Paused};
 pub(crate) use event::{END_EVENT_ID, write_farewell};
@@ -64,7 +64,7 @@ fn run<S: Socket>(
 ) -> impl Future<Output = ()> + Send {
     async move {
         match connection.run().await {
-            Paused::Park => return at_rest::park(connection, open_connection),
+            Paused::Park => return parked::park(connection, open_connection),
             Paused::Ended(Ending::Close(code)) => Box::pin(connection.close(code)).await,
             Paused::Ended(Ending::Lost) => {}
         }

@@ -9,12 +9,12 @@ use encke_core::dialect::{CommandRequest, Dialect, DialectName, Response, Server
 use encke_core::session::Heartbeat;
 
 use super::frame::Frames;
-use super::spoken::WebSocketDialect;
+use super::dialect::WebSocketDialect;
 use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::client::bayeux::{advice, end_pause_advice, final_reply};
 use crate::session::Channel;
-use crate::transport::bayeux_texts::{append_event, array_len, write_array};
+use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
 /// State of the dialect on one WebSocket.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-mod quiet;
+mod parking;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::fault;
+use super::error_class;
 use super::frame::{Frames, OutgoingFrames, write_ping};
-use super::goodbye::Ending;
-use super::inbox::FrameLimiter;
-use super::spoken::WebSocketDialect;
+use super::closing::Ending;
+use super::frame_limiter::FrameLimiter;
+use super::dialect::WebSocketDialect;
 use super::{Upgraded, websocket};
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, Services, hello, unsubscribed};
-use crate::rest::ParkBackoff;
+use crate::parking::ParkBackoff;
 use crate::session::{Backlog, Signals};
 use crate::transport::Socket;
-use crate::transport::metered::PingFate;
+use crate::transport::liveness_socket::PingFate;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::until_rest::ParkTimer;
-use crate::transport::unwritten::PendingWrite;
+use crate::transport::park_timer::ParkTimer;
+use crate::transport::pending_write::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
 /// One WebSocket of a session, owned by its task.
@@ -273,7 +273,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Some(Ok(message))) => self.received(message).map(Poll::Ready),
             Poll::Ready(Some(Err(error))) => Err(self.failed(&error)),
-            Poll::Ready(None) => Err(self.end(fault::CONNECTION_LOST)),
+            Poll::Ready(None) => Err(self.end(error_class::CONNECTION_LOST)),
         }
     }
 
@@ -391,7 +391,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
 
     fn failed(&self, error: &Error) -> Ending {
         self.attachment.log_failure(error);
-        self.end(fault::classify(error))
+        self.end(error_class::classify(error))
     }
 
     /// The session must know before the closing handshake begins, because its client may reconnect before

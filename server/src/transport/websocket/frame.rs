@@ -5,7 +5,7 @@
 use encke_core::dialect::{Dialect, ServerEvent, TextSink, ping_payload};
 use encke_core::session::Heartbeat;
 
-use super::spoken::WebSocketDialect;
+use super::dialect::WebSocketDialect;
 use crate::channel::LogMessage;
 use crate::session::{Channel, DeliveryWriter, Transport};
 

@@ -1,14 +1,14 @@
 //! WebSocket: from the upgraded socket to the closing handshake.
 
-mod at_rest;
+mod parked;
 mod bayeux;
 mod connection;
-mod fault;
+mod error_class;
 mod frame;
-mod goodbye;
-mod inbox;
-mod spoken;
-mod waiting;
+mod closing;
+mod frame_limiter;
+mod dialect;
+mod sessionless;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,15 +24,15 @@ use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
 use crate::client::{Attachment, Caller, ClientSettings, Services};
 use crate::session::{AttachRefusal, AttachRequest};
 use crate::transport::Socket;
-use crate::transport::metered::LivenessSocket;
+use crate::transport::liveness_socket::LivenessSocket;
 
 use connection::{Greeting, Paused, WebSocketConnection};
-use goodbye::Ending;
-use inbox::FrameLimiter;
-use spoken::WebSocketDialect;
+use closing::Ending;
+use frame_limiter::FrameLimiter;
+use dialect::WebSocketDialect;
 
 pub(crate) use bayeux::BayeuxSocket;
-pub(crate) use waiting::{SessionlessSocket, SocketEnd};
+pub(crate) use sessionless::{SessionlessSocket, SocketEnd};
 
 /// Size of tungstenite's read buffer. tungstenite fills it with zeros up to this size before every read and
 /// never frees it, so a small one is fast and lean. A longer message gets the room it announces, once it has
@@ -155,7 +155,7 @@ fn run<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
                 }
                 Paused::Ended(ending) => close_connection(&mut connection_slot, ending).await,
                 Paused::Renew => renew(&mut connection_slot).await,
-                Paused::Park => at_rest::park(connection_slot.take()?, owner.take()?),
+                Paused::Park => parked::park(connection_slot.take()?, owner.take()?),
             }
         }
         None
@@ -210,7 +210,7 @@ fn close_connection<S: Socket, D: WebSocketDialect>(
     let services = Arc::clone(connection.services());
     Box::pin(async move {
         let (socket, unwritten) = connection.into_socket(ending).await;
-        goodbye::close::<_, D>(socket, unwritten, ending, &services).await;
+        closing::close::<_, D>(socket, unwritten, ending, &services).await;
     })
 }
 
@@ -231,7 +231,7 @@ async fn open<S: Socket, D: WebSocketDialect>(
         // Refused after the upgrade, because a browser cannot see the status of a refused upgrade.
         Err(code) => {
             let socket = websocket(socket, read_already, settings).await;
-            goodbye::close::<_, D>(socket, answer.into(), Ending::Close(code), services).await;
+            closing::close::<_, D>(socket, answer.into(), Ending::Close(code), services).await;
             None
         }
     }

@@ -1,89 +1,90 @@
-//! The command line, as typed and as meant.
+//! Command line options, and the plan derived from them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use crate::process::Kind;
-use crate::rest::Part;
+use crate::process::ServerKind;
+use crate::rest::ParkingPart;
 
-/// How many clients take part in broadcasts.
-const CROWD: u32 = 10_000;
-/// The first ping comes after half of it.
-const WITHOUT_PINGS: Duration = Duration::from_secs(600);
+/// Maximum number of subscribers in a broadcast.
+const MAX_BROADCAST_CLIENTS: u32 = 10_000;
+/// Ping interval at which no ping falls into a measurement: the first one is sent after half of it.
+const NO_PING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Measures what a session costs: the server against a control that has no sessions.
 ///
-/// All are started, pinned to one processor, loaded from another, and ended, turn by turn. The exit code does not
-/// judge the figures.
+/// The servers are started one after the other, in alternating order. Each is pinned to one processor, and
+/// loaded from another. The exit code does not depend on the figures.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
-pub(crate) struct Args {
-    /// How many connections to hold [default: 19000; with --broadcast 10000, and 10000 in parts of --rest]
+pub(crate) struct BenchArgs {
+    /// Number of connections to hold [default: 19000; 10000 with --broadcast, and in some parts of --rest]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
-    /// How often to measure each server [default: 5]
+    /// Number of measurements of each server [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// The ping interval of all [default: 10s; with --broadcast 10m, so that no ping falls into it]
+    /// Ping interval of all servers [default: 10s; with --broadcast 10m, so that no ping falls into the
+    /// measurement]
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
-    /// How many intervals to measure the heartbeat over [default: 2]
+    /// Number of ping intervals over which the heartbeat is measured [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     windows: Option<u32>,
-    /// How many connections to open a second
+    /// Number of connections to open per second
     #[arg(long, value_name = "R", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
-    /// How often the controls send the pings that are due; the default is the slack that the server's pings have
+    /// How often the controls send the pings that are due; the default equals the ping slack of the server
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
     control_batch: Duration,
-    /// Another build of the server, to be measured in place of the control: two versions side by side
+    /// Another build of the server to measure instead of the control, to compare two versions
     #[arg(long, value_name = "PATH", conflicts_with = "control_batch")]
     against: Option<PathBuf>,
-    /// Further keys of the server's configuration
+    /// Additional settings of the server
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Measure the server a second time with this key, too, as `variant`; may be repeated
+    /// Measure the server a second time, as `variant`, with this additional setting; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     variant: Vec<String>,
-    /// Measure a broadcast in place of heartbeats: all connections subscribe, and what does a delivery cost?
+    /// Measure the cost of a delivery instead of heartbeats: all connections subscribe to one channel
     #[arg(long, conflicts_with_all = ["windows", "mute", "storm"])]
     broadcast: bool,
-    /// Measure what connections at rest cost: memory, pings, deliveries, commands and a storm
+    /// Measure what parked connections cost: memory, pings, deliveries, commands and a reconnect storm
     #[arg(long, conflicts_with_all = ["broadcast", "mute", "storm"])]
     rest: bool,
     /// Measure only these parts of --rest
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', requires = "rest")]
-    parts: Vec<Part>,
-    /// How many messages the fan-out of --rest has [default: 1000]
+    parts: Vec<ParkingPart>,
+    /// Number of messages in the fan-out of --rest [default: 1000]
     #[arg(long, value_name = "N", requires = "rest", value_parser = clap::value_parser!(u32).range(1..))]
     fanout: Option<u32>,
-    /// How many messages the broadcast has [default: 100]
+    /// Number of messages in the broadcast [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     messages: Option<u32>,
-    /// How many of them to publish a second
+    /// Number of broadcast messages to publish per second
     #[arg(long, value_name = "R", default_value = "2",
           value_parser = clap::value_parser!(u32).range(1..))]
     publish_rate: u32,
-    /// Measure these alone
+    /// Measure only these servers
     #[arg(long, value_enum, value_name = "SERVER", value_delimiter = ',')]
-    only: Vec<Kind>,
-    /// Also run `loadgen mute`: is a dead peer noticed on time, and never early?
+    only: Vec<ServerKind>,
+    /// Also run `loadgen mute`: are dead peers detected on time, and never early?
     #[arg(long)]
     mute: bool,
-    /// Also run `loadgen storm`: does everyone come back?
+    /// Also run `loadgen storm`: do all clients reconnect?
     #[arg(long)]
     storm: bool,
-    /// Write everything to this file as JSON
+    /// Write all results to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A try: 1,000 connections, one run, an interval of 2 s, one window. Figures of it mean little
+    /// Trial run: 1,000 connections, one run, an interval of 2 s, one window. Its figures mean little
     #[arg(long)]
     quick: bool,
 }
 
-/// What is to be done.
+/// Measurements to make, with all defaults resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) connections: u32,
@@ -92,51 +93,51 @@ pub(crate) struct Plan {
     pub(crate) windows: u32,
     pub(crate) rate: u32,
     pub(crate) control_batch: Duration,
-    /// Another build of the server in place of the control.
+    /// Another build of the server, measured instead of the control.
     pub(crate) against: Option<PathBuf>,
     pub(crate) set: Vec<String>,
-    /// Beyond `set`, for the variant.
+    /// Settings of the variant in addition to `set`.
     pub(crate) variant: Vec<String>,
-    /// How long to watch each server while it is empty.
+    /// How long each server is measured while idle.
     pub(crate) idle: Duration,
-    /// In place of heartbeats.
+    /// Whether to measure a broadcast instead of heartbeats.
     pub(crate) broadcast: bool,
-    /// In place of heartbeats.
+    /// Whether to measure parked connections instead of heartbeats.
     pub(crate) rest: bool,
-    pub(crate) parts: Vec<Part>,
-    /// How many messages have passed before memory is looked at again.
+    pub(crate) parts: Vec<ParkingPart>,
+    /// Number of messages published before memory is measured again.
     pub(crate) fanout: u32,
-    /// How long clients that speak are watched.
+    /// How long clients that send commands are measured.
     pub(crate) speaking: Duration,
     pub(crate) messages: u32,
     pub(crate) publish_rate: u32,
-    /// How long the data of a message is.
+    /// Length of a message's data.
     pub(crate) data_bytes: usize,
-    /// The servers, in the order of the first run.
-    pub(crate) servers: Vec<Kind>,
+    /// Servers to measure, in the order of the first run.
+    pub(crate) servers: Vec<ServerKind>,
     pub(crate) mute: bool,
     pub(crate) storm: bool,
-    /// How many connections the two scenarios of loadgen have.
+    /// Number of connections in the two loadgen scenarios.
     pub(crate) mute_connections: u32,
     pub(crate) storm_connections: u32,
     pub(crate) json: Option<PathBuf>,
 }
 
-impl Args {
+impl BenchArgs {
     pub(crate) fn plan(self) -> Plan {
         let quick = self.quick;
         let seconds = |full, quickly| Duration::from_secs(if quick { quickly } else { full });
         let count = |full, quickly| if quick { quickly } else { full };
         let servers = match (self.only.is_empty(), self.variant.is_empty(), self.rest) {
             (false, ..) => self.only,
-            (_, true, false) => vec![Kind::Encke, Kind::Control],
-            (_, false, false) => vec![Kind::Encke, Kind::Variant, Kind::Control],
-            (_, true, true) => vec![Kind::Encke, Kind::Epoll, Kind::Control],
-            (_, false, true) => vec![Kind::Encke, Kind::Variant, Kind::Epoll, Kind::Control],
+            (_, true, false) => vec![ServerKind::Encke, ServerKind::Control],
+            (_, false, false) => vec![ServerKind::Encke, ServerKind::Variant, ServerKind::Control],
+            (_, true, true) => vec![ServerKind::Encke, ServerKind::Epoll, ServerKind::Control],
+            (_, false, true) => vec![ServerKind::Encke, ServerKind::Variant, ServerKind::Epoll, ServerKind::Control],
         };
-        let parts = if self.parts.is_empty() { Part::value_variants().to_vec() } else { self.parts };
+        let parts = if self.parts.is_empty() { ParkingPart::value_variants().to_vec() } else { self.parts };
         let (connections, interval) = if self.broadcast {
-            (count(CROWD, 1_000), WITHOUT_PINGS)
+            (count(MAX_BROADCAST_CLIENTS, 1_000), NO_PING_INTERVAL)
         } else {
             (count(19_000, 1_000), seconds(10, 2))
         };
@@ -170,20 +171,20 @@ impl Args {
 }
 
 impl Plan {
-    /// What an encke is told beyond its defaults.
-    pub(crate) fn settings(&self, kind: Kind) -> Vec<String> {
-        let variant: &[String] = if kind == Kind::Variant { &self.variant } else { &[] };
+    /// Settings of an Encke server that differ from the defaults.
+    pub(crate) fn settings(&self, kind: ServerKind) -> Vec<String> {
+        let variant: &[String] = if kind == ServerKind::Variant { &self.variant } else { &[] };
         [self.set.as_slice(), variant].concat()
     }
 
-    /// The same, with no more clients than one processor can carry deliveries to.
-    pub(crate) fn of_crowd(&self) -> Self {
-        Self { connections: self.connections.min(CROWD), ..self.clone() }
+    /// The same plan, limited to the number of clients that one processor can deliver to.
+    pub(crate) fn with_broadcast_clients(&self) -> Self {
+        Self { connections: self.connections.min(MAX_BROADCAST_CLIENTS), ..self.clone() }
     }
 
-    /// The same, with an interval so long that no ping falls into what is measured.
+    /// The same plan, with an interval so long that no ping falls into the measurement.
     pub(crate) fn without_pings(self) -> Self {
-        Self { interval: WITHOUT_PINGS, ..self }
+        Self { interval: NO_PING_INTERVAL, ..self }
     }
 }
 
@@ -195,12 +196,12 @@ mod tests {
 
     #[test]
     fn clap_accepts_the_definition() {
-        Args::command().debug_assert();
+        BenchArgs::command().debug_assert();
     }
 
     #[test]
-    fn what_is_said_wins_over_quick() {
-        let plan = |words: &[&str]| Args::try_parse_from(words).expect("good arguments").plan();
+    fn explicit_options_override_quick() {
+        let plan = |words: &[&str]| BenchArgs::try_parse_from(words).expect("good arguments").plan();
         assert_eq!(plan(&["bench"]).connections, 19_000);
         assert_eq!(plan(&["bench", "--quick"]).connections, 1_000);
         assert_eq!(plan(&["bench", "--quick", "--connections", "7"]).connections, 7);

@@ -1,4 +1,5 @@
-//! One channel, many subscribers: what a delivery costs, and when a message has reached the last of them.
+//! One channel with many subscribers: the cost of a delivery, and the time until a message has reached the
+//! last subscriber.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,82 +7,82 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::Failure;
+use crate::BenchFailure;
 use crate::args::Plan;
-use crate::clients::{Clients, Errand};
-use crate::pairs::Measured;
-use crate::placement::Placement;
-use crate::process::{Binaries, Kind, Server};
-use crate::publisher::Publisher;
+use crate::clients::{BenchClients, Workload};
+use crate::pairs::Measurement;
+use crate::placement::CpuPlacement;
+use crate::process::{BenchBinaries, ServerKind, MeasuredServer};
+use crate::publisher::BroadcastPublisher;
 use crate::sample::{cpu_time, threads};
 use crate::scenario::{SETTLE, per_unit, to_real};
 use crate::statistics::percentile;
-use crate::subscribers::Subscribers;
+use crate::subscribers::SubscriberTotals;
 
-/// How long to wait for deliveries while none comes.
+/// How long to wait without a delivery before the missing ones count as lost.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The figures of one server in one run.
+/// Figures of one server in one run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct BroadcastRow {
     pub(crate) run: u32,
-    pub(crate) server: Kind,
+    pub(crate) server: ServerKind,
     pub(crate) connections: u32,
     pub(crate) threads: BTreeMap<String, u32>,
-    /// Of one processor, with all subscribers and nothing to do.
+    /// Percentage of one processor, while all are subscribed and nothing is published.
     pub(crate) idle_cpu_percent: f64,
-    /// From the first publish to the last delivery.
+    /// Time from the first publish to the last delivery.
     pub(crate) publishing_seconds: f64,
-    /// Of one processor, meanwhile.
+    /// Percentage of one processor during that time.
     pub(crate) busy_cpu_percent: f64,
-    /// Without what the server takes when idle.
+    /// Excludes the server's idle load.
     pub(crate) cpu_us_per_delivery: f64,
-    /// The same, for the threads of each name, idle included.
+    /// The same by thread name, including the idle load.
     pub(crate) cpu_us_per_delivery_by_thread: BTreeMap<String, f64>,
     pub(crate) expected: u64,
     pub(crate) received: u64,
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) misordered: u64,
-    /// Texts to subscribers that are none of the messages.
+    /// Texts received by subscribers that are not one of the messages.
     pub(crate) other: u64,
     pub(crate) unexpected_closes: u32,
-    /// From when a message was due to its last delivery.
-    pub(crate) last_delivery_ms: Latency,
+    /// From the scheduled time of a message to its last delivery.
+    pub(crate) last_delivery_ms: DeliveryLatency,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Latency {
+pub(crate) struct DeliveryLatency {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
 }
 
-impl Measured for Row {
+impl Measurement for BroadcastRow {
     fn run(&self) -> u32 {
         self.run
     }
 
-    fn server(&self) -> Kind {
+    fn server(&self) -> ServerKind {
         self.server
     }
 }
 
-/// Starts a server, has it broadcast, reads it, ends it.
+/// Starts a server, publishes to all subscribers, samples the process, and stops it.
 pub(crate) async fn measure(
     run: u32,
-    kind: Kind,
+    kind: ServerKind,
     plan: &Plan,
-    binaries: &Binaries,
-    placement: &Placement,
-) -> Result<Row, Failure> {
-    let server = Server::start(kind, plan, binaries, placement).await?;
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<BroadcastRow, BenchFailure> {
+    let server = MeasuredServer::start(kind, plan, binaries, placement).await?;
     let pid = server.pid()?;
     sleep(SETTLE).await;
-    let errand = Errand::Subscribe(Subscribers::of(plan.messages, 1));
-    let clients = Clients::connect(server.clients, plan.connections, plan.rate, errand).await?;
-    let mut publisher = Publisher::connect(server.clients, plan.data_bytes).await?;
+    let errand = Workload::Subscribe(SubscriberTotals::of(plan.messages, 1));
+    let clients = BenchClients::connect(server.clients, plan.connections, plan.rate, errand).await?;
+    let mut publisher = BroadcastPublisher::connect(server.clients, plan.data_bytes).await?;
     sleep(SETTLE).await;
 
     let (idle_since, before_idle) = (Instant::now(), cpu_time(pid)?);
@@ -97,7 +98,7 @@ pub(crate) async fn measure(
     }
     let expected = u64::from(plan.connections) * u64::from(plan.messages);
     let subscribers = clients.subscribers().ok_or("the clients have not subscribed")?;
-    all_arrived(subscribers, expected, POLL_INTERVAL).await;
+    wait_for_deliveries(subscribers, expected, POLL_INTERVAL).await;
     let (took, end) = (start.elapsed().as_secs_f64(), cpu_time(pid)?);
     let threads_end = threads(pid)?;
     let unexpected_closes = clients.ended();
@@ -109,7 +110,7 @@ pub(crate) async fn measure(
     let latencies = (0..)
         .zip(subscribers.last())
         .filter_map(|(index, last)| Some(1e3 * last?.saturating_duration_since(due(index)).as_secs_f64()));
-    Ok(Row {
+    Ok(BroadcastRow {
         run,
         server: kind,
         connections: plan.connections,
@@ -126,12 +127,12 @@ pub(crate) async fn measure(
         misordered: subscribers.misordered.get(),
         other: subscribers.other.get(),
         unexpected_closes,
-        last_delivery_ms: Latency::of(latencies.collect()),
+        last_delivery_ms: DeliveryLatency::of(latencies.collect()),
     })
 }
 
-/// Waits for the last delivery, or until nothing has come for a while.
-pub(crate) async fn all_arrived(subscribers: &Subscribers, expected: u64, poll_interval: Duration) {
+/// Waits until all deliveries have arrived, or none has for [`GRACE`].
+pub(crate) async fn wait_for_deliveries(subscribers: &SubscriberTotals, expected: u64, poll_interval: Duration) {
     let (mut received, mut since) = (subscribers.received.get(), Instant::now());
     while received < expected && since.elapsed() < GRACE {
         sleep(poll_interval).await;
@@ -141,7 +142,7 @@ pub(crate) async fn all_arrived(subscribers: &Subscribers, expected: u64, poll_i
     }
 }
 
-impl Latency {
+impl DeliveryLatency {
     fn of(mut millis: Vec<f64>) -> Self {
         millis.sort_by(f64::total_cmp);
         let at = |quantile| percentile(&millis, quantile).unwrap_or(f64::NAN);

@@ -1,29 +1,29 @@
-//! What is told of a broadcast: a table a run, a summary, and all of it as JSON.
+//! Output of a broadcast measurement: a table per run, a summary, and everything as JSON.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::args::Plan;
-use crate::broadcast::Row;
-use crate::pairs::{self, Figure, Summary};
-use crate::placement::Placement;
-use crate::process::Kind;
-use crate::report::Setup;
+use crate::broadcast::BroadcastRow;
+use crate::pairs::{self, Figure, FigureSummary};
+use crate::placement::CpuPlacement;
+use crate::process::ServerKind;
+use crate::report::BenchSetup;
 
-/// What a delivery of the server may cost, as a multiple of the control's.
+/// Maximum cost of a delivery by the server, as a multiple of the control's cost.
 const GOAL: f64 = 1.25;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct BroadcastReport {
-    setup: Setup,
-    broadcast: Broadcast,
-    pub(crate) rows: Vec<Row>,
+    setup: BenchSetup,
+    broadcast: BroadcastSetup,
+    pub(crate) rows: Vec<BroadcastRow>,
 }
 
-/// The circumstances that only a broadcast has.
+/// Parameters that only a broadcast has.
 #[derive(Debug, Serialize)]
-struct Broadcast {
+struct BroadcastSetup {
     messages: u32,
     publish_rate: u32,
     data_bytes: usize,
@@ -31,10 +31,10 @@ struct Broadcast {
     goal: f64,
 }
 
-const DELIVERY: Figure<Row> =
+const DELIVERY: Figure<BroadcastRow> =
     Figure { name: "cpu_us_per_delivery", decimals: 2, of: |row| Some(row.cpu_us_per_delivery) };
 
-const FIGURES: [Figure<Row>; 5] = [
+const FIGURES: [Figure<BroadcastRow>; 5] = [
     DELIVERY,
     Figure { name: "last_delivery_p50_ms", decimals: 1, of: |row| Some(row.last_delivery_ms.p50) },
     Figure { name: "last_delivery_p99_ms", decimals: 1, of: |row| Some(row.last_delivery_ms.p99) },
@@ -43,15 +43,15 @@ const FIGURES: [Figure<Row>; 5] = [
 ];
 
 impl BroadcastReport {
-    pub(crate) fn new(plan: &Plan, placement: &Placement) -> Self {
-        let broadcast = Broadcast {
+    pub(crate) fn new(plan: &Plan, placement: &CpuPlacement) -> Self {
+        let broadcast = BroadcastSetup {
             messages: plan.messages,
             publish_rate: plan.publish_rate,
             data_bytes: plan.data_bytes,
             idle_seconds: plan.idle.as_secs_f64(),
             goal: GOAL,
         };
-        Self { setup: Setup::of(plan, placement), broadcast, rows: Vec::new() }
+        Self { setup: BenchSetup::of(plan, placement), broadcast, rows: Vec::new() }
     }
 
     pub(crate) fn to_json(&self) -> String {
@@ -59,7 +59,7 @@ impl BroadcastReport {
         struct WithSummary<'a> {
             #[serde(flatten)]
             report: &'a BroadcastReport,
-            summary: BTreeMap<&'static str, Summary>,
+            summary: BTreeMap<&'static str, FigureSummary>,
         }
         let summary = pairs::summaries(&FIGURES, &self.rows);
         serde_json::to_string_pretty(&WithSummary { report: self, summary })
@@ -75,11 +75,11 @@ impl BroadcastReport {
         })
     }
 
-    /// Medians over the runs, and the goal.
+    /// Medians over the runs, and whether the goal was reached.
     pub(crate) fn summary_table(&self) -> String {
         let table = pairs::summary_table(&FIGURES, &self.rows);
         let threads = pairs::threads(&self.rows, |row| &row.threads);
-        let reached = DELIVERY.summary(&self.rows).against(Kind::Control, Kind::Encke).map_or_else(
+        let reached = DELIVERY.summary(&self.rows).against(ServerKind::Control, ServerKind::Encke).map_or_else(
             String::new,
             |ratio| {
                 let verdict = if ratio.median <= GOAL { "reached" } else { "missed" };

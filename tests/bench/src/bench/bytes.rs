@@ -1,49 +1,50 @@
-//! What a session's memory is when it has subscriptions, and when it has been through a fan-out.
+//! Memory of a session with subscriptions, and after a fan-out.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::Failure;
+use crate::BenchFailure;
 use crate::args::Plan;
-use crate::broadcast::all_arrived;
-use crate::clients::{Clients, Errand};
-use crate::placement::Placement;
-use crate::process::{Binaries, Kind, Server};
-use crate::publisher::Publisher;
+use crate::broadcast::wait_for_deliveries;
+use crate::clients::{BenchClients, Workload};
+use crate::placement::CpuPlacement;
+use crate::process::{BenchBinaries, ServerKind, MeasuredServer};
+use crate::publisher::BroadcastPublisher;
 use crate::sample::resident_bytes;
 use crate::scenario::{SETTLE, to_real};
-use crate::subscribers::Subscribers;
+use crate::subscribers::SubscriberTotals;
 
-/// Of one server in one run.
+/// Figures of one server in one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct FanoutRow {
     pub(crate) connections: u32,
     pub(crate) messages: u32,
-    /// Subscribed, and nothing published yet.
+    /// After subscribing, before the first publish.
     pub(crate) bytes_before: f64,
-    /// Just after the last delivery.
+    /// Immediately after the last delivery.
     pub(crate) bytes_at_end: f64,
     /// Two ping intervals later.
     pub(crate) bytes_after: f64,
-    /// Deliveries that did not come, or came twice or in the wrong order.
+    /// Deliveries that are missing, duplicated or out of order.
     pub(crate) wrong: u64,
     pub(crate) unexpected_closes: u32,
 }
 
-/// Growth of resident memory over the empty server, for each of so many clients, with this many subscriptions.
+/// Returns the growth of resident memory over the empty server, in bytes per client, when each client has
+/// `subscriptions` subscriptions.
 pub(crate) async fn subscribed(
-    kind: Kind,
+    kind: ServerKind,
     subscriptions: u32,
     plan: &Plan,
-    binaries: &Binaries,
-    placement: &Placement,
-) -> Result<f64, Failure> {
-    let server = Server::start(kind, plan, binaries, placement).await?;
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<f64, BenchFailure> {
+    let server = MeasuredServer::start(kind, plan, binaries, placement).await?;
     let bytes = Growth::over_empty(&server, plan).await?;
-    let errand = Errand::Subscribe(Subscribers::of(0, subscriptions));
-    let clients = Clients::connect(server.clients, plan.connections, plan.rate, errand).await?;
+    let errand = Workload::Subscribe(SubscriberTotals::of(0, subscriptions));
+    let clients = BenchClients::connect(server.clients, plan.connections, plan.rate, errand).await?;
     clients.all_pinged(plan.interval * 2).await?;
     sleep(SETTLE).await;
     let bytes = bytes.now(&server)?;
@@ -51,19 +52,20 @@ pub(crate) async fn subscribed(
     Ok(bytes)
 }
 
-/// Publishes as fast as all receive, and waits until all are silent again.
+/// Publishes each message once all clients have received the one before it, then waits two ping intervals
+/// without traffic.
 pub(crate) async fn after_fanout(
-    kind: Kind,
+    kind: ServerKind,
     plan: &Plan,
-    binaries: &Binaries,
-    placement: &Placement,
-) -> Result<FanoutRow, Failure> {
-    let server = Server::start(kind, plan, binaries, placement).await?;
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<FanoutRow, BenchFailure> {
+    let server = MeasuredServer::start(kind, plan, binaries, placement).await?;
     let bytes = Growth::over_empty(&server, plan).await?;
-    let errand = Errand::Subscribe(Subscribers::of(plan.fanout, 1));
-    let clients = Clients::connect(server.clients, plan.connections, plan.rate, errand).await?;
+    let errand = Workload::Subscribe(SubscriberTotals::of(plan.fanout, 1));
+    let clients = BenchClients::connect(server.clients, plan.connections, plan.rate, errand).await?;
     clients.all_pinged(plan.interval * 2).await?;
-    let mut publisher = Publisher::connect(server.clients, plan.data_bytes).await?;
+    let mut publisher = BroadcastPublisher::connect(server.clients, plan.data_bytes).await?;
     sleep(SETTLE).await;
     let bytes_before = bytes.now(&server)?;
 
@@ -72,12 +74,12 @@ pub(crate) async fn after_fanout(
     for message in 1..=plan.fanout {
         publisher.publish().await;
         publisher.confirm(1).await?;
-        all_arrived(subscribers, expected(message), Duration::from_millis(1)).await;
+        wait_for_deliveries(subscribers, expected(message), Duration::from_millis(1)).await;
     }
     drop(publisher);
     sleep(SETTLE).await;
     let bytes_at_end = bytes.now(&server)?;
-    // Each client has had a ping by then, and its pong says what has arrived.
+    // By then each client has been pinged, and its pong has acknowledged what it received.
     sleep(plan.interval * 2).await;
     let bytes_after = bytes.now(&server)?;
     let unexpected_closes = clients.ended();
@@ -95,19 +97,19 @@ pub(crate) async fn after_fanout(
     })
 }
 
-/// Resident memory beyond the empty server's.
+/// Growth of resident memory over the empty server.
 struct Growth {
     empty: u64,
     connections: u32,
 }
 
 impl Growth {
-    async fn over_empty(server: &Server, plan: &Plan) -> Result<Self, Failure> {
+    async fn over_empty(server: &MeasuredServer, plan: &Plan) -> Result<Self, BenchFailure> {
         sleep(SETTLE).await;
         Ok(Self { empty: resident_bytes(server.pid()?)?, connections: plan.connections })
     }
 
-    fn now(&self, server: &Server) -> Result<f64, Failure> {
+    fn now(&self, server: &MeasuredServer) -> Result<f64, BenchFailure> {
         let resident = resident_bytes(server.pid()?)?;
         Ok((to_real(resident) - to_real(self.empty)) / f64::from(self.connections))
     }

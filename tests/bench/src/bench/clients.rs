@@ -1,4 +1,5 @@
-//! Many clients that connect at a rate and answer pings. For some measurements they also subscribe and count what they receive, or speak.
+//! Clients that connect at a fixed rate and answer pings. Some measurements make them subscribe and count
+//! what they receive, or send commands.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -12,24 +13,24 @@ use encke_loadgen::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::Failure;
-use crate::speaking::Speaking;
-use crate::subscribers::{Progress, Subscribers};
+use crate::BenchFailure;
+use crate::speaking::CommandLoad;
+use crate::subscribers::{SubscriberProgress, SubscriberTotals};
 
-/// How long a client may take to its hello.
+/// Maximum time from the connect to the hello.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// All clients. Dropping it drops their sockets.
+/// All clients. Dropping it closes their sockets.
 #[derive(Debug)]
-pub(crate) struct Clients {
-    counts: Rc<Counts>,
+pub(crate) struct BenchClients {
+    counts: Rc<ClientCounts>,
     size: u32,
     _tasks: JoinSet<()>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ClientCounts {
     /// Connections that received a hello.
     greeted: Cell<u32>,
     /// Connections that received a first ping.
@@ -39,37 +40,38 @@ struct Counts {
     /// Connections that have ended, greeted or not.
     ended: Cell<u32>,
     last_error: RefCell<Option<String>>,
-    errand: Errand,
+    errand: Workload,
 }
 
-/// What each client does beside answering pings.
+/// What each client does besides answering pings.
 #[derive(Debug, Default)]
-pub(crate) enum Errand {
+pub(crate) enum Workload {
     #[default]
     None,
-    /// It subscribes, and counts what it receives.
-    Subscribe(Subscribers),
-    Speak(Rc<Speaking>),
+    /// Subscribes, and counts what it receives.
+    Subscribe(SubscriberTotals),
+    Speak(Rc<CommandLoad>),
 }
 
-impl Clients {
-    /// Connects `size` clients, `rate` a second, and waits until all have their hellos, and what they have subscribed to.
+impl BenchClients {
+    /// Connects `size` clients at `rate` per second, and waits until each has received its hello and the
+    /// replies to its subscriptions.
     pub(crate) async fn connect(
         server: SocketAddr,
         size: u32,
         rate: u32,
-        errand: Errand,
-    ) -> Result<Self, Failure> {
-        let clients = Self::connect_all(server, size, rate, Counts { errand, ..Counts::default() }).await?;
+        errand: Workload,
+    ) -> Result<Self, BenchFailure> {
+        let clients = Self::connect_all(server, size, rate, ClientCounts { errand, ..ClientCounts::default() }).await?;
         if let Some(subscribers) = clients.subscribers() {
             let each = u32::try_from(subscribers.commands.len())?;
-            let subscribed = |_: &Counts| subscribers.subscribed.get() / each;
+            let subscribed = |_: &ClientCounts| subscribers.subscribed.get() / each;
             clients.wait_for(subscribed, CONNECT_TIMEOUT, "subscribed").await?;
         }
         Ok(clients)
     }
 
-    async fn connect_all(server: SocketAddr, size: u32, rate: u32, counts: Counts) -> Result<Self, Failure> {
+    async fn connect_all(server: SocketAddr, size: u32, rate: u32, counts: ClientCounts) -> Result<Self, BenchFailure> {
         let (dialer, counts) = (Rc::new(dialer(server)?), Rc::new(counts));
         let mut tasks = JoinSet::new();
         let start = Instant::now();
@@ -86,34 +88,34 @@ impl Clients {
     }
 
     /// Waits until each client has received its first ping.
-    pub(crate) async fn all_pinged(&self, timeout: Duration) -> Result<(), Failure> {
+    pub(crate) async fn all_pinged(&self, timeout: Duration) -> Result<(), BenchFailure> {
         self.wait_for(|counts| counts.pinged.get(), timeout, "pinged").await
     }
 
-    /// How many pings were answered.
+    /// Number of pings answered.
     pub(crate) fn pings(&self) -> u64 {
         self.counts.pings.get()
     }
 
     /// What the clients received, if they have subscribed.
-    pub(crate) fn subscribers(&self) -> Option<&Subscribers> {
+    pub(crate) fn subscribers(&self) -> Option<&SubscriberTotals> {
         match &self.counts.errand {
-            Errand::Subscribe(subscribers) => Some(subscribers),
-            Errand::None | Errand::Speak(_) => None,
+            Workload::Subscribe(subscribers) => Some(subscribers),
+            Workload::None | Workload::Speak(_) => None,
         }
     }
 
-    /// How many connections have ended.
+    /// Number of connections that have ended.
     pub(crate) fn ended(&self) -> u32 {
         self.counts.ended.get()
     }
 
     async fn wait_for(
         &self,
-        count: impl Fn(&Counts) -> u32,
+        count: impl Fn(&ClientCounts) -> u32,
         timeout: Duration,
         what: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BenchFailure> {
         let until = Instant::now() + timeout;
         while count(&self.counts) < self.size {
             if self.ended() > 0 || Instant::now() > until {
@@ -132,7 +134,7 @@ impl Clients {
 }
 
 /// Opens connections like loadgen's.
-pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
+pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, BenchFailure> {
     let options = DialOptions {
         url: format!("ws://{server}/ws").parse()?,
         target: Target::Encke,
@@ -146,15 +148,15 @@ pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
     Ok(Dialer::new(options, Sources::new(server, 0..ADDRESSES), &Traffic::default()))
 }
 
-async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>, number: u32) {
+async fn run(dialer: Rc<Dialer>, counts: Rc<ClientCounts>, number: u32) {
     let error = match dialer.open(None).await {
         Ok((mut connection, _)) => {
             increment(&counts.greeted);
             match &counts.errand {
-                Errand::None => stay(connection, &counts, None).await,
-                Errand::Subscribe(subscribers) => stay(connection, &counts, Some(subscribers)).await,
-                // Boxed, since a task is as large as the largest of these.
-                Errand::Speak(speaking) => Box::pin(speaking.speak(&mut connection, number)).await,
+                Workload::None => answer_pings(connection, &counts, None).await,
+                Workload::Subscribe(subscribers) => answer_pings(connection, &counts, Some(subscribers)).await,
+                // Boxed, since a task is as large as the largest of these futures.
+                Workload::Speak(speaking) => Box::pin(speaking.run_client(&mut connection, number)).await,
             }
         }
         Err(failure) => failure.to_string(),
@@ -163,16 +165,16 @@ async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>, number: u32) {
     *counts.last_error.borrow_mut() = Some(error);
 }
 
-/// Returns why the connection has ended.
-async fn stay(
+/// Answers pings until the connection ends. Returns the reason.
+async fn answer_pings(
     mut connection: ClientConnection,
-    counts: &Counts,
-    subscribers: Option<&Subscribers>,
+    counts: &ClientCounts,
+    subscribers: Option<&SubscriberTotals>,
 ) -> String {
     for command in subscribers.iter().flat_map(|subscribers| &subscribers.commands) {
         connection.send(command).await;
     }
-    let (mut is_pinged, mut progress) = (false, Progress::default());
+    let (mut is_pinged, mut progress) = (false, SubscriberProgress::default());
     let ended = connection.each(|event| {
         match event {
             ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) => {

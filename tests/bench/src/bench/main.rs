@@ -1,7 +1,8 @@
-//! Measures the server and its controls, turn by turn, and tells the figures and their ratios.
+//! Measures the server and its controls alternately, and prints the figures and their ratios.
 //!
-//! [`process`] starts a server on a processor of its own, [`clients`] connect to it, [`scenario`], [`broadcast`] and [`rest`] what
-//! is done to a server, [`sample`] what is read of it, [`report`] what is told. One thread, on another processor.
+//! [`process`] starts a server on a processor of its own, [`clients`] connect to it, [`scenario`],
+//! [`broadcast`] and [`rest`] are the measurements, [`sample`] reads the process's counters, and [`report`]
+//! prints the results. The benchmark uses one thread, on another processor.
 
 mod args;
 mod broadcast;
@@ -29,38 +30,38 @@ use clap::Parser;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use args::{Args, Plan};
+use args::{BenchArgs, Plan};
 use broadcast_report::BroadcastReport;
-use placement::Placement;
-use process::{Binaries, Kind};
-use report::Report;
-use rest::Row;
-use rest_report::RestReport;
+use placement::CpuPlacement;
+use process::{BenchBinaries, ServerKind};
+use report::HeartbeatReport;
+use rest::ParkingRow;
+use rest_report::ParkingReport;
 
-/// Whatever keeps the benchmark from its figures, as a sentence for its user.
-type Failure = Box<dyn std::error::Error>;
+/// Reason why the benchmark has no figures, as a message for its user.
+type BenchFailure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    let plan = Args::parse().plan();
+    let plan = BenchArgs::parse().plan();
     match run(&plan) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&format!("bench: {failure}"));
+            print_progress(&format!("bench: {failure}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(plan: &Plan) -> Result<(), Failure> {
-    if plan.servers.contains(&Kind::Variant) && plan.variant.is_empty() {
+fn run(plan: &Plan) -> Result<(), BenchFailure> {
+    if plan.servers.contains(&ServerKind::Variant) && plan.variant.is_empty() {
         return Err("`--only variant` needs a `--variant KEY=VALUE`".into());
     }
-    let binaries = Binaries::find()?;
-    let placement = Placement::choose()?;
+    let binaries = BenchBinaries::find()?;
+    let placement = CpuPlacement::choose()?;
     rlimit::increase_nofile_limit(u64::MAX)?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let told = runtime.block_on(async {
-        // Dropping the measurement ends the processes it has started.
+        // Dropping the measurement kills the processes it has started.
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
             told = measure(plan, &binaries, &placement) => told,
@@ -76,17 +77,17 @@ fn run(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What comes out in the end.
-struct Told {
+/// Results of a benchmark.
+struct BenchOutput {
     summary: String,
     json: String,
 }
 
-async fn measure(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Told, Failure> {
+async fn measure(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<BenchOutput, BenchFailure> {
     if plan.broadcast {
         measure_broadcast(plan, binaries, placement).await
     } else if plan.rest {
-        measure_rest(plan, binaries, placement).await
+        measure_parking(plan, binaries, placement).await
     } else {
         measure_heartbeats(plan, binaries, placement).await
     }
@@ -94,46 +95,46 @@ async fn measure(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Res
 
 async fn measure_heartbeats(
     plan: &Plan,
-    binaries: &Binaries,
-    placement: &Placement,
-) -> Result<Told, Failure> {
-    let mut report = Report::new(plan, placement);
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<BenchOutput, BenchFailure> {
+    let mut report = HeartbeatReport::new(plan, placement);
     for run in 1..=plan.runs {
-        for kind in turns(run, plan, |_| true) {
+        for kind in measurement_order(run, plan, |_| true) {
             report.rows.push(scenario::measure(run, kind, plan, binaries, placement).await?);
         }
         writeln!(io::stdout(), "{}", report.table_of_run(run))?;
     }
     if plan.mute {
-        say("loadgen mute");
+        print_progress("loadgen mute");
         report.mute = Some(loadgen::mute(plan, binaries, placement).await?);
     }
     if plan.storm {
-        say("loadgen storm");
+        print_progress("loadgen storm");
         report.storm = Some(loadgen::storm(plan, binaries, placement).await?);
     }
-    Ok(Told { summary: report.summary_table(), json: report.to_json() })
+    Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
 }
 
-async fn measure_broadcast(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Told, Failure> {
+async fn measure_broadcast(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<BenchOutput, BenchFailure> {
     let mut report = BroadcastReport::new(plan, placement);
     for run in 1..=plan.runs {
-        for kind in turns(run, plan, |_| true) {
+        for kind in measurement_order(run, plan, |_| true) {
             report.rows.push(broadcast::measure(run, kind, plan, binaries, placement).await?);
         }
         writeln!(io::stdout(), "{}", report.table_of_run(run))?;
     }
-    Ok(Told { summary: report.summary_table(), json: report.to_json() })
+    Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
 }
 
-/// Each part by itself, so that the servers take turns within minutes.
-async fn measure_rest(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Told, Failure> {
-    let mut report = RestReport::new(plan, placement);
+/// Measures part by part, so that measurements of different servers are only minutes apart.
+async fn measure_parking(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<BenchOutput, BenchFailure> {
+    let mut report = ParkingReport::new(plan, placement);
     for run in 1..=plan.runs {
-        let mut rows: Vec<Row> = plan.servers.iter().map(|kind| Row::new(run, *kind)).collect();
+        let mut rows: Vec<ParkingRow> = plan.servers.iter().map(|kind| ParkingRow::new(run, *kind)).collect();
         for part in &plan.parts {
-            say(part.name());
-            for kind in turns(run, plan, |kind| part.is_for(kind)) {
+            print_progress(part.name());
+            for kind in measurement_order(run, plan, |kind| part.is_for(kind)) {
                 let row = rows.iter_mut().find(|row| row.server == kind).expect("each server has a row");
                 row.measure(*part, plan, binaries, placement).await?;
             }
@@ -141,20 +142,20 @@ async fn measure_rest(plan: &Plan, binaries: &Binaries, placement: &Placement) -
         report.rows.extend(rows);
         writeln!(io::stdout(), "{}", report.table_of_last_run())?;
     }
-    Ok(Told { summary: report.summary_table(), json: report.to_json() })
+    Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
 }
 
-/// Which server is measured when in a run; each is announced as its turn comes.
-fn turns(run: u32, plan: &Plan, wanted: impl Fn(Kind) -> bool) -> impl Iterator<Item = Kind> {
-    // A server that comes later may find the machine warmer: they take turns.
+/// Returns the order in which servers are measured in a run, and announces each.
+fn measurement_order(run: u32, plan: &Plan, wanted: impl Fn(ServerKind) -> bool) -> impl Iterator<Item = ServerKind> {
+    // The order rotates, because a later server may find the machine warmer.
     let mut order = plan.servers.clone();
     let places = order.len();
     order.rotate_left((run as usize - 1) % places);
     let wanted = order.into_iter().filter(move |kind| wanted(*kind));
-    wanted.inspect(move |kind| say(&format!("run {run} of {}: {}", plan.runs, kind.name())))
+    wanted.inspect(move |kind| print_progress(&format!("run {run} of {}: {}", plan.runs, kind.name())))
 }
 
-/// Progress and complaints; a closed stderr is no reason to stop.
-fn say(line: &str) {
+/// Prints progress and errors. Failures are ignored: a closed stderr does not stop the benchmark.
+fn print_progress(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

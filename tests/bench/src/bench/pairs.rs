@@ -1,41 +1,42 @@
-//! Figures of all servers, and each against the barest of them, pair by pair, run by run.
+//! Figures of all servers, and their comparison with a baseline, pair by pair within each run. The baseline
+//! is the barest server that was measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use crate::process::Kind;
+use crate::process::ServerKind;
 use crate::statistics::Spread;
 
-/// What was measured of one server in one run.
-pub(crate) trait Measured {
+/// Figures of one server in one run.
+pub(crate) trait Measurement {
     fn run(&self) -> u32;
-    fn server(&self) -> Kind;
+    fn server(&self) -> ServerKind;
 }
 
 pub(crate) struct Figure<R> {
     pub(crate) name: &'static str,
     pub(crate) decimals: usize,
-    /// `None` where it was not measured.
+    /// `None` if it was not measured.
     pub(crate) of: fn(&R) -> Option<f64>,
 }
 
 /// A figure over all runs.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct FigureSummary {
     #[serde(flatten)]
-    pub(crate) servers: BTreeMap<Kind, Spread>,
-    /// With which the others are compared.
-    base: Option<Kind>,
-    ratios: BTreeMap<Kind, Spread>,
-    differences: BTreeMap<Kind, Spread>,
+    pub(crate) servers: BTreeMap<ServerKind, Spread>,
+    /// Server that the others are compared with.
+    base: Option<ServerKind>,
+    ratios: BTreeMap<ServerKind, Spread>,
+    differences: BTreeMap<ServerKind, Spread>,
 }
 
-impl<R: Measured> Figure<R> {
-    pub(crate) fn summary(&self, rows: &[R]) -> Summary {
+impl<R: Measurement> Figure<R> {
+    pub(crate) fn summary(&self, rows: &[R]) -> FigureSummary {
         let of = |kind| Some((kind, Spread::of(self.of_server(rows, kind).map(|(_, figure)| figure))?));
-        Summary {
+        FigureSummary {
             servers: kinds(rows).into_iter().filter_map(of).collect(),
             base: base(rows),
             ratios: self.pair_by_pair(rows, |figure, base| figure / base),
@@ -43,18 +44,18 @@ impl<R: Measured> Figure<R> {
         }
     }
 
-    /// What was measured of one server, with the number of the run.
-    fn of_server(&self, rows: &[R], kind: Kind) -> impl Iterator<Item = (u32, f64)> {
+    /// The figure of one server, with the number of each run.
+    fn of_server(&self, rows: &[R], kind: ServerKind) -> impl Iterator<Item = (u32, f64)> {
         rows.iter()
             .filter(move |row| row.server() == kind)
             .filter_map(|row| Some((row.run(), (self.of)(row)?)))
     }
 
-    fn pair_by_pair(&self, rows: &[R], combine: fn(f64, f64) -> f64) -> BTreeMap<Kind, Spread> {
+    fn pair_by_pair(&self, rows: &[R], combine: fn(f64, f64) -> f64) -> BTreeMap<ServerKind, Spread> {
         let of = |(kind, base)| {
             let pairs = self.of_server(rows, kind).filter_map(|(run, figure)| {
                 let (_, of_base) = self.of_server(rows, base).find(|(other, _)| *other == run)?;
-                // Nothing against nothing is no ratio.
+                // Zero divided by zero is not a ratio.
                 Some(combine(figure, of_base)).filter(|combined| combined.is_finite())
             });
             Some((kind, Spread::of(pairs)?))
@@ -63,37 +64,37 @@ impl<R: Measured> Figure<R> {
     }
 }
 
-impl Summary {
-    /// The ratio of one server to another, if it was the one that all are compared with.
-    pub(crate) fn against(&self, base: Kind, kind: Kind) -> Option<Spread> {
+impl FigureSummary {
+    /// The ratio of one server to `base`, if `base` is the baseline.
+    pub(crate) fn against(&self, base: ServerKind, kind: ServerKind) -> Option<Spread> {
         self.ratios.get(&kind).copied().filter(|_| self.base == Some(base))
     }
 }
 
-/// The servers that there are figures of.
-fn kinds<R: Measured>(rows: &[R]) -> BTreeSet<Kind> {
-    rows.iter().map(Measured::server).collect()
+/// Servers that have figures.
+fn kinds<R: Measurement>(rows: &[R]) -> BTreeSet<ServerKind> {
+    rows.iter().map(Measurement::server).collect()
 }
 
-/// The barest one, if there are others.
-fn base<R: Measured>(rows: &[R]) -> Option<Kind> {
+/// The barest server, if there are others.
+fn base<R: Measurement>(rows: &[R]) -> Option<ServerKind> {
     let kinds = kinds(rows);
     kinds.last().copied().filter(|_| kinds.len() > 1)
 }
 
-/// Each server but the barest, and that.
-fn compared<R: Measured>(rows: &[R]) -> Vec<(Kind, Kind)> {
+/// Pairs of each other server and the baseline.
+fn compared<R: Measurement>(rows: &[R]) -> Vec<(ServerKind, ServerKind)> {
     let Some(base) = base(rows) else { return Vec::new() };
     kinds(rows).into_iter().filter(|kind| *kind != base).map(|kind| (kind, base)).collect()
 }
 
-/// The summaries by the names of their figures.
-pub(crate) fn summaries<R: Measured>(figures: &[Figure<R>], rows: &[R]) -> BTreeMap<&'static str, Summary> {
+/// Summaries by figure name.
+pub(crate) fn summaries<R: Measurement>(figures: &[Figure<R>], rows: &[R]) -> BTreeMap<&'static str, FigureSummary> {
     figures.iter().map(|figure| (figure.name, figure.summary(rows))).collect()
 }
 
-/// The rows of one run: their figures, and further columns.
-pub(crate) fn table_of_run<R: Measured, const N: usize>(
+/// The rows of one run, with their figures and additional columns.
+pub(crate) fn table_of_run<R: Measurement, const N: usize>(
     figures: &[Figure<R>],
     rows: &[R],
     run: u32,
@@ -116,8 +117,8 @@ pub(crate) fn table_of_run<R: Measured, const N: usize>(
     aligned(table)
 }
 
-/// Medians over the runs, of what was measured.
-pub(crate) fn summary_table<R: Measured>(figures: &[Figure<R>], rows: &[R]) -> String {
+/// Medians over the runs of the figures that were measured.
+pub(crate) fn summary_table<R: Measurement>(figures: &[Figure<R>], rows: &[R]) -> String {
     let (kinds, compared) = (kinds(rows), compared(rows));
     // With more servers the table would be too wide.
     let with_differences = if kinds.len() == 2 { compared.as_slice() } else { &[] };
@@ -146,8 +147,8 @@ pub(crate) fn summary_table<R: Measured>(figures: &[Figure<R>], rows: &[R]) -> S
     aligned(table)
 }
 
-/// How many threads of which names each server has.
-pub(crate) fn threads<R: Measured>(rows: &[R], of: impl Fn(&R) -> &BTreeMap<String, u32>) -> String {
+/// Number of threads of each server, by thread name.
+pub(crate) fn threads<R: Measurement>(rows: &[R], of: impl Fn(&R) -> &BTreeMap<String, u32>) -> String {
     let lines = kinds(rows).into_iter().filter_map(|kind| {
         let row = rows.iter().find(|row| row.server() == kind)?;
         Some(format!("{}: {}", kind.name(), list(of(row))))
@@ -161,7 +162,7 @@ fn new_table() -> Table {
     table
 }
 
-/// All columns but the first hold numbers.
+/// Right-aligns all columns but the first.
 fn aligned(mut table: Table) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -179,14 +180,14 @@ fn list(threads: &BTreeMap<String, u32>) -> String {
 mod tests {
     use super::*;
 
-    struct Row(u32, Kind, Option<f64>);
+    struct Row(u32, ServerKind, Option<f64>);
 
-    impl Measured for Row {
+    impl Measurement for Row {
         fn run(&self) -> u32 {
             self.0
         }
 
-        fn server(&self) -> Kind {
+        fn server(&self) -> ServerKind {
             self.1
         }
     }
@@ -194,24 +195,24 @@ mod tests {
     const FIGURE: Figure<Row> = Figure { name: "figure", decimals: 0, of: |row| row.2 };
 
     #[test]
-    fn servers_are_compared_with_the_barest_run_by_run() {
+    fn servers_are_compared_with_the_baseline_in_each_run() {
         let rows = [
-            Row(1, Kind::Encke, Some(6.0)),
-            Row(1, Kind::Epoll, Some(2.0)),
-            Row(1, Kind::Control, None),
-            Row(2, Kind::Epoll, Some(10.0)),
-            Row(2, Kind::Encke, Some(20.0)),
+            Row(1, ServerKind::Encke, Some(6.0)),
+            Row(1, ServerKind::Epoll, Some(2.0)),
+            Row(1, ServerKind::Control, None),
+            Row(2, ServerKind::Epoll, Some(10.0)),
+            Row(2, ServerKind::Encke, Some(20.0)),
         ];
         let summary = FIGURE.summary(&rows);
-        assert_eq!(summary.against(Kind::Epoll, Kind::Encke), Spread::of([3.0, 2.0]));
-        assert_eq!(summary.against(Kind::Control, Kind::Encke), None);
-        assert_eq!(summary.differences.get(&Kind::Encke).copied(), Spread::of([4.0, 10.0]));
-        assert_eq!(summary.servers.get(&Kind::Control), None);
+        assert_eq!(summary.against(ServerKind::Epoll, ServerKind::Encke), Spread::of([3.0, 2.0]));
+        assert_eq!(summary.against(ServerKind::Control, ServerKind::Encke), None);
+        assert_eq!(summary.differences.get(&ServerKind::Encke).copied(), Spread::of([4.0, 10.0]));
+        assert_eq!(summary.servers.get(&ServerKind::Control), None);
     }
 
     #[test]
-    fn one_server_alone_is_compared_with_nothing() {
-        let summary = FIGURE.summary(&[Row(1, Kind::Encke, Some(6.0))]);
+    fn a_single_server_has_no_comparison() {
+        let summary = FIGURE.summary(&[Row(1, ServerKind::Encke, Some(6.0))]);
         assert_eq!((summary.base, summary.ratios.len()), (None, 0));
     }
 }

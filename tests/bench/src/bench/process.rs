@@ -1,4 +1,4 @@
-//! Starting and ending the servers.
+//! Starts and stops the servers.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,30 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::Failure;
+use crate::BenchFailure;
 use crate::args::Plan;
-use crate::placement::Placement;
+use crate::placement::CpuPlacement;
 
 const ENCKE: &str = "encke";
 
-/// How long a server may take to listen, or to answer its admin API.
+/// Maximum time for a server to start listening, or to answer its admin API.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which server. What comes later here is barer, and what others are compared with.
+/// Servers that can be measured. Ordered from the richest to the barest, which is the baseline of
+/// comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     Encke,
     /// The same server, with other settings
     Variant,
     /// hyper and tokio-tungstenite
     Control,
-    /// Neither of them
+    /// A bare epoll loop, without hyper and tokio-tungstenite
     Epoll,
 }
 
-impl Kind {
+impl ServerKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Encke => "encke",
@@ -49,14 +50,14 @@ impl Kind {
     }
 }
 
-/// The programs beside this one.
+/// The binaries in the directory of this one.
 #[derive(Debug)]
-pub(crate) struct Binaries {
+pub(crate) struct BenchBinaries {
     directory: PathBuf,
 }
 
-impl Binaries {
-    pub(crate) fn find() -> Result<Self, Failure> {
+impl BenchBinaries {
+    pub(crate) fn find() -> Result<Self, BenchFailure> {
         let own = std::env::current_exe()?;
         let directory = own.parent().unwrap_or(Path::new("/")).to_owned();
         let missing: Vec<_> =
@@ -71,8 +72,8 @@ impl Binaries {
         .into())
     }
 
-    /// A program beside this one, or at its own absolute path, with an empty environment, so that both get the same; ended when
-    /// it is dropped.
+    /// Builds a command for a program in that directory, or for an absolute path. All servers get the same
+    /// empty environment. The process is killed when it is dropped.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(self.directory.join(program));
         command
@@ -87,38 +88,38 @@ impl Binaries {
 
 /// A running server. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct MeasuredServer {
     child: Child,
     pub(crate) clients: SocketAddr,
     admin: Option<SocketAddr>,
-    /// Kept open, for what it may still want to print.
+    /// Kept open, because the server may still print.
     _stdout: Lines<BufReader<ChildStdout>>,
 }
 
-impl Server {
-    /// One of them, with what the plan says.
+impl MeasuredServer {
+    /// Starts a server as the plan says.
     pub(crate) async fn start(
-        kind: Kind,
+        kind: ServerKind,
         plan: &Plan,
-        binaries: &Binaries,
-        placement: &Placement,
-    ) -> Result<Self, Failure> {
+        binaries: &BenchBinaries,
+        placement: &CpuPlacement,
+    ) -> Result<Self, BenchFailure> {
         let encke = |program| {
             let pong_timeout = plan.interval / 2;
             let settings = plan.settings(kind);
             async move {
-                Self::build_of_encke(program, plan.interval, pong_timeout, &settings, binaries, placement)
+                Self::start_encke(program, plan.interval, pong_timeout, &settings, binaries, placement)
                     .await
             }
         };
         match (kind, &plan.against) {
-            (Kind::Encke | Kind::Variant, _) => encke(Path::new(ENCKE)).await,
-            (Kind::Control, Some(program)) => encke(program).await,
-            (Kind::Control | Kind::Epoll, _) => {
+            (ServerKind::Encke | ServerKind::Variant, _) => encke(Path::new(ENCKE)).await,
+            (ServerKind::Control, Some(program)) => encke(program).await,
+            (ServerKind::Control | ServerKind::Epoll, _) => {
                 let mut command = binaries.command("control");
                 command.arg("--interval").arg(text(plan.interval));
                 command.arg("--batch").arg(text(plan.control_batch));
-                if kind == Kind::Epoll {
+                if kind == ServerKind::Epoll {
                     command.arg("--bare");
                 }
                 Self::launch(command, placement).await
@@ -130,21 +131,21 @@ impl Server {
         ping_interval: Duration,
         pong_timeout: Duration,
         set: &[String],
-        binaries: &Binaries,
-        placement: &Placement,
-    ) -> Result<Self, Failure> {
+        binaries: &BenchBinaries,
+        placement: &CpuPlacement,
+    ) -> Result<Self, BenchFailure> {
         let program = Path::new(ENCKE);
-        Self::build_of_encke(program, ping_interval, pong_timeout, set, binaries, placement).await
+        Self::start_encke(program, ping_interval, pong_timeout, set, binaries, placement).await
     }
 
-    async fn build_of_encke(
+    async fn start_encke(
         program: &Path,
         ping_interval: Duration,
         pong_timeout: Duration,
         set: &[String],
-        binaries: &Binaries,
-        placement: &Placement,
-    ) -> Result<Self, Failure> {
+        binaries: &BenchBinaries,
+        placement: &CpuPlacement,
+    ) -> Result<Self, BenchFailure> {
         let mut command = binaries.command(program);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         let own = [
@@ -153,15 +154,15 @@ impl Server {
             "timers.workers=2".to_owned(),
             "log.level=warn".to_owned(),
         ];
-        // The last word is the user's.
+        // The user's settings come last, and so take precedence.
         for setting in own.iter().chain(set) {
             command.args(["--set", setting]);
         }
         Self::launch(command, placement).await
     }
 
-    async fn launch(mut command: Command, placement: &Placement) -> Result<Self, Failure> {
-        let mut child = placement.in_servers_place(|| command.spawn())??;
+    async fn launch(mut command: Command, placement: &CpuPlacement) -> Result<Self, BenchFailure> {
+        let mut child = placement.on_server_cpu(|| command.spawn())??;
         let stdout = child.stdout.take().ok_or("the server's output is not ours to read")?;
         let mut lines = BufReader::new(stdout).lines();
         let (clients, admin) = timeout(START_TIMEOUT, read_banner(&mut lines))
@@ -170,18 +171,18 @@ impl Server {
         Ok(Self { child, clients, admin, _stdout: lines })
     }
 
-    pub(crate) fn pid(&self) -> Result<i32, Failure> {
+    pub(crate) fn pid(&self) -> Result<i32, BenchFailure> {
         let pid = self.child.id().ok_or("the server has ended")?;
         Ok(i32::try_from(pid)?)
     }
 
-    /// Kills it, and waits until it is gone.
-    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+    /// Kills the process, and waits until it has exited.
+    pub(crate) async fn stop(mut self) -> Result<(), BenchFailure> {
         Ok(self.child.kill().await?)
     }
 
-    /// The admin API's answer at `path`; `None` from a server that has none.
-    pub(crate) async fn ask_admin(&self, path: &str) -> Result<Option<serde_json::Value>, Failure> {
+    /// Response of the admin API at `path`; `None` if the server has no admin API.
+    pub(crate) async fn query_admin(&self, path: &str) -> Result<Option<serde_json::Value>, BenchFailure> {
         let Some(address) = self.admin else { return Ok(None) };
         let admin = AdminClient::new(format!("http://{address}").parse()?, None);
         let mut admin = admin.map_err(|failure| failure.to_string())?;
@@ -190,10 +191,10 @@ impl Server {
     }
 }
 
-/// Reads up to the address of the clients, and of the admin API if that is told before it ends or pauses.
+/// Reads the banner up to the client address and, for Encke, the admin address.
 async fn read_banner(
     lines: &mut Lines<BufReader<ChildStdout>>,
-) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
+) -> Result<(SocketAddr, Option<SocketAddr>), BenchFailure> {
     let mut clients = None;
     let mut admin = None;
     let mut wants_admin = false;

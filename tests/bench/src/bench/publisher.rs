@@ -1,4 +1,4 @@
-//! The client that publishes.
+//! The publishing client.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -7,22 +7,24 @@ use std::time::Duration;
 use encke_loadgen::{ChannelReader, ClientConnection, ClientEvent, Received};
 use tokio::time::timeout;
 
-use crate::Failure;
+use crate::BenchFailure;
 use crate::clients::dialer;
 use crate::subscribers::CHANNEL;
 
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One connection. It reads the replies after everything is published: they are small, and the kernel keeps them until then.
+/// Connection that publishes. Replies are read after everything is published: they are small, and the kernel
+/// buffers them until then.
 #[derive(Debug)]
-pub(crate) struct Publisher {
+pub(crate) struct BroadcastPublisher {
     connection: ClientConnection,
     command: String,
 }
 
-impl Publisher {
-    /// Every message has the same data, a string of `data_bytes` with its quotes.
-    pub(crate) async fn connect(server: SocketAddr, data_bytes: usize) -> Result<Self, Failure> {
+impl BroadcastPublisher {
+    /// Connects a client that publishes the same data each time: a string of `data_bytes`, including its
+    /// quotes.
+    pub(crate) async fn connect(server: SocketAddr, data_bytes: usize) -> Result<Self, BenchFailure> {
         let opened = dialer(server)?.open(None).await;
         let (connection, _) = opened.map_err(|failure| format!("the publisher cannot connect: {failure}"))?;
         let data = "x".repeat(data_bytes - 2);
@@ -34,13 +36,13 @@ impl Publisher {
         self.connection.send(&self.command).await;
     }
 
-    /// Reads the replies to so many messages.
-    pub(crate) async fn confirm(&mut self, messages: u32) -> Result<(), Failure> {
+    /// Reads the replies to `messages` publishes.
+    pub(crate) async fn confirm(&mut self, messages: u32) -> Result<(), BenchFailure> {
         let (reader, mut confirmed) = (ChannelReader::new(CHANNEL), 0);
         let replies = self.connection.each(|event| {
             let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
             if reader.read(text) != Received::Reply(None) {
-                return ControlFlow::Break(Err(Failure::from(text)));
+                return ControlFlow::Break(Err(BenchFailure::from(text)));
             }
             confirmed += 1;
             if confirmed == messages { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }

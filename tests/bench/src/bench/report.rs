@@ -1,4 +1,4 @@
-//! What is told: a table a run, a summary, and all of it as JSON.
+//! Output: a table per run, a summary, and everything as JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::Plan;
-use crate::pairs::{self, Figure, Summary};
-use crate::placement::Placement;
-use crate::scenario::Row;
+use crate::pairs::{self, Figure, FigureSummary};
+use crate::placement::CpuPlacement;
+use crate::scenario::HeartbeatRow;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    setup: Setup,
-    pub(crate) rows: Vec<Row>,
-    /// loadgen's reports, where they were asked for.
+pub(crate) struct HeartbeatReport {
+    setup: BenchSetup,
+    pub(crate) rows: Vec<HeartbeatRow>,
+    /// loadgen's reports, if requested.
     pub(crate) mute: Option<Value>,
     pub(crate) storm: Option<Value>,
 }
 
-/// The circumstances.
+/// Parameters and environment of a measurement.
 #[derive(Debug, Serialize)]
-pub(crate) struct Setup {
+pub(crate) struct BenchSetup {
     connections: u32,
     runs: u32,
     interval_seconds: f64,
     windows: u32,
     rate: u32,
     control_batch_ms: f64,
-    /// Beyond the defaults.
+    /// Settings that differ from the defaults.
     set: Vec<String>,
     variant: Vec<String>,
     log_level: &'static str,
@@ -38,15 +38,15 @@ pub(crate) struct Setup {
     kernel: String,
 }
 
-const FIGURES: [Figure<Row>; 4] = [
+const FIGURES: [Figure<HeartbeatRow>; 4] = [
     Figure { name: "cpu_us_per_ping", decimals: 2, of: |row| Some(row.cpu_us_per_ping) },
     Figure { name: "connect_cpu_ms_per_1000", decimals: 1, of: |row| Some(row.connect_cpu_ms_per_1000) },
     Figure { name: "rss_bytes_per_connection", decimals: 0, of: |row| Some(row.rss_bytes_per_connection) },
     Figure { name: "idle_cpu_percent", decimals: 3, of: |row| Some(row.idle_cpu_percent) },
 ];
 
-impl Setup {
-    pub(crate) fn of(plan: &Plan, placement: &Placement) -> Self {
+impl BenchSetup {
+    pub(crate) fn of(plan: &Plan, placement: &CpuPlacement) -> Self {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             connections: plan.connections,
@@ -66,24 +66,24 @@ impl Setup {
     }
 }
 
-impl Report {
-    pub(crate) fn new(plan: &Plan, placement: &Placement) -> Self {
-        Self { setup: Setup::of(plan, placement), rows: Vec::new(), mute: None, storm: None }
+impl HeartbeatReport {
+    pub(crate) fn new(plan: &Plan, placement: &CpuPlacement) -> Self {
+        Self { setup: BenchSetup::of(plan, placement), rows: Vec::new(), mute: None, storm: None }
     }
 
     pub(crate) fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct WithSummary<'a> {
             #[serde(flatten)]
-            report: &'a Report,
-            summary: BTreeMap<&'static str, Summary>,
+            report: &'a HeartbeatReport,
+            summary: BTreeMap<&'static str, FigureSummary>,
         }
         let summary = pairs::summaries(&FIGURES, &self.rows);
         serde_json::to_string_pretty(&WithSummary { report: self, summary })
             .expect("string keys and plain values cannot fail to serialize")
     }
 
-    /// Both servers in one run.
+    /// All servers in one run.
     pub(crate) fn table_of_run(&self, run: u32) -> String {
         let further = ["pings", "closes", "lateness p99 ms", "threads"];
         pairs::table_of_run(&FIGURES, &self.rows, run, further, |row| {
@@ -97,7 +97,7 @@ impl Report {
         })
     }
 
-    /// Medians over the runs, and what loadgen found.
+    /// Medians over the runs, and loadgen's results.
     pub(crate) fn summary_table(&self) -> String {
         let table = pairs::summary_table(&FIGURES, &self.rows);
         let mut text = format!("{table}\n{}", pairs::threads(&self.rows, |row| &row.threads));
@@ -110,7 +110,7 @@ impl Report {
     }
 }
 
-/// The numbers of loadgen's report that a promise hangs on.
+/// The numbers in loadgen's report that show whether a guarantee holds.
 fn highlights(found: &Value) -> String {
     const NAMES: [&str; 9] = [
         "connected",

@@ -1,4 +1,4 @@
-//! What a connection at rest costs: all that is measured of it, part by part.
+//! The cost of parked connections, measured part by part.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::args::Plan;
 use crate::bytes::FanoutRow;
-use crate::pairs::Measured;
-use crate::placement::Placement;
-use crate::process::{Binaries, Kind};
-use crate::{Failure, broadcast, bytes, loadgen, scenario, speaking};
+use crate::pairs::Measurement;
+use crate::placement::CpuPlacement;
+use crate::process::{BenchBinaries, ServerKind};
+use crate::{BenchFailure, broadcast, bytes, loadgen, scenario, speaking};
 
-/// What can be measured by itself.
+/// Parts that can be measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Part {
+pub(crate) enum ParkingPart {
     /// Connecting, memory and pings of connections that do nothing
     Idle,
     /// Memory with 1 and with 4 subscriptions
@@ -23,38 +23,38 @@ pub(crate) enum Part {
     Delivery,
     /// Memory before and after a fan-out
     Fanout,
-    /// Clients that speak once a second
+    /// Clients that send a command every second
     Speaking,
-    /// All connections are cut at once, and come back
+    /// All connections are dropped at once, and all clients reconnect
     Storm,
 }
 
-/// The figures of one server in one run, as far as its parts were measured.
+/// Figures of one server in one run, for the parts that were measured.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ParkingRow {
     pub(crate) run: u32,
-    pub(crate) server: Kind,
-    pub(crate) idle: Option<scenario::Row>,
+    pub(crate) server: ServerKind,
+    pub(crate) idle: Option<scenario::HeartbeatRow>,
     pub(crate) bytes_with_1_subscription: Option<f64>,
     pub(crate) bytes_with_4_subscriptions: Option<f64>,
-    pub(crate) delivery: Option<broadcast::Row>,
+    pub(crate) delivery: Option<broadcast::BroadcastRow>,
     pub(crate) fanout: Option<FanoutRow>,
-    pub(crate) speaking: Option<speaking::Row>,
+    pub(crate) speaking: Option<speaking::CommandRow>,
     /// loadgen's report.
     pub(crate) storm: Option<Value>,
 }
 
-impl Measured for Row {
+impl Measurement for ParkingRow {
     fn run(&self) -> u32 {
         self.run
     }
 
-    fn server(&self) -> Kind {
+    fn server(&self) -> ServerKind {
         self.server
     }
 }
 
-impl Part {
+impl ParkingPart {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -66,14 +66,15 @@ impl Part {
         }
     }
 
-    /// The controls have neither several channels nor sessions.
-    pub(crate) fn is_for(self, kind: Kind) -> bool {
+    /// Whether a part can be measured with this server: the controls have neither several channels nor
+    /// sessions.
+    pub(crate) fn is_for(self, kind: ServerKind) -> bool {
         kind.is_encke() || matches!(self, Self::Idle | Self::Delivery | Self::Speaking)
     }
 }
 
-impl Row {
-    pub(crate) fn new(run: u32, server: Kind) -> Self {
+impl ParkingRow {
+    pub(crate) fn new(run: u32, server: ServerKind) -> Self {
         Self {
             run,
             server,
@@ -87,43 +88,44 @@ impl Row {
         }
     }
 
-    /// Measures one part, of a server started for it.
+    /// Measures one part with a freshly started server.
     pub(crate) async fn measure(
         &mut self,
-        part: Part,
+        part: ParkingPart,
         plan: &Plan,
-        binaries: &Binaries,
-        placement: &Placement,
-    ) -> Result<(), Failure> {
+        binaries: &BenchBinaries,
+        placement: &CpuPlacement,
+    ) -> Result<(), BenchFailure> {
         let (run, kind) = (self.run, self.server);
         match part {
-            Part::Idle => self.idle = Some(scenario::measure(run, kind, plan, binaries, placement).await?),
-            Part::Subscribed => {
+            ParkingPart::Idle => self.idle = Some(scenario::measure(run, kind, plan, binaries, placement).await?),
+            ParkingPart::Subscribed => {
                 let with = async |count| bytes::subscribed(kind, count, plan, binaries, placement).await;
                 self.bytes_with_1_subscription = Some(with(1).await?);
                 self.bytes_with_4_subscriptions = Some(with(4).await?);
             }
-            Part::Delivery => {
-                let plan = plan.of_crowd().without_pings();
+            ParkingPart::Delivery => {
+                let plan = plan.with_broadcast_clients().without_pings();
                 self.delivery = Some(broadcast::measure(run, kind, &plan, binaries, placement).await?);
             }
-            Part::Fanout => {
-                let plan = plan.of_crowd();
+            ParkingPart::Fanout => {
+                let plan = plan.with_broadcast_clients();
                 self.fanout = Some(bytes::after_fanout(kind, &plan, binaries, placement).await?);
             }
-            Part::Speaking => {
-                let plan = plan.of_crowd().without_pings();
+            ParkingPart::Speaking => {
+                let plan = plan.with_broadcast_clients().without_pings();
                 self.speaking = Some(speaking::measure(kind, &plan, binaries, placement).await?);
             }
-            Part::Storm => {
-                self.storm = Some(loadgen::storm_at_once(kind, plan, binaries, placement).await?);
+            ParkingPart::Storm => {
+                self.storm = Some(loadgen::storm_without_handshake_limit(kind, plan, binaries, placement).await?);
             }
         }
         Ok(())
     }
 
-    /// Deliveries that did not come, or came twice or in the wrong order; connections that ended, or were not there again.
-    pub(crate) fn went_wrong(&self) -> u64 {
+    /// Number of deliveries that are missing, duplicated or out of order, connections that ended, and clients
+    /// that did not resume.
+    pub(crate) fn count_errors(&self) -> u64 {
         let idle = self.idle.as_ref().map_or(0, |row| row.unexpected_closes.into());
         let delivery = self.delivery.as_ref().map_or(0, |row| {
             row.lost + row.duplicated + row.misordered + row.other + u64::from(row.unexpected_closes)

@@ -1,4 +1,4 @@
-//! What is told of connections at rest: a table a run, a summary with the goals, and all of it as JSON.
+//! Output for parked connections: a table per run, a summary with the goals, and everything as JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::Plan;
-use crate::pairs::{self, Figure, Summary};
-use crate::placement::Placement;
-use crate::process::Kind;
-use crate::report::Setup;
-use crate::rest::{Part, Row};
+use crate::pairs::{self, Figure, FigureSummary};
+use crate::placement::CpuPlacement;
+use crate::process::ServerKind;
+use crate::report::BenchSetup;
+use crate::rest::{ParkingPart, ParkingRow};
 use crate::scenario::to_real;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct RestReport {
-    setup: Setup,
-    /// Of deliveries, of the fan-out and of clients that speak.
+pub(crate) struct ParkingReport {
+    setup: BenchSetup,
+    /// Number of clients in the parts `delivery`, `fanout` and `speaking`.
     crowd: u32,
     messages: u32,
     fanout: u32,
-    parts: Vec<Part>,
-    pub(crate) rows: Vec<Row>,
+    parts: Vec<ParkingPart>,
+    pub(crate) rows: Vec<ParkingRow>,
 }
 
-const FIGURES: [Figure<Row>; 14] = [
+const FIGURES: [Figure<ParkingRow>; 14] = [
     Figure { name: "bytes_idle", decimals: 0, of: |row| Some(row.idle.as_ref()?.rss_bytes_per_connection) },
     Figure { name: "bytes_with_1_subscription", decimals: 0, of: |row| row.bytes_with_1_subscription },
     Figure { name: "bytes_with_4_subscriptions", decimals: 0, of: |row| row.bytes_with_4_subscriptions },
@@ -62,36 +62,36 @@ const FIGURES: [Figure<Row>; 14] = [
         decimals: 2,
         of: |row| row.idle.as_ref()?.lateness.as_ref()?.get("p99_ms").and_then(Value::as_f64),
     },
-    Figure { name: "went_wrong", decimals: 0, of: |row| Some(to_real(row.went_wrong())) },
+    Figure { name: "went_wrong", decimals: 0, of: |row| Some(to_real(row.count_errors())) },
 ];
 
-/// What the server should take, by itself or as a multiple of what the bare control takes.
-enum Goal {
+/// Maximum of a figure, absolute or as a multiple of the bare control's figure.
+enum FigureGoal {
     AtMost(f64),
     TimesBare(f64),
 }
 
-const GOALS: [(&str, Goal); 8] = [
-    ("bytes_idle", Goal::AtMost(450.0)),
-    ("bytes_with_1_subscription", Goal::AtMost(470.0)),
-    ("bytes_with_4_subscriptions", Goal::AtMost(580.0)),
-    ("after_over_before", Goal::AtMost(1.1)),
-    ("cpu_us_per_ping", Goal::TimesBare(1.25)),
-    ("cpu_us_per_delivery", Goal::TimesBare(1.15)),
-    ("connect_cpu_ms_per_1000", Goal::AtMost(30.0)),
-    ("storm_seconds", Goal::AtMost(0.55)),
+const GOALS: [(&str, FigureGoal); 8] = [
+    ("bytes_idle", FigureGoal::AtMost(450.0)),
+    ("bytes_with_1_subscription", FigureGoal::AtMost(470.0)),
+    ("bytes_with_4_subscriptions", FigureGoal::AtMost(580.0)),
+    ("after_over_before", FigureGoal::AtMost(1.1)),
+    ("cpu_us_per_ping", FigureGoal::TimesBare(1.25)),
+    ("cpu_us_per_delivery", FigureGoal::TimesBare(1.15)),
+    ("connect_cpu_ms_per_1000", FigureGoal::AtMost(30.0)),
+    ("storm_seconds", FigureGoal::AtMost(0.55)),
 ];
 
-fn after_over_before(row: &Row) -> Option<f64> {
+fn after_over_before(row: &ParkingRow) -> Option<f64> {
     let fanout = row.fanout.as_ref()?;
     Some(fanout.bytes_after / fanout.bytes_before)
 }
 
-impl RestReport {
-    pub(crate) fn new(plan: &Plan, placement: &Placement) -> Self {
+impl ParkingReport {
+    pub(crate) fn new(plan: &Plan, placement: &CpuPlacement) -> Self {
         Self {
-            setup: Setup::of(plan, placement),
-            crowd: plan.of_crowd().connections,
+            setup: BenchSetup::of(plan, placement),
+            crowd: plan.with_broadcast_clients().connections,
             messages: plan.messages,
             fanout: plan.fanout,
             parts: plan.parts.clone(),
@@ -103,15 +103,15 @@ impl RestReport {
         #[derive(Serialize)]
         struct WithSummary<'a> {
             #[serde(flatten)]
-            report: &'a RestReport,
-            summary: BTreeMap<&'static str, Summary>,
+            report: &'a ParkingReport,
+            summary: BTreeMap<&'static str, FigureSummary>,
         }
         let summary = pairs::summaries(&FIGURES, &self.rows);
         serde_json::to_string_pretty(&WithSummary { report: self, summary })
             .expect("string keys and plain values cannot fail to serialize")
     }
 
-    /// All servers in the run that was measured last.
+    /// All servers in the latest run.
     pub(crate) fn table_of_last_run(&self) -> String {
         let last = self.rows.last().map(|row| row.run);
         let begin = self.rows.partition_point(|row| Some(row.run) < last);
@@ -125,14 +125,14 @@ impl RestReport {
         format!("{table}{goals}")
     }
 
-    /// `None` if it was not measured.
-    fn verdict(&self, name: &str, goal: &Goal) -> Option<String> {
+    /// `None` if the figure was not measured.
+    fn verdict(&self, name: &str, goal: &FigureGoal) -> Option<String> {
         let figure = FIGURES.iter().find(|figure| figure.name == name)?;
         let summary = figure.summary(&self.rows);
         let (what, goal, found, decimals) = match goal {
-            Goal::AtMost(goal) => ("at most", *goal, *summary.servers.get(&Kind::Encke)?, figure.decimals),
-            Goal::TimesBare(goal) => {
-                ("times the bare control, at most", *goal, summary.against(Kind::Epoll, Kind::Encke)?, 2)
+            FigureGoal::AtMost(goal) => ("at most", *goal, *summary.servers.get(&ServerKind::Encke)?, figure.decimals),
+            FigureGoal::TimesBare(goal) => {
+                ("times the bare control, at most", *goal, summary.against(ServerKind::Epoll, ServerKind::Encke)?, 2)
             }
         };
         let verdict = if found.median <= goal { "reached" } else { "missed" };

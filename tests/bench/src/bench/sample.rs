@@ -1,4 +1,4 @@
-//! What the system says about a process.
+//! Resource usage of a process, as reported by the system.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,36 +9,36 @@ use nix::errno::Errno;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
-use crate::Failure;
+use crate::BenchFailure;
 
-/// CPU time used, of all threads, ended ones too, to the nanosecond.
-pub(crate) fn cpu_time(pid: i32) -> Result<Duration, Failure> {
+/// CPU time of all threads, including ended ones, with nanosecond resolution.
+pub(crate) fn cpu_time(pid: i32) -> Result<Duration, BenchFailure> {
     Ok(Duration::from(clock_getcpuclockid(Pid::from_raw(pid))?.now()?))
 }
 
-/// Resident memory in bytes. The roll-up of the mappings is exact to the page; `statm` may be off by 64 pages a CPU.
-pub(crate) fn resident_bytes(pid: i32) -> Result<u64, Failure> {
+/// Resident memory in bytes. `smaps_rollup` is exact to the page; `statm` may be off by 64 pages per CPU.
+pub(crate) fn resident_bytes(pid: i32) -> Result<u64, BenchFailure> {
     let mappings = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let kilobytes =
         mappings.lines().find_map(|line| line.strip_prefix("Rss:")?.strip_suffix("kB")?.trim().parse().ok());
     Ok(1024 * kilobytes.unwrap_or(0_u64))
 }
 
-/// The threads of one name.
+/// Threads with the same name.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadGroup {
     pub(crate) count: u32,
-    /// CPU time used by those that run still.
+    /// CPU time of the threads that still run.
     pub(crate) cpu: Duration,
 }
 
 /// All threads, by name.
-pub(crate) fn threads(pid: i32) -> Result<BTreeMap<String, Threads>, Failure> {
-    let mut threads = BTreeMap::<String, Threads>::new();
+pub(crate) fn threads(pid: i32) -> Result<BTreeMap<String, ThreadGroup>, BenchFailure> {
+    let mut threads = BTreeMap::<String, ThreadGroup>::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let task = task?.path();
         let (Some(name), Some(schedstat)) =
-            (read_of_task(&task.join("comm"))?, read_of_task(&task.join("schedstat"))?)
+            (read_task_file(&task.join("comm"))?, read_task_file(&task.join("schedstat"))?)
         else {
             continue;
         };
@@ -51,7 +51,7 @@ pub(crate) fn threads(pid: i32) -> Result<BTreeMap<String, Threads>, Failure> {
 }
 
 /// `None` if the thread has ended since it was listed.
-fn read_of_task(path: &Path) -> io::Result<Option<String>> {
+fn read_task_file(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error)

@@ -1,4 +1,4 @@
-//! What is done to one server in one run, and what comes out.
+//! Measures the heartbeat of one server in one run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::Failure;
+use crate::BenchFailure;
 use crate::args::Plan;
-use crate::clients::{Clients, Errand};
-use crate::pairs::Measured;
-use crate::placement::Placement;
-use crate::process::{Binaries, Kind, Server};
-use crate::sample::{Threads, cpu_time, resident_bytes, threads};
+use crate::clients::{BenchClients, Workload};
+use crate::pairs::Measurement;
+use crate::placement::CpuPlacement;
+use crate::process::{BenchBinaries, ServerKind, MeasuredServer};
+use crate::sample::{ThreadGroup, cpu_time, resident_bytes, threads};
 
-/// A server that has just started, or just connected the last client, gets this long to finish what it began.
+/// Time for a server to settle after it has started, or after the last client has connected.
 pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
-/// The figures of one server in one run.
+/// Figures of one server in one run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct HeartbeatRow {
     pub(crate) run: u32,
-    pub(crate) server: Kind,
+    pub(crate) server: ServerKind,
     pub(crate) connections: u32,
-    /// How many threads of each name, while all are connected.
+    /// Number of threads by name, while all clients are connected.
     pub(crate) threads: BTreeMap<String, u32>,
-    /// Of one processor, before the first client.
+    /// Percentage of one processor, before the first client connects.
     pub(crate) idle_cpu_percent: f64,
     pub(crate) connect_seconds: f64,
-    /// Without what the pings of that time cost, at `cpu_us_per_ping` each.
+    /// Excludes the cost of the pings during that time, at `cpu_us_per_ping` each.
     pub(crate) connect_cpu_ms_per_1000: f64,
     pub(crate) connect_cpu_ms_per_1000_with_pings: f64,
     pub(crate) pings_while_connecting: u64,
@@ -37,56 +37,56 @@ pub(crate) struct Row {
     pub(crate) rss_bytes_per_connection: f64,
     /// The same, before the last client's first ping.
     pub(crate) rss_bytes_per_connection_at_first: f64,
-    /// Answered in the windows.
+    /// Pings answered in the windows.
     pub(crate) pings: u64,
     pub(crate) cpu_us_per_ping: f64,
-    /// The same, for the threads of each name.
+    /// The same by thread name.
     pub(crate) cpu_us_per_ping_by_thread: BTreeMap<String, f64>,
     pub(crate) unexpected_closes: u32,
-    /// What `/api/timers` says at the end; null for the control.
+    /// `lateness` of `/api/timers` at the end; null for the controls.
     pub(crate) lateness: Option<serde_json::Value>,
 }
 
-impl Measured for Row {
+impl Measurement for HeartbeatRow {
     fn run(&self) -> u32 {
         self.run
     }
 
-    fn server(&self) -> Kind {
+    fn server(&self) -> ServerKind {
         self.server
     }
 }
 
 /// CPU time used and pings answered.
 #[derive(Clone, Copy)]
-struct Spent {
+struct PingCost {
     cpu: Duration,
     pings: u64,
 }
 
-/// Starts a server, loads it, reads it, ends it.
+/// Starts a server, connects the clients, samples the process, and stops it.
 pub(crate) async fn measure(
     run: u32,
-    kind: Kind,
+    kind: ServerKind,
     plan: &Plan,
-    binaries: &Binaries,
-    placement: &Placement,
-) -> Result<Row, Failure> {
-    let server = Server::start(kind, plan, binaries, placement).await?;
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<HeartbeatRow, BenchFailure> {
+    let server = MeasuredServer::start(kind, plan, binaries, placement).await?;
     let pid = server.pid()?;
     sleep(SETTLE).await;
     let before_idle = cpu_time(pid)?;
     let idle_since = Instant::now();
     sleep(plan.idle).await;
-    let empty = Spent { cpu: cpu_time(pid)?, pings: 0 };
+    let empty = PingCost { cpu: cpu_time(pid)?, pings: 0 };
     let idle = (empty.cpu - before_idle).as_secs_f64() / idle_since.elapsed().as_secs_f64();
     let rss_empty = resident_bytes(pid)?;
 
     let connecting_since = Instant::now();
-    let clients = Clients::connect(server.clients, plan.connections, plan.rate, Errand::None).await?;
+    let clients = BenchClients::connect(server.clients, plan.connections, plan.rate, Workload::None).await?;
     let connect_seconds = connecting_since.elapsed().as_secs_f64();
     sleep(SETTLE).await;
-    let spent = || -> Result<Spent, Failure> { Ok(Spent { cpu: cpu_time(pid)?, pings: clients.pings() }) };
+    let spent = || -> Result<PingCost, BenchFailure> { Ok(PingCost { cpu: cpu_time(pid)?, pings: clients.pings() }) };
     let connected = spent()?;
     let rss_connected = resident_bytes(pid)?;
 
@@ -97,7 +97,7 @@ pub(crate) async fn measure(
     let end = spent()?;
     let threads_end = threads(pid)?;
     let rss_end = resident_bytes(pid)?;
-    let timers = server.ask_admin("/api/timers").await?;
+    let timers = server.query_admin("/api/timers").await?;
     let unexpected_closes = clients.ended();
     server.stop().await?;
 
@@ -107,7 +107,7 @@ pub(crate) async fn measure(
     let ping_cpu = cpu_per_ping * to_real(connected.pings);
     let connections = f64::from(plan.connections);
     let growth = |rss: u64| (to_real(rss) - to_real(rss_empty)) / connections;
-    Ok(Row {
+    Ok(HeartbeatRow {
         run,
         server: kind,
         connections: plan.connections,
@@ -128,13 +128,13 @@ pub(crate) async fn measure(
     })
 }
 
-/// The CPU time of each name's threads, in microseconds for each of so many.
+/// CPU time by thread name, in microseconds per unit.
 pub(crate) fn per_unit(
-    begin: &BTreeMap<String, Threads>,
-    end: &BTreeMap<String, Threads>,
+    begin: &BTreeMap<String, ThreadGroup>,
+    end: &BTreeMap<String, ThreadGroup>,
     units: u64,
 ) -> BTreeMap<String, f64> {
-    let spent = |(name, threads): (&String, &Threads)| {
+    let spent = |(name, threads): (&String, &ThreadGroup)| {
         let before = begin.get(name).copied().unwrap_or_default().cpu;
         (name.clone(), 1e6 * threads.cpu.saturating_sub(before).as_secs_f64() / to_real(units))
     };

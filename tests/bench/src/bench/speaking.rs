@@ -1,4 +1,4 @@
-//! Clients that speak once a second: what a command costs that wakes its connection each time.
+//! Clients that send a command every second: the cost of a command that unparks its connection each time.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -9,54 +9,55 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::Failure;
+use crate::BenchFailure;
 use crate::args::Plan;
-use crate::clients::{Clients, Errand};
-use crate::placement::Placement;
-use crate::process::{Binaries, Kind, Server};
+use crate::clients::{BenchClients, Workload};
+use crate::placement::CpuPlacement;
+use crate::process::{BenchBinaries, ServerKind, MeasuredServer};
 use crate::sample::cpu_time;
 use crate::scenario::{SETTLE, to_real};
 use crate::subscribers::CHANNEL;
 
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long they have spoken before it counts, so that a server has got used to it.
+/// How long clients send commands before the measurement begins, so that the server reaches a steady state.
 const WARM_UP: Duration = Duration::from_secs(6);
 
-/// What each of them does. Nobody has subscribed to what they publish.
+/// What each client does: it publishes to a channel without subscribers.
 #[derive(Debug)]
-pub(crate) struct Speaking {
-    /// When the first one speaks; the others follow evenly within a second.
+pub(crate) struct CommandLoad {
+    /// Time of the first client's first command; those of the other clients are spread evenly over the
+    /// period.
     since: watch::Sender<Option<Instant>>,
     size: u32,
     reader: ChannelReader,
     command: String,
-    /// Commands that were answered.
+    /// Number of commands that were answered.
     pub(crate) answered: std::cell::Cell<u64>,
 }
 
-/// The figures of one server in one run.
+/// Figures of one server in one run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct CommandRow {
     pub(crate) connections: u32,
     pub(crate) idle_cpu_percent: f64,
     pub(crate) commands: u64,
-    /// Without what the server takes when idle.
+    /// Excludes the server's idle load.
     pub(crate) cpu_us_per_command: f64,
     pub(crate) unexpected_closes: u32,
 }
 
 pub(crate) async fn measure(
-    kind: Kind,
+    kind: ServerKind,
     plan: &Plan,
-    binaries: &Binaries,
-    placement: &Placement,
-) -> Result<Row, Failure> {
-    let server = Server::start(kind, plan, binaries, placement).await?;
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<CommandRow, BenchFailure> {
+    let server = MeasuredServer::start(kind, plan, binaries, placement).await?;
     let pid = server.pid()?;
     sleep(SETTLE).await;
-    let speaking = Rc::new(Speaking::of(plan.connections));
-    let errand = Errand::Speak(Rc::clone(&speaking));
-    let clients = Clients::connect(server.clients, plan.connections, plan.rate, errand).await?;
+    let speaking = Rc::new(CommandLoad::of(plan.connections));
+    let errand = Workload::Speak(Rc::clone(&speaking));
+    let clients = BenchClients::connect(server.clients, plan.connections, plan.rate, errand).await?;
     sleep(SETTLE).await;
     let (idle_since, before_idle) = (Instant::now(), cpu_time(pid)?);
     sleep(plan.idle).await;
@@ -70,7 +71,7 @@ pub(crate) async fn measure(
     let commands = speaking.answered.get() - answered;
     let unexpected_closes = clients.ended();
     server.stop().await?;
-    Ok(Row {
+    Ok(CommandRow {
         connections: plan.connections,
         idle_cpu_percent: 100.0 * idle,
         commands,
@@ -79,7 +80,7 @@ pub(crate) async fn measure(
     })
 }
 
-impl Speaking {
+impl CommandLoad {
     fn of(size: u32) -> Self {
         Self {
             since: watch::Sender::new(None),
@@ -94,8 +95,8 @@ impl Speaking {
         self.since.send_replace(Some(Instant::now()));
     }
 
-    /// One client, from now to its end, of which this is the reason.
-    pub(crate) async fn speak(&self, connection: &mut ClientConnection, number: u32) -> String {
+    /// Runs one client until its connection ends. Returns the reason.
+    pub(crate) async fn run_client(&self, connection: &mut ClientConnection, number: u32) -> String {
         let mut since = self.since.subscribe();
         let since = since.wait_for(Option::is_some).await.ok().and_then(|since| *since);
         let mut due = since.unwrap_or_else(Instant::now) + PERIOD * number / self.size;

@@ -1,4 +1,4 @@
-//! The middle and the ends of a few figures.
+//! Median, minimum and maximum, and percentiles.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// `None` if there are no figures.
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// The median, and from where to where if there is more than one, with this many decimals.
+    /// The median with this many decimals, followed by the range unless minimum and maximum are equal.
     pub(crate) fn show(&self, decimals: usize) -> String {
         let Self { median, min, max } = self;
         if min == max {
@@ -34,7 +34,8 @@ impl Spread {
     }
 }
 
-/// The smallest figure that so large a part of all does not exceed. They are sorted.
+/// The smallest figure that at least the fraction `quantile` of all figures does not exceed. The figures must
+/// be sorted.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 pub(crate) fn percentile(sorted: &[f64], quantile: f64) -> Option<f64> {
     let rank = (quantile * sorted.len() as f64).ceil() as usize;
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_and_the_ends() {
+    fn median_and_extremes() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
         assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
         assert_eq!(Spread::of([]), None);

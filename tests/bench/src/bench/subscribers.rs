@@ -1,4 +1,4 @@
-//! What the clients received of one channel, and when.
+//! Messages that the clients received from one channel, and when.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,39 +7,39 @@ use tokio::time::Instant;
 
 pub(crate) const CHANNEL: &str = "bench";
 
-/// What all clients together received of the messages with the offsets 1, 2, ...
+/// Totals over all clients, for the messages with the offsets 1, 2, ...
 #[derive(Debug)]
-pub(crate) struct Subscribers {
-    /// What each client sends after its hello.
+pub(crate) struct SubscriberTotals {
+    /// Commands that each client sends after its hello.
     pub(crate) commands: Vec<String>,
     reader: ChannelReader,
     pub(crate) subscribed: Cell<u32>,
-    /// Each message counts once for each client.
+    /// Counts each message once per client.
     pub(crate) received: Cell<u64>,
     pub(crate) duplicated: Cell<u64>,
     /// Messages that arrived for the first time, but after a later one.
     pub(crate) misordered: Cell<u64>,
     /// Texts other than published messages: gaps, for example.
     pub(crate) other: Cell<u64>,
-    /// When each message reached the last client so far, by offset - 1.
+    /// When each message last arrived at a client for the first time, indexed by offset - 1.
     last: RefCell<Vec<Option<Instant>>>,
 }
 
 /// What one client received: everything below `next` except `missed`.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct SubscriberProgress {
     next: u64,
     missed: Vec<u64>,
 }
 
-impl Default for Progress {
+impl Default for SubscriberProgress {
     fn default() -> Self {
         Self { next: 1, missed: Vec::new() }
     }
 }
 
-impl Subscribers {
-    /// Each client follows so many channels; the messages are in the first.
+impl SubscriberTotals {
+    /// Each client subscribes to `channels` channels; messages are published to the first.
     pub(crate) fn of(messages: u32, channels: u32) -> Self {
         let command = |channel| format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#);
         let further = (1..channels).map(|number| command(format!("{CHANNEL}-{number}")));
@@ -55,13 +55,16 @@ impl Subscribers {
         }
     }
 
-    /// When each message reached the last client, by offset - 1.
+    /// When each message reached the last client, indexed by offset - 1.
     pub(crate) fn last(&self) -> Vec<Option<Instant>> {
         self.last.borrow().clone()
     }
 
-    /// Counts a text that one client has received. An error is the code with which its subscription was refused.
-    pub(crate) fn receive(&self, text: &str, progress: &mut Progress) -> Result<(), String> {
+    /// Counts a text that one client received.
+    ///
+    /// # Errors
+    /// The code of the error, if the subscription was refused.
+    pub(crate) fn receive(&self, text: &str, progress: &mut SubscriberProgress) -> Result<(), String> {
         match self.reader.read(text) {
             Received::Message { offset, .. } => self.message(offset, progress),
             Received::Reply(None) => self.subscribed.set(self.subscribed.get() + 1),
@@ -71,7 +74,7 @@ impl Subscribers {
         Ok(())
     }
 
-    fn message(&self, offset: u64, progress: &mut Progress) {
+    fn message(&self, offset: u64, progress: &mut SubscriberProgress) {
         let mut last = self.last.borrow_mut();
         let index = usize::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
         let Some(last) = index.and_then(|index| last.get_mut(index)) else {
@@ -99,9 +102,9 @@ fn increment(count: &Cell<u64>) {
 mod tests {
     use super::*;
 
-    /// Received, duplicated, misordered and other after these offsets.
+    /// Returns the counts of received, duplicated, misordered and other texts after these offsets.
     fn counts(offsets: &[u64]) -> [u64; 4] {
-        let (subscribers, mut progress) = (Subscribers::of(5, 1), Progress::default());
+        let (subscribers, mut progress) = (SubscriberTotals::of(5, 1), SubscriberProgress::default());
         for offset in offsets {
             let text = format!(r#"{{"message":{{"seq":7,"channel":"bench","offset":{offset},"data":"x"}}}}"#);
             assert_eq!(subscribers.receive(&text, &mut progress), Ok(()));
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_tell_what_became_of_each_message() {
+    fn messages_are_classified_by_offset() {
         assert_eq!(counts(&[1, 2, 3, 4, 5]), [5, 0, 0, 0]);
         assert_eq!(counts(&[1, 2, 4, 5]), [4, 0, 0, 0]);
         assert_eq!(counts(&[1, 1, 2, 3, 2]), [3, 2, 0, 0]);
@@ -120,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_to_a_subscription_is_known() {
-        let (subscribers, mut progress) = (Subscribers::of(1, 1), Progress::default());
+    fn subscription_replies_are_recognized() {
+        let (subscribers, mut progress) = (SubscriberTotals::of(1, 1), SubscriberProgress::default());
         let mut receive = |text: &str| subscribers.receive(text, &mut progress);
         assert_eq!(receive(r#"{"reply":{"id":1,"ok":{"channel":"bench","epoch":"e","offset":0}}}"#), Ok(()));
         assert_eq!(receive(r#"{"reply":{"id":1,"error":{"code":"x","message":""}}}"#), Err("x".to_owned()));

@@ -1,5 +1,5 @@
-//! The bare control: one thread, epoll, and 24 bytes a connection. It is what the kernel takes for heartbeats and a broadcast, and
-//! next to nothing besides.
+//! The bare control: one thread, epoll, and 24 bytes per connection. It costs what the kernel needs for
+//! heartbeats and a broadcast, and little more.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,27 +13,27 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
 
-use crate::frames::{self, CLOSE, PING, Refused, TEXT, frame, take};
-use crate::pinger::Pace;
+use crate::frames::{self, CLOSE, PING, InvalidInput, TEXT, encode_frame, take_frame};
+use crate::pinger::PingSchedule;
 use crate::socket::SEND_BUFFER;
-use crate::words::{self, Command, HELLO, PING_PAYLOAD};
+use crate::words::{self, ControlCommand, HELLO, PING_PAYLOAD};
 
-/// How much is read at once, and how long a client's message may be.
+/// Bytes read at once, and the maximum length of a client's message.
 const READ_BUFFER: usize = 16 * 1024;
 const EVENTS_PER_WAIT: usize = 256;
 const ACCEPTS_PER_EVENT: usize = 64;
-/// In place of a connection's key.
+/// Event data of the listener, in place of a connection's key.
 const LISTENER: u64 = u64::MAX;
 
 #[derive(Debug)]
-struct Server {
+struct BareServer {
     epoll: OwnedFd,
     listener: TcpListener,
-    pace: Pace,
-    connections: Slab<Connection>,
+    pace: PingSchedule,
+    connections: Slab<BareConnection>,
     /// Keys of connections, by the batch in which they are pinged.
     due: Vec<Vec<u32>>,
-    /// The batch whose turn it is.
+    /// Batch to ping next.
     current: usize,
     added: usize,
     published: usize,
@@ -42,39 +42,39 @@ struct Server {
 }
 
 #[derive(Debug)]
-struct Connection {
+struct BareConnection {
     socket: OwnedFd,
     batch: u32,
     upgraded: bool,
     subscribed: bool,
-    /// Hardly any connection ever has it.
-    kept: Option<Box<Kept>>,
+    /// `None` for nearly all connections.
+    partial: Option<Box<PartialIo>>,
 }
 
-/// What is not finished.
+/// Partial input and output of a connection.
 #[derive(Debug, Default)]
-struct Kept {
-    /// The beginning of a request or frame.
+struct PartialIo {
+    /// Beginning of a request or frame.
     input: Vec<u8>,
-    /// What the kernel had no room for.
+    /// Bytes that the kernel's send buffer had no room for.
     output: Vec<u8>,
 }
 
-/// The connection is over, whatever the reason.
+/// The connection is over, for any reason.
 #[derive(Debug)]
-struct Gone;
+struct ConnectionOver;
 
-impl From<Refused> for Gone {
-    fn from(_: Refused) -> Self {
+impl From<InvalidInput> for ConnectionOver {
+    fn from(_: InvalidInput) -> Self {
         Self
     }
 }
 
 /// Serves until the process is killed.
-pub(crate) fn serve(listener: TcpListener, pace: Pace) -> io::Result<Infallible> {
+pub(crate) fn serve(listener: TcpListener, pace: PingSchedule) -> io::Result<Infallible> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    let mut server = Server {
+    let mut server = BareServer {
         epoll,
         listener,
         pace,
@@ -83,8 +83,8 @@ pub(crate) fn serve(listener: TcpListener, pace: Pace) -> io::Result<Infallible>
         current: 0,
         added: 0,
         published: 0,
-        hello: frame(TEXT, HELLO.as_bytes()),
-        ping: frame(PING, &PING_PAYLOAD),
+        hello: encode_frame(TEXT, HELLO.as_bytes()),
+        ping: encode_frame(PING, &PING_PAYLOAD),
     };
     let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
     let mut buffer = vec![0; READ_BUFFER];
@@ -101,7 +101,7 @@ pub(crate) fn serve(listener: TcpListener, pace: Pace) -> io::Result<Infallible>
     }
 }
 
-impl Server {
+impl BareServer {
     fn wait(&self, events: &mut Vec<Event>, at_most: Duration) -> io::Result<()> {
         let timeout = at_most.try_into().expect("a batch is shorter than what the kernel can count");
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
@@ -116,11 +116,11 @@ impl Server {
         }
         let Some(key) = usize::try_from(event.data.u64()).ok().filter(|key| self.connections.contains(*key))
         else {
-            // It ended by an event before this one.
+            // An earlier event in this batch closed the connection.
             return Ok(());
         };
         let flags = event.flags;
-        let written = if flags.contains(EventFlags::OUT) { self.write_kept(key) } else { Ok(()) };
+        let written = if flags.contains(EventFlags::OUT) { self.flush_output(key) } else { Ok(()) };
         if written.and_then(|()| self.read(key, buffer)).is_err() {
             self.remove(key);
         }
@@ -132,7 +132,7 @@ impl Server {
             match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => self.add(socket)?,
                 Err(Errno::AGAIN) => break,
-                // The peer was gone before we came to it.
+                // The peer closed the connection before it was accepted.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -148,75 +148,76 @@ impl Server {
         epoll::add(&self.epoll, &socket, EventData::new_u64(key.into()), EventFlags::IN)?;
         self.due[batch].push(key);
         let batch = u32::try_from(batch).expect("the lists of batches fit into memory");
-        entry.insert(Connection { socket, batch, upgraded: false, subscribed: false, kept: None });
+        entry.insert(BareConnection { socket, batch, upgraded: false, subscribed: false, partial: None });
         Ok(())
     }
 
-    /// The kernel forgets the socket as it is closed.
+    /// Closing the socket also removes it from epoll.
     fn remove(&mut self, key: usize) {
         let connection = self.connections.remove(key);
         self.due[connection.batch as usize].retain(|due| *due as usize != key);
     }
 
-    /// Reads once: what is left, the next wait tells.
-    fn read(&mut self, key: usize, buffer: &mut [u8]) -> Result<(), Gone> {
+    /// Reads once. Input that remains is reported by the next wait.
+    fn read(&mut self, key: usize, buffer: &mut [u8]) -> Result<(), ConnectionOver> {
         let connection = &mut self.connections[key];
-        let kept = connection.kept.as_mut().map(|kept| std::mem::take(&mut kept.input)).unwrap_or_default();
+        let kept = connection.partial.as_mut().map(|kept| std::mem::take(&mut kept.input)).unwrap_or_default();
         buffer[..kept.len()].copy_from_slice(&kept);
         let room = &mut buffer[kept.len()..];
         let read = match recv(&connection.socket, room, RecvFlags::empty()) {
-            Ok((0, _)) => return Err(Gone),
+            Ok((0, _)) => return Err(ConnectionOver),
             Ok((read, _)) => read,
             Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(_) => return Err(Gone),
+            Err(_) => return Err(ConnectionOver),
         };
         let mut input = &mut buffer[..kept.len() + read];
         if !self.connections[key].upgraded {
-            let Some((answer, length)) = frames::upgrade(input)? else { return self.keep_input(key, input) };
+            let Some((answer, length)) = frames::upgrade(input)? else { return self.store_input(key, input) };
             self.connections[key].upgraded = true;
             let answer = [answer.as_bytes(), &self.hello].concat();
             self.connections[key].write(&answer, &self.epoll, key)?;
             input = &mut input[length..];
         }
-        while let Some(mut frame) = take(&mut input)? {
+        while let Some(mut frame) = take_frame(&mut input)? {
             match frame.opcode {
                 TEXT => self.carry_out(key, frame.text()?)?,
-                CLOSE => return Err(Gone),
+                CLOSE => return Err(ConnectionOver),
                 _ => {}
             }
         }
-        self.keep_input(key, input)
+        self.store_input(key, input)
     }
 
-    fn keep_input(&mut self, key: usize, input: &[u8]) -> Result<(), Gone> {
+    fn store_input(&mut self, key: usize, input: &[u8]) -> Result<(), ConnectionOver> {
         if input.len() == READ_BUFFER {
-            return Err(Gone);
+            return Err(ConnectionOver);
         }
         let connection = &mut self.connections[key];
         if !input.is_empty() {
-            connection.kept.get_or_insert_default().input = input.to_vec();
+            connection.partial.get_or_insert_default().input = input.to_vec();
         }
-        connection.drop_what_is_finished();
+        connection.drop_empty_partial();
         Ok(())
     }
 
-    fn carry_out(&mut self, key: usize, text: &str) -> Result<(), Gone> {
-        let reply = match Command::read(text) {
-            Some(Command::Subscribe { id, channel }) => {
+    fn carry_out(&mut self, key: usize, text: &str) -> Result<(), ConnectionOver> {
+        let reply = match ControlCommand::read(text) {
+            Some(ControlCommand::Subscribe { id, channel }) => {
                 self.connections[key].subscribed = true;
                 words::subscribed(id, channel, self.published)
             }
-            Some(Command::Publish { id, channel, data }) => {
+            Some(ControlCommand::Publish { id, channel, data }) => {
                 self.published += 1;
-                self.broadcast(&frame(TEXT, words::message(self.published, channel, data).as_bytes()));
+                self.broadcast(&encode_frame(TEXT, words::message(self.published, channel, data).as_bytes()));
                 words::published(id, self.published)
             }
             None => return Ok(()),
         };
-        self.connections[key].write(&frame(TEXT, reply.as_bytes()), &self.epoll, key)
+        self.connections[key].write(&encode_frame(TEXT, reply.as_bytes()), &self.epoll, key)
     }
 
-    /// A connection that has too much to write misses the message. One that has failed is in the next wait's events, and removed then.
+    /// A connection with a full output buffer misses the message. The next wait reports a connection that has
+    /// failed, and it is removed then.
     fn broadcast(&mut self, message: &[u8]) {
         for (key, connection) in &mut self.connections {
             if connection.subscribed {
@@ -236,45 +237,45 @@ impl Server {
         self.current = (self.current + 1) % self.pace.batches;
     }
 
-    fn write_kept(&mut self, key: usize) -> Result<(), Gone> {
+    fn flush_output(&mut self, key: usize) -> Result<(), ConnectionOver> {
         let connection = &mut self.connections[key];
         let output =
-            connection.kept.as_mut().map(|kept| std::mem::take(&mut kept.output)).unwrap_or_default();
+            connection.partial.as_mut().map(|kept| std::mem::take(&mut kept.output)).unwrap_or_default();
         epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(key as u64), EventFlags::IN)
-            .map_err(|_| Gone)?;
+            .map_err(|_| ConnectionOver)?;
         connection.write(&output, &self.epoll, key)?;
-        connection.drop_what_is_finished();
+        connection.drop_empty_partial();
         Ok(())
     }
 }
 
-impl Connection {
-    /// What the kernel has no room for now is kept until it has.
-    fn write(&mut self, bytes: &[u8], epoll: &OwnedFd, key: usize) -> Result<(), Gone> {
-        let waits = self.kept.as_ref().is_some_and(|kept| !kept.output.is_empty());
+impl BareConnection {
+    /// Bytes that the kernel has no room for are buffered until the socket is writable.
+    fn write(&mut self, bytes: &[u8], epoll: &OwnedFd, key: usize) -> Result<(), ConnectionOver> {
+        let waits = self.partial.as_ref().is_some_and(|kept| !kept.output.is_empty());
         let written = if waits {
             0
         } else {
             match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
                 Ok(written) => written,
                 Err(Errno::AGAIN | Errno::INTR) => 0,
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(ConnectionOver),
             }
         };
         if written < bytes.len() {
-            let output = &mut self.kept.get_or_insert_default().output;
+            let output = &mut self.partial.get_or_insert_default().output;
             if output.len() > SEND_BUFFER {
-                return Err(Gone);
+                return Err(ConnectionOver);
             }
             output.extend(&bytes[written..]);
             let both = EventFlags::IN | EventFlags::OUT;
-            epoll::modify(epoll, &self.socket, EventData::new_u64(key as u64), both).map_err(|_| Gone)?;
+            epoll::modify(epoll, &self.socket, EventData::new_u64(key as u64), both).map_err(|_| ConnectionOver)?;
         }
         Ok(())
     }
 
-    fn drop_what_is_finished(&mut self) {
-        self.kept.take_if(|kept| kept.input.is_empty() && kept.output.is_empty());
+    fn drop_empty_partial(&mut self) {
+        self.partial.take_if(|kept| kept.input.is_empty() && kept.output.is_empty());
     }
 }
 
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_small() {
-        assert_eq!(size_of::<Connection>(), 24);
+    fn a_connection_takes_24_bytes() {
+        assert_eq!(size_of::<BareConnection>(), 24);
     }
 }

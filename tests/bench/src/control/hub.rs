@@ -1,4 +1,4 @@
-//! The one channel: what was published, who is to have it, and the commands by which clients say so.
+//! The control's only channel: its messages, its subscribers, and the commands that clients send.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::pinger::Bell;
-use crate::words::{self, Command};
+use crate::pinger::ConnectionSignal;
+use crate::words::{self, ControlCommand};
 
-/// Messages are numbered from 1 and kept for good: they are few. A reader compares its cursor with `published`, and
-/// takes the lock only when there is something new.
+/// Messages are numbered from 1 and kept forever: there are few. A reader compares its cursor with
+/// `published`, and takes the lock only when there is a new message.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     published: AtomicUsize,
     messages: RwLock<Vec<Utf8Bytes>>,
-    subscribers: Mutex<Vec<Arc<Bell>>>,
+    subscribers: Mutex<Vec<Arc<ConnectionSignal>>>,
 }
 
-/// What a client asked for, as the hub took it.
+/// Outcome of a client's command.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// From now on the client is to have what comes after this many messages.
+pub(crate) enum HubOutcome {
+    /// The client receives the messages that follow the first `cursor` ones.
     Subscribed {
         cursor: usize,
         reply: String,
@@ -29,23 +29,23 @@ pub(crate) enum Answer {
     Published {
         reply: String,
     },
-    /// Not a command that the control knows.
+    /// Not a command that the control supports.
     None,
 }
 
 impl Hub {
-    pub(crate) fn carry_out(&self, text: &str, bell: &Arc<Bell>) -> Answer {
-        match Command::read(text) {
-            Some(Command::Subscribe { id, channel }) => {
+    pub(crate) fn carry_out(&self, text: &str, bell: &Arc<ConnectionSignal>) -> HubOutcome {
+        match ControlCommand::read(text) {
+            Some(ControlCommand::Subscribe { id, channel }) => {
                 let cursor = self.published();
                 self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(bell));
-                Answer::Subscribed { cursor, reply: words::subscribed(id, channel, cursor) }
+                HubOutcome::Subscribed { cursor, reply: words::subscribed(id, channel, cursor) }
             }
-            Some(Command::Publish { id, channel, data }) => {
+            Some(ControlCommand::Publish { id, channel, data }) => {
                 let offset = self.publish(channel, data);
-                Answer::Published { reply: words::published(id, offset) }
+                HubOutcome::Published { reply: words::published(id, offset) }
             }
-            None => Answer::None,
+            None => HubOutcome::None,
         }
     }
 
@@ -58,7 +58,7 @@ impl Hub {
         self.messages.read().unwrap_or_else(PoisonError::into_inner).get(cursor).cloned()
     }
 
-    /// Prepares the text once, for all, and wakes every subscriber that is still there.
+    /// Encodes the text once for all subscribers, wakes them, and drops those whose connections are closed.
     fn publish(&self, channel: &str, data: &RawValue) -> usize {
         let offset = {
             let mut messages = self.messages.write().unwrap_or_else(PoisonError::into_inner);

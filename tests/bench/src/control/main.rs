@@ -1,8 +1,9 @@
-//! The controls: what heartbeats and a broadcast over WebSocket cost in Rust when there is nothing else.
+//! The controls: the minimal cost of heartbeats and a broadcast over WebSocket in Rust.
 //!
-//! A bare hyper upgrade and a tuned tokio-tungstenite, one task a connection, pings from one thread, one channel; or, with `--bare`, epoll
-//! without any of these. No sessions, no timeouts, no cursors that outlive a connection: what the server costs beyond this is the price of
-//! what it does beyond this.
+//! By default the control consists of a bare hyper upgrade, a tuned tokio-tungstenite, one task per
+//! connection, pings from one thread, and one channel. With `--bare` it uses epoll instead of all these. It
+//! has no sessions, no timeouts, and no cursors that outlive a connection: what the server costs beyond this
+//! is the price of these features.
 
 mod bare;
 mod frames;
@@ -22,31 +23,31 @@ use clap::Parser;
 use tokio::net::TcpListener;
 
 use hub::Hub;
-use pinger::{Pace, Pinger};
+use pinger::{PingSchedule, Pinger};
 
-/// A WebSocket server that pings its clients, passes on what one publishes to all, and does nothing else.
+/// A WebSocket server that pings its clients, broadcasts what they publish, and does nothing else
 #[derive(Debug, Parser)]
 #[command(name = "control")]
-struct Args {
-    /// Where clients connect.
+struct ControlArgs {
+    /// Address that clients connect to
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// How often each client is pinged.
+    /// How often each client is pinged
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     interval: Duration,
-    /// How often the pinging thread wakes up. Everyone whose ping is due by then is pinged in one batch.
+    /// How often the pinging thread wakes up. Clients whose pings are due by then are pinged in one batch
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
     batch: Duration,
-    /// One thread and epoll, without tokio and hyper.
+    /// Use one thread and epoll, without tokio and hyper
     #[arg(long)]
     bare: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(&ControlArgs::parse()) {
         Ok(never) => match never {},
         Err(error) => {
-            // Nowhere to complain to when stderr is closed.
+            // If stderr is closed, the error cannot be reported.
             let _ = writeln!(io::stderr(), "control: {error}");
             ExitCode::FAILURE
         }
@@ -54,9 +55,9 @@ fn main() -> ExitCode {
 }
 
 /// Serves until the process is killed.
-fn run(args: &Args) -> io::Result<std::convert::Infallible> {
+fn run(args: &ControlArgs) -> io::Result<std::convert::Infallible> {
     rlimit::increase_nofile_limit(u64::MAX)?;
-    let pace = Pace::new(args.interval, args.batch).ok_or_else(|| {
+    let pace = PingSchedule::new(args.interval, args.batch).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "the interval must have room for two batches")
     })?;
     let listener = socket::listen(args.listen)?;
@@ -69,7 +70,7 @@ fn run(args: &Args) -> io::Result<std::convert::Infallible> {
         return bare::serve(listener, pace);
     }
     let pinger = Pinger::start(pace)?;
-    // As the server builds it.
+    // Configured like the server's runtime.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_name("control-io").enable_io().build()?;
     runtime.block_on(async { runtime.spawn(accept(listener, pinger)).await })?
@@ -84,7 +85,7 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((socket, _)) => websocket::serve(socket, Arc::clone(&pinger), Arc::clone(&hub)),
-            // The peer was gone before we came to it.
+            // The peer closed the connection before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),
         }

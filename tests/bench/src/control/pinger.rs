@@ -1,4 +1,4 @@
-//! One thread that says to every connection, once an interval, that it should ping its peer.
+//! Thread that asks each connection's task to send a ping, once per interval.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,57 +9,58 @@ use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
 
-/// What the thread and the task of one connection share.
+/// State shared by the pinger thread, the hub and the task of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
-    gone: AtomicBool,
+pub(crate) struct ConnectionSignal {
+    ping_requested: AtomicBool,
+    closed: AtomicBool,
     waker: AtomicWaker,
 }
 
-impl Bell {
-    /// Wakes the task in order to ping. False if the connection is gone.
-    fn ring(&self) -> bool {
-        self.rung.store(true, Ordering::Release);
+impl ConnectionSignal {
+    /// Wakes the task to send a ping. Returns `false` if the connection is closed.
+    fn request_ping(&self) -> bool {
+        self.ping_requested.store(true, Ordering::Release);
         self.wake()
     }
 
-    /// Wakes the task. False if the connection is gone.
+    /// Wakes the task. Returns `false` if the connection is closed.
     pub(crate) fn wake(&self) -> bool {
         self.waker.wake();
-        !self.gone.load(Ordering::Relaxed)
+        !self.closed.load(Ordering::Relaxed)
     }
 
-    /// The connection is gone: whoever holds the bell may drop it.
-    pub(crate) fn retire(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+    /// Marks the connection as closed, so that the holders of this signal may drop it.
+    pub(crate) fn mark_closed(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was rung since the last look. The task is woken by the next ring.
-    pub(crate) fn was_rung(&self, context: &Context<'_>) -> bool {
+    /// Whether a ping was requested since the last call. Registers the task to be woken by the next request.
+    pub(crate) fn take_ping_request(&self, context: &Context<'_>) -> bool {
         self.waker.register(context.waker());
-        // A read alone for the common case: most wake-ups bring a pong.
-        self.rung.load(Ordering::Acquire) && self.rung.swap(false, Ordering::AcqRel)
+        // Reads first, because most wake-ups are for a pong and need no write.
+        self.ping_requested.load(Ordering::Acquire) && self.ping_requested.swap(false, Ordering::AcqRel)
     }
 }
 
-/// An interval, cut into batches.
+/// A ping interval, divided into batches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PingSchedule {
     pub(crate) batch: Duration,
     pub(crate) batches: usize,
 }
 
-impl Pace {
-    /// None if the interval does not hold two batches.
+impl PingSchedule {
+    /// `None` if the interval is shorter than two batches.
     pub(crate) fn new(interval: Duration, batch: Duration) -> Option<Self> {
         let batches = usize::try_from(interval.as_nanos().checked_div(batch.as_nanos())?).ok()?;
         (batches >= 2).then_some(Self { batch, batches })
     }
 
-    /// In which batch a connection is pinged that comes during the batch `current`, after `number` others. Its first ping comes after 0.5 to
-    /// 1.0 of the interval, as the server has it, then once each interval. Successive connections are spread by the golden ratio, which
-    /// is as even as it gets.
+    /// Returns the batch in which to ping a connection accepted during batch `current`, after `number`
+    /// others. Its first ping is sent after 0.5 to 1.0 of the interval, like the server's, and then once per
+    /// interval. Successive connections are spread by the golden ratio, which distributes them as evenly as
+    /// possible.
     pub(crate) fn batch_of(self, number: usize, current: usize) -> usize {
         const GOLDEN: u64 = 0x9E37_79B9;
         let half = self.batches / 2;
@@ -69,19 +70,20 @@ impl Pace {
     }
 }
 
-/// The connections, by the part of the interval in which they are pinged. The lists are locked by whoever adds a
-/// connection and by the thread; a connection that is gone is dropped from its list when its turn comes.
+/// Connections, by the batch in which they are pinged. Each list is locked by the thread that adds a
+/// connection, and by the pinger thread. A closed connection is dropped from its list when its batch is
+/// pinged.
 #[derive(Debug)]
 pub(crate) struct Pinger {
-    pace: Pace,
-    due: Vec<Mutex<Vec<Arc<Bell>>>>,
-    /// The list whose turn it is.
+    pace: PingSchedule,
+    due: Vec<Mutex<Vec<Arc<ConnectionSignal>>>>,
+    /// List to process next.
     current: AtomicUsize,
     added: AtomicUsize,
 }
 
 impl Pinger {
-    pub(crate) fn start(pace: Pace) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(pace: PingSchedule) -> io::Result<Arc<Self>> {
         let due = std::iter::repeat_with(Mutex::default).take(pace.batches).collect();
         let pinger = Arc::new(Self { pace, due, current: AtomicUsize::new(0), added: AtomicUsize::new(0) });
         let this = Arc::clone(&pinger);
@@ -89,10 +91,10 @@ impl Pinger {
         Ok(pinger)
     }
 
-    pub(crate) fn add(&self) -> Arc<Bell> {
+    pub(crate) fn add(&self) -> Arc<ConnectionSignal> {
         let number = self.added.fetch_add(1, Ordering::Relaxed);
         let index = self.pace.batch_of(number, self.current.load(Ordering::Relaxed));
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(ConnectionSignal::default());
         self.due[index].lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&bell));
         bell
     }
@@ -104,7 +106,7 @@ impl Pinger {
                 next += self.pace.batch;
                 thread::sleep(next.saturating_duration_since(Instant::now()));
                 self.current.store(index, Ordering::Relaxed);
-                due.lock().unwrap_or_else(PoisonError::into_inner).retain(|bell| bell.ring());
+                due.lock().unwrap_or_else(PoisonError::into_inner).retain(|bell| bell.request_ping());
             }
         }
     }

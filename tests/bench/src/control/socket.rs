@@ -3,11 +3,11 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What the server has by default.
+/// The server's default.
 const BACKLOG: i32 = 4096;
 pub(crate) const SEND_BUFFER: usize = 64 * 1024;
 
-/// Listens with the server's socket options. What is set here, every accepted socket inherits.
+/// Listens with the server's socket options. Accepted sockets inherit them.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;

@@ -18,12 +18,12 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::hub::{Answer, Hub};
-use crate::pinger::{Bell, Pinger};
+use crate::hub::{HubOutcome, Hub};
+use crate::pinger::{ConnectionSignal, Pinger};
 use crate::socket::SEND_BUFFER;
 use crate::words::{HELLO, PING_PAYLOAD};
 
-/// As small as the server has it.
+/// As small as the server's.
 const READ_BUFFER: usize = 256;
 
 /// Serves HTTP/1.1 on one connection until it is upgraded.
@@ -33,7 +33,7 @@ pub(crate) fn serve(socket: TcpStream, pinger: Arc<Pinger>, hub: Arc<Hub>) {
             let reply = upgrade(request, &pinger, &hub);
             async { Ok::<_, Infallible>(reply) }
         });
-        // What goes wrong here is the client's loss, and the bench counts it there.
+        // Errors are ignored: the benchmark counts them at the client.
         let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades().await;
     });
 }
@@ -46,15 +46,15 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>, hub: &Arc<Hub>)
     };
     let upgrade = hyper::upgrade::on(&mut request);
     let (pinger, hub) = (Arc::clone(pinger), Arc::clone(hub));
-    // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+    // A task of its own, so that hyper's task ends with the upgrade and its buffers are freed.
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        // Boxed, for a task is as large as what it may hold at once, for all its life.
+        // Boxed, because a task permanently occupies the space of its largest state.
         let socket = Box::pin(websocket(upgraded)).await;
         let mut connection =
-            Connection { socket, bell: pinger.add(), hub, cursor: NOT_SUBSCRIBED, unflushed: false };
+            HyperConnection { socket, bell: pinger.add(), hub, cursor: NOT_SUBSCRIBED, unflushed: false };
         drop(pinger);
-        // A connection that fails is over; there is no one to tell.
+        // An error ends the connection. It is not reported.
         if connection.write(Message::text(HELLO)).is_ok() {
             let _ = poll_fn(|context| connection.poll(context)).await;
         }
@@ -62,7 +62,8 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>, hub: &Arc<Hub>)
     reply
 }
 
-/// hyper's read buffer ends here: it holds 8 KB, and nothing as a rule, since clients wait for the answer.
+/// Frees hyper's read buffer. It takes 8 KB and is usually empty, since clients wait for the response before
+/// they send.
 async fn websocket(upgraded: Upgraded) -> WebSocketStream<TcpStream> {
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
     let config = WebSocketConfig::default()
@@ -75,26 +76,26 @@ async fn websocket(upgraded: Upgraded) -> WebSocketStream<TcpStream> {
         .await
 }
 
-/// The cursor of a connection that wants no messages: nothing comes after it.
+/// Cursor of a connection that is not subscribed: no message comes after it.
 const NOT_SUBSCRIBED: usize = usize::MAX;
 
-struct Connection {
+struct HyperConnection {
     socket: WebSocketStream<TcpStream>,
-    bell: Arc<Bell>,
+    bell: Arc<ConnectionSignal>,
     hub: Arc<Hub>,
-    /// How many of the hub's messages it has had, or is not to have.
+    /// Number of the hub's messages that were sent, or that precede the subscription.
     cursor: usize,
-    /// Something was handed to tungstenite that the kernel may not have yet.
+    /// Whether tungstenite may still have unsent bytes.
     unflushed: bool,
 }
 
-impl Drop for Connection {
+impl Drop for HyperConnection {
     fn drop(&mut self) {
-        self.bell.retire();
+        self.bell.mark_closed();
     }
 }
 
-impl Connection {
+impl HyperConnection {
     fn write(&mut self, message: Message) -> Result<(), Error> {
         self.unflushed = true;
         self.socket.start_send_unpin(message)
@@ -108,14 +109,14 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Pings when the bell rings, passes on what is published, and reads until the end.
+    /// Sends a ping if one was requested, sends new messages, and reads until the connection ends.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.bell.was_rung(context) {
+        if self.bell.take_ping_request(context) {
             self.write(Message::Ping(Bytes::from_static(&PING_PAYLOAD)))?;
         }
         loop {
             ready!(self.flush(context))?;
-            // One at a time: the next one when the kernel has this one.
+            // One at a time: the next message is sent when the kernel has taken this one.
             while self.cursor < self.hub.published()
                 && let Some(text) = self.hub.next(self.cursor)
             {
@@ -134,12 +135,12 @@ impl Connection {
 
     fn carry_out(&mut self, text: &str) -> Result<(), Error> {
         match self.hub.carry_out(text, &self.bell) {
-            Answer::Subscribed { cursor, reply } => {
+            HubOutcome::Subscribed { cursor, reply } => {
                 self.cursor = cursor;
                 self.write(Message::text(reply))
             }
-            Answer::Published { reply } => self.write(Message::text(reply)),
-            Answer::None => Ok(()),
+            HubOutcome::Published { reply } => self.write(Message::text(reply)),
+            HubOutcome::None => Ok(()),
         }
     }
 }

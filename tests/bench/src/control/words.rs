@@ -1,4 +1,5 @@
-//! What both controls say, as long as the server's words so that the same bytes move, and what they understand.
+//! Messages that both controls send and understand. They are as long as the server's, so that the same number
+//! of bytes is sent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,44 +10,44 @@ pub(crate) const HELLO: &str = concat!(
     r#""ping_interval_ms":10000,"pong_timeout_ms":5000,"reconnect_window_ms":120000}}"#,
 );
 
-/// The server has a number there.
+/// The server puts a number here.
 pub(crate) const PING_PAYLOAD: [u8; 8] = [0; 8];
 
 const EPOCH: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
 #[derive(Debug)]
-pub(crate) enum Command<'a> {
+pub(crate) enum ControlCommand<'a> {
     Subscribe { id: u64, channel: &'a str },
     Publish { id: u64, channel: &'a str, data: &'a RawValue },
 }
 
 #[derive(Deserialize)]
-struct Text<'a> {
+struct CommandText<'a> {
     id: u64,
     #[serde(borrow)]
-    subscribe: Option<Subscribe<'a>>,
+    subscribe: Option<SubscribeFields<'a>>,
     #[serde(borrow)]
-    publish: Option<Publish<'a>>,
+    publish: Option<PublishFields<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Subscribe<'a> {
+struct SubscribeFields<'a> {
     channel: &'a str,
 }
 
 #[derive(Deserialize)]
-struct Publish<'a> {
+struct PublishFields<'a> {
     channel: &'a str,
     #[serde(borrow)]
     data: &'a RawValue,
 }
 
-impl<'a> Command<'a> {
-    /// `None` if the text is neither of the two.
+impl<'a> ControlCommand<'a> {
+    /// `None` if the text is neither of the two commands.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         match serde_json::from_str(text).ok()? {
-            Text { id, subscribe: Some(Subscribe { channel }), .. } => Some(Self::Subscribe { id, channel }),
-            Text { id, publish: Some(Publish { channel, data }), .. } => {
+            CommandText { id, subscribe: Some(SubscribeFields { channel }), .. } => Some(Self::Subscribe { id, channel }),
+            CommandText { id, publish: Some(PublishFields { channel, data }), .. } => {
                 Some(Self::Publish { id, channel, data })
             }
             _ => None,

@@ -1,15 +1,15 @@
 //! Clients: perfect models of a correct client, with faults that the scenario chooses.
 
-mod acting;
-mod answer;
+mod actions;
+mod poll_answer;
 mod bayeux;
 mod connecting;
-mod early;
+mod early_input;
 mod event_stream;
 mod frames;
-mod page;
+mod session_model;
 mod polling;
-mod posting;
+mod posts;
 mod reading;
 
 use std::collections::VecDeque;
@@ -23,9 +23,9 @@ use crate::scenario::Scenario;
 use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
 use crate::truth::LOGS;
 pub(crate) use bayeux::{Bayeux, BayeuxReply};
-pub(crate) use page::{SessionModel, SubscriptionState};
+pub(crate) use session_model::{SessionModel, ChannelSubscription};
 pub(crate) use polling::PollRequest;
-pub(crate) use posting::Post;
+pub(crate) use posts::Post;
 
 /// Epoch and offset of the last message that a client has of a channel.
 type LastMessage = (String, u64);
@@ -151,7 +151,7 @@ impl SimClient {
         self.snapshots.clear();
         let Some(model) = self.model.take() else { return };
         for (past, subscription) in self.past.iter_mut().zip(model.channels) {
-            if let SubscriptionState::Active(place) = subscription {
+            if let ChannelSubscription::Active(place) = subscription {
                 *past = Some((place.epoch, place.up_to));
             }
         }

@@ -4,7 +4,7 @@ use encke_server::simulation::{ConnectRequest, HeldPoll};
 use rand::RngExt;
 use serde_json::value::RawValue;
 
-use super::{ResumeOffer, answer};
+use super::{ResumeOffer, poll_answer};
 use crate::scenario::{MILLI, SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
 use crate::truth::channel_name;
@@ -122,7 +122,7 @@ impl Simulation {
         if link.incoming.is_empty() {
             return;
         }
-        let (status, body) = match answer::read(&link.incoming) {
+        let (status, body) = match poll_answer::read(&link.incoming) {
             Ok(None) => return,
             Ok(Some(answer)) => (answer.status, answer.body.to_owned()),
             Err(error) => return self.violate("wire", format!("client {number} reads {error}")),

@@ -4,7 +4,7 @@ use encke_core::dialect::json::{Hello, Reply, ReplyData, ReplyOutcome, ServerMes
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
-use super::page::Subscribed;
+use super::session_model::Subscribed;
 use super::{Carrier, PendingCommand, SessionModel, event_stream};
 use crate::fault::Fault;
 use crate::scenario::nanos;
@@ -149,7 +149,7 @@ impl Simulation {
                 if let (Some(channel), Some(model)) =
                     (channel_of(&gone.channel), &mut self.clients[client as usize].model)
                 {
-                    *model.subscription(channel) = super::SubscriptionState::Inactive;
+                    *model.subscription(channel) = super::ChannelSubscription::Inactive;
                 }
             }
         }
@@ -163,7 +163,7 @@ impl Simulation {
         take: impl FnOnce(
             &mut SessionModel,
             &crate::truth::Truth,
-            &encke_server::simulation::Server,
+            &encke_server::simulation::SimulatedServer,
         ) -> Result<(), String>,
     ) {
         let it = &mut self.clients[client as usize];
@@ -296,7 +296,7 @@ impl Simulation {
                 }
             }
             (PendingCommand::Subscribe { channel, .. }, ReplyOutcome::Error(_)) => {
-                *model.subscription(channel) = super::SubscriptionState::Inactive;
+                *model.subscription(channel) = super::ChannelSubscription::Inactive;
             }
             _ => {}
         }

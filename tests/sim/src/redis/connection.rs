@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-use encke_server::simulation::Socket;
+use encke_server::simulation::SimulatedSocket;
 use encke_sys::Unacknowledged;
 
 use super::resp::RespValue;
@@ -63,7 +63,7 @@ pub(super) struct ServerEnd {
     pub(super) number: RedisConnection,
 }
 
-impl Socket for ServerEnd {
+impl SimulatedSocket for ServerEnd {
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut state = self.redis.0.lock();
         let Some(connection) = state.connections.get_mut(&self.number).filter(|it| it.is_open()) else {

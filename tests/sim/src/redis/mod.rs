@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use encke_server::simulation::Socket;
+use encke_server::simulation::SimulatedSocket;
 use parking_lot::Mutex;
 
 use connection::{RedisLink, ServerEnd};
@@ -72,7 +72,7 @@ impl Redis {
     }
 
     /// Opens a connection for a server.
-    pub(crate) fn connect(&self) -> io::Result<Box<dyn Socket>> {
+    pub(crate) fn connect(&self) -> io::Result<Box<dyn SimulatedSocket>> {
         let mut state = self.0.lock();
         if state.is_down {
             return Err(io::ErrorKind::ConnectionRefused.into());

@@ -8,7 +8,7 @@ use encke_server::simulation::SessionView;
 
 use super::Simulation;
 use super::bayeux::SocketState;
-use crate::client::{Carrier, SimClient, SubscriptionState};
+use crate::client::{Carrier, SimClient, ChannelSubscription};
 use crate::schedule::{ConnectionNumber, Direction};
 use crate::truth::{channel_name, channel_of};
 
@@ -277,7 +277,7 @@ impl Simulation {
                 return Some(format!("{name} is at {}, the session at {cursor}", channel.last));
             }
             let number = channel_of(name)?;
-            let Some(SubscriptionState::Active(position)) = model.channels.get(usize::from(number)) else {
+            let Some(ChannelSubscription::Active(position)) = model.channels.get(usize::from(number)) else {
                 continue;
             };
             // If the new epoch lacks messages that the client has, a gap is reported before the next message.

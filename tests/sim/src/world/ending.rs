@@ -3,7 +3,7 @@
 use encke_core::session::Deadline;
 
 use super::Simulation;
-use crate::client::{Carrier, SubscriptionState};
+use crate::client::{Carrier, ChannelSubscription};
 use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, Stage};
@@ -189,7 +189,7 @@ impl Simulation {
                 return self.violate("progress", format!("client {number}: {what}"));
             }
             let subscription = client.model.iter().flat_map(|model| &model.channels);
-            let subscription = subscription.filter(|it| matches!(it, SubscriptionState::Active(_))).count();
+            let subscription = subscription.filter(|it| matches!(it, ChannelSubscription::Active(_))).count();
             if subscription > session.subscriptions.len() {
                 let what = format!("client {number} has {subscription} subscriptions: {session:?}");
                 return self.violate("exactly once or a gap", what);

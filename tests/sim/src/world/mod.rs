@@ -20,7 +20,7 @@ use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::clock::UnixTime;
 use encke_server::events::Hooks;
-use encke_server::simulation::{HttpResponse, Server, SimulatedTime};
+use encke_server::simulation::{HttpResponse, SimulatedServer, SimulatedTime};
 use parking_lot::Mutex;
 use polls::LastPoll;
 use rand::RngExt;
@@ -123,7 +123,7 @@ pub(crate) struct Simulation {
     wheel_plan: u32,
     work_planned: bool,
     read_parked_planned: bool,
-    pub(crate) server: Server,
+    pub(crate) server: SimulatedServer,
     servers: ServerSequence,
     redis: Option<ScheduledRedis>,
     pub(crate) tasks: Tasks,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::session::Deadline;
 use encke_server::simulation::{
-    ChannelView, Parameters, RestoreResult, Server, SessionView, SimulatedEngine, SimulatedTime,
+    ChannelView, Parameters, RestoreResult, SimulatedServer, SessionView, SimulatedEngine, SimulatedTime,
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -229,7 +229,7 @@ impl Simulation {
         number: u32,
         inputs: &ServerInputs,
         tasks: &Tasks,
-    ) -> Server {
+    ) -> SimulatedServer {
         let engine = match inputs.redis.clone() {
             None => {
                 let delays = inputs.engine_delays.clone();
@@ -237,7 +237,7 @@ impl Simulation {
             }
             Some(redis) => SimulatedEngine::Redis { connect: Box::new(move || redis.connect()) },
         };
-        Server::new(Parameters {
+        SimulatedServer::new(Parameters {
             config: scenario.config.clone(),
             // Each server has different random numbers.
             seed: scenario.seed ^ u64::from(number) << 32,

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use encke_tests::admin::send_request;
 use encke_tests::bayeux::{BayeuxPolling, BayeuxWebSocket, handshake, publish};
 use encke_tests::poll::{PollClient, get_with};
-use encke_tests::waiting::{LATE, until};
+use encke_tests::waiting::{MAX_LATENESS, until};
 use encke_tests::{BackendRequest, Backend, Client, EventStream, Launch, RawClient, BackendReply, RunningServer, tokens};
 use serde_json::{Value, json};
 
@@ -188,11 +188,11 @@ fn a_backend_that_fails_is_a_closed_door_with_a_time_to_come_back() {
         BackendReply::status(200).delayed_by(if waits { Duration::from_secs(3) } else { Duration::ZERO })
     });
     let mut slow = RawClient::connect(server.public);
-    slow.ask_upgrade("token=slow");
+    slow.request_upgrade("token=slow");
     until("it is asked", || backend.requests().iter().any(|asked| asked.json()["token"] == "slow"));
     let from = std::time::Instant::now();
     drop(server.client());
-    assert!(from.elapsed() < Duration::from_secs(1) + LATE);
+    assert!(from.elapsed() < Duration::from_secs(1) + MAX_LATENESS);
     slow.await_upgrade();
     slow.hello();
 }
@@ -203,7 +203,7 @@ fn what_is_passed_on_is_configured() {
     let launch = asked_by(&backend).set(r#"backend.headers=["user-agent", "x-real"]"#);
     let server = launch.set(r#"backend.cookies=["sid"]"#).start();
     let mut client = RawClient::connect(server.public);
-    client.ask_upgrade_with("", "User-Agent: me\r\nCookie: sid=a=b; other=1\r\nX-Other: no\r\n");
+    client.request_upgrade_with("", "User-Agent: me\r\nCookie: sid=a=b; other=1\r\nX-Other: no\r\n");
     client.await_upgrade();
     client.hello();
     let asked: Value = backend.requests().first().map(BackendRequest::json).expect("a question");
@@ -226,7 +226,7 @@ fn tokens_are_looked_at_first() {
     assert_eq!(backend.requests().len(), 1, "it is not asked about a bad one");
     // Nor about pages of strangers.
     let mut page = RawClient::connect(server.public);
-    page.ask_upgrade_with("", "Origin: https://evil.example\r\n");
+    page.request_upgrade_with("", "Origin: https://evil.example\r\n");
     page.await_upgrade();
     assert_eq!(page.close_code(), UNAUTHORIZED);
     assert_eq!(backend.requests().len(), 1);
@@ -246,7 +246,7 @@ fn nobody_gets_another_session_by_a_resume_token() {
     assert_eq!(Client::refusal_code(server.public, &format!("resume={token}&seq=999999")), UNAUTHORIZED);
     // Of an event stream alone.
     let mut client = RawClient::connect(server.public);
-    client.ask_upgrade_with("", &format!("Last-Event-ID: {token}:0\r\n"));
+    client.request_upgrade_with("", &format!("Last-Event-ID: {token}:0\r\n"));
     client.await_upgrade();
     assert_eq!(client.close_code(), UNAUTHORIZED);
     let get = |path: &str, headers: &str| {
@@ -274,7 +274,7 @@ fn our_own_checks_come_first() {
     let gone = "GET /events?resume=s_nonsense HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(send_request(server.public, gone).status, 410);
     let mut client = RawClient::connect(server.public);
-    client.ask_upgrade("seq=x");
+    client.request_upgrade("seq=x");
     client.await_upgrade();
     client.close_code();
     assert_eq!(backend.requests().len(), 0);
@@ -325,7 +325,7 @@ fn newcomers_do_not_take_all_questions() {
     let slow: Vec<_> = (0..8)
         .map(|_| {
             let mut slow = RawClient::connect(server.public);
-            slow.ask_upgrade("token=slow");
+            slow.request_upgrade("token=slow");
             slow
         })
         .collect();

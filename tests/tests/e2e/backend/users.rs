@@ -37,7 +37,7 @@ fn a_revoked_user_is_gone_until_it_has_a_token_of_after() {
     let mut bob = client_of(&server, "bob");
     assert_eq!(done(&revoke(server.admin, "ali%20ce%2F%C3%A9")), json!({"sessions": 2}));
     assert_eq!(live.close_code(), Some(KICKED));
-    server.await_gone(&suspended.session);
+    server.await_removal(&suspended.session);
     for token in [&before, &timeless] {
         assert_eq!(Client::refusal_code(server.public, &format!("token={token}")), UNAUTHORIZED);
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
-use encke_tests::stock::{ALL, Transport};
+use encke_tests::stock::{ALL, BayeuxTransport};
 use encke_tests::waiting::{TIMEOUT, eventually_within, let_pass, until};
-use encke_tests::{Launch, Relay, RunningServer, Stock, StockClient};
+use encke_tests::{Launch, Relay, RunningServer, BayeuxLibrary, StockClient};
 use serde_json::json;
 
 use super::{Running, publish, start, start_all, up_to};
@@ -21,14 +21,14 @@ const LONG: Duration = Duration::from_secs(40);
 #[track_caller]
 fn await_connects(running: &Running, count: usize) {
     let connects = || {
-        let heard = running.client.heard("connect");
+        let heard = running.client.values("connect");
         (heard.iter().filter(|connect| connect["successful"] == true).count() >= count).then_some(())
     };
     eventually_within(LONG, format!("{} is back", running.name), connects);
 }
 
 fn connects(running: &Running) -> usize {
-    running.client.heard("connect").iter().filter(|connect| connect["successful"] == true).count()
+    running.client.values("connect").iter().filter(|connect| connect["successful"] == true).count()
 }
 
 /// Its session is the one that it had.
@@ -49,10 +49,10 @@ fn await_expired(server: &RunningServer, session: &str) {
 #[test]
 fn a_stock_client_that_is_cut_comes_back_to_its_session() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
-    let relay = Relay::new(server.public, || Fate::Whole);
+    let relay = Relay::new(server.public, || Fate::Intact);
     let all = start_all(relay.address, &["/news"]);
     publish(&server, "/news", 1..=2);
-    all.iter().for_each(|running| running.client.await_given("/news", &up_to(2)));
+    all.iter().for_each(|running| running.client.await_delivered("/news", &up_to(2)));
     for round in 1..=2 {
         let before: Vec<_> = all.iter().map(connects).collect();
         assert!(relay.cut_all() >= all.len());
@@ -62,7 +62,7 @@ fn a_stock_client_that_is_cut_comes_back_to_its_session() {
         }
         publish(&server, "/news", [2 + round]);
         for running in &all {
-            running.client.await_given("/news", &up_to(2 + round));
+            running.client.await_delivered("/news", &up_to(2 + round));
         }
     }
     for running in &all {
@@ -74,11 +74,11 @@ fn a_stock_client_that_is_cut_comes_back_to_its_session() {
 #[test]
 fn a_stock_client_that_hears_nothing_comes_back_to_its_session() {
     let server = RunningServer::with(&SOON);
-    let relay = Relay::new(server.public, || Fate::Whole);
-    let but_one = ALL.map(|each| (each != (Stock::Faye, Transport::WebSocket)).then_some(each));
+    let relay = Relay::new(server.public, || Fate::Intact);
+    let but_one = ALL.map(|each| (each != (BayeuxLibrary::Faye, BayeuxTransport::WebSocket)).then_some(each));
     let all = start(&Vec::from_iter(but_one.into_iter().flatten()), relay.address, &["/news"]);
     publish(&server, "/news", 1..=2);
-    all.iter().for_each(|running| running.client.await_given("/news", &up_to(2)));
+    all.iter().for_each(|running| running.client.await_delivered("/news", &up_to(2)));
     relay.silence_all();
     let before: Vec<_> = all.iter().map(connects).collect();
     for (running, before) in all.iter().zip(before) {
@@ -86,7 +86,7 @@ fn a_stock_client_that_hears_nothing_comes_back_to_its_session() {
     }
     publish(&server, "/news", [3]);
     for running in &all {
-        running.client.await_given("/news", &up_to(3));
+        running.client.await_delivered("/news", &up_to(3));
         assert_same_session(&server, running);
     }
 }
@@ -105,8 +105,8 @@ fn a_stock_client_whose_machine_is_gone_expires() {
         .set("session.poll_gap=1s")
         .set("session.reconnect_window=3s")
         .start();
-    let clients = [Transport::LongPolling, Transport::WebSocket].map(|transport| {
-        let client = StockClient::start_beyond(&link, Stock::CometD, transport, server.public, &["/news"]);
+    let clients = [BayeuxTransport::LongPolling, BayeuxTransport::WebSocket].map(|transport| {
+        let client = StockClient::start_beyond(&link, BayeuxLibrary::CometD, transport, server.public, &["/news"]);
         (client, transport)
     });
     let sessions = clients.each_ref().map(|(client, transport)| client.await_ready(*transport, &["/news"]));
@@ -115,7 +115,7 @@ fn a_stock_client_whose_machine_is_gone_expires() {
     link.forget_connections();
     for session in &sessions {
         await_expired(&server, session);
-        server.await_gone(session);
+        server.await_removal(session);
     }
     let metrics = server.admin.metrics();
     assert_eq!(
@@ -133,9 +133,9 @@ fn a_stock_client_that_is_killed_expires_on_time() {
     let killed = Instant::now();
     all.iter().for_each(|running| running.client.signal(Signal::KILL));
     for running in &all {
-        server.await_gone(&running.session);
+        server.await_removal(&running.session);
         // By WebSocket, from the cut on; by polls from the last answer, which was before.
-        if running.transport == Transport::WebSocket {
+        if running.transport == BayeuxTransport::WebSocket {
             let after = killed.elapsed();
             assert!(after >= WINDOW, "{} after {after:?}", running.name);
         }
@@ -148,7 +148,7 @@ fn a_stock_client_that_is_killed_expires_on_time() {
 #[test]
 fn a_stock_client_that_is_dropped_comes_back_to_its_session() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
-    let which = ALL.iter().copied().filter(|(stock, _)| *stock != Stock::Aiocometd);
+    let which = ALL.iter().copied().filter(|(stock, _)| *stock != BayeuxLibrary::Aiocometd);
     let all = start(&Vec::from_iter(which), server.public, &["/news"]);
     for round in 1..=2 {
         let before: Vec<_> = all.iter().map(connects).collect();
@@ -160,7 +160,7 @@ fn a_stock_client_that_is_dropped_comes_back_to_its_session() {
         }
         publish(&server, "/news", [round]);
         for running in &all {
-            running.client.await_given("/news", &up_to(round));
+            running.client.await_delivered("/news", &up_to(round));
             assert_same_session(&server, running);
         }
     }
@@ -175,7 +175,7 @@ fn a_stock_client_that_is_kicked_stays_away() {
     }
     for running in &all {
         until(format!("{} is told", running.name), || {
-            running.client.heard("connect").iter().any(|reply| reply["advice"]["reconnect"] == "none")
+            running.client.values("connect").iter().any(|reply| reply["advice"]["reconnect"] == "none")
         });
     }
     // Otherwise they would be back in half a second.
@@ -191,32 +191,32 @@ fn a_stock_client_that_is_kicked_stays_away() {
 fn a_stock_client_goes_on_with_another_server() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut server = RunningServer::with(&["shutdown.drain=200ms"]);
-        let relay = Relay::new(server.public, || Fate::Whole);
+        let relay = Relay::new(server.public, || Fate::Intact);
         // Of a drain, aiocometd takes the milliseconds that it is asked to stay away for seconds.
         let which =
-            ALL.iter().copied().filter(|(stock, _)| signal == Signal::KILL || *stock != Stock::Aiocometd);
+            ALL.iter().copied().filter(|(stock, _)| signal == Signal::KILL || *stock != BayeuxLibrary::Aiocometd);
         let all = start(&Vec::from_iter(which), relay.address, &["/news", "/more/*"]);
         publish(&server, "/news", [1]);
-        all.iter().for_each(|running| running.client.await_given("/news", &up_to(1)));
+        all.iter().for_each(|running| running.client.await_delivered("/news", &up_to(1)));
         server.signal(signal);
         server.await_exit(TIMEOUT);
         let server = RunningServer::with(&["session.poll_hold=1s"]);
-        relay.lead_to(server.public);
+        relay.redirect_to(server.public);
         for running in &all {
             let again = eventually_within(LONG, format!("{} has a new session", running.name), || {
-                let handshakes = running.client.heard("handshake");
+                let handshakes = running.client.values("handshake");
                 let last = handshakes.iter().rfind(|reply| reply["successful"] == true)?;
                 let session = encke_tests::bayeux::session(last["clientId"].as_str()?);
                 (session != running.session).then_some(session)
             });
-            running.client.await_followed(&["/news", "/more/*"], 2);
+            running.client.await_subscribed(&["/news", "/more/*"], 2);
             server.await_phase(&again, "attached");
         }
         publish(&server, "/news", [2]);
         publish(&server, "/more/x", [1]);
         for running in &all {
-            running.client.await_given("/news", &up_to(2));
-            running.client.await_given("/more/x", &up_to(1));
+            running.client.await_delivered("/news", &up_to(2));
+            running.client.await_delivered("/more/x", &up_to(1));
         }
     }
 }
@@ -235,10 +235,10 @@ fn stock_clients_outlast_a_server_that_stands_still() {
     }
     publish(&server, "/news", [41]);
     for running in &all {
-        let last = || running.client.given("/news").last() == Some(&json!(41));
+        let last = || running.client.delivered("/news").last() == Some(&json!(41));
         until(format!("{} has the last", running.name), last);
-        let mut given = running.client.given("/news");
-        if running.stock == Stock::CometDWithAck {
+        let mut given = running.client.delivered("/news");
+        if running.stock == BayeuxLibrary::CometDWithAck {
             // What still comes on the socket that it closes, it has asked for on the next one.
             let mut seen = HashSet::new();
             given.retain(|number| seen.insert(number.to_string()));

@@ -26,7 +26,7 @@ fn await_ready(page: &Script, tab: u32, transport: &str) -> String {
     assert_eq!(page.await_value(&key("connect"), 1)["successful"], true);
     page.await_object(&key("transport"), 1);
     until(format!("tab {tab} uses {transport}"), || {
-        page.heard(&key("transport")).last().is_some_and(|used| used == transport)
+        page.values(&key("transport")).last().is_some_and(|used| used == transport)
     });
     session(handshake["clientId"].as_str().expect("a client id"))
 }
@@ -34,7 +34,7 @@ fn await_ready(page: &Script, tab: u32, transport: &str) -> String {
 /// These come to a tab, once and in order, and nothing else.
 #[track_caller]
 fn await_news(page: &Script, tab: u32, last: u64) {
-    let given = || page.heard(&format!("message@{tab}"));
+    let given = || page.values(&format!("message@{tab}"));
     until(format!("{last} messages come to tab {tab}"), || given().len() as u64 >= last);
     let data: Vec<_> = given().into_iter().map(|mut message| message["data"].take()).collect();
     assert_eq!(data, up_to(last), "tab {tab}");
@@ -88,7 +88,7 @@ fn follow_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(
         let session = await_ready(&page, tab, used);
         publish(server, &channel, 1..=3);
         await_news(&page, tab, 3);
-        page.tell(&json!({"tab": tab, "publish": [channel, 4]}));
+        page.send_command(&json!({"tab": tab, "publish": [channel, 4]}));
         assert_eq!(page.await_value(&format!("publish@{tab}"), 1)["successful"], true);
         await_news(&page, tab, 4);
         // A hold that ends with nothing, and what comes after it.
@@ -97,8 +97,8 @@ fn follow_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(
         publish(server, &channel, [5]);
         await_news(&page, tab, 5);
         assert_eq!(page.count(&format!("handshake@{tab}")), 1, "{client} {used}");
-        page.tell(&json!({"tab": tab, "disconnect": true}));
-        server.await_gone(&session);
+        page.send_command(&json!({"tab": tab, "disconnect": true}));
+        server.await_removal(&session);
     }
 }
 
@@ -110,7 +110,7 @@ fn of_two_tabs_one_polls_by_the_clock() {
     let mut page = tabs(&server, &server, &[each.clone(), each]);
     let sessions = [1, 2].map(|tab| await_ready(&page, tab, "long-polling"));
     let told = |tab: u32| {
-        let advised = page.heard(&format!("connect@{tab}"));
+        let advised = page.values(&format!("connect@{tab}"));
         advised.iter().any(|reply| reply["advice"]["multiple-clients"] == true)
     };
     until("one is told of the other", || told(1) || told(2));
@@ -120,10 +120,10 @@ fn of_two_tabs_one_polls_by_the_clock() {
     }
     // The one that is held goes; the other's connects are held from then on.
     let (polls, waits) = if told(1) { (2, 1) } else { (1, 2) };
-    page.tell(&json!({"tab": polls, "close": true}));
+    page.send_command(&json!({"tab": polls, "close": true}));
     let key = format!("connect@{waits}");
     until("the other hears that it is alone", || {
-        let replies = page.heard(&key);
+        let replies = page.values(&key);
         let paused = replies.iter().rposition(|reply| reply["advice"]["multiple-clients"] == true);
         replies.iter().skip(paused.unwrap_or_default() + 1).any(|reply| reply["advice"]["interval"] == 0)
     });
@@ -148,14 +148,14 @@ fn a_page_that_is_reloaded_keeps_its_session() {
         publish(&server, &channel, 1..=3);
         await_news(&page, tab, 3);
         for reload in 2..=3 {
-            page.tell(&json!({"tab": tab, "reload": true}));
+            page.send_command(&json!({"tab": tab, "reload": true}));
             let first = 3 * (reload - 1) + 1;
             publish(&server, &channel, first..first + 3);
             let nth = usize::try_from(reload).expect("small");
             let handshake = page.await_value(&format!("handshake@{tab}"), nth);
             assert_eq!(handshake["ext"]["reload"], true, "{handshake}");
             let given = || -> BTreeSet<u64> {
-                let given = page.heard(&format!("message@{tab}"));
+                let given = page.values(&format!("message@{tab}"));
                 given.iter().filter_map(|message| message["data"].as_u64()).collect()
             };
             until(format!("all up to {} come", first + 2), || given().len() as u64 >= first + 2);

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use encke_tests::bayeux::{BayeuxPolling, connect_now, events, publish};
-use encke_tests::stock::Transport;
+use encke_tests::stock::BayeuxTransport;
 use encke_tests::waiting::until;
-use encke_tests::{Backend, Client, BackendReply, PollClient, RunningServer, Stock};
+use encke_tests::{Backend, Client, BackendReply, PollClient, RunningServer, BayeuxLibrary};
 use serde_json::{Value, json};
 
 use super::{start_all, up_to};
@@ -24,23 +24,23 @@ fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
         client.subscribe(&own);
         let data = json!({"text": "\"ü\u{1f30d}\u{2028}\n", "n": [1, null, 0.5]});
         client.publish(&own, data.clone());
-        client.await_given(&own, &[data]);
+        client.await_delivered(&own, &[data]);
         let reply = client.await_value("publish", 1);
         assert_eq!((&reply["successful"], &reply["channel"]), (&json!(true), &json!(own)), "{name}");
 
-        client.tell(&json!({ "unsubscribe": own }));
+        client.send_command(&json!({ "unsubscribe": own }));
         assert_eq!(client.await_value("unsubscribe", 1)["successful"], true, "{name}");
         server.admin.publish(&own, "to nobody");
     }
     server.admin.publish("/news", 1);
     for (running, number) in all.iter_mut().zip(0..) {
-        running.client.await_given("/news", &up_to(1));
-        assert_eq!(running.client.came(&format!("/own/{number}")).len(), 1, "{}", running.name);
-        running.client.tell(&json!({"disconnect": true}));
+        running.client.await_delivered("/news", &up_to(1));
+        assert_eq!(running.client.received(&format!("/own/{number}")).len(), 1, "{}", running.name);
+        running.client.send_command(&json!({"disconnect": true}));
     }
     for running in &all {
         running.client.await_object("disconnected", 1);
-        server.await_gone(&running.session);
+        server.await_removal(&running.session);
         until(format!("the log has the end of {}", running.name), || {
             let last = server.logs.lifecycle(&running.session).pop();
             last == Some(("closed".into(), "client".into()))
@@ -60,15 +60,15 @@ fn stock_clients_call_the_backend() {
     for running in &mut start_all(server.public, &["/news"]) {
         let (name, client) = (&running.name, &mut running.client);
         let answer = json!({"method": "/service/echo", "echo": [1, "a"]});
-        if running.stock == Stock::CometD {
-            client.tell(&json!({"call": ["echo", [1, "a"]]}));
+        if running.stock == BayeuxLibrary::CometD {
+            client.send_command(&json!({"call": ["echo", [1, "a"]]}));
             let called = client.await_value("called", 1);
             assert_eq!(called["data"], answer, "{name}");
         }
         client.publish("/service/echo", json!([1, "a"]));
-        let publishes = if running.stock == Stock::CometD { 2 } else { 1 };
+        let publishes = if running.stock == BayeuxLibrary::CometD { 2 } else { 1 };
         assert_eq!(client.await_value("publish", publishes)["successful"], true, "{name}");
-        until(format!("{name} has the answer"), || client.came("/service/echo").last() == Some(&answer));
+        until(format!("{name} has the answer"), || client.received("/service/echo").last() == Some(&answer));
     }
 }
 
@@ -108,11 +108,11 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
     // Faye sends several requests at a time, on as many connections: whichever is read first is published first.
     let hurries = |name: u64| {
         let running = all.get(usize::try_from(name).expect("few"));
-        running.is_some_and(|it| (it.stock, it.transport) == (Stock::Faye, Transport::LongPolling))
+        running.is_some_and(|it| (it.stock, it.transport) == (BayeuxLibrary::Faye, BayeuxTransport::LongPolling))
     };
     assert_whole(&seen, names, EACH, hurries);
     for running in &all {
-        until(format!("{} has all {total}", running.name), || running.client.came("/all").len() >= total);
+        until(format!("{} has all {total}", running.name), || running.client.received("/all").len() >= total);
     }
     let mut polled: Vec<Value> = Vec::new();
     let mut seq = json!(0);
@@ -130,7 +130,7 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
     }
     for (name, came) in all
         .iter()
-        .map(|running| (&*running.name, running.client.came("/all")))
+        .map(|running| (&*running.name, running.client.received("/all")))
         .chain([("a json poll", polled), ("a raw poll", by_raw)])
     {
         assert_eq!(came, seen, "{name}");
@@ -175,24 +175,24 @@ fn wildcards_bring_each_message_once() {
     let expected =
         [("/a/b", json!([1, 4])), ("/a/b/c", json!([2])), ("/a/d", json!([3])), ("/a/b/c/d/e", json!([7]))];
     for running in &all {
-        until(format!("{} has all", running.name), || !running.client.came("/a/z").is_empty());
+        until(format!("{} has all", running.name), || !running.client.received("/a/z").is_empty());
         for (channel, data) in &expected {
-            assert_eq!(json!(running.client.came(channel)), *data, "{channel} for {}", running.name);
+            assert_eq!(json!(running.client.received(channel)), *data, "{channel} for {}", running.name);
         }
         assert_eq!(running.client.count("came"), 6, "{}", running.name);
     }
     // One of three ends: what others match still comes.
     for running in &mut all {
-        running.client.tell(&json!({"unsubscribe": "/a/**"}));
+        running.client.send_command(&json!({"unsubscribe": "/a/**"}));
         assert_eq!(running.client.await_value("unsubscribe", 1)["successful"], true, "{}", running.name);
     }
     for channel in ["/a/b/c", "/a/b", "/a/y"] {
         server.admin.publish(channel, "after");
     }
     for running in &all {
-        until(format!("{} has the last", running.name), || !running.client.came("/a/y").is_empty());
-        assert_eq!(running.client.came("/a/b").len(), 3, "{}", running.name);
-        assert_eq!(running.client.came("/a/b/c").len(), 1, "{}", running.name);
+        until(format!("{} has the last", running.name), || !running.client.received("/a/y").is_empty());
+        assert_eq!(running.client.received("/a/b").len(), 3, "{}", running.name);
+        assert_eq!(running.client.received("/a/b/c").len(), 1, "{}", running.name);
     }
 }
 
@@ -203,9 +203,9 @@ fn a_stock_client_that_is_refused_something_goes_on() {
     let mut all = start_all(server.public, &["/one", "/two"]);
     for running in &mut all {
         let (client, name) = (&mut running.client, &running.name);
-        client.tell(&json!({"subscribe": "/three"}));
+        client.send_command(&json!({"subscribe": "/three"}));
         let refused = || {
-            let replies = client.heard("subscribe");
+            let replies = client.values("subscribe");
             replies.iter().any(|reply| reply["successful"] == false && reply["subscription"] == "/three")
         };
         until(format!("{name} is refused"), refused);
@@ -219,6 +219,6 @@ fn a_stock_client_that_is_refused_something_goes_on() {
     }
     server.admin.publish("/two", 1);
     for running in &all {
-        running.client.await_given("/two", &up_to(1));
+        running.client.await_delivered("/two", &up_to(1));
     }
 }

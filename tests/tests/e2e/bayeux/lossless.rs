@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use encke_tests::relay::Fate;
-use encke_tests::stock::Transport;
+use encke_tests::stock::BayeuxTransport;
 use encke_tests::waiting::eventually_within;
-use encke_tests::{Relay, RunningServer, Stock};
+use encke_tests::{Relay, RunningServer, BayeuxLibrary};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -28,13 +28,13 @@ fn wherever_connections_break_the_extension_loses_nothing_and_doubles_nothing() 
         std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
     println!("ENCKE_SEED={seed}");
     std::thread::scope(|scope| {
-        for transport in [Transport::LongPolling, Transport::WebSocket] {
+        for transport in [BayeuxTransport::LongPolling, BayeuxTransport::WebSocket] {
             scope.spawn(move || break_connections(seed, transport));
         }
     });
 }
 
-fn break_connections(seed: u64, transport: Transport) {
+fn break_connections(seed: u64, transport: BayeuxTransport) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let connections = Arc::new(AtomicUsize::new(0));
@@ -42,12 +42,12 @@ fn break_connections(seed: u64, transport: Transport) {
         let connections = Arc::clone(&connections);
         // The first two are whole: a session and its subscriptions are made by then.
         move || match connections.fetch_add(1, Ordering::AcqRel) {
-            0..2 => Fate::Whole,
+            0..2 => Fate::Intact,
             number if number < 2 + BROKEN => Fate::Cut(rng.random_range(0..6_000)),
-            _ => Fate::Whole,
+            _ => Fate::Intact,
         }
     });
-    let running = start(&[(Stock::CometDWithAck, transport)], relay.address, &["/news"]).remove(0);
+    let running = start(&[(BayeuxLibrary::CometDWithAck, transport)], relay.address, &["/news"]).remove(0);
     let mut published = 0;
     let mut cut_at = 0;
     while connections.load(Ordering::Acquire) < 2 + BROKEN {
@@ -60,15 +60,15 @@ fn break_connections(seed: u64, transport: Transport) {
         }
         let last = usize::try_from(published).expect("not that many");
         eventually_within(LONG, "the client keeps up", || {
-            (running.client.given("/news").len() + AHEAD >= last).then_some(())
+            (running.client.delivered("/news").len() + AHEAD >= last).then_some(())
         });
     }
     let last = usize::try_from(published).expect("not that many");
     eventually_within(LONG, format!("{last} messages by {transport:?}"), || {
-        (running.client.given("/news").len() >= last).then_some(())
+        (running.client.delivered("/news").len() >= last).then_some(())
     });
-    assert_eq!(running.client.given("/news"), up_to(published), "{transport:?}");
+    assert_eq!(running.client.delivered("/news"), up_to(published), "{transport:?}");
     assert_eq!(running.client.count("handshake"), 1, "its session lasts");
-    let replies = running.client.heard("connect");
+    let replies = running.client.values("connect");
     assert!(replies.iter().all(|reply| reply["ext"].get("encke").is_none()), "no gaps: {replies:?}");
 }

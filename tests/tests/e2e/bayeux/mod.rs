@@ -17,14 +17,14 @@ mod wire;
 
 use std::net::SocketAddr;
 
-use encke_tests::stock::{ALL, Transport};
-use encke_tests::{RunningServer, Stock, StockClient};
+use encke_tests::stock::{ALL, BayeuxTransport};
+use encke_tests::{RunningServer, BayeuxLibrary, StockClient};
 
 /// A stock client that is running, and what it may use.
 struct Running {
     name: String,
-    stock: Stock,
-    transport: Transport,
+    stock: BayeuxLibrary,
+    transport: BayeuxTransport,
     client: StockClient,
     session: String,
 }
@@ -37,8 +37,8 @@ fn start_all(server: SocketAddr, channels: &[&str]) -> Vec<Running> {
 
 /// Starts these side by side, each following these channels, and waits until all do.
 #[track_caller]
-fn start(which: &[(Stock, Transport)], server: SocketAddr, channels: &[&str]) -> Vec<Running> {
-    let start = |&(stock, transport): &(Stock, Transport)| {
+fn start(which: &[(BayeuxLibrary, BayeuxTransport)], server: SocketAddr, channels: &[&str]) -> Vec<Running> {
+    let start = |&(stock, transport): &(BayeuxLibrary, BayeuxTransport)| {
         (stock, transport, StockClient::start(stock, transport, server, channels))
     };
     let started: Vec<_> = which.iter().map(start).collect();

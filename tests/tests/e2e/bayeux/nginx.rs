@@ -1,6 +1,6 @@
 use encke_tests::proxy::Proxy;
-use encke_tests::stock::{ALL, Transport};
-use encke_tests::{RunningServer, Stock};
+use encke_tests::stock::{ALL, BayeuxTransport};
+use encke_tests::{RunningServer, BayeuxLibrary};
 use serde_json::json;
 
 use super::{Running, publish, start, up_to};
@@ -10,7 +10,7 @@ use super::{Running, publish, start, up_to};
 fn behind_nginx_with_its_defaults() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let proxy = Proxy::nginx_with_defaults(&server, "");
-    let polling = ALL.iter().copied().filter(|(_, transport)| *transport == Transport::LongPolling);
+    let polling = ALL.iter().copied().filter(|(_, transport)| *transport == BayeuxTransport::LongPolling);
     through(&server, &proxy, &Vec::from_iter(polling));
 }
 
@@ -24,7 +24,7 @@ fn behind_nginx_that_upgrades() {
     through(&server, &proxy, &ALL);
 }
 
-fn through(server: &RunningServer, proxy: &Proxy, which: &[(Stock, Transport)]) {
+fn through(server: &RunningServer, proxy: &Proxy, which: &[(BayeuxLibrary, BayeuxTransport)]) {
     let mut all = start(which, proxy.address, &["/news", "/a/**"]);
     let count = all.len() as u64;
     for (running, number) in all.iter_mut().zip(1..) {
@@ -32,20 +32,20 @@ fn through(server: &RunningServer, proxy: &Proxy, which: &[(Stock, Transport)]) 
     }
     publish(server, "/news", 1..=10);
     for Running { client, name, .. } in &all {
-        client.await_given("/news", &up_to(10));
+        client.await_delivered("/news", &up_to(10));
         encke_tests::waiting::until(format!("{name} hears all others"), || {
-            client.given("/a/who").len() as u64 >= count
+            client.delivered("/a/who").len() as u64 >= count
         });
-        let mut heard: Vec<_> = client.given("/a/who").iter().filter_map(serde_json::Value::as_u64).collect();
+        let mut heard: Vec<_> = client.delivered("/a/who").iter().filter_map(serde_json::Value::as_u64).collect();
         heard.sort_unstable();
         assert_eq!(heard, Vec::from_iter(1..=count), "{name}");
         // One hold at least has passed through it.
         client.await_object("connect", 3);
     }
     for running in &mut all {
-        running.client.tell(&json!({"disconnect": true}));
+        running.client.send_command(&json!({"disconnect": true}));
     }
     for running in &all {
-        server.await_gone(&running.session);
+        server.await_removal(&running.session);
     }
 }

@@ -37,7 +37,7 @@ fn rng() -> (u64, SmallRng) {
 fn relay(server: &RunningServer, seed: u64) -> Relay {
     let mut rng = SmallRng::seed_from_u64(seed ^ 1);
     Relay::new(server.public, move || match rng.random_range(0..4) {
-        0 => Fate::Whole,
+        0 => Fate::Intact,
         _ => Fate::Cut(rng.random_range(400..4_000)),
     })
 }
@@ -61,7 +61,7 @@ struct Socket {
 impl Socket {
     fn connect(address: SocketAddr) -> Self {
         let mut raw = RawClient::connect(address);
-        raw.ask_upgrade_at("/bayeux", "");
+        raw.request_upgrade_at("/bayeux", "");
         raw.await_upgrade();
         Self { raw, broken: false, unanswered: 0 }
     }

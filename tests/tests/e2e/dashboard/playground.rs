@@ -61,7 +61,7 @@ fn a_client_in_the_page_is_cut_and_comes_back() {
     page.go("#/playground");
     page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
     say(&mut page, "close: end the session");
-    server.await_gone(&id);
+    server.await_removal(&id);
     page.await_text(STATE, "Closed by the server: 1000 (normal).");
 }
 

@@ -117,7 +117,7 @@ fn a_session_is_ended_by_keyboard_after_a_question() {
     page.press("Enter");
     assert_eq!(client.await_close(), 4101);
     page.await_text(".badge", "○ closed");
-    server.await_gone(&id);
+    server.await_removal(&id);
     page.await_text(".acts .note", "The session has already ended.");
     assert_eq!(page.focused(), "End session…");
 }
@@ -159,6 +159,6 @@ fn a_question_names_its_session_and_goes_with_its_page() {
     page.click("text=End session…");
     page.await_text("#question-about", &format!("{alice}, user alice"));
     page.click("dialog .danger");
-    server.await_gone(&alice);
+    server.await_removal(&alice);
     assert_eq!(server.admin.phase(&bob).as_deref(), Some("attached"));
 }

@@ -87,7 +87,7 @@ fn who_signs_in_next_finds_nothing_of_the_last_client() {
     page.click("text=Sign out");
     page.await_text("h1", "Sign in");
     page.await_text("#about", "Encke");
-    server.await_gone(&id);
+    server.await_removal(&id);
     sign_in(&mut page, READ);
     page.await_text("[data-name='player']", "Not connected.");
     page.await_text("section:has(> h2:text('Frames')) .note", "No frames yet.");

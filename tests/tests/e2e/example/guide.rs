@@ -20,13 +20,13 @@ fn commands() -> Vec<&'static str> {
 
 /// What is on a page now.
 fn on_page(pages: &Script, name: &str) -> Value {
-    pages.heard(name).pop().unwrap_or_default()
+    pages.values(name).pop().unwrap_or_default()
 }
 
 #[track_caller]
 fn await_messages(pages: &Script, names: &[&str], messages: &[&str]) {
     for name in names {
-        until(format!("{messages:?} at {name}: {}", pages.complaints()), || {
+        until(format!("{messages:?} at {name}: {}", pages.stderr_text()), || {
             on_page(pages, name)["messages"] == json!(messages)
         });
     }
@@ -36,7 +36,7 @@ fn await_messages(pages: &Script, names: &[&str], messages: &[&str]) {
 #[track_caller]
 fn tell(pages: &mut Script, command: &Value) {
     let before = pages.count("done");
-    pages.tell(command);
+    pages.send_command(command);
     pages.await_object("done", before + 1);
 }
 
@@ -76,7 +76,7 @@ fn the_guide_word_for_word() {
     let address = example.backend.address.to_string();
     let mut pages = Script::start("example.mjs", &[&[&*address], &both[..]].concat());
     for name in both {
-        until(format!("{name} sees both: {}", pages.complaints()), || {
+        until(format!("{name} sees both: {}", pages.stderr_text()), || {
             let present = on_page(&pages, name)["present"].as_str().unwrap_or_default().to_owned();
             present.split(", ").collect::<HashSet<_>>() == HashSet::from(both)
         });

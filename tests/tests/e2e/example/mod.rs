@@ -91,7 +91,7 @@ impl Example {
         let arguments = command.strip_prefix("cargo run --release -- ").expect("it runs the server");
         let [public, admin] = [&self.public, &self.admin].map(|port| port.address.to_string());
         let launch = Launch::listening_on_both(&public, &admin);
-        let launch = launch.after(&format!("cd '{}'", self.clone.path().display()));
+        let launch = launch.run_first(&format!("cd '{}'", self.clone.path().display()));
         arguments.split(' ').fold(launch, Launch::argument)
     }
 

@@ -3,18 +3,18 @@ use std::thread;
 
 use encke_tests::loadgen::LoadgenReport;
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 use encke_tests::{Metrics, RunningServer, binaries};
 use serde_json::json;
 
-/// Attacks a server with these options, and asserts that the healthy session has lost nothing. Meanwhile `look` sees the metrics again
-/// and again.
+/// Runs the attack given by these options and asserts that the healthy session lost nothing. `look` receives
+/// the server's metrics repeatedly during the attack.
 #[track_caller]
 fn attack(server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> LoadgenReport {
     attack_for("1s", server, words, look)
 }
 
-/// The same for so long.
+/// Like [`attack`], for this duration.
 #[track_caller]
 fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> LoadgenReport {
     let arguments: Vec<&str> =
@@ -32,7 +32,7 @@ fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn
     report
 }
 
-/// Whoever came during this attack was let in.
+/// Asserts that a new client was admitted during this attack.
 #[track_caller]
 fn assert_visited(report: &LoadgenReport, attack: &str) {
     report.assert(&[(&format!("/attacks/{attack}/visitor/admitted"), 1.0)]);
@@ -40,7 +40,7 @@ fn assert_visited(report: &LoadgenReport, attack: &str) {
 
 #[test]
 fn no_attack_harms_a_session_beside_it() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack all --connections 20", |_| {});
     for attack in [
@@ -66,7 +66,7 @@ fn no_attack_harms_a_session_beside_it() {
 
 #[test]
 fn any_server_of_websockets_can_be_attacked() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack all --target plain --connections 20", |_| {});
     for attack in ["frames", "headers", "handshakes", "fragments"] {
@@ -76,7 +76,7 @@ fn any_server_of_websockets_can_be_attacked() {
 
 #[test]
 fn controls_send_nothing() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack none,burn", |_| {});
     for control in ["none", "burn"] {
@@ -91,10 +91,10 @@ fn controls_send_nothing() {
 
 #[test]
 fn no_more_sessions_are_attached_than_there_may_be_connections_whatever_they_resume() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_connections=10"]);
     let arguments = "--attack resume --connections 20 --connect-timeout 2s";
-    // A connection that was replaced counts as one until it has gone.
+    // A replaced connection counts until it is closed.
     let look = |metrics: &Metrics| assert!(metrics.sessions("attached") <= 10.0, "{}", metrics.text());
     let report = attack(&server, arguments, look);
     assert!(report.number("/answers/resume/new_session") > 0.0, "{report:?}");
@@ -103,10 +103,11 @@ fn no_more_sessions_are_attached_than_there_may_be_connections_whatever_they_res
 
 #[test]
 fn sessions_are_no_more_than_there_may_be_and_newcomers_get_one() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_sessions=60"]);
     let look = |metrics: &Metrics| {
-        // They are not read at one moment: a session of each connection may be counted in both phases.
+        // The two numbers are not read atomically: one session of each connection may be counted in both
+        // phases.
         let sessions = metrics.sessions("attached") + metrics.sessions("suspended");
         assert!(sessions <= 60.0 + 10.0, "{}", metrics.text());
     };
@@ -117,10 +118,11 @@ fn sessions_are_no_more_than_there_may_be_and_newcomers_get_one() {
 
 #[test]
 fn channels_are_no_more_than_there_may_be_and_nobody_else_loses_one() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_channels=200"]);
     let look = |metrics: &Metrics| assert!(metrics.value("encke_channels") <= 200.0, "{}", metrics.text());
-    // The even ones publish; what others subscribe to cannot be taken away.
+    // Half of the attack's commands are publishes and half are subscribes. A channel with a subscriber cannot
+    // be evicted, so there is only one connection.
     let report = attack(&server, "--attack channels --connections 1", look);
     assert_visited(&report, "channels");
     assert!(report.number("/answers/channels/ok") > 200.0, "{report:?}");
@@ -129,20 +131,20 @@ fn channels_are_no_more_than_there_may_be_and_nobody_else_loses_one() {
 #[test]
 fn history_is_no_more_than_there_may_be() {
     const TOTAL_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["channel.history_total_bytes=4MiB"]);
     let look = |metrics: &Metrics| {
-        // One message more of each connection, while room is made for it.
+        // Each connection may exceed the limit by one message while room is made for it.
         assert!(metrics.value("encke_log_bytes") <= TOTAL_BYTES + 3.0 * 65_536.0, "{}", metrics.text());
     };
-    // Six megabytes at a time are answered: a busy machine takes more than a second to do so.
+    // The attack reads six megabytes at a time, which takes a busy machine more than a second.
     let report = attack_for("5s", &server, "--attack history --connections 2", look);
     assert!(report.number("/answers/history/ok") > 0.0, "{report:?}");
 }
 
 #[test]
 fn history_of_others_stays_however_fast_an_attacker_publishes() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["channel.history_total_bytes=4MiB"]);
     let report = attack(&server, "--attack history --connections 2", |_| {});
     let history = |which| report.number(&format!("/attacks/history/visitor/history_{which}"));
@@ -152,9 +154,9 @@ fn history_of_others_stays_however_fast_an_attacker_publishes() {
 
 #[test]
 fn silent_sockets_are_cut_and_newcomers_are_let_in() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_handshakes=20"]);
-    // None is cut before it has been silent for a second.
+    // No socket is evicted before it has been silent for a second.
     let report = attack_for("3s", &server, "--attack handshakes --connections 60", |_| {});
     assert_visited(&report, "handshakes");
     assert!(report.number("/answers/handshakes/cut") > 0.0, "{report:?}");
@@ -162,7 +164,7 @@ fn silent_sockets_are_cut_and_newcomers_are_let_in() {
 
 #[test]
 fn headers_without_end_are_refused() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack headers --connections 20", |_| {});
     assert!(report.number("/attacks/headers/attacker/connections") > 20.0, "{report:?}");
@@ -170,7 +172,7 @@ fn headers_without_end_are_refused() {
 
 #[test]
 fn forged_tokens_let_nobody_in() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
     let claims =
         json!({ "sub": "healthy", "exp": 4_102_444_800_u64, "channels": {"*": ["subscribe", "publish"]} });
@@ -182,14 +184,14 @@ fn forged_tokens_let_nobody_in() {
 
 #[test]
 fn commands_above_the_limit_are_refused() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["limits.commands_per_second=30"]);
     let report = attack(&server, "--attack publishes --connections 4 --rate 10", |_| {});
     assert!(report.number("/answers/publishes/error_rate_limited") > 0.0, "{report:?}");
     assert!(report.number("/answers/publishes/close_4104") > 0.0, "{report:?}");
 }
 
-/// What loadgen says of these words, which it does not run.
+/// Runs loadgen with arguments that it must refuse.
 fn refused(words: &str) -> Output {
     let output = Command::new(binaries::loadgen()).args(words.split(' ')).output();
     output.expect("loadgen can be started")
@@ -197,7 +199,7 @@ fn refused(words: &str) -> Output {
 
 #[test]
 fn servers_elsewhere_are_not_attacked() {
-    // An address of documentation (RFC 5737): nobody is there.
+    // Documentation addresses (RFC 5737, RFC 3849), which no host uses.
     for url in ["ws://192.0.2.1/ws", "ws://[2001:db8::1]/ws"] {
         let output = refused(&format!("abuse {url} --attack frames"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,8 +1,8 @@
 use encke_tests::RunningServer;
 use encke_tests::loadgen::LoadgenReport;
-use encke_tests::waiting::{heavy, until};
+use encke_tests::waiting::{heavy_test_lock, until};
 
-/// What Bayeux is spoken over: long-polling, WebSocket.
+/// URL schemes of the two Bayeux transports: long-polling and WebSocket.
 const SCHEMES: [&str; 2] = ["http", "ws"];
 
 #[track_caller]
@@ -14,7 +14,7 @@ fn run(server: &RunningServer, scheme: &str, scenario: &str, words: &str) -> Loa
 
 #[test]
 fn no_connect_is_held_too_short() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&["session.poll_hold=1s"]);
         for ack in ["", " --ext-ack"] {
@@ -34,7 +34,7 @@ fn no_connect_is_held_too_short() {
 
 #[test]
 fn with_acknowledgements_nothing_is_lost_or_doubled_in_a_cut() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&[]);
         let words = "--ext-ack --connections 100 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
@@ -54,7 +54,7 @@ fn with_acknowledgements_nothing_is_lost_or_doubled_in_a_cut() {
 
 #[test]
 fn without_them_nothing_is_doubled() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&[]);
         let words = "--connections 100 --rate 500 --messages 100 --publish-rate 50";
@@ -76,7 +76,7 @@ fn without_them_nothing_is_doubled() {
 
 #[test]
 fn sessions_wait_for_the_whole_window_and_no_longer() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
         let window = "--reconnect-window 3s --margin 700ms";
@@ -105,13 +105,13 @@ fn sessions_wait_for_the_whole_window_and_no_longer() {
 
 #[test]
 fn clients_leave_by_a_disconnect() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&[]);
         let report = run(&server, scheme, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
         report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
         assert!(report.number("left") > 0.0, "{report:?}");
-        // The end of the run may have cut some before they had heard the reply.
+        // The end of the run may have disconnected some clients before they received the reply.
         until("all who left have ended their sessions", || {
             server.admin.metrics().events("closed", "client") >= report.number("left")
         });

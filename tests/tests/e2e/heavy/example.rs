@@ -1,11 +1,11 @@
-//! A thousand sessions of the chat of `tests/example`, cut at random, and its backend killed for a minute meanwhile. `ENCKE_SEED=<n>` makes
-//! the same cuts again.
+//! A thousand sessions of the chat in `tests/example` are disconnected at random while its backend is down
+//! for a minute. `ENCKE_SEED=<n>` repeats the same disconnects.
 
 use std::time::{Duration, Instant};
 
 use encke_tests::crowd::{CROWD_TIMEOUT, await_sessions, connect, require_descriptors};
 use encke_tests::raw::RawClient;
-use encke_tests::waiting::{eventually_within, heavy, let_pass};
+use encke_tests::waiting::{eventually_within, heavy_test_lock, let_pass};
 use encke_tests::{Client, Hello, RunningServer};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -16,23 +16,25 @@ use crate::example::{BACKEND, Example, SERVER, names};
 
 const SESSIONS: usize = 1_000;
 const USERS: usize = 10;
-/// For how long the backend is down. All who are cut then and do not come back expire within it.
+/// How long the backend is down. Sessions that are disconnected during that time and do not reconnect expire
+/// before it ends.
 const DOWN: Duration = Duration::from_secs(60);
 const WINDOW: &str = "session.reconnect_window=20s";
-/// How many are cut at a time: few enough that those of them who come back do so within the window, also on a busy machine.
+/// Number of clients disconnected at a time: few enough for those that reconnect to do so within the window,
+/// even on a busy machine.
 const CUT: usize = 50;
 
-/// A client, and what the backend is to be told of its session.
+/// Client, with the events that the backend must receive for its session.
 struct Visitor {
     client: RawClient,
     hello: Hello,
     events: Vec<&'static str>,
 }
 
-/// A session that expires, and what the backend is to be told of it.
+/// Session that expires, with the events that the backend must receive for it.
 type Told = (String, Vec<&'static str>);
 
-/// The token of a user who has signed in.
+/// Returns the token of a signed-in user.
 fn token(example: &Example, user: usize) -> String {
     let answer = example.post("/login", &format!("name=user{user}"));
     let cookie = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next());
@@ -46,7 +48,8 @@ fn enter(server: &RunningServer, example: &Example) -> Vec<Visitor> {
     visitors.map(|(client, hello)| Visitor { client, hello, events: vec!["session.opened"] }).collect()
 }
 
-/// Cuts half of these. Of those, half come back at once, and the sessions of the others are returned: they will expire.
+/// Disconnects half of the clients. Half of these reconnect at once; the sessions of the others, which will
+/// expire, are returned.
 fn cut_half(server: &RunningServer, random: &mut SmallRng, visitors: &mut Vec<Visitor>) -> Vec<Told> {
     visitors.shuffle(random);
     let mut cut = visitors.split_off(visitors.len() / 2);
@@ -82,7 +85,7 @@ fn cut_half(server: &RunningServer, random: &mut SmallRng, visitors: &mut Vec<Vi
     lost
 }
 
-/// Those who are still there lose their connection for good.
+/// Disconnects all remaining clients for good.
 fn lose(visitors: Vec<Visitor>) -> Vec<Told> {
     let lost = visitors.into_iter().map(|Visitor { hello, mut events, .. }| {
         events.extend(["session.suspended", "session.expired"]);
@@ -91,7 +94,8 @@ fn lose(visitors: Vec<Visitor>) -> Vec<Told> {
     lost.collect()
 }
 
-/// Waits until the backend has accepted so many events, and returns what it has. A pause between two tries is up to 30 s.
+/// Waits until the backend has accepted `count` events, and returns its events. The delay between two
+/// delivery attempts is up to 30 s.
 fn await_events(server: &RunningServer, example: &Example, count: usize) -> Vec<Value> {
     let delivered = r#"encke_webhook_events_total{webhook="0",outcome="delivered"}"#;
     eventually_within(CROWD_TIMEOUT + Duration::from_secs(60), format!("{count} events"), || {
@@ -104,7 +108,7 @@ fn await_events(server: &RunningServer, example: &Example, count: usize) -> Vec<
 
 #[test]
 fn a_thousand_sessions_are_told_once_and_in_order_though_the_backend_was_down() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     require_descriptors(SESSIONS);
     let seed =
         std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
@@ -116,7 +120,7 @@ fn a_thousand_sessions_are_told_once_and_in_order_though_the_backend_was_down() 
 
     let mut visitors = enter(&server, &example);
     let mut told = cut_half(&server, &mut random, &mut visitors);
-    // In the middle of what it is told.
+    // The backend ends while it receives events.
     drop(backend);
     let killed = Instant::now();
     let before = told.len();

@@ -8,14 +8,14 @@ use encke_server::events::Hooks;
 use encke_server::systemd::Supervisor;
 use encke_server::{Server, SessionId};
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::waiting::{LATE, heavy, let_pass, until};
+use encke_tests::waiting::{MAX_LATENESS, heavy_test_lock, let_pass, until};
 use encke_tests::{Admin, Client, FakeSupervisor};
 use parking_lot::Mutex;
 
 const WINDOW: Duration = Duration::from_secs(1);
 const OTHERS: usize = 20;
 
-/// Blocks on one session's expiry, and notes when the others expire.
+/// Hooks that block on the expiry of one session and record the expiries of the others.
 #[derive(Clone, Default)]
 struct OneBlocks(Arc<Noted>);
 
@@ -36,7 +36,7 @@ impl Hooks for OneBlocks {
         let id = session.to_string();
         if blocks_on.lock().as_ref() == Some(&id) {
             blocked.store(true, Ordering::Release);
-            // Whoever waits for this waits in vain.
+            // If this blocked the other expiries, the wait would time out.
             until("all others have expired", || expired.lock().len() == OTHERS);
             over.store(true, Ordering::Release);
         } else {
@@ -54,7 +54,7 @@ fn start(settings: &[&str], hooks: impl Hooks) -> Server {
 
 #[test]
 fn a_hook_that_blocks_delays_no_one_else() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let hooks = OneBlocks::default();
     let server = start(&["timers.workers=2", "session.reconnect_window=1s"], hooks.clone());
     let noted = &*hooks.0;
@@ -65,7 +65,8 @@ fn a_hook_that_blocks_delays_no_one_else() {
     first.drop_connection();
     let mut left = Vec::new();
     for other in others {
-        // Ticks apart, so that no two expire in one message to the workers; and all while the first one blocks.
+        // Several ticks apart, so that the workers receive each expiry in a batch of its own, and all while
+        // the first hook blocks.
         let_pass(Duration::from_millis(25));
         let at = Instant::now();
         left.push((other.drop_connection().session, at));
@@ -74,9 +75,9 @@ fn a_hook_that_blocks_delays_no_one_else() {
     until("all others have expired", || noted.expired.lock().len() == OTHERS);
     let timers = Admin::new(server.admin_address()).get("/api/timers").json();
     let since_last_turn = timers["since_last_turn_ms"].as_f64().expect("a number");
-    assert!(since_last_turn < LATE.as_millis() as f64, "{timers}");
+    assert!(since_last_turn < MAX_LATENESS.as_millis() as f64, "{timers}");
     assert!(
-        timers["lateness"]["max_ms"].as_f64().is_some_and(|late| late < LATE.as_millis() as f64),
+        timers["lateness"]["max_ms"].as_f64().is_some_and(|late| late < MAX_LATENESS.as_millis() as f64),
         "{timers}"
     );
 
@@ -85,13 +86,13 @@ fn a_hook_that_blocks_delays_no_one_else() {
         let (_, then) = expired.iter().find(|(id, _)| id == session).expect("each expires");
         let after = *then - *at;
         assert!(after >= WINDOW, "early: {after:?}");
-        assert!(after < WINDOW + LATE, "late: {after:?}");
+        assert!(after < WINDOW + MAX_LATENESS, "late: {after:?}");
     }
     until("the one that blocks is over", || noted.over.load(Ordering::Acquire));
     server.stop();
 }
 
-/// Blocks on every expiry until it is let go.
+/// Hooks that block on every expiry until released.
 #[derive(Clone, Default)]
 struct Blocks(Arc<AtomicBool>);
 
@@ -125,10 +126,10 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
     assert_eq!(admin.get("/readyz").status, 503);
     assert!(age() > 1.0, "{}", age());
     assert!(admin.get("/api/timers").json()["dispatch"]["age_ms"].as_f64() > Some(1000.0));
-    // What was said until then may not have been heard yet.
-    until("the watchdog is told nothing", || supervisor.heard().is_none());
+    // Notifications sent before the stall may still be queued.
+    until("the watchdog is told nothing", || supervisor.try_next().is_none());
     let_pass(Duration::from_secs(1));
-    assert_eq!(supervisor.heard(), None, "nothing is told while the worker is stuck");
+    assert_eq!(supervisor.try_next(), None, "nothing is told while the worker is stuck");
     let_go.store(true, Ordering::Release);
     assert_eq!(supervisor.next(), "WATCHDOG=1");
     until("the worker goes on", || admin.get("/healthz").status == 200);
@@ -136,7 +137,7 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
     server.stop();
 }
 
-/// Told of the user by whom a session was opened.
+/// Hooks that record the user of each session opened.
 #[derive(Clone, Default)]
 struct Users(Arc<Mutex<Vec<Option<String>>>>);
 

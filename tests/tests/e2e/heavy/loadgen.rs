@@ -1,10 +1,10 @@
 use encke_tests::RunningServer;
 use encke_tests::loadgen::LoadgenReport;
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 
 #[test]
 fn those_who_answer_are_left_alone() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let report = LoadgenReport::run("hold", &server, &["--connections", "200", "--rate", "400", "--duration", "3s"]);
     assert_eq!(report.number("connected"), 200.0, "{report:?}");
@@ -15,7 +15,7 @@ fn those_who_answer_are_left_alone() {
 
 #[test]
 fn every_mute_client_is_closed_and_no_other() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "200", "--rate", "400", "--duration", "10s", "--share", "0.5"];
     let report = LoadgenReport::run("mute", &server, &arguments);
@@ -29,7 +29,7 @@ fn every_mute_client_is_closed_and_no_other() {
 
 #[test]
 fn all_come_back_after_a_cut() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let arguments = ["--connections", "1000", "--rate", "2000", "--duration", "1s"];
     let report = LoadgenReport::run("storm", &server, &arguments);
@@ -37,6 +37,6 @@ fn all_come_back_after_a_cut() {
     assert_eq!(report.number("resumed"), 1000.0, "{report:?}");
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("opened", "connect"), 1000.0);
-    // Whoever is back before its old connection was noticed gone has taken its session over.
+    // A client that reconnects before the server has noticed its disconnect takes the session over.
     assert_eq!(metrics.events("resumed", "reconnect") + metrics.events("resumed", "take_over"), 1000.0);
 }

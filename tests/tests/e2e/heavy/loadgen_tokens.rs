@@ -1,11 +1,11 @@
-//! The load generator against a server that asks for tokens.
+//! The load generator against a server that requires tokens.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 use encke_tests::{Launch, RunningServer, binaries};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ fn server() -> RunningServer {
     Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start()
 }
 
-/// A token that is good for so long.
+/// Signs a token that is valid for this long.
 fn token(valid: Duration) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
     let claims =
@@ -22,7 +22,7 @@ fn token(valid: Duration) -> String {
     sign(&claims, SECRET)
 }
 
-/// Runs to its end. Nothing that it prints or writes has this secret in it.
+/// Runs loadgen to completion, and asserts that `secret` appears in nothing that it prints or writes.
 fn run(arguments: &[&str], report: &TempDir, secret: &str) -> (Output, Value) {
     let mut command = Command::new(binaries::loadgen());
     command.args(arguments).args(["--json-lines", "--report"]).arg(report.path()).stdin(Stdio::null());
@@ -41,7 +41,7 @@ fn run(arguments: &[&str], report: &TempDir, secret: &str) -> (Output, Value) {
 
 #[test]
 fn all_kinds_of_connections_show_the_token() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let (server, token) = (server(), token(Duration::from_secs(3600)));
     let (ws, sse) =
         (format!("ws://{}/ws", server.public), format!("http://{}/events?channels=news", server.public));
@@ -78,7 +78,7 @@ fn all_kinds_of_connections_show_the_token() {
 
 #[test]
 fn a_command_writes_the_token_and_is_run_again_when_that_is_about_to_expire() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = server();
     let url = format!("ws://{}/ws", server.public);
     for (valid, runs_expected) in [(3600, 1), (5, 21)] {

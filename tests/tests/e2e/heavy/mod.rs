@@ -1,29 +1,31 @@
-//! Tests that load the machine or measure time on it: they take turns, by [`heavy`](encke_tests::waiting::heavy). `tests/run` runs them
-//! in a process of their own, beside all others: in one process, tests that wait for their turn would keep threads from tests that could run.
+//! Tests that load the machine or measure time on it. They run one at a time, serialised by
+//! [`heavy_test_lock`](encke_tests::waiting::heavy_test_lock). `tests/run` runs them in a separate process,
+//! in parallel with all others: in a shared process, tests that wait for the lock would occupy threads that
+//! other tests could use.
 
-// Attacks, each beside a session that does nothing wrong.
+// Attacks, each next to a well-behaved session.
 mod abuse;
-// The load generator as a crowd of Bayeux clients.
+// Bayeux clients of the load generator.
 mod bayeux;
-// The chat of tests/example, and a thousand who come to it.
+// The chat of tests/example with a thousand sessions.
 mod example;
-// A hook that blocks a worker.
+// Hooks that block a worker.
 mod hooks;
 // The load generator against the server.
 mod loadgen;
 mod loadgen_tokens;
-// The load generator as a crowd of pollers.
+// Long-polling clients of the load generator.
 mod polls;
-// The pages of the load generator, in a browser.
+// Report pages of the load generator, in a browser.
 mod report;
-// Each scenario of the load generator that nothing else runs.
+// Scenarios of the load generator that no other test covers.
 mod scenarios;
-// What the load generator says the server takes.
+// Server costs as measured by the load generator.
 mod server_cost;
-// A server that was stopped for a while.
+// A server that is frozen for a while.
 mod stall;
-// Ten thousand clients at once, three times.
+// Ten thousand simultaneous clients, three times.
 mod storm;
 mod suspended;
-// The load generator as it speaks to servers that are not Encke.
+// The load generator against servers other than Encke.
 mod targets;

@@ -1,6 +1,6 @@
 use encke_tests::RunningServer;
 use encke_tests::loadgen::LoadgenReport;
-use encke_tests::waiting::{heavy, until};
+use encke_tests::waiting::{heavy_test_lock, until};
 
 const ONCE_AND_IN_ORDER: [(&str, f64); 7] = [
     ("errors", 0.0),
@@ -21,7 +21,7 @@ fn run(server: &RunningServer, scenario: &str, words: &str) -> LoadgenReport {
 
 #[test]
 fn no_poll_is_held_too_short() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let report = run(&server, "hold", "--connections 200 --rate 200 --duration 4s --poll-hold 1s");
     report.assert(&[
@@ -39,7 +39,7 @@ fn no_poll_is_held_too_short() {
 
 #[test]
 fn each_poller_has_each_message_once_and_in_order() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let words = "--connections 200 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
     let report = run(&server, "fanout", words);
@@ -49,7 +49,7 @@ fn each_poller_has_each_message_once_and_in_order() {
 
 #[test]
 fn pollers_come_back_in_time_and_not_after_it() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
     let words = "--connections 50 --rate 500 --messages 60 --publish-rate 20 --cuts 3 --away 500ms --outside 0.2 \
                  --margin 700ms --grace 3s";
@@ -73,7 +73,7 @@ fn pollers_come_back_in_time_and_not_after_it() {
 
 #[test]
 fn a_second_poll_has_the_session() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = run(&server, "takeover", "--connections 100 --rate 400 --duration 500ms");
     report.assert(&[
@@ -88,9 +88,10 @@ fn a_second_poll_has_the_session() {
 
 #[test]
 fn timeouts_end_pollers_on_time() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for (setting, code) in [("session.idle=2s", "4004"), ("session.lifetime=2s", "4006")] {
-        // One poll is held all along: a session that ends between two polls can only tell the later one that it is gone.
+        // A single poll is held all the time: if a session ends between two polls, only the next poll can
+        // report that it is closed.
         let server = RunningServer::with(&[setting, "session.poll_hold=20s"]);
         let words = format!("--connections 100 --rate 400 --duration 20s --after 2s --code {code}");
         run(&server, "expire", &words).assert(&[
@@ -106,12 +107,12 @@ fn timeouts_end_pollers_on_time() {
 
 #[test]
 fn pollers_come_and_go() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = run(&server, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
     report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
     assert!(report.number("left") > 0.0, "{report:?}");
-    // The end of the run may have cut some before they had heard the reply.
+    // The end of the run may have disconnected some clients before they received the reply.
     until("all who left have ended their sessions", || {
         server.admin.metrics().events("closed", "client") >= report.number("left")
     });
@@ -119,7 +120,7 @@ fn pollers_come_and_go() {
 
 #[test]
 fn two_thousand_pollers_come_back_at_once() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = run(&server, "storm", "--connections 2000 --rate 2000 --duration 500ms");
     report.assert(&[("dropped", 2000.0), ("resumed", 2000.0), ("errors", 0.0), ("unexpected_closes", 0.0)]);

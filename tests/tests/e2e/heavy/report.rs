@@ -1,17 +1,17 @@
-//! The pages of the load generator, in Chromium: light and dark, wide and narrow.
+//! Report pages of the load generator in Chromium: light and dark, wide and narrow.
 
 use std::path::Path;
 
 use encke_tests::loadgen::LoadgenReport;
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 use encke_tests::{RunningServer, Script, binaries};
 use serde_json::{Value, json};
 
-/// What WCAG asks for of text, and of what is drawn.
+/// Minimum contrast that WCAG requires of text, and of graphics.
 const TEXT_CONTRAST: f64 = 4.5;
 const LINE_CONTRAST: f64 = 3.0;
 
-/// Runs a scenario, which has a page after that.
+/// Runs a scenario that writes its report page to `directory`.
 fn run(scenario: &str, server: &RunningServer, arguments: &[&str], directory: &Path) {
     let directory = directory.to_str().expect("its name is text");
     drop(LoadgenReport::run(scenario, server, &[arguments, &["--report", directory]].concat()));
@@ -31,12 +31,12 @@ fn assert_readable(page: &Path) {
         assert!(contrast("lineContrast") >= LINE_CONTRAST, "{view:#}");
         assert!(view["plots"].as_u64() >= Some(8), "{view:#}");
     }
-    assert_eq!(script.heard("fault"), Vec::<Value>::new());
+    assert_eq!(script.values("fault"), Vec::<Value>::new());
 }
 
 #[test]
 fn pages_can_be_read_and_ask_for_nothing() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
     let place = tempfile::tempdir().expect("there is room for a directory");
     let [mute, fanout, both] = ["mute", "fanout", "both"].map(|name| place.path().join(name));

@@ -3,12 +3,13 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use encke_tests::loadgen::{LoadgenReport, LoadgenRun};
-use encke_tests::waiting::{heavy, until};
+use encke_tests::waiting::{heavy_test_lock, until};
 use encke_tests::{RunningServer, binaries};
 
-/// How many resumed with a hello within the window.
+/// Number of clients that resumed with a hello within the window, or whose outcome is undecided.
 fn resumed_or_undecided(report: &LoadgenReport) -> f64 {
-    // On a busy machine a hello may come after the window although it was asked for within it: that says nothing.
+    // On a busy machine a hello may arrive after the window although it was requested within it. Such an
+    // attempt proves nothing.
     report.number("resumed") + report.number("undecided")
 }
 
@@ -25,7 +26,7 @@ const ONCE_AND_IN_ORDER: [(&str, f64); 8] = [
 
 #[test]
 fn late_only_pongs_after_the_deadline_end_a_connection() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "100", "--rate", "400", "--duration", "6s", "--margin", "500ms"];
     let report = LoadgenReport::run("late", &server, &arguments);
@@ -46,12 +47,13 @@ fn late_only_pongs_after_the_deadline_end_a_connection() {
 #[test]
 fn mute_what_arrived_while_loadgen_was_stopped_is_not_called_early() {
     const CONNECTIONS: f64 = 100.0;
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "100", "--rate", "1000", "--duration", "20s"];
     let running = LoadgenRun::start("mute", &server, &arguments);
     until("all have come", || server.admin.metrics().sessions("attached") == CONNECTIONS);
-    // The first pings come half a second to a second after the hello, and the closes a second after them.
+    // The first pings are sent half a second to a second after the hello, and the closes follow a second
+    // later.
     running.process.freeze(Duration::from_millis(1200));
     let report = running.report(Duration::from_secs(60));
     report.assert(&[("muted", CONNECTIONS), ("closed", CONNECTIONS), ("early", 0.0), ("still_open", 0.0)]);
@@ -61,7 +63,7 @@ fn mute_what_arrived_while_loadgen_was_stopped_is_not_called_early() {
 
 #[test]
 fn expire_timeouts_end_connections_on_time() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for (setting, options) in [
         ("session.idle=2s", ["--after", "2s", "--code", "4004"].as_slice()),
         ("session.lifetime=2s", &["--after", "2s", "--code", "4006"]),
@@ -84,7 +86,7 @@ fn expire_timeouts_end_connections_on_time() {
 
 #[test]
 fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.reconnect_window=2s"]);
     for kill in ["rst", "fin"] {
         let common = ["--connections", "100", "--rate", "400", "--duration", "300ms", "--margin", "700ms"];
@@ -104,7 +106,7 @@ fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
 
 #[test]
 fn takeover_the_second_connection_has_the_session() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let arguments = ["--connections", "200", "--rate", "400", "--duration", "500ms"];
     let report = LoadgenReport::run("takeover", &server, &arguments);
@@ -123,7 +125,7 @@ fn takeover_the_second_connection_has_the_session() {
 
 #[test]
 fn resume_has_everything_once_and_in_order() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.reconnect_window=3s"]);
     let report = LoadgenReport::run(
         "resume",
@@ -148,7 +150,7 @@ fn resume_has_everything_once_and_in_order() {
     assert_eq!(resumed_or_undecided(&report), 120.0, "{report:?}");
 }
 
-/// 4 of 20 subscribers are slow, while 5 MB are published. Whoever falls behind finds all of it.
+/// Publishes 5 MB while 4 of 20 subscribers read slowly. The log keeps everything for those that fall behind.
 fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, LoadgenReport) {
     let room = ["channel.history_messages=10000", "channel.history_bytes=64MiB", "limits.send_buffer=16KiB"];
     let server = RunningServer::with(&[&room, settings].concat());
@@ -165,7 +167,7 @@ fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, LoadgenReport) {
 
 #[test]
 fn slow_who_does_not_read_is_given_up_and_holds_up_no_one() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let (server, report) = slow(&["session.write_timeout=1s"], &["--slow-for", "3s"]);
     report.assert(&[("closed", 4.0), ("still_open", 0.0)]);
     assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 4.0);
@@ -173,7 +175,7 @@ fn slow_who_does_not_read_is_given_up_and_holds_up_no_one() {
 
 #[test]
 fn slow_who_reads_with_pauses_is_kept() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let (server, report) = slow(
         &["session.write_timeout=3s"],
         &["--read-rate", "400000", "--read-every", "1s", "--slow-for", "100ms"],
@@ -184,9 +186,9 @@ fn slow_who_reads_with_pauses_is_kept() {
 
 #[test]
 fn slow_links_are_slow_and_not_dead() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
-    // 200 KB at 6 KB/s, with pings that wait behind them.
+    // 200 KB at 6 KB/s, with pings queued behind the messages.
     let report = LoadgenReport::run(
         "slow",
         &server,
@@ -203,13 +205,13 @@ fn slow_links_are_slow_and_not_dead() {
 
 #[test]
 fn churn_who_comes_and_goes_is_served() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let report =
         LoadgenReport::run("churn", &server, &["--rate", "100", "--duration", "4s", "--lifetime", "exp:500ms"]);
     report.assert(&[("errors", 0.0), ("skipped", 0.0), ("unexpected_closes", 0.0)]);
     let [arrived, connected, left] = ["arrived", "connected", "left"].map(|name| report.number(name));
-    // Within five standard deviations of 400.
+    // 400 arrivals, plus or minus five standard deviations.
     assert!((300.0..500.0).contains(&arrived), "{report:?}");
     assert!(left <= connected && connected <= arrived, "{report:?}");
     assert!(left >= 100.0, "{report:?}");
@@ -268,8 +270,9 @@ const PLAN: &str = r#"
 
 #[test]
 fn mix_all_at_once_holds_together() {
-    let _turn = heavy();
-    // Those that answer may be late on a busy machine, and those that are mute are to be noticed while they are there.
+    let _turn = heavy_test_lock();
+    // Clients that answer may be late on a busy machine, while mute clients must be detected before their
+    // scenario ends.
     let server = RunningServer::with(&["session.ping_interval=2s", "session.pong_timeout=2s"]);
     let plan = tempfile::NamedTempFile::new().expect("there is room for a file");
     fs::write(plan.path(), PLAN).expect("there is room in it");
@@ -293,7 +296,8 @@ fn mix_all_at_once_holds_together() {
     ]);
 }
 
-/// Each client's session, and each message, once and in order.
+/// Restarts the server under load, and asserts that each session is resumed and each message delivered once
+/// and in order.
 fn assert_restarted(publisher: &str, sessions: f64) {
     let folder = tempfile::tempdir().expect("a folder");
     let [public, admin] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
@@ -326,12 +330,12 @@ fn assert_restarted(publisher: &str, sessions: f64) {
 
 #[test]
 fn restart_all_sessions_are_back_with_all_that_publishers_say() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     assert_restarted("ws", 102.0);
 }
 
 #[test]
 fn restart_what_the_admin_api_is_asked_to_publish_meanwhile_comes_once() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     assert_restarted("admin", 100.0);
 }

@@ -1,14 +1,15 @@
 use encke_tests::RunningServer;
 use encke_tests::loadgen::LoadgenReport;
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 
 const CONNECTIONS: f64 = 500.0;
 const A_MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 #[test]
 fn what_the_server_takes_is_told() {
-    let _turn = heavy();
-    // Long enough for a load generator that a busy machine does not serve for a while, and short enough for two pings each.
+    let _turn = heavy_test_lock();
+    // Long enough for a busy machine to pause the load generator for a while, and short enough for two pings
+    // each.
     let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
     let (pid, admin) = (server.id().to_string(), format!("http://{}", server.admin.address()));
     let report = LoadgenReport::run(
@@ -21,13 +22,14 @@ fn what_the_server_takes_is_told() {
         .concat(),
     );
     report.assert(&[("connected", CONNECTIONS), ("errors", 0.0), ("unexpected_closes", 0.0)]);
-    // From when the last pong was sent, which the server cannot have heard before: none can seem early.
+    // Lateness is measured from when the last pong was sent, before the server can have received it, so none
+    // can appear early.
     report.assert(&[("pings_early", 0.0)]);
     assert!(report.number("/ping_lateness_ms/count") >= CONNECTIONS, "{report:?}");
     let told = |path: &str| report.number(&format!("/server/{path}"));
     assert_eq!(told("pid"), f64::from(server.id()));
 
-    // It did something, on no more cores than its threads could have used.
+    // The server used CPU time, on no more cores than it has threads.
     let threads = told("threads_peak");
     assert!(threads >= 4.0, "{report:?}");
     assert!(told("cpu_seconds") > 0.0, "{report:?}");
@@ -38,21 +40,22 @@ fn what_the_server_takes_is_told() {
     assert!(told("resident_bytes/before") > A_MEBIBYTE, "{report:?}");
     assert!(told("resident_bytes/peak") >= told("resident_bytes/steady"), "{report:?}");
     assert!((resident / 4.0..resident * 4.0).contains(&told("resident_bytes/steady")), "{report:?}");
-    // Of a debug build, and of few connections: the order of magnitude.
+    // This is a debug build with few connections, so only the order of magnitude is checked.
     assert!((500.0..100_000.0).contains(&told("bytes_per_connection")), "{report:?}");
 
     assert!(told("descriptors/peak") >= told("descriptors/before") + CONNECTIONS, "{report:?}");
     assert_eq!(told("steady_connections"), CONNECTIONS);
     assert!(told("steady_seconds") >= 1.0, "{report:?}");
 
-    // One timer a session, save those that are just being acted on, and each session was pinged.
+    // There is one timer for each session, except for timers that are being fired, and each session was
+    // pinged.
     assert!(told("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");
     assert!(told("timers/expiries") >= CONNECTIONS, "{report:?}");
     let lateness = ["p50", "p99", "p99.9", "max"].map(|name| told(&format!("timers/lateness_ms/{name}")));
     assert!(lateness.is_sorted() && lateness[0] >= 0.0, "{lateness:?}");
     assert!(told("timers/dispatch/depth_peak") >= 0.0, "{report:?}");
 
-    // And each second of it.
+    // The same quantities are sampled every second.
     for name in ["cores", "resident_bytes", "descriptors", "threads"] {
         let samples = report.samples("gauges", &format!("server.{name}"));
         assert!(samples.len() >= 3, "{name}: {samples:?}");

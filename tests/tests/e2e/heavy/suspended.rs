@@ -1,18 +1,18 @@
 use encke_tests::Launch;
 use encke_tests::crowd::{await_sessions, connect, require_descriptors};
 use encke_tests::raw::RawClient;
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 
 const CLIENTS: usize = 10_000;
-/// The log's own bound: what it holds is there before anything is measured.
+/// Limit of the log, which is full before anything is measured.
 const LOG_MESSAGES: u64 = 100;
 const ROUNDS: u64 = 20;
 const A_MEBIBYTE: u64 = 1 << 20;
 
-/// A session without a connection costs its cursors, however much is published meanwhile.
+/// A suspended session costs only its cursors, however much is published.
 #[test]
 fn ten_thousand_suspended_sessions_cost_no_more_on_a_busy_channel() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     require_descriptors(CLIENTS);
     let settings = [
         "session.reconnect_window=10m",
@@ -26,14 +26,14 @@ fn ten_thousand_suspended_sessions_cost_no_more_on_a_busy_channel() {
         client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     }
     for (client, _) in &mut clients {
-        client.line();
+        client.text_message();
     }
     let mut publisher = server.client();
     let data = format!("\"{}\"", "x".repeat(1000));
     let mut publish = || publisher.publish("news", (0..LOG_MESSAGES).map(|_| &data));
     publish();
     for (client, _) in &mut clients {
-        (0..LOG_MESSAGES).for_each(|_| drop(client.line()));
+        (0..LOG_MESSAGES).for_each(|_| drop(client.text_message()));
     }
     let resume: Vec<_> = clients.into_iter().map(|(_, hello)| hello.resume).collect();
     await_sessions(&server, "suspended", CLIENTS);
@@ -53,14 +53,14 @@ fn ten_thousand_suspended_sessions_cost_no_more_on_a_busy_channel() {
         let (mut client, hello) =
             RawClient::greeted(server.public, &format!("resume={token}&seq={LOG_MESSAGES}"));
         assert!(hello.recovered);
-        let line = client.line();
+        let line = client.text_message();
         let named = format!(r#""from":{},"to":{gone}"#, LOG_MESSAGES + 1);
         assert!(line.starts_with(r#"{"gap":{"seq":101,"#) && line.contains(&named), "{line}");
         for (seq, offset) in (LOG_MESSAGES + 2..).zip(gone + 1..=last) {
-            let line = client.line();
+            let line = client.text_message();
             let begin = format!(r#"{{"message":{{"seq":{seq},"channel":"news","offset":{offset},"#);
             assert!(line.starts_with(&begin), "{line}");
         }
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }

@@ -1,17 +1,17 @@
-//! The load generator as it speaks to servers that are not Encke: to some of npm, and to Encke as if it were any other.
+//! The load generator against other servers: some from npm, and Encke treated as a plain WebSocket server.
 
 use encke_tests::loadgen::LoadgenReport;
-use encke_tests::waiting::heavy;
+use encke_tests::waiting::heavy_test_lock;
 use encke_tests::{RunningServer, Script};
 
-/// How long the servers of npm wait for a pong, from their ping.
+/// How long the npm servers wait for a pong after their ping.
 const PING_TIMEOUT_MS: &str = "1000";
-/// How long Socket.IO keeps a lost connection.
+/// How long Socket.IO keeps the session of a lost connection.
 const WINDOW_MS: &str = "3000";
 /// How long Faye holds a poll.
 const HOLD_MS: &str = "1000";
 
-/// Those of npm.
+/// Servers from npm.
 struct Servers {
     _script: Script,
     socketio: String,
@@ -33,7 +33,8 @@ impl Servers {
     }
 }
 
-/// What comes of fifty connections, all of which are made, for the options in these words.
+/// Runs a scenario with fifty connections and these options, and asserts that all connections are
+/// established.
 #[track_caller]
 fn run(url: &str, scenario: &str, words: &str) -> LoadgenReport {
     let words = format!("--connections 50 --rate 500 {words}");
@@ -44,7 +45,7 @@ fn run(url: &str, scenario: &str, words: &str) -> LoadgenReport {
 
 #[test]
 fn socketio_and_plain_servers_are_held_and_pinged() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let servers = Servers::start();
     for (url, target) in [(&servers.socketio, "socketio"), (&servers.plain, "plain")] {
         let report = run(url, "hold", &format!("--target {target} --duration 2500ms --ping-every 500ms"));
@@ -56,9 +57,10 @@ fn socketio_and_plain_servers_are_held_and_pinged() {
 
 #[test]
 fn socketio_and_plain_servers_notice_who_is_mute_or_late_and_nobody_else() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let servers = Servers::start();
-    // Less than plain ones wait, for on a busy machine a ping may be read late. Socket.IO says how long it does.
+    // Less than the plain server waits, because a ping may be read late on a busy machine. Socket.IO
+    // announces its timeout.
     for (url, options) in
         [(&servers.socketio, "--target socketio"), (&servers.plain, "--target plain --pong-timeout 800ms")]
     {
@@ -75,7 +77,7 @@ fn socketio_and_plain_servers_notice_who_is_mute_or_late_and_nobody_else() {
 
 #[test]
 fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let servers = Servers::start();
     let report = run(&servers.socketio, "storm", "--target socketio --duration 1s");
     report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
@@ -86,7 +88,7 @@ fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
 
 #[test]
 fn faye_holds_polls_and_delivers_everything_once() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let servers = Servers::start();
     for url in [servers.faye.clone(), servers.faye.replace("http:", "ws:")] {
         let report = run(&url, "hold", "--target bayeux --duration 3500ms");
@@ -102,7 +104,7 @@ fn faye_holds_polls_and_delivers_everything_once() {
 
 #[test]
 fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let url = format!("ws://{}/ws", server.public);
     let report = run(&url, "hold", "--target plain --duration 3s");
@@ -118,7 +120,7 @@ fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
 
 #[test]
 fn event_streams_of_encke_are_held_and_resumed() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let url = format!("http://{}/events?channels=news", server.public);
     let report = run(&url, "hold", "--target sse --duration 3s");
@@ -126,7 +128,8 @@ fn event_streams_of_encke_are_held_and_resumed() {
     assert!(report.number("pings") >= 50.0, "comments: {report:?}");
     let report = run(&url, "storm", "--target sse --duration 500ms");
     report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
-    // The server knows it better than a client without a hello can.
+    // A client without a hello cannot tell whether its session was resumed, so the server's metrics are
+    // checked.
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("resumed", "reconnect") + metrics.events("resumed", "take_over"), 50.0);
 }

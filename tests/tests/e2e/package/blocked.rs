@@ -1,11 +1,11 @@
-//! Proxies that let not every transport through.
+//! Proxies that block some transports.
 
 use encke_tests::{Middlebox, RunningServer, Script, Upgrades};
 use serde_json::{Value, json};
 
 use super::{assert_news, await_followed, await_open, id, publish, start};
 
-/// A client that tries every transport, and follows `news`.
+/// Starts a client that tries every transport and subscribes to `news`.
 fn follow(place: &str, server: &RunningServer, middlebox: &Middlebox, hello_ms: u64) -> Script {
     let options = json!({"channels": ["news"], "hello_ms": hello_ms, "ws": true});
     let client = start(place, server, middlebox.address, &options);
@@ -13,10 +13,10 @@ fn follow(place: &str, server: &RunningServer, middlebox: &Middlebox, hello_ms: 
     client
 }
 
-/// What it says of the transports that it has changed.
+/// Transport changes that the client has reported.
 fn fallbacks(client: &Script) -> Vec<(Value, Value)> {
     client
-        .heard("fallback")
+        .values("fallback")
         .into_iter()
         .map(|change| (change["from"].clone(), change["to"].clone()))
         .collect()
@@ -34,12 +34,12 @@ fn upgrades_that_are_eaten_lead_to_a_stream_of_events() {
     ] {
         let server = RunningServer::with(&[]);
         let middlebox = Middlebox::new(server.public, upgrades, false);
-        // As long as a busy machine may take for what gets through.
+        // Long enough for a working transport on a busy machine.
         let mut client = follow(place, &server, &middlebox, 5_000);
         assert_eq!(await_open(&client, 1)["transport"], "events", "{upgrades:?}, {place}");
         assert_eq!(fallbacks(&client), [(json!("websocket"), json!("events"))]);
         publish(&server, 1..=3);
-        client.tell(&json!({"ask": ["publish", "news", 4]}));
+        client.send_command(&json!({"ask": ["publish", "news", 4]}));
         assert_news(&client, 4);
         assert_eq!(client.await_value("answer", 1)["offset"], 4);
     }
@@ -55,14 +55,15 @@ fn streams_that_are_kept_back_lead_to_polls() {
             assert_eq!(await_open(&client, 1)["transport"], "poll", "{upgrades:?}, {place}");
             assert_eq!(fallbacks(&client), [(json!("websocket"), json!("poll"))]);
             publish(&server, 1..=3);
-            client.tell(&json!({"ask": ["publish", "news", 4]}));
+            client.send_command(&json!({"ask": ["publish", "news", 4]}));
             assert_news(&client, 4);
             assert_eq!(client.await_value("answer", 1)["offset"], 4);
         }
     }
 }
 
-/// What got through is tried first when it comes back. Another network may let more through.
+/// A reconnect begins with the transport that worked last. A network change makes the client try WebSocket
+/// again.
 #[test]
 fn what_got_through_is_tried_first_until_the_network_changes() {
     let server = RunningServer::with(&[]);
@@ -74,7 +75,7 @@ fn what_got_through_is_tried_first_until_the_network_changes() {
     assert_eq!(await_open(&client, 2)["transport"], "events");
     assert_eq!(client.count("socket"), 1, "one attempt at a WebSocket");
     middlebox.pass_upgrades();
-    client.tell(&json!({"fire": "online"}));
+    client.send_command(&json!({"fire": "online"}));
     client.await_object("done", 1);
     disconnect();
     assert_eq!(await_open(&client, 3)["transport"], "websocket");

@@ -1,4 +1,4 @@
-//! What a client asks for, and the answers.
+//! Commands of a client and their replies.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{KINDS, WITH_ONE_PAGE, await_open, data, id, publish};
 
-/// Has the client ask for something. Its answer, or how it failed.
+/// Makes the client send a command. Returns the reply or the error.
 #[track_caller]
 fn ask(client: &mut Script, what: &Value) -> Value {
     let (answers, failures) = (client.count("answer"), client.count("failed"));
-    client.tell(&json!({ "ask": what }));
+    client.send_command(&json!({ "ask": what }));
     until(format!("an answer to {what}"), || {
         client.count("answer") + client.count("failed") > answers + failures
     });
@@ -44,19 +44,20 @@ fn commands_are_answered() {
         assert_eq!(ask(&mut client, &json!(["unsubscribe", "news"])), json!({}));
         assert_eq!(ask(&mut client, &json!(["presence", "news"]))["total"], 0);
         publish(&server, [3]);
-        // From the past.
+        // Subscribes from an earlier position.
         let since = json!({"epoch": followed["epoch"], "offset": 1});
         assert_eq!(ask(&mut client, &json!(["subscribe", "news", { "since": since }]))["recovered"], true);
         until("what was published meanwhile has come", || client.count("message") == 4);
         assert_eq!(
-            client.heard("message")[2..].iter().map(|message| &message["data"]).collect::<Vec<_>>(),
+            client.values("message")[2..].iter().map(|message| &message["data"]).collect::<Vec<_>>(),
             [2, 3]
         );
         assert_eq!(client.count("gap"), 0, "{kind:?}");
     }
 }
 
-/// Several seconds' worth at once: whatever is refused waits, and the server has no reason to end the session.
+/// The client queues rejected commands, so even several seconds' worth sent at once give the server no reason
+/// to close the session.
 #[test]
 fn more_commands_than_are_allowed_in_a_second_wait() {
     let in_node = KINDS.into_iter().filter(|kind| kind.place == "node");
@@ -65,16 +66,16 @@ fn more_commands_than_are_allowed_in_a_second_wait() {
         let mut client = kind.start(&server, server.public, &json!({}));
         client.await_object("ready", 1);
         for number in 0..commands {
-            client.tell(&json!({"ask": ["publish", "news", number]}));
+            client.send_command(&json!({"ask": ["publish", "news", number]}));
         }
         until("all are answered", || client.count("answer") + client.count("failed") == commands);
-        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.heard("failed"));
+        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.values("failed"));
         let channel = server.admin.get("/api/channels/news").json();
         assert_eq!(channel["last"], commands, "{kind:?}: each once");
     }
 }
 
-/// A call is not made twice: when the page is shown again, nobody knows what came of it.
+/// A call is not repeated: when the page is shown again, its outcome is unknown.
 #[test]
 fn a_call_of_a_page_that_goes_away_is_not_made_again() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
@@ -83,11 +84,11 @@ fn a_call_of_a_page_that_goes_away_is_not_made_again() {
         let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
         let mut client = kind.start(&server, server.public, &json!({}));
         await_open(&client, 1);
-        client.tell(&json!({"ask": ["call", "pay", 100]}));
+        client.send_command(&json!({"ask": ["call", "pay", 100]}));
         until("the backend is called", || backend.requests().len() == 1);
-        client.tell(&json!({"fire": "pagehide"}));
+        client.send_command(&json!({"fire": "pagehide"}));
         assert_eq!(client.await_value("failed", 1)["code"], "outcome_unknown", "{kind:?}");
-        client.tell(&json!({"fire": "pageshow"}));
+        client.send_command(&json!({"fire": "pageshow"}));
         await_open(&client, 2);
         ask(&mut client, &json!(["publish", "news", 1]));
         assert_eq!(backend.requests().len(), 1, "{kind:?}");
@@ -142,18 +143,18 @@ fn refusals_are_errors_with_the_code_of_the_wire() {
     for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["limits.max_message=2KiB", "limits.max_subscriptions=2"]);
         let mut client = kind.start(&server, server.public, &json!({"channels": ["news", "$no", "chat"]}));
-        // A channel of the options, whose refusal nobody waits for.
+        // A subscription from the options, whose rejection is not awaited by a command.
         let refused = client.await_value("unsubscribed", 1);
         assert_eq!(refused, json!({"channel": "$no", "reason": "bad_channel"}), "{kind:?}");
         until("it follows two", || {
-            client.heard("reply").iter().filter(|reply| reply.get("ok").is_some()).count() == 2
+            client.values("reply").iter().filter(|reply| reply.get("ok").is_some()).count() == 2
         });
         assert_eq!(ask(&mut client, &json!(["subscribe", "more"]))["code"], "limit");
         assert_eq!(ask(&mut client, &json!(["publish", "/meta/x", 1]))["code"], "bad_channel");
         let unknown = ask(&mut client, &json!(["call", "x", {"a": 1}]));
         assert_eq!(unknown["code"], "unknown_command");
         assert!(unknown["message"].as_str().is_some_and(|message| message.contains("call")), "{unknown}");
-        // It is not repeated for ever, whatever the transport says of it.
+        // The command is not retried forever, however the transport reports the failure.
         let long = ask(&mut client, &json!(["publish", "news", "x".repeat(3_000)]));
         let code = if kind.transport == "websocket" { "outcome_unknown" } else { "too_large" };
         assert_eq!(long["code"], code, "{kind:?}");
@@ -161,7 +162,7 @@ fn refusals_are_errors_with_the_code_of_the_wire() {
     }
 }
 
-/// Commands of which each is short enough, and all in one request are not, go one by one.
+/// Queued commands that are short enough individually but not together are sent one at a time.
 #[test]
 fn commands_that_wait_are_sent_when_there_is_a_connection() {
     for kind in WITH_ONE_PAGE {
@@ -169,15 +170,15 @@ fn commands_that_wait_are_sent_when_there_is_a_connection() {
         let mut client = kind.start(&server, server.public, &json!({"channels": ["news"]}));
         client.await_object("ready", 1);
         let text = "x".repeat(500);
-        // Faster than the server allows: what is too fast waits.
+        // Faster than the server's rate limit: the client queues the rest.
         for number in 0..150 {
-            client.tell(&json!({"ask": ["publish", "news", [number, text]]}));
+            client.send_command(&json!({"ask": ["publish", "news", [number, text]]}));
         }
         client.await_object("answer", 150);
-        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.heard("failed"));
+        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.values("failed"));
         client.await_object("message", 150);
         let mut heard: Vec<_> = client
-            .heard("message")
+            .values("message")
             .iter()
             .map(|message| message["data"][0].as_u64().expect("a number"))
             .collect();
@@ -186,25 +187,26 @@ fn commands_that_wait_are_sent_when_there_is_a_connection() {
     }
 }
 
-/// A publish without an answer is repeated in the same session; in another, the server would not know that it was done.
+/// An unanswered publish is repeated in the same session only: another session would not recognise it as a
+/// duplicate.
 #[test]
 fn what_was_asked_before_a_cut_is_repeated_or_its_outcome_is_unknown() {
     for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["session.reconnect_window=2s"]);
-        let relay = Relay::new(server.public, || Fate::Whole);
+        let relay = Relay::new(server.public, || Fate::Intact);
         let (mut client, hello) = kind.follow(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
-        // It is sent, and nobody hears it.
+        // The commands are sent but never arrive.
         relay.silence_all();
-        client.tell(&json!({"ask": ["publish", "news", 1]}));
-        client.tell(&json!({"ask": ["call", "x"]}));
-        client.tell(&json!({"ask": ["presence", "news"]}));
+        client.send_command(&json!({"ask": ["publish", "news", 1]}));
+        client.send_command(&json!({"ask": ["call", "x"]}));
+        client.send_command(&json!({"ask": ["presence", "news"]}));
         client.await_object("done", 3);
         server.admin.disconnect(id(&hello));
-        server.await_gone(id(&hello));
+        server.await_removal(id(&hello));
         relay.cut_all();
         await_open(&client, 2);
         client.await_object("failed", 2);
-        let codes: Vec<_> = client.heard("failed").into_iter().map(|failed| failed["code"].clone()).collect();
+        let codes: Vec<_> = client.values("failed").into_iter().map(|failed| failed["code"].clone()).collect();
         assert_eq!(codes, ["outcome_unknown", "outcome_unknown"], "{kind:?}");
         client.await_object("answer", 1);
         publish(&server, [2]);

@@ -1,4 +1,4 @@
-//! Connections that break, wherever they please. `ENCKE_SEED=<n>` gives the random tests the same seed again.
+//! Connections that break at random positions. `ENCKE_SEED=<n>` repeats a run with the same seed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{KINDS, Kind, WITH_ONE_PAGE, assert_news, await_followed, await_open, data, id, publish, states};
 
-/// How far ahead of the clients is published, in messages: less than a channel keeps.
+/// How far publishing may be ahead of the client, in messages. A channel keeps more than that.
 const AHEAD: usize = 100;
 
-/// Soon, also for clients that poll.
+/// Short intervals, so that broken connections are detected soon, also with long-polling.
 const SOON: [&str; 3] =
     ["session.ping_interval=500ms", "session.pong_timeout=400ms", "session.poll_hold=500ms"];
 
@@ -26,15 +26,15 @@ fn seed() -> u64 {
     std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"))
 }
 
-/// A relay that breaks this many connections, anywhere, and counts them all.
+/// A relay that breaks this many connections at random positions, and counts all connections.
 fn breaking(server: &RunningServer, seed: u64, broken: usize) -> (Relay, Arc<AtomicUsize>) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let relay = Relay::new(server.public, move || {
         match (count.fetch_add(1, Ordering::AcqRel), rng.random_range(0..8)) {
-            (nth, _) if nth >= broken => Fate::Whole,
-            // Within the first answer, the hello, or the replies.
+            (nth, _) if nth >= broken => Fate::Intact,
+            // Within the first response, the hello, or the replies.
             (_, 0..3) => Fate::Cut(rng.random_range(0..650)),
             (_, 3..7) => Fate::Cut(rng.random_range(500..10_000)),
             (_, _) => Fate::Silent(rng.random_range(0..10_000)),
@@ -43,19 +43,19 @@ fn breaking(server: &RunningServer, seed: u64, broken: usize) -> (Relay, Arc<Ato
     (relay, connections)
 }
 
-/// How far the client has come, and its last states.
+/// Progress of the client and its last states, for failure messages.
 fn told(client: &Script) -> String {
-    let states = client.heard("state");
+    let states = client.values("state");
     let last = &states[states.len().saturating_sub(10)..];
     format!(
         "{} messages, {} hellos, {last:?}; {}",
         client.count("message"),
         client.count("hello"),
-        client.complaints()
+        client.stderr_text()
     )
 }
 
-/// Publishes 1, 2, 3 and so on on each channel until it is enough: the last.
+/// Publishes 1, 2, 3 and so on to each channel until `enough` returns true. Returns the last number.
 fn publish_until(
     server: &RunningServer,
     client: &Script,
@@ -75,12 +75,13 @@ fn publish_until(
     published
 }
 
-/// Breaks the connections of a client that follows `follows` while something is published on `channels`.
+/// Breaks the connections of a client that subscribes to `follows` while numbers are published on `channels`.
 fn break_connections(kind: Kind, seed: u64, follows: &[&str], channels: [&str; 2]) {
     const BROKEN: usize = 8;
     let server = RunningServer::with(&[&SOON[..], &["session.reconnect_window=400ms"]].concat());
     let (relay, connections) = breaking(&server, seed, BROKEN);
-    // An empty log would end with its last subscriber; the next one's is another, which would be told in a gap.
+    // An empty log would be removed with its last subscriber; the next log has another epoch, which the
+    // client would see as a gap.
     let mut keeper = server.client();
     follows.iter().for_each(|name| _ = keeper.subscribe(name));
     for channel in channels {
@@ -95,7 +96,7 @@ fn break_connections(kind: Kind, seed: u64, follows: &[&str], channels: [&str; 2
     for channel in channels {
         assert_eq!(data(&client, channel), Vec::from_iter(1..=last), "{kind:?}, {channel}");
     }
-    assert_eq!((client.heard("gap"), client.heard("unsubscribed")), (vec![], vec![]), "{kind:?}");
+    assert_eq!((client.values("gap"), client.values("unsubscribed")), (vec![], vec![]), "{kind:?}");
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn wherever_connections_break_every_message_comes_once_and_in_order() {
     }
 }
 
-/// Where one of the subscriptions is a pattern, which brings what another brings as well.
+/// One of the subscriptions is a pattern that overlaps with another subscription.
 #[test]
 fn wherever_connections_break_every_message_by_patterns_comes_once_and_in_order() {
     let seed = seed();
@@ -117,7 +118,7 @@ fn wherever_connections_break_every_message_by_patterns_comes_once_and_in_order(
     }
 }
 
-/// With keys of the client's choice, for nobody by name: the sessions last.
+/// The client chooses the idempotency keys and has no user; its sessions last throughout.
 #[test]
 fn wherever_connections_break_every_publish_is_done_once_and_in_order() {
     const BROKEN: usize = 8;
@@ -131,28 +132,28 @@ fn wherever_connections_break_every_publish_is_done_once_and_in_order() {
         let mut asked = 0;
         while connections.load(Ordering::Acquire) <= BROKEN {
             asked += 1;
-            client.tell(&json!({"ask": ["publish", "out", asked]}));
+            client.send_command(&json!({"ask": ["publish", "out", asked]}));
             until("it is answered", || client.count("answer") + client.count("failed") + 5 >= asked);
         }
         client.await_object("answer", asked);
-        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.heard("failed"));
+        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.values("failed"));
         let history = server.admin.get("/api/channels/out/history?limit=1000").json();
         let history = history["messages"].as_array().expect("an array");
         let published = history.iter().map(|message| message["data"].as_u64().expect("a number"));
         assert_eq!(Vec::from_iter(published), Vec::from_iter(1..=asked as u64), "{kind:?}");
-        // In the order of their answers, too.
-        let answers = client.heard("answer");
+        // The replies have the same order.
+        let answers = client.values("answer");
         let offsets = answers.iter().map(|answer| answer["offset"].as_u64().expect("an offset"));
         assert_eq!(Vec::from_iter(offsets), Vec::from_iter(1..=asked as u64), "{kind:?}");
     }
 }
 
-/// Nobody tells it that its connections are dead. It is back before the server has noticed, or after.
+/// The client is not notified that its connection is dead. It reconnects before or after the server notices.
 #[test]
 fn a_client_that_hears_nothing_comes_back_by_itself() {
     for kind in KINDS {
         let server = RunningServer::with(&SOON);
-        let relay = Relay::new(server.public, || Fate::Whole);
+        let relay = Relay::new(server.public, || Fate::Intact);
         let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
         publish(&server, 1..=3);
         client.await_object("message", 3);
@@ -161,12 +162,12 @@ fn a_client_that_hears_nothing_comes_back_by_itself() {
         assert_news(&client, 6);
         await_open(&client, 2);
         assert_eq!(client.count("gap"), 0);
-        let hellos = client.heard("hello");
+        let hellos = client.values("hello");
         assert!(hellos.iter().all(|other| id(other) == id(&hello)), "{kind:?}: {hellos:?}");
     }
 }
 
-/// Its old connection, which is there all the time, is told that it was replaced; nobody minds.
+/// The old connection stays open and is then closed as replaced, which must not disturb the client.
 #[test]
 fn a_client_comes_back_to_a_server_that_was_stopped() {
     for kind in WITH_ONE_PAGE {
@@ -184,22 +185,23 @@ fn a_client_comes_back_to_a_server_that_was_stopped() {
     }
 }
 
-/// A new session goes on from the last messages of the one that is gone, also if it is cut before it has brought any.
+/// A new session continues after the last messages of the removed one, even if its first connections break
+/// before delivering any.
 #[test]
 fn a_client_whose_session_is_gone_goes_on_where_it_was() {
     for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["session.reconnect_window=2s"]);
         let (tell, fates) = mpsc::channel();
-        // Once it is closed to all, it opens.
-        let relay = Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Whole));
+        // When the sender is dropped, all further connections are left intact.
+        let relay = Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Intact));
         for _ in 0..8 {
-            tell.send(Fate::Whole).expect("the relay is there");
+            tell.send(Fate::Intact).expect("the relay is there");
         }
         let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({}));
         publish(&server, 1..=5);
         client.await_object("message", 5);
         relay.cut_all();
-        // What comes before the end of its session is cut, too.
+        // Connections that are established before the session is removed are cut as well.
         until("its session is gone", || {
             relay.cut_all();
             server.admin.phase(id(&hello)).is_none()
@@ -209,12 +211,12 @@ fn a_client_whose_session_is_gone_goes_on_where_it_was() {
         publish(&server, [9]);
         assert_news(&client, 9);
         let resumed = |other: &Value| id(other) == id(&hello);
-        assert!(!client.heard("hello").iter().all(resumed), "{kind:?}");
+        assert!(!client.values("hello").iter().all(resumed), "{kind:?}");
         assert_eq!(client.count("gap"), 0, "{kind:?}");
     }
 }
 
-/// Once, also if it is gone for so long that its session is, too.
+/// The loss is reported once, even if the session has been removed in the meantime.
 #[test]
 fn a_client_is_told_what_it_missed_for_good() {
     for kind in WITH_ONE_PAGE {
@@ -230,26 +232,26 @@ fn a_client_is_told_what_it_missed_for_good() {
         until("the last has come", || data(&client, "news").last() == Some(&9));
         let heard = data(&client, "news");
         let lost: u64 = client
-            .heard("gap")
+            .values("gap")
             .iter()
             .map(|gap| gap["to"].as_u64().expect("a number") - gap["from"].as_u64().expect("a number") + 1)
             .sum();
-        // It may have been back before all were published.
+        // The client may have reconnected before everything was published.
         assert_eq!(heard.len() as u64 + lost, 9, "{kind:?}: {heard:?}");
         assert!(heard.is_sorted(), "{kind:?}: {heard:?}");
     }
 }
 
-/// Two clients of one page's browser, each with its own session and transport.
+/// Two clients in one browser, each with its own session and transport.
 #[test]
 fn two_tabs_hear_everything_each() {
     for transport in ["websocket", "events", "poll"] {
         let server = RunningServer::with(&SOON);
-        let relay = Relay::new(server.public, || Fate::Whole);
+        let relay = Relay::new(server.public, || Fate::Intact);
         let kind = Kind { place: "page", transport };
         let client = kind.start(&server, relay.address, &json!({"channels": ["news"], "tabs": 2}));
         until("both are open", || {
-            client.heard("reply").iter().filter(|reply| reply["ok"]["channel"] == "news").count() == 2
+            client.values("reply").iter().filter(|reply| reply["ok"]["channel"] == "news").count() == 2
         });
         for round in 0..3 {
             publish(&server, 10 * round + 1..=10 * round + 10);
@@ -257,7 +259,7 @@ fn two_tabs_hear_everything_each() {
             client.await_object("message", count);
             relay.cut_all();
         }
-        let heard = client.take_heard();
+        let heard = client.take_objects();
         for tab in 0..2 {
             let of_tab =
                 heard.iter().filter(|(_, object)| object["tab"] == tab && object.get("message").is_some());

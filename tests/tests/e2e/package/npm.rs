@@ -1,9 +1,9 @@
-//! The package for npm, and the module by itself.
+//! The npm package, and the module on its own.
 
 use encke_tests::Script;
 use serde_json::json;
 
-/// As it is served.
+/// Limit for the compressed module, as it is served.
 const MOST_GZIPPED_BYTES: u64 = 5 * 1024;
 
 #[test]
@@ -25,14 +25,14 @@ fn the_package_has_what_it_needs_and_can_be_imported() {
     assert_eq!(script.await_value("exported", 1), json!(["connect"]));
 }
 
-/// What `encke.d.ts` says of a program that is as it should be, and of one that is not.
+/// TypeScript accepts a correct program with `encke.d.ts` and rejects an incorrect one.
 #[test]
 fn the_types_hold() {
     let script = Script::start("types.mjs", &[]);
     assert_eq!(script.await_value("complaints", 1), json!([]));
 }
 
-/// Rules that no server breaks, or not at the right moment: the client with a WebSocket that is made up.
+/// Rules that cannot be tested with a real server at the right moment: the client runs with a fake WebSocket.
 #[test]
 fn the_client_keeps_its_rules() {
     let script = Script::start("client_alone.mjs", &[]);
@@ -48,8 +48,8 @@ fn node_ends_when_the_client_is_closed() {
         let server = encke_tests::RunningServer::with(&[]);
         let base = format!("http://{}", server.public);
         let script = Script::start("client_ends.mjs", &[&base, &transports.to_string()]);
-        // What is told when nothing keeps node from ending.
+        // The script prints this when nothing keeps node running any more.
         script.await_object("ends", 1);
-        assert!(script.complaints().is_empty(), "{}", script.complaints());
+        assert!(script.stderr_text().is_empty(), "{}", script.stderr_text());
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that end, and the next ones.
+//! Server restarts.
 
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{WITH_ONE_PAGE, assert_news, await_open, data, id, publish};
 use crate::restart::Restarts;
 
-/// The same session, and everything that was published: what the process before has told nobody, too.
+/// The session is kept, and so is every message, including those that no client had received before the
+/// restart.
 #[test]
 fn a_client_outlives_its_server_by_a_snapshot() {
     for kind in WITH_ONE_PAGE {
@@ -22,25 +23,25 @@ fn a_client_outlives_its_server_by_a_snapshot() {
         assert_eq!(restarts.server.admin.disconnect(id(&hello)).status, 204);
         publish(&restarts.server, 4..=5);
         restarts.stop();
-        client.tell(&json!({"ask": ["publish", "news", 6]}));
+        client.send_command(&json!({"ask": ["publish", "news", 6]}));
         restarts.start();
         client.await_object("answer", 1);
         publish(&restarts.server, [7]);
         assert_news(&client, 7);
         assert_eq!(client.count("gap"), 0, "{kind:?}");
-        let hellos = client.heard("hello");
+        let hellos = client.values("hello");
         assert!(hellos.iter().all(|other| id(other) == id(&hello)), "{kind:?}: {hellos:?}");
         assert_eq!(client.count("fallback"), 0);
     }
 }
 
-/// One that ends as it should, and says when to come back; and one that does not.
+/// One server shuts down gracefully and announces when to reconnect; the other is killed.
 #[test]
 fn a_client_is_told_what_a_server_without_a_snapshot_forgets() {
     for kind in WITH_ONE_PAGE {
         let signal = if kind.transport == "events" { Signal::KILL } else { Signal::TERM };
         let mut server = RunningServer::with(&[IN_MEMORY]);
-        let relay = Relay::new(server.public, || Fate::Whole);
+        let relay = Relay::new(server.public, || Fate::Intact);
         let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({}));
         publish(&server, 1..=3);
         client.await_object("message", 3);
@@ -49,14 +50,14 @@ fn a_client_is_told_what_a_server_without_a_snapshot_forgets() {
 
         let server = RunningServer::with(&[IN_MEMORY]);
         publish(&server, 4..=5);
-        relay.lead_to(server.public);
+        relay.redirect_to(server.public);
         await_open(&client, 2);
         let gap = client.await_value("gap", 1);
         assert_eq!((&gap["channel"], &gap["from"]), (&json!("news"), &Value::Null), "{kind:?}");
         publish(&server, [6]);
         until("the last has come", || data(&client, "news") == [1, 2, 3, 4, 5, 6]);
         assert_eq!(client.count("gap"), 1, "{kind:?}");
-        assert!(client.heard("hello").last().is_some_and(|last| id(last) != id(&hello)));
+        assert!(client.values("hello").last().is_some_and(|last| id(last) != id(&hello)));
         if signal == Signal::TERM {
             let goaway = client.await_object("goaway", 1);
             let retry_ms = goaway["goaway"]["retry_ms"].as_f64().expect("a time");

@@ -1,4 +1,4 @@
-//! `GET /encke.js`, as anyone may ask for it.
+//! `GET /encke.js`, which requires no authentication.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,8 @@ use encke_tests::{HttpResponse, Launch, RunningServer};
 
 use super::folder;
 
-/// The answer to one request, on a connection of its own. That to HEAD has no body, whatever its length says.
+/// Sends one request on a connection of its own. Not for HEAD, whose response has a content length but no
+/// body.
 fn ask(address: SocketAddr, method: &str, headers: &str) -> HttpResponse {
     let mut requests = PollClient::connect(address);
     requests.send(&format!(
@@ -79,7 +80,7 @@ fn other_methods_and_foreign_names_are_refused() {
     let mut requests = PollClient::connect(server.public);
     requests.send("GET /encke.js HTTP/1.1\r\nHost: rebound.example\r\n\r\n");
     assert_eq!(requests.response().status, 403);
-    // Where clients need a token, any name will do, and the module needs none.
+    // With authentication configured, any host name is accepted, and the module needs no token.
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let mut requests = PollClient::connect(server.public);
     requests.send("GET /encke.js HTTP/1.1\r\nHost: rebound.example\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Tokens that expire, or are refused; and other ends after which a client does not come back by itself.
+//! Expired and rejected tokens, and other ways to end after which a client does not reconnect.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,12 +22,12 @@ fn token(sub: &str, exp: u64) -> String {
     sign(&json!({"sub": sub, "exp": exp, "channels": all}), SECRET)
 }
 
-/// Asked for another, it goes on where it was.
+/// The client obtains another token and continues where it was.
 #[test]
 fn a_token_that_expires_is_exchanged_for_another() {
     for kind in WITH_ONE_PAGE {
         let server = server();
-        // On a busy machine, the first may have expired before it was used.
+        // On a busy machine, the first token may expire before it is used.
         let (mut client, hello) = [4, 8, 16, 32]
             .into_iter()
             .map(|seconds| {
@@ -39,23 +39,25 @@ fn a_token_that_expires_is_exchanged_for_another() {
         publish(&server, 1..=2);
         client.await_object("message", 2);
         until("the token has expired", || states(&client).contains(&"waiting".to_owned()));
-        client.tell(&json!({"ask": ["publish", "news", 3]}));
+        client.send_command(&json!({"ask": ["publish", "news", 3]}));
         await_open(&client, 2);
         client.await_object("answer", 1);
         publish(&server, [4]);
         assert_news(&client, 4);
         let reasons: Vec<_> =
-            client.heard("state").into_iter().map(|state| state["reason"].clone()).collect();
+            client.values("state").into_iter().map(|state| state["reason"].clone()).collect();
         assert!(reasons.contains(&json!("token_expired")), "{kind:?}: {reasons:?}");
-        let hellos = client.heard("hello");
-        // One that polls asks with its session alone whether that is there, and is refused with its token.
+        let hellos = client.values("hello");
+        // A polling client may check for its session with the resume token alone, and is rejected for the
+        // expired token.
         let is_same = hellos.iter().all(|other| id(other) == id(&hello));
         assert!(is_same || kind.transport == "poll", "{kind:?}: {hellos:?}");
         assert_eq!(client.count("gap") + client.count("fallback"), 0);
     }
 }
 
-/// Whoever hands out tokens may be behind a connection that is half open. It is asked again, and it is not the transport that does not get through.
+/// The token provider may hang on a half-open connection. The client calls it again, and does not blame the
+/// transport.
 #[test]
 fn a_token_that_never_comes_is_asked_for_again() {
     for kind in WITH_ONE_PAGE {
@@ -65,12 +67,12 @@ fn a_token_that_never_comes_is_asked_for_again() {
         let client = kind.start(&server, server.public, &options);
         await_open(&client, 1);
         assert_eq!(client.count("fallback"), 0, "{kind:?}");
-        let waited = client.heard("state").into_iter().find(|state| state["state"] == "waiting");
+        let waited = client.values("state").into_iter().find(|state| state["state"] == "waiting");
         assert_eq!(waited.expect("it has waited")["reason"], "timeout", "{kind:?}");
     }
 }
 
-/// Where there is one token for ever, nothing else will come.
+/// With a fixed token, trying again is futile.
 #[test]
 fn a_client_does_not_come_back_with_what_was_refused() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "node") {
@@ -93,9 +95,9 @@ fn a_client_that_was_kicked_stays_away() {
         let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
         assert_eq!(server.admin.kick(id(&hello)).status, 204);
         assert_eq!(await_closed(&client), "kicked", "{kind:?}");
-        client.tell(&json!({"ask": ["publish", "news", 1]}));
+        client.send_command(&json!({"ask": ["publish", "news", 1]}));
         assert_eq!(client.await_value("failed", 1)["code"], "closed");
-        // Otherwise it would be back in half a second.
+        // A client that did reconnect would have done so after half a second.
         let_pass(Duration::from_secs(1));
         assert_eq!(states(&client).last().map(String::as_str), Some("closed"), "{kind:?}");
     }
@@ -107,18 +109,18 @@ fn a_client_that_closes_or_leaves_ends_its_session() {
         let server = RunningServer::with(&[]);
         let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
         if kind.place == "page" {
-            client.tell(&json!({"leave": true}));
+            client.send_command(&json!({"leave": true}));
         } else {
-            client.tell(&json!({"ask": ["close"]}));
+            client.send_command(&json!({"ask": ["close"]}));
             client.await_object("answer", 1);
             assert_eq!(await_closed(&client), "normal", "{kind:?}");
         }
-        server.await_gone(id(&hello));
+        server.await_removal(id(&hello));
         assert_eq!(server.admin.metrics().events("closed", "client"), 1.0, "{kind:?}");
     }
 }
 
-/// A page that is kept while another is looked at, as browsers say it.
+/// A page in the browser's back-forward cache, simulated with `pagehide` and `pageshow`.
 #[test]
 fn a_page_that_is_shown_again_goes_on() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
@@ -126,10 +128,10 @@ fn a_page_that_is_shown_again_goes_on() {
         let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
         publish(&server, 1..=2);
         client.await_object("message", 2);
-        client.tell(&json!({"fire": "pagehide"}));
-        server.await_gone(id(&hello));
+        client.send_command(&json!({"fire": "pagehide"}));
+        server.await_removal(id(&hello));
         publish(&server, 3..=4);
-        client.tell(&json!({"fire": "pageshow"}));
+        client.send_command(&json!({"fire": "pageshow"}));
         await_open(&client, 2);
         publish(&server, [5]);
         assert_news(&client, 5);

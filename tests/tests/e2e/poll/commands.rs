@@ -31,7 +31,7 @@ fn replies_come_in_order() {
     assert_eq!(replies[0]["reply"]["ok"]["offset"], 1);
     assert_eq!(replies[1]["reply"]["error"]["code"], "unknown_command");
     assert_eq!(replies[2]["reply"]["ok"]["total"], 1);
-    // One without an array, and none.
+    // A single command without an array, and a body without commands that have an id.
     assert_eq!(ids(&requests.post(&of(&hello), r#" {"id":4,"ack":{"seq":0}}"#).json()), [4]);
     for nothing in ["[]", r#"{"ack":{"seq":0}}"#] {
         assert_eq!(requests.post(&of(&hello), nothing).body, "[]");
@@ -51,7 +51,7 @@ fn a_subscription_wakes_the_poll_that_is_held() {
     let replies = PollClient::connect(server.public).post(&of(&hello), &subscribe.to_string()).json();
     assert_eq!(replies[0]["reply"]["ok"]["recovered"], true, "{replies}");
     assert_eq!(requests.response().json(), json!([message(1, 1, 1), message(2, 2, 2)]));
-    // What comes later wakes it as well, and no more after it was given up.
+    // Later messages complete a held poll as well, but not after the client has unsubscribed.
     requests.send_get(&after(&hello, 2));
     await_held(&server, &hello);
     server.admin.publish("news", 3);
@@ -77,7 +77,7 @@ fn an_event_stream_speaks_by_requests() {
     assert_eq!(events.object().1["message"]["data"], 7);
     assert_eq!(ids(&requests.post(&of(&hello), r#"{"id":3,"close":{}}"#).json()), [3]);
     assert!(events.to_end().last().is_some_and(|end| end.contains("goaway")), "it is told");
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn close_ends_the_poll_that_is_held() {
     assert_eq!(beside.post(&of(&hello), r#"{"ack":{"seq":0}}"#).status, 410);
 }
 
-/// An acknowledgement of what was never sent ends the session, on any way.
+/// Acknowledging a message that was never sent closes the session, whichever way the acknowledgement arrives.
 #[test]
 fn a_bad_acknowledgement_ends_the_session() {
     let server = RunningServer::with(&[]);
@@ -164,7 +164,7 @@ fn bad_requests_leave_the_session_unharmed() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// The rate is the session's, whichever way its commands come.
+/// The rate limit applies to the session, whichever way its commands arrive.
 #[test]
 fn requests_count_with_the_sessions_rate() {
     let server = RunningServer::with(&["limits.commands_per_second=5"]);
@@ -213,7 +213,7 @@ fn another_users_token_changes_nothing() {
         assert_eq!(replies[1]["reply"]["error"]["code"], "forbidden", "{replies}");
     }
     assert_eq!(beside.get(&format!("{}&token={bobs}", after(&hello, 0))).status, 403);
-    // A narrower one of her own is told to the poll as well.
+    // If her own new token permits less, her poll is notified as well.
     let none = token("alice", json!({}));
     let replies = beside.post(&of(&hello), &json!({"id": 1, "refresh": {"token": none}}).to_string()).json();
     assert_eq!(replies[0], json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}}));
@@ -222,7 +222,7 @@ fn another_users_token_changes_nothing() {
     assert!(Client::connect(server.public, &format!("{}&token={alices}", of(&hello))).hello.recovered);
 }
 
-/// Bodies that are not whole yet count with the messages that are not.
+/// Incomplete bodies count towards the limit on partial messages.
 #[test]
 fn half_bodies_take_no_more_than_all_may_together() {
     const CLIENTS: usize = 40;
@@ -240,7 +240,7 @@ fn half_bodies_take_no_more_than_all_may_together() {
     let metric = |name: &str| server.admin.metrics().value(name);
     until("some are given up", || metric("encke_partial_messages_closed_total") >= 30.0);
     assert!(metric("encke_partial_message_bytes") <= 256.0 * 1024.0);
-    // On a busy machine that need not be the first.
+    // On a busy machine it need not be the first.
     let mut told = None;
     until("one of them is told", || {
         told = crowd.iter().position(|client| hears(client.stream()));
@@ -254,7 +254,7 @@ fn half_bodies_take_no_more_than_all_may_together() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// Whether there is something to read now.
+/// Whether data is available to read.
 fn hears(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("it is open");
     let hears = stream.peek(&mut [0]).is_ok();
@@ -262,7 +262,8 @@ fn hears(stream: &TcpStream) -> bool {
     hears
 }
 
-/// What an idle WebSocket may send in frames, polls and requests may ask for. What is more waits.
+/// Polls and requests may arrive at the rate at which an idle WebSocket may send frames. The excess is
+/// delayed.
 #[test]
 fn requests_that_come_too_fast_wait() {
     let server = RunningServer::with(&["limits.frames_per_second=10"]);
@@ -278,7 +279,7 @@ fn requests_that_come_too_fast_wait() {
     for _ in 0..10 {
         assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
     }
-    // What was sent before counts, too.
+    // The requests sent before count as well.
     assert!(from.elapsed() >= Duration::from_millis(2900), "{:?}", from.elapsed());
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }

@@ -34,12 +34,12 @@ fn who_is_kicked_is_told_so() {
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     let answer = requests.response().json();
     assert_eq!(answer, json!([{"goaway": {"reason": "kicked", "retry_ms": 2_147_483_647}}]));
-    // The connection may be another session's.
+    // The connection stays usable for another session.
     assert_eq!(requests.post(&of(&hello), "[]").status, 410);
     assert!(!super::hello(&requests.get("channels=news").json()).recovered);
 }
 
-/// The connection on which a client is told may have ended without its server's knowledge.
+/// The connection that carried the notification may have broken without the server's knowledge.
 #[test]
 fn who_is_kicked_is_told_so_again_when_it_comes_back() {
     let server = RunningServer::with(&[]);
@@ -54,7 +54,8 @@ fn who_is_kicked_is_told_so_again_when_it_comes_back() {
     }
 }
 
-/// Between two polls, and after them, there is nobody to tell. The next connection is told, once, whatever it is.
+/// A session between two polls, or suspended, has no connection to notify. The next connection is notified
+/// once, whatever its transport.
 #[test]
 fn who_is_kicked_between_two_polls_is_told_so_by_the_next() {
     for (gap, phase) in [("60s", "attached"), ("1s", "suspended")] {
@@ -76,7 +77,7 @@ fn who_is_kicked_between_two_polls_is_told_so_by_the_next() {
     }
 }
 
-/// A flood of commands ends the session. The poll that comes next is told so, as the commands were.
+/// A flood of commands closes the session. The next poll reports the same reason as the commands.
 #[test]
 fn who_has_sent_too_much_between_two_polls_is_told_so_by_the_next() {
     let server = RunningServer::with(&["limits.commands_per_second=1"]);
@@ -131,7 +132,7 @@ fn a_token_expires_while_a_poll_is_held() {
     server.logs.await_lifecycle(&hello.session, &events);
 }
 
-/// Between two polls, a session keeps the connection that it counts for.
+/// A session keeps its connection slot between two polls.
 #[test]
 fn no_more_polls_than_there_may_be() {
     let server = RunningServer::with(&["limits.max_connections=2", "session.poll_gap=30s"]);
@@ -145,7 +146,7 @@ fn no_more_polls_than_there_may_be() {
         server.admin.publish("news", seq);
         assert_eq!(requests.get(&after(&first, seq)).json(), json!([message(seq + 1, seq + 1, seq)]));
     }
-    // Which another poll of the session may have, on another connection, and while the first is held.
+    // Another poll of the session may use the slot, on another connection and while the first is held.
     requests.send_get(&after(&first, 3));
     await_held(&server, &first);
     let mut again = PollClient::connect(server.public);
@@ -162,7 +163,7 @@ fn no_more_polls_than_there_may_be() {
     assert_eq!(goaway(&PollClient::connect(server.public).get("channels=news").json()), "overloaded");
 }
 
-/// The place of a session that polls no more is free once it is suspended.
+/// A session that stops polling frees its connection slot when it is suspended.
 #[test]
 fn a_suspended_session_gives_its_place_back() {
     let server = RunningServer::with(&["limits.max_connections=1", "session.poll_gap=1s"]);
@@ -178,7 +179,8 @@ fn a_suspended_session_gives_its_place_back() {
     assert_eq!(goaway(&PollClient::connect(server.public).get(&after(&hello, 0)).json()), "overloaded");
 }
 
-/// A client that does not read its answer is a slow consumer; what it has not read, it gets when it comes back.
+/// A client that does not read its response is a slow consumer. It receives the unread messages when it
+/// reconnects.
 #[test]
 fn an_answer_that_is_not_read_comes_again() {
     const LONG: usize = 60_000;
@@ -202,10 +204,10 @@ fn an_answer_that_is_not_read_comes_again() {
     }
     until("nothing is left of the slow one", || server.admin.metrics().sessions("attached") == 1.0);
     drop(slow);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
-/// However early a client leaves, its session learns of it, and gives its place back.
+/// However early a client disconnects, its session notices and frees its connection slot.
 #[test]
 fn a_client_that_leaves_at_once_keeps_no_place() {
     const CLIENTS: usize = 500;

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::admin::HttpResponse;
-use encke_tests::waiting::{LATE, eventually, let_pass};
+use encke_tests::waiting::{MAX_LATENESS, eventually, let_pass};
 use encke_tests::{Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
@@ -56,10 +56,10 @@ fn without_anything_it_is_answered_after_its_hold() {
     let answer = requests.get(&after(&hello, 0));
     let after_hold = from.elapsed();
     assert_eq!(answer.body, "[]");
-    assert!(after_hold >= hold && after_hold < hold + LATE, "{after_hold:?}");
+    assert!(after_hold >= hold && after_hold < hold + MAX_LATENESS, "{after_hold:?}");
 }
 
-/// The next poll's `seq` acknowledges. An answer that was lost comes again, as often as it is lost.
+/// The `seq` of the next poll acknowledges. A lost response is repeated each time it is lost.
 #[test]
 fn a_lost_answer_comes_again() {
     let server = RunningServer::with(&[]);
@@ -70,7 +70,7 @@ fn a_lost_answer_comes_again() {
     let all = json!([message(1, 1, 1), message(2, 2, 2), message(3, 3, 3)]);
     assert_eq!(requests.get(&after(&hello, 0)).json(), all);
     assert_eq!(requests.get(&after(&hello, 0)).json(), all);
-    // On another connection, by a client that does not say what it has.
+    // On another connection, by a client that does not say what it has received.
     let mut other = PollClient::connect(server.public);
     assert_eq!(other.get(&of(&hello)).json(), all);
     assert_eq!(other.get(&after(&hello, 2)).json(), json!([message(3, 3, 3)]));
@@ -107,7 +107,7 @@ fn a_second_poll_supersedes_the_first() {
     await_held(&server, &hello);
     server.admin.publish("news", 1);
     assert_eq!(second.response().json(), json!([message(1, 1, 1)]));
-    // The connection of the first is as good as before.
+    // The connection of the first poll stays usable.
     server.admin.publish("news", 2);
     assert_eq!(first.get(&after(&hello, 1)).json(), json!([message(2, 2, 2)]));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
@@ -124,7 +124,7 @@ fn a_websocket_takes_the_session_over() {
     assert_eq!(super::goaway(&requests.response().json()), "replaced");
     server.admin.publish("news", 1);
     assert_eq!(socket.object(), message(1, 1, 1));
-    // And back.
+    // A poll takes the session back.
     requests.send_get(&after(&hello, 1));
     assert_eq!(socket.close_code(), Some(4100));
     server.admin.publish("news", 2);
@@ -133,7 +133,7 @@ fn a_websocket_takes_the_session_over() {
     server.logs.await_lifecycle(&hello.session, &events);
 }
 
-/// A peer that leaves while its poll is held.
+/// The client disconnects while its poll is held.
 #[test]
 fn nothing_is_lost_with_a_poll_that_is_given_up() {
     let server = RunningServer::with(&[]);
@@ -150,7 +150,7 @@ fn nothing_is_lost_with_a_poll_that_is_given_up() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// An answer carries some 64 KiB; what is more follows with the next.
+/// A response carries about 64 KiB; the rest follows in the next one.
 #[test]
 fn a_backlog_comes_in_several_answers() {
     const LONG: usize = 10_000;
@@ -174,7 +174,7 @@ fn a_backlog_comes_in_several_answers() {
     assert!((7..=13).contains(&answers), "{answers}");
 }
 
-/// A client that never says what it has is sent no more than may be remembered.
+/// A client that never acknowledges is sent no more than `session.max_unacked` messages.
 #[test]
 fn without_acknowledgements_no_more_is_sent_than_is_remembered() {
     let server = RunningServer::with(&["session.max_unacked=16", "session.poll_hold=1s"]);
@@ -189,7 +189,7 @@ fn without_acknowledgements_no_more_is_sent_than_is_remembered() {
     assert_eq!(requests.get(&after(&hello, 16)).json(), json!([message(17, 17, 17), message(18, 18, 18)]));
 }
 
-/// The client that comes back after a restart gets a new session, and what it asks for.
+/// A client that reconnects after a restart gets a new session with the channels that it requests.
 #[test]
 fn a_token_that_is_dead_gets_a_new_session() {
     let server = RunningServer::with(&[]);
@@ -225,7 +225,7 @@ fn a_session_may_begin_with_the_newest() {
     assert_eq!(next, json!([message(3, 4, 4)]), "it follows the channel already");
 }
 
-/// What a poll asks for besides, the session follows from then on.
+/// A poll may name additional channels, to which the session is subscribed from then on.
 #[test]
 fn a_poll_may_ask_for_more_channels() {
     let server = RunningServer::with(&[]);
@@ -237,7 +237,7 @@ fn a_poll_may_ask_for_more_channels() {
     });
     server.admin.publish("news", 1);
     assert_eq!(requests.response().json(), json!([message(1, 1, 1)]));
-    // A channel that it follows already is no news.
+    // Naming a channel that it is already subscribed to does not complete the poll.
     requests.send_get(&format!("{}&channels=news", after(&hello, 1)));
     await_held(&server, &hello);
     let_pass(Duration::from_millis(200));

@@ -1,21 +1,21 @@
-// POST: commands beside a poll, an event stream, a WebSocket.
+// POST: commands alongside a poll, an event stream, or a WebSocket.
 mod commands;
-// How a poll ends that is not answered as usual.
+// Polls that end with an error, a goaway, or a disconnect.
 mod endings;
-// What is held, for how long, and what comes again.
+// How long polls are held, and which responses are repeated.
 mod holding;
-// The pause between two polls.
+// The time between two polls.
 mod pauses;
-// HTTP on the connection: one request after the other, pipelined, half, or with a body where there is none.
+// HTTP on the connection: sequential, pipelined and partial requests, and unexpected bodies.
 mod requests;
-// Who may ask.
+// Origins and tokens.
 mod strangers;
 
 use encke_tests::waiting::until;
 use encke_tests::{Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
-/// A session that follows a channel, and the connection on which it was opened.
+/// Opens a session subscribed to a channel. Returns it with its connection.
 #[track_caller]
 fn open(server: &RunningServer, channel: &str) -> (PollClient, Hello) {
     let mut requests = PollClient::connect(server.public);
@@ -23,19 +23,19 @@ fn open(server: &RunningServer, channel: &str) -> (PollClient, Hello) {
     (requests, hello)
 }
 
-/// The greeting, which is all there is.
+/// Parses a response that consists of a hello.
 #[track_caller]
 fn hello(answer: &Value) -> Hello {
     assert_eq!(answer.as_array().map(Vec::len), Some(1), "{answer}");
     Hello::parse(answer[0].clone())
 }
 
-/// The query of a session's next poll.
+/// Query of a session's next poll.
 fn after(hello: &Hello, seq: u64) -> String {
     format!("resume={}&seq={seq}", hello.resume)
 }
 
-/// The query of a session's commands.
+/// Query of a session's commands.
 fn of(hello: &Hello) -> String {
     format!("resume={}", hello.resume)
 }
@@ -55,7 +55,7 @@ fn await_held(server: &RunningServer, hello: &Hello) {
     });
 }
 
-/// Waits until so many polls are open: held, or not read yet.
+/// Waits until `count` polls are open, whether held or not read yet.
 #[track_caller]
 fn await_polls(server: &RunningServer, count: u32) {
     until(format!("{count} polls are open"), || {
@@ -64,7 +64,7 @@ fn await_polls(server: &RunningServer, count: u32) {
     });
 }
 
-/// The reason of the farewell, which comes last.
+/// Reason of the `goaway`, which is the last object.
 #[track_caller]
 fn goaway(answer: &Value) -> &str {
     let last = answer.as_array().and_then(|objects| objects.last()).expect("there is an object");

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::{LATE, let_pass};
+use encke_tests::waiting::{MAX_LATENESS, let_pass};
 use encke_tests::{PollClient, RunningServer};
 use serde_json::json;
 
@@ -16,10 +16,10 @@ fn a_client_that_polls_no_more_is_suspended_and_expires() {
     let (_requests, hello) = open(&server, "news");
     let answered = Instant::now();
     server.await_phase(&hello.session, "suspended");
-    assert!(from.elapsed() >= gap && answered.elapsed() < gap + LATE, "{:?}", answered.elapsed());
-    server.await_gone(&hello.session);
+    assert!(from.elapsed() >= gap && answered.elapsed() < gap + MAX_LATENESS, "{:?}", answered.elapsed());
+    server.await_removal(&hello.session);
     assert!(from.elapsed() >= window, "{:?}", from.elapsed());
-    // The window counts from the answer, not from the suspension.
+    // The reconnect window counts from the response, not from the suspension.
     assert!(answered.elapsed() < gap + window, "{:?}", answered.elapsed());
     let events = [("opened", "connect"), ("suspended", "poll_gap"), ("expired", "reconnect_window")];
     server.logs.await_lifecycle(&hello.session, &events);
@@ -30,14 +30,14 @@ fn commands_put_off_the_end() {
     let server = RunningServer::with(&["session.poll_gap=2s", "session.reconnect_window=4s"]);
     let (_requests, hello) = open(&server, "news");
     let mut beside = PollClient::connect(server.public);
-    // Three times as long as the gap, in which nothing is polled.
+    // Three times the gap, without a poll.
     for _ in 0..6 {
         let_pass(Duration::from_millis(500));
         assert_eq!(beside.post(&of(&hello), ACK).status, 200);
     }
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
     server.await_phase(&hello.session, "suspended");
-    // A suspended session does as it is told, too.
+    // A suspended session accepts commands as well.
     assert_eq!(beside.post(&of(&hello), ACK).status, 200);
     server.admin.publish("news", 1);
     assert_eq!(beside.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
@@ -45,7 +45,8 @@ fn commands_put_off_the_end() {
     server.logs.await_lifecycle(&hello.session, &events);
 }
 
-/// A client that only gives commands does not keep a session that nobody reads: two windows at most.
+/// A client that only sends commands cannot keep its session alive without polling: it lasts at most two
+/// windows.
 #[test]
 fn commands_put_it_off_by_one_window_at_most() {
     let server = RunningServer::with(&["session.poll_gap=500ms", "session.reconnect_window=1s"]);
@@ -58,13 +59,14 @@ fn commands_put_it_off_by_one_window_at_most() {
             assert!(answered.elapsed() >= Duration::from_millis(1900), "{asked:?}");
             break;
         }
-        assert!(asked < Duration::from_secs(2) + LATE, "{asked:?}");
+        assert!(asked < Duration::from_secs(2) + MAX_LATENESS, "{asked:?}");
         let_pass(Duration::from_millis(50));
     }
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
 }
 
-/// The pause before the next request is bounded, on a connection without a session as on one that has polled. A held poll is not.
+/// The time between two requests is bounded, on a connection with a session as well as without one. The
+/// duration of a held poll is not.
 #[test]
 fn the_pause_between_requests_is_bounded() {
     let limit = Duration::from_secs(1);
@@ -72,9 +74,9 @@ fn the_pause_between_requests_is_bounded() {
     let (mut polled, hello) = open(&server, "news");
     let from = Instant::now();
     polled.await_end();
-    assert!(from.elapsed() < limit + LATE, "{:?}", from.elapsed());
+    assert!(from.elapsed() < limit + MAX_LATENESS, "{:?}", from.elapsed());
     let mut commanded = PollClient::connect(server.public);
-    // Each has as long anew.
+    // Each request restarts the limit.
     let from = Instant::now();
     for _ in 0..4 {
         assert_eq!(commanded.post(&of(&hello), ACK).status, 200);
@@ -87,7 +89,7 @@ fn the_pause_between_requests_is_bounded() {
     let_pass(3 * limit);
     server.admin.publish("news", 1);
     assert_eq!(held.response().json(), json!([message(1, 1, 1)]));
-    // And afterwards it has as long again.
+    // The limit restarts after the response.
     let_pass(limit / 2);
     server.admin.publish("news", 2);
     assert_eq!(held.get(&after(&hello, 1)).json(), json!([message(2, 2, 2)]));
@@ -106,11 +108,11 @@ fn half_a_body_is_not_awaited_for_long() {
     ));
     let answer = half.try_response();
     assert!(answer.as_ref().is_none_or(|answer| answer.status == 408), "{answer:?}");
-    assert!(from.elapsed() < Duration::from_secs(1) + LATE, "{:?}", from.elapsed());
-    server.assert_unharmed();
+    assert!(from.elapsed() < Duration::from_secs(1) + MAX_LATENESS, "{:?}", from.elapsed());
+    server.assert_healthy();
 }
 
-/// The time in which the server was stopped is nobody's fault.
+/// Time during which the server was stopped does not count against its clients.
 #[test]
 fn a_server_that_was_stopped_suspends_nobody() {
     let server = RunningServer::with(&["session.poll_hold=1s", "session.poll_gap=5s"]);

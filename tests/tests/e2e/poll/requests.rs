@@ -17,7 +17,7 @@ fn requests_may_come_while_one_is_held() {
     let publish = |data: u64| {
         post(&of(&hello), JSON, &format!(r#"{{"id":{data},"publish":{{"channel":"chat","data":{data}}}}}"#))
     };
-    // In one packet, and one that comes in pieces.
+    // Several requests in one packet, then one that arrives byte by byte.
     requests.send(&(get(&after(&hello, 0)) + &publish(1) + &get(&after(&hello, 1)) + &publish(2)));
     await_held(&server, &hello);
     for byte in publish(3).chars() {
@@ -35,7 +35,7 @@ fn requests_may_come_while_one_is_held() {
     }
 }
 
-/// More than is read ahead waits where it is.
+/// Requests beyond the read-ahead limit stay in the socket.
 #[test]
 fn more_may_come_than_is_read_ahead() {
     const REQUESTS: usize = 1000;
@@ -86,7 +86,8 @@ fn a_client_that_asks_for_it_gets_the_end_of_the_connection() {
     requests.await_end();
 }
 
-/// A body is no request: a proxy that forwards one with a GET must not get an answer more than it awaits.
+/// A body must not be parsed as a request: a proxy that forwards a GET with a body would receive one response
+/// too many.
 #[test]
 fn the_body_of_a_get_is_not_read_as_a_request() {
     let server = RunningServer::with(&[]);
@@ -124,7 +125,7 @@ fn what_is_no_poll_is_told_so() {
     }
     server.admin.publish("news", 1);
     assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
-    // Unlike the session, a broken request does not last.
+    // A malformed request ends the connection, but not the poll before it.
     let mut broken = PollClient::connect(server.public);
     broken.send_get(&after(&hello, 1));
     await_held(&server, &hello);
@@ -147,7 +148,7 @@ fn polls_over_tls() {
         let mut requests = PollClient::over(stream);
         let hello = hello(&requests.get("channels=news").json());
         for seq in 0..3 {
-            // The second comes in the same record as the first.
+            // The command is in the same TLS record as the poll.
             let ack = post(&of(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
             requests.send(&(get(&after(&hello, seq)) + &ack));
             await_held(&server, &hello);
@@ -158,7 +159,7 @@ fn polls_over_tls() {
         }
         let reply = requests.post(&of(&hello), r#"{"id":2,"close":{}}"#).json();
         assert_eq!(reply[0]["reply"]["id"], 2);
-        server.await_gone(&hello.session);
+        server.await_removal(&hello.session);
     }
     await_polls(&server, 0);
 }

@@ -31,7 +31,7 @@ fn a_page_of_another_origin_gets_nothing() {
             assert_eq!(allowed(&answer), None);
         }
     }
-    // Before its body is read.
+    // The request is rejected before its body is read.
     let mut unread = PollClient::connect(server.public);
     unread.send(&format!(
         "POST /poll?{} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example\r\n{JSON}Content-Length: 9\r\n\r\n",
@@ -105,7 +105,8 @@ fn a_token_is_needed_where_others_need_one() {
     let token = token(json!({"news": ["subscribe"]}));
     requests.send(&get_with("channels=news", &format!("Authorization: Bearer {token}\r\n")));
     let hello = hello(&requests.response().json());
-    // The secret alone does for commands, as it does on a connection; the next poll says again who asks.
+    // The resume token alone suffices for commands, as it does on a connection; the next poll must
+    // authenticate again.
     assert_eq!(requests.post(&of(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
     assert_ne!(requests.get(&after(&hello, 0)).status, 200);
     assert!(!server.logs.text().contains(&hello.resume), "the secret is in no log");

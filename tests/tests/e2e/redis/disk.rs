@@ -29,7 +29,7 @@ fn a_redis_that_keeps_its_file_loses_nothing_when_it_is_killed() {
     }
     assert_message(&mut followers[0], 1, &json!(1));
     redis.kill();
-    redis.revive();
+    redis.restart();
     await_published(&nodes[1], &json!("after"));
     assert_all_up_to(&mut followers[0], 1, &json!("after"));
     assert_all_up_to(&mut followers[1], 0, &json!("after"));
@@ -59,7 +59,7 @@ fn only_those_who_have_seen_what_was_not_on_disk_are_told() {
     redis.kill();
     let file = OpenOptions::new().write(true).open(file).expect("the file is there");
     file.set_len(kept).expect("it can be shorter");
-    redis.revive();
+    redis.restart();
     let published = await_published(&nodes[1], &json!("after"));
     assert_eq!(published["offset"], 4);
     let gap = saw_all.object();

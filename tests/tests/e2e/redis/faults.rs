@@ -45,7 +45,7 @@ fn an_empty_redis_is_told_to_everyone() {
     assert_eq!(late.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 3);
     let reply = late.request(r#"{"id":2,"subscribe":{"channel":"sports"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
-    redis.revive();
+    redis.restart();
     let published = await_published(&nodes[1], &json!("again"));
     assert_ne!(published["epoch"], json!(epochs[0]));
     for follower in followers.iter_mut().chain([&mut late]) {
@@ -247,7 +247,7 @@ fn without_redis_a_server_starts_and_waits_for_it() {
     let mut client = server.client();
     let reply = client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
-    redis.revive();
+    redis.restart();
     await_published(&server, &json!(1));
     assert_eq!(client.request(r#"{"id":2,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 1);
 }
@@ -269,7 +269,7 @@ fn metrics_tell_how_redis_does() {
     until("it has its lease", || value("servers") == 1.0);
     redis.kill();
     until("it is noticed", || value("up") == 0.0);
-    redis.revive();
+    redis.restart();
     until("it is back", || value("up") == 1.0 && value("connects_total") == 2.0);
     assert!(value("life") >= life, "{life}");
     until("what is followed is read again", || value("openings_total") >= 2.0);

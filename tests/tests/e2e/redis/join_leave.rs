@@ -8,7 +8,7 @@ use encke_tests::{Client, RunningServer, ServerOutput};
 use serde_json::{Value, json};
 
 use super::launch;
-use crate::join_leave::{JOIN_LEAVE_RULE, next, of, told};
+use crate::join_leave::{JOIN_LEAVE_RULE, next_message, anonymous, presence_message};
 use crate::restart::Restarts;
 
 #[track_caller]
@@ -21,8 +21,8 @@ fn node(redis: &Redis) -> RunningServer {
 fn follower(node: &RunningServer) -> Client {
     let mut client = node.client();
     client.subscribe("/room/x");
-    let itself = next(&mut client);
-    assert_eq!(itself["joined"], of(&client.hello));
+    let itself = next_message(&mut client);
+    assert_eq!(itself["joined"], anonymous(&client.hello));
     client
 }
 
@@ -40,22 +40,22 @@ fn who_comes_and_who_goes_is_told_on_all_servers() {
     let mut by_pattern = nodes[1].client();
     by_pattern.subscribe("/room/*");
     let second = follower(&nodes[1]);
-    assert_eq!(next(&mut first), told(2, "joined", &of(&second.hello)));
-    assert_eq!(next(&mut by_pattern)["joined"], of(&second.hello));
+    assert_eq!(next_message(&mut first), presence_message(2, "joined", &anonymous(&second.hello)));
+    assert_eq!(next_message(&mut by_pattern)["joined"], anonymous(&second.hello));
     nodes[1].admin.kick(&second.hello.session);
-    assert_eq!(next(&mut first), told(3, "left", &of(&second.hello)));
-    assert_eq!(next(&mut by_pattern)["left"], of(&second.hello));
+    assert_eq!(next_message(&mut first), presence_message(3, "left", &anonymous(&second.hello)));
+    assert_eq!(next_message(&mut by_pattern)["left"], anonymous(&second.hello));
     // It is in the log, like all that is published.
     let mut history = nodes[2].admin.get("/api/channels/%2Froom%2Fx/history?since=1").json();
     let messages = history["messages"].as_array_mut().expect("a list");
     messages.iter_mut().for_each(|message| _ = message.as_object_mut().and_then(|it| it.remove("age_ms")));
-    let second_is = of(&second.hello);
+    let second_is = anonymous(&second.hello);
     let expected = json!([{"offset": 2, "joined": second_is}, {"offset": 3, "left": second_is}]);
     assert_eq!(history["messages"], expected);
     let mut late = nodes[2].client();
     late.request(r#"{"id":1,"subscribe":{"channel":"/room/x","last":2}}"#);
-    assert_eq!(next(&mut late), told(2, "joined", &second_is));
-    assert_eq!(next(&mut late), told(3, "left", &second_is));
+    assert_eq!(next_message(&mut late), presence_message(2, "joined", &second_is));
+    assert_eq!(next_message(&mut late), presence_message(3, "left", &second_is));
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn a_server_that_ends_tells_who_goes_with_it_and_one_that_dies_does_not() {
     let mut client = follower(&stays);
     let goes = follower(&ends);
     let lost = follower(&dies);
-    assert_eq!(next(&mut client)["joined"], of(&goes.hello));
-    assert_eq!(next(&mut client)["joined"], of(&lost.hello));
+    assert_eq!(next_message(&mut client)["joined"], anonymous(&goes.hello));
+    assert_eq!(next_message(&mut client)["joined"], anonymous(&lost.hello));
     ends.terminate();
-    assert_eq!(next(&mut client)["left"], of(&goes.hello));
+    assert_eq!(next_message(&mut client)["left"], anonymous(&goes.hello));
     assert_eq!(ends.await_exit(TIMEOUT).code(), Some(0));
     dies.signal(Signal::KILL);
     let said = client.next_within(Duration::from_millis(300));
@@ -85,12 +85,12 @@ fn nothing_is_lost_while_redis_stands_still_or_is_away() {
         nodes[1].admin.kick(&goes.hello.session);
         assert_eq!(goes.close_code(), Some(4101), "nobody waits for Redis");
     });
-    await_told(&mut client, "left", &of(&goes.hello));
+    await_told(&mut client, "left", &anonymous(&goes.hello));
     redis.kill();
     until("it is known", || nodes[1].admin.metrics().value("encke_engine_up") == 0.0);
     nodes[1].admin.kick(&other.hello.session);
-    redis.revive();
-    await_told(&mut client, "left", &of(&other.hello));
+    redis.restart();
+    await_told(&mut client, "left", &anonymous(&other.hello));
     assert_eq!(nodes[1].admin.metrics().value("encke_join_leave_lost_total"), 0.0);
 }
 
@@ -103,7 +103,7 @@ fn what_redis_does_not_take_outlives_the_server() {
     let other = node(&redis);
     let mut client = follower(&other);
     let goes = follower(&restarts.server);
-    assert_eq!(next(&mut client)["joined"], of(&goes.hello));
+    assert_eq!(next_message(&mut client)["joined"], anonymous(&goes.hello));
     redis.kill();
     until("it is known", || restarts.server.admin.metrics().value("encke_engine_up") == 0.0);
     restarts.server.admin.kick(&goes.hello.session);
@@ -112,7 +112,7 @@ fn what_redis_does_not_take_outlives_the_server() {
     let shown = String::from_utf8(shown.stdout).expect("text");
     let expected = format!(r#"session {}: left "/room/x", not published yet"#, goes.hello.session);
     assert!(shown.contains(&expected), "{shown}");
-    redis.revive();
+    redis.restart();
     restarts.start();
-    await_told(&mut client, "left", &of(&goes.hello));
+    await_told(&mut client, "left", &anonymous(&goes.hello));
 }

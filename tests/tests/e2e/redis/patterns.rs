@@ -165,7 +165,7 @@ fn what_may_have_been_missed_is_one_gap() {
     assert_eq!(late.subscribe("/a/*"), next);
     let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/b/*"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
-    redis.revive();
+    redis.restart();
     for client in [&mut client, &mut late] {
         gap(client, "/a/*");
     }

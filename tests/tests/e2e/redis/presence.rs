@@ -195,7 +195,7 @@ fn what_strangers_say_counts_for_nothing() {
         });
         assert_eq!((total, missing), (json!(1), json!([other])));
     });
-    nodes.iter().for_each(RunningServer::assert_unharmed);
+    nodes.iter().for_each(RunningServer::assert_healthy);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn where_redis_cannot_say_who_is_there_everyone_is_missing() {
     await_total(&node, 1, &Value::Null);
     redis::cmd("SET").arg("encke:servers").arg("odd").exec(&mut redis.connect()).expect("it is set");
     assert_eq!(total_and_missing(&node), (json!(1), json!(["*"])));
-    node.assert_unharmed();
+    node.assert_healthy();
     redis.kill();
     until("it is noticed", || node.admin.post("/api/publish", r#"{"channel":"a","data":1}"#).status == 503);
     assert_eq!(total_and_missing(&node), (json!(1), json!(["*"])));

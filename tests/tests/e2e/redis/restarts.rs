@@ -185,7 +185,7 @@ fn sessions_wait_for_a_redis_that_cannot_be_reached() {
     drop(client);
     restarts.restart();
     let mut client = back(&restarts, &hello, 1);
-    redis.revive();
+    redis.restart();
     for number in 2..=4 {
         assert_eq!(message(&mut client), (number, number, json!(number)));
     }
@@ -200,7 +200,7 @@ fn an_empty_redis_is_told_to_those_who_come_back() {
     let hello = follower(&restarts);
     restarts.stop();
     redis.kill();
-    redis.revive();
+    redis.restart();
     restarts.start();
     restarts.server.admin.publish("news", "again");
     let mut client = back(&restarts, &hello, 1);

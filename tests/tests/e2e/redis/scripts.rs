@@ -8,7 +8,7 @@ use super::model::{Model, Opened};
 const EPOCH: &str = include_str!("../../../../server/src/engine/redis/scripts/epoch.lua");
 const PUBLISH: &str = include_str!("../../../../server/src/engine/redis/scripts/publish.lua");
 const OPEN: &str = include_str!("../../../../server/src/engine/redis/scripts/open.lua");
-const LIFE: &str = include_str!("../../../../server/src/engine/redis/scripts/life.lua");
+const LIFE: &str = include_str!("../../../../server/src/engine/redis/scripts/generation.lua");
 
 const CHANNELS: [&str; 3] = ["a", "b", "c"];
 

@@ -43,7 +43,7 @@ fn sessions_outlive_their_master() {
     assert_eq!(reply["ok"]["recovered"], true, "{reply}");
     assert_all_up_to(&mut back, 3, &json!("after"));
     // The one that was killed comes back and is sent where it belongs: nobody minds.
-    sentinels.master.revive();
+    sentinels.master.restart();
     let last = nodes[0].admin.publish("news", "last")["offset"].as_u64().expect("an offset");
     for follower in &mut followers {
         assert_message(follower, last, &json!("last"));
@@ -66,7 +66,7 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
     nodes[0].await_phase(&hello.session, "suspended");
     await_newest(&sentinels.replica, 3);
     // What comes now, the replica lacks.
-    sentinels.between.silence_all();
+    sentinels.replication_relay.silence_all();
     for offset in 4..=5 {
         nodes[0].admin.publish("news", offset);
     }

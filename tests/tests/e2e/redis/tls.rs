@@ -62,7 +62,7 @@ fn assert_refused_until_mended(mut redis: Redis, files: &Files, authority: &Auth
     assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");
     redis.kill();
     files.replace(authority, "localhost");
-    redis.revive();
+    redis.restart();
     assert_serves(&server);
     assert_eq!(server.logs.count(why), 1, "said once, however often it is tried");
 }

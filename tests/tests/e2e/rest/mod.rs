@@ -2,7 +2,7 @@
 //! once, and without it they do so after `parking.after`.
 
 use encke_tests::raw::{Dial, PING, PONG, RawClient, TEXT, masked};
-use encke_tests::waiting::{LATE, let_pass, until};
+use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
 use encke_tests::{Client, Hello, Launch, RunningServer};
 
 // Polls that are held.

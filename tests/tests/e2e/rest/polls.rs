@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use encke_tests::bayeux::{BayeuxPolling, connect, events};
 use encke_tests::crowd;
 use encke_tests::poll::get;
-use encke_tests::waiting::{LATE, TIMEOUT};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT};
 use encke_tests::{EventStream, PollClient};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn one_poll_after_the_other_rests_and_is_answered() {
     assert_eq!(requests.post(&format!("resume={}", hello.resume), r#"[{"close":{}}]"#).status, 200);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "client")]);
     await_rest(&server, 0);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 /// To rest costs more than it brings when the answer comes soon: that is known from one poll of the connection to the next.
@@ -85,7 +85,7 @@ fn a_poll_is_held_for_as_long_as_any() {
         await_rest(&server, 1);
         assert_eq!(requests.response().json(), json!([]));
         let after = from.elapsed();
-        assert!(after >= Duration::from_secs(1) && after <= Duration::from_secs(1) + LATE, "{after:?}");
+        assert!(after >= Duration::from_secs(1) && after <= Duration::from_secs(1) + MAX_LATENESS, "{after:?}");
         await_rest(&server, 0);
     }
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);

@@ -30,7 +30,7 @@ fn silence_at_rest_is_noticed_on_time() {
     let pinged = Instant::now();
     assert_eq!(client.close_code(), 4000);
     let after = pinged.elapsed();
-    assert!(after <= Duration::from_millis(500) + LATE, "noticed after {after:?}");
+    assert!(after <= Duration::from_millis(500) + MAX_LATENESS, "noticed after {after:?}");
     server.await_phase(&hello.session, "suspended");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "pong_timeout")]);
     await_rest(&server, 0);
@@ -136,7 +136,7 @@ fn many_channels_at_once_keep_their_order() {
 fn slow_subscriber(server: &RunningServer) -> (RawClient, Hello) {
     let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
     let mut slow = RawClient::over(dial.connect(server.public));
-    slow.ask_upgrade("");
+    slow.request_upgrade("");
     slow.await_upgrade();
     let hello: Hello = slow.hello();
     slow.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);

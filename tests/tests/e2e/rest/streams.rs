@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::crowd;
 use encke_tests::network::NetworkLink;
-use encke_tests::waiting::{LATE, TIMEOUT};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT};
 use encke_tests::{EventStream, Launch, Script};
 
 use super::*;
@@ -59,7 +59,7 @@ fn one_that_vanished_is_noticed_at_rest() {
     server.await_phase(&hello.session, "suspended");
     let after = heard.elapsed();
     assert!(after >= Duration::from_millis(1_400), "suspended after {after:?}");
-    assert!(after <= Duration::from_millis(1_500) + LATE, "suspended after {after:?}");
+    assert!(after <= Duration::from_millis(1_500) + MAX_LATENESS, "suspended after {after:?}");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "pong_timeout")]);
     await_rest(&server, 0);
 }

@@ -29,7 +29,7 @@ fn assert_set_aside(mut restarts: Restarts, hello: &Hello, name: &str, why: &str
     let line = restarts.server.logs.await_line("the snapshot");
     assert!(line.contains(why) && line.contains(name), "{line}");
     assert!(!restarts.server.resume(&hello.resume).hello.recovered);
-    restarts.server.assert_unharmed();
+    restarts.server.assert_healthy();
 }
 
 #[test]
@@ -166,5 +166,5 @@ fn a_second_process_gives_up_after_a_while() {
     let mut next = launch("127.0.0.1:0", &restarts.path(), &["listen.wait=200ms".to_owned()]).spawn();
     assert_eq!(next.process.await_exit(TIMEOUT).code(), Some(1));
     next.logs.await_line("another process holds the lock ");
-    restarts.server.assert_unharmed();
+    restarts.server.assert_healthy();
 }

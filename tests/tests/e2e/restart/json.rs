@@ -97,7 +97,7 @@ fn a_window_passes_in_the_next_process() {
     let mut restarts = Restarts::with(&["session.reconnect_window=3s"]);
     let hello = restarts.server.suspended_session();
     restarts.restart();
-    restarts.server.await_gone(&hello.session);
+    restarts.server.await_removal(&hello.session);
     restarts.server.logs.await_lifecycle(&hello.session, &[("expired", "reconnect_window")]);
 }
 

@@ -40,7 +40,7 @@ fn clients_that_come_meanwhile_wait_and_are_served() {
         assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
         let waiting = (0..WAITING).map(|_| {
             let mut client = RawClient::connect(held.address());
-            client.ask_upgrade("");
+            client.request_upgrade("");
             client
         });
         let waiting: Vec<_> = waiting.collect();
@@ -50,7 +50,7 @@ fn clients_that_come_meanwhile_wait_and_are_served() {
             client.hello();
         }
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]
@@ -73,5 +73,5 @@ fn nobody_is_refused_at_any_moment_of_a_restart() {
         });
         server = starting.await_banner();
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }

@@ -31,14 +31,14 @@ fn a_socket_is_known_by_its_name() {
     let address = listener.local_addr().expect("it is bound");
     // It waits since before the server began.
     let mut early = RawClient::connect(address);
-    early.ask_upgrade("");
+    early.request_upgrade("");
     // The configuration has another address.
     let server = Launch::default().inheriting(clone(&listener), 1, Some("public")).start();
     assert_eq!(server.public, address);
     assert_ne!(server.admin.address(), address);
     early.await_upgrade();
     early.hello();
-    server.assert_unharmed();
+    server.assert_healthy();
     server.logs.await_line("listening on an inherited socket");
     assert_eq!(server.logs.count("systemd's variables"), 0, "they were removed: {}", server.logs.text());
 }
@@ -51,7 +51,7 @@ fn a_socket_without_a_name_of_ours_is_known_by_its_address() {
         let launch = Launch::listening_on(&address.to_string());
         let server = launch.inheriting(clone(&listener), 1, name).start();
         assert_eq!(server.public, address);
-        server.assert_unharmed();
+        server.assert_healthy();
     }
 }
 
@@ -68,7 +68,7 @@ fn it_has_the_options_of_the_servers_own() {
     assert!(socket.tcp_nodelay().expect("it is told"));
     assert_eq!(socket.tcp_notsent_lowat().expect("it is told"), 16 * 1024);
     assert!(socket.nonblocking().expect("it is told"));
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 /// `systemd-socket-activate` opens sockets, waits for the first client, and becomes the server.
@@ -86,7 +86,7 @@ fn both_sockets_come_from_systemd_socket_activate() {
             Some(_) => Launch::default(),
             None => Launch::listening_on_both(&public, &admin),
         };
-        let starting = launch.run_by(&activate).spawn();
+        let starting = launch.wrapped_by(&activate).spawn();
         starting.logs.await_line(&format!("Listening on {admin}"));
         starting.logs.await_line(&format!("Listening on {public}"));
         let first = TcpStream::connect(&public).expect("the socket is open");
@@ -96,7 +96,7 @@ fn both_sockets_come_from_systemd_socket_activate() {
             (public.clone(), admin.clone())
         );
         assert!(!Client::over(first, "").hello.recovered, "it was served");
-        server.assert_unharmed();
+        server.assert_healthy();
     }
 }
 
@@ -142,18 +142,18 @@ fn names_and_numbers_that_do_not_fit_are_refused() {
     );
     for count in ["-1", "many", "", "17", "99999999999999999999"] {
         let shell = format!("export LISTEN_PID=$$ LISTEN_FDS='{count}'");
-        assert_refused(launch().after(&shell), &["LISTEN_FDS is", "no number of sockets"]);
+        assert_refused(launch().run_first(&shell), &["LISTEN_FDS is", "no number of sockets"]);
     }
     // Where there is no descriptor.
     let shell = "export LISTEN_PID=$$ LISTEN_FDS=1 && exec 3<&-";
-    assert_refused(Launch::default().after(shell), &["number 1 of LISTEN_FDS", "not a socket"]);
+    assert_refused(Launch::default().run_first(shell), &["number 1 of LISTEN_FDS", "not a socket"]);
 }
 
 #[test]
 fn sockets_for_another_process_are_left_alone() {
     let server =
-        Launch::default().after("export LISTEN_PID=1 LISTEN_FDS=2 LISTEN_FDNAMES=public:admin").start();
-    server.assert_unharmed();
+        Launch::default().run_first("export LISTEN_PID=1 LISTEN_FDS=2 LISTEN_FDNAMES=public:admin").start();
+    server.assert_healthy();
     assert_eq!(server.logs.count("open before"), 0);
 }
 

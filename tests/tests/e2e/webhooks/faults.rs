@@ -44,7 +44,7 @@ fn what_is_not_accepted_is_sent_again_the_same() {
     let metrics = server.admin.metrics();
     assert_eq!(metrics.value(r#"encke_webhook_requests_total{webhook="0",outcome="failed"}"#), 4.0);
     assert_eq!(metrics.value(r#"encke_webhook_events_total{webhook="0",outcome="delivered"}"#), 1.0);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn the_backend_is_down_meanwhile_and_nothing_is_lost() {
         }
         expected.push((hello.session, comes_back));
     }
-    expected.iter().for_each(|(session, _)| server.await_gone(session));
+    expected.iter().for_each(|(session, _)| server.await_removal(session));
     backend.reply_with_status(200);
     let events: usize = expected.iter().map(|(_, comes_back)| if *comes_back { 4 } else { 3 }).sum();
     // A pause between two tries is up to 30 s, and 16 by then.

@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64;
-use encke_tests::waiting::{LATE, TIMEOUT, until};
+use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, until};
 use encke_tests::{BackendRequest, Backend, RunningServer, tokens};
 use ring::hmac;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn the_first_and_the_last_of_a_channel_are_told() {
     second.subscribe("/a/*");
     // A session without a connection follows on, until it expires.
     let hello = first.drop_connection();
-    server.await_gone(&hello.session);
+    server.await_removal(&hello.session);
     second.request(r#"{"id":9,"unsubscribe":{"channel":"news"}}"#);
     second.subscribe("news");
     second.send(r#"{"close":{}}"#);
@@ -135,7 +135,7 @@ fn a_restart_goes_on_where_the_process_before_has_ended() {
     server.terminate();
     assert!(server.await_exit(TIMEOUT).success());
     let server = start();
-    server.await_gone(&client.hello.session);
+    server.await_removal(&client.hello.session);
     let session = &client.hello.session;
     await_session(
         &backend,
@@ -199,5 +199,5 @@ fn an_event_is_told_soon() {
         asked.json()["events"][0]["session"] == client.hello.session
     });
     let after = asked.received_at - from;
-    assert!(after < Duration::from_millis(50) + LATE, "{after:?}");
+    assert!(after < Duration::from_millis(50) + MAX_LATENESS, "{after:?}");
 }

@@ -6,7 +6,7 @@
 mod delay_queue;
 mod hash_wheel;
 mod scheme;
-pub(crate) mod standing;
+pub(crate) mod reusable;
 
 pub(crate) use delay_queue::TokioDelayQueue;
 pub(crate) use hash_wheel::HashWheel;

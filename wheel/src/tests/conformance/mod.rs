@@ -13,12 +13,12 @@ use crate::{Expiry, LEVELS, Owners, Tick, TimerKey, TimerQueue, TimingWheel, Wor
 
 mod ends;
 mod model;
-mod once;
-mod promises;
+mod one_shot;
+mod guarantees;
 mod reach;
 mod stopping;
 
-use once::OneShot;
+use one_shot::OneShot;
 
 trait QueueUnderTest: TimerQueue<u64> + CheckedQueue {}
 
@@ -75,15 +75,15 @@ macro_rules! conform {
                 model::with_deadlines_of_every_magnitude
                 model::just_before_each_level_wraps
                 model::up_to_the_end_of_time
-                promises::timers_expire_on_time
-                promises::past_deadlines_are_due_at_the_next_tick
-                promises::order_holds_after_a_long_gap
-                promises::time_does_not_go_backwards
-                promises::rescheduling_moves_a_timer_both_ways
-                promises::a_stale_key_finds_nothing
-                promises::timers_expire_within_their_range
-                promises::a_hundred_thousand_timers_on_one_tick
-                promises::driving_only_at_wakeups_expires_every_timer
+                guarantees::timers_expire_on_time
+                guarantees::past_deadlines_are_due_at_the_next_tick
+                guarantees::order_holds_after_a_long_gap
+                guarantees::time_does_not_go_backwards
+                guarantees::rescheduling_moves_a_timer_both_ways
+                guarantees::a_stale_key_finds_nothing
+                guarantees::timers_expire_within_their_range
+                guarantees::a_hundred_thousand_timers_on_one_tick
+                guarantees::driving_only_at_wakeups_expires_every_timer
                 stopping::nothing_expires_without_budget
                 stopping::one_unit_at_a_time_yields_the_same_as_all_at_once
                 stopping::the_queue_may_change_wherever_it_stops

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use super::{DriveStep, SlotId, TimerState, ValueLayout, WheelCore};
 use crate::wheel::line::LINE_CAPACITY;
 use crate::wheel::memory::sort_by_tick;
-use crate::wheel::place::SLOTS_PER_LEVEL;
+use crate::wheel::slot_id::SLOTS_PER_LEVEL;
 use crate::{Expired, Tick, WorkBudget};
 
 /// A batch ends once it has this many timers: few enough that they are still in the processor's cache when

@@ -7,7 +7,7 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use super::owners::{OWNERS_PER_PAGE, Record};
+use super::owner_memory::{OWNERS_PER_PAGE, Record};
 
 pub(in crate::wheel) trait ValueLayout {
     type Cells<T, const K: usize>: Cells<T, K>;

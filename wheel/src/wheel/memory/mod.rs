@@ -4,17 +4,17 @@
 
 #![allow(unsafe_code, reason = "values and pages without the discriminant of an Option, and prefetching")]
 
-mod in_order;
+mod sort_by_tick;
 mod layout;
-mod owners;
+mod owner_memory;
 mod pool;
 mod prefetch;
-mod room;
+mod page_bitmap;
 
-pub(super) use in_order::sort_by_tick;
+pub(super) use sort_by_tick::sort_by_tick;
 pub(super) use layout::{Interleaved, Separate, ValueLayout};
 #[cfg(test)]
-pub(super) use owners::OWNERS_PER_PAGE;
-pub(super) use owners::{OwnerMemory, Record, entry};
+pub(super) use owner_memory::OWNERS_PER_PAGE;
+pub(super) use owner_memory::{OwnerMemory, Record, entry};
 pub(super) use pool::{Pool, PoolPage};
 pub(super) use prefetch::prefetch;

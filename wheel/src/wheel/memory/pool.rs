@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
-use super::room::PageBitmap;
+use super::page_bitmap::PageBitmap;
 
 #[cfg(test)]
 mod check;

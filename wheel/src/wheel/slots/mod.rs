@@ -14,15 +14,15 @@ use alloc::vec;
 
 use super::line::{EntryLine, LINE_CAPACITY, LineLink, LinePage, MAX_SPILLED_LINES};
 use super::memory::Pool;
-use super::place::{LEVELS, SLOT_COUNT, SLOTS_PER_LEVEL, SlotId};
+use super::slot_id::{LEVELS, SLOT_COUNT, SLOTS_PER_LEVEL, SlotId};
 use crate::Tick;
 
 mod ahead;
 #[cfg(test)]
 mod check;
-mod held;
+mod counts;
 mod sweep;
-mod turn;
+mod revolution;
 
 pub(super) use sweep::Sweep;
 

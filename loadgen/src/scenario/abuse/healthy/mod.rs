@@ -3,7 +3,7 @@
 //!
 //! If the server has no channels, it sends pings, and receives pongs.
 
-mod talk;
+mod protocol;
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use strum::EnumCount;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::talk::{HealthyEvent, HealthyProtocol};
+use self::protocol::{HealthyEvent, HealthyProtocol};
 use super::HealthyTotals;
 use crate::client::{ClientConnection, ClientFailure, Dialer, Greeting, Ticket, kind_of_end};
 use crate::record::{ConnectionEnds, Counter, EndsOutcome, Latency};

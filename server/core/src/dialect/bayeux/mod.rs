@@ -8,7 +8,7 @@
 
 mod advice;
 mod message;
-mod missed;
+mod missed_events;
 mod reply;
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ pub use message::{
     BadBody, BadMessage, ClientMessage, ConnectOptions, HandshakeOptions, MAX_MESSAGES, MessageKind,
     split_messages,
 };
-pub use missed::MissedEvents;
+pub use missed_events::MissedEvents;
 pub use reply::{Ack, EnckeExtension, Extensions, MessageReply, ReplyTo, event_len, write_event};
 
 use super::{

@@ -3,14 +3,14 @@ mod deadlines;
 mod heartbeat;
 mod poll;
 mod snapshot;
-mod stage;
+mod phase_tag;
 
 use std::time::Duration;
 
 use carrier::Carrier;
 use deadlines::Deadlines;
 use heartbeat::PingState;
-use stage::PhaseTag;
+use phase_tag::PhaseTag;
 
 use super::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, DeliveryMode, Input, LifecycleEvent,

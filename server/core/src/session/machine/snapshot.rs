@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::carrier::{Carrier, PollState};
 use super::deadlines::Deadlines;
 use super::heartbeat::PingState;
-use super::stage::PhaseTag;
+use super::phase_tag::PhaseTag;
 use super::{Phase, Session};
 use crate::Timestamp;
 use crate::session::outbox::LogHandle;

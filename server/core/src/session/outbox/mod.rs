@@ -16,7 +16,7 @@
 //! A message may be in several logs: that of its channel, and those of the patterns matching the channel.
 //! `overlap` explains how a session that reads several of them receives the message once.
 
-mod move_on;
+mod switch_log;
 mod notices;
 mod overlap;
 mod rare;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driven::SessionHarness;
+use super::harness::SessionHarness;
 use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;

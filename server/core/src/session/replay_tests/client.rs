@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::coverage::Coverage;
-use super::world::{ServerWorld, WireFrame};
+use super::server_world::{ServerWorld, WireFrame};
 use crate::session::{ConnectionId, ConnectionInput, ConnectionKind, Heartbeat};
 
 const HOLD: Duration = Duration::from_millis(600);

@@ -11,7 +11,7 @@ mod holding;
 pub(super) mod logs;
 mod polling;
 mod serving;
-mod world;
+mod server_world;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driven::SessionHarness;
+use super::harness::SessionHarness;
 use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
@@ -28,7 +28,7 @@ use client::{ClientLink, ClientPage, ModelClient};
 use coverage::Coverage;
 use logs::{LogRef, ModelLogs};
 use polling::{PollModel, random_poll};
-use world::{OutboxPosition, ServerWorld, WireFrame};
+use server_world::{OutboxPosition, ServerWorld, WireFrame};
 
 const SEEDS: u64 = 4_000;
 const STEPS: usize = 120;

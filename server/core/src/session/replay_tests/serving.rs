@@ -58,7 +58,7 @@ impl ReplayRun<'_> {
         let Some(frames) = frames else {
             let outbox = self.session.outbox();
             let unread =
-                |it: &world::Subscription| !it.caught_up && it.cursor < self.world.logs.bounds(it.log).last;
+                |it: &server_world::Subscription| !it.caught_up && it.cursor < self.world.logs.bounds(it.log).last;
             if outbox.unacked() == self.max_unacked && self.world.live().any(|(_, it)| unread(it)) {
                 assert!(!self.wraps, "the server does not wait for acknowledgements that cannot arrive");
                 self.coverage.record("full ring stopped");

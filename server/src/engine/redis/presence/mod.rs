@@ -5,7 +5,7 @@
 //! Replies go to the feed of the querying server. Servers that do not reply in time are listed as incomplete.
 
 mod pages;
-mod questions;
+mod queries;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -19,17 +19,17 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd};
 use tokio::sync::Semaphore;
 
-use super::asked::DetachedRequest;
+use super::detached_request::DetachedRequest;
 use super::connection::describe;
 use super::keys::RedisKeys;
-use super::link::{CommandConnections, RedisClient, must_reconnect};
+use super::client::{CommandConnections, RedisClient, must_reconnect};
 use super::pushes::Push;
 use crate::channel::{ChannelName, PresencePage, Subscriber, new_epoch};
 use crate::engine::{EngineError, EngineResponse, Presence};
 use crate::entropy::Entropy;
 
 use pages::{first_index, limit_per_server, merge};
-use questions::{PendingQuery, PresenceQueries};
+use queries::{PendingQuery, PresenceQueries};
 use wire::{PresenceQuery, encode_reply, parse_reply};
 
 /// How long to wait for replies.

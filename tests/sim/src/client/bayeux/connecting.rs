@@ -6,9 +6,9 @@ use encke_server::simulation::ConnectRequest;
 use rand::RngExt;
 use serde_json::json;
 
-use super::heard::{BayeuxAnswer, BayeuxReply};
-use super::{PendingConnect, SubscriptionState};
-use crate::client::{Carrier, ClientLink, PollRequest, answer};
+use super::answer::{BayeuxAnswer, BayeuxReply};
+use super::{PendingConnect, BayeuxSubscription};
+use crate::client::{Carrier, ClientLink, PollRequest, poll_answer};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
@@ -134,7 +134,7 @@ impl Simulation {
         if link.incoming.is_empty() {
             return;
         }
-        let answer = match answer::read(&link.incoming) {
+        let answer = match poll_answer::read(&link.incoming) {
             Ok(None) => return,
             Ok(Some(answer)) if answer.status == 200 => BayeuxAnswer::read(answer.body),
             other => Err(format!("{other:?}")),
@@ -267,8 +267,8 @@ impl Simulation {
     /// Saves the state, to go back to it later.
     pub(super) fn save_bayeux_snapshot(&mut self, number: ClientNumber) {
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
-        let is_certain = |model: &&super::SessionModel| {
-            model.acknowledges && !model.logs.iter().any(|it| matches!(it, SubscriptionState::Requested(..)))
+        let is_certain = |model: &&super::BayeuxSessionModel| {
+            model.acknowledges && !model.logs.iter().any(|it| matches!(it, BayeuxSubscription::Requested(..)))
         };
         if let Some(model) = bayeux.model.as_ref().filter(is_certain)
             && bayeux.snapshots.len() < MAX_SNAPSHOTS

@@ -1,17 +1,17 @@
 //! Bayeux clients over long-polling and WebSockets, with and without acknowledgements.
 
-mod asking;
+mod commands;
 mod connecting;
-mod heard;
-mod page;
+mod answer;
+mod session_model;
 mod socket;
 mod socket_reading;
 
 use std::collections::VecDeque;
 
-pub(crate) use asking::{BayeuxCommand, session_of_handshake};
-pub(crate) use heard::BayeuxReply;
-pub(crate) use page::{SessionModel, SubscriptionState};
+pub(crate) use commands::{BayeuxCommand, session_of_handshake};
+pub(crate) use answer::BayeuxReply;
+pub(crate) use session_model::{BayeuxSessionModel, BayeuxSubscription};
 
 use encke_core::Timestamp;
 use rand::RngExt;
@@ -22,11 +22,11 @@ use crate::wire::SharedWire;
 /// State of a Bayeux client.
 #[derive(Debug, Default)]
 pub(crate) struct Bayeux {
-    pub(crate) model: Option<SessionModel>,
+    pub(crate) model: Option<BayeuxSessionModel>,
     /// Id of its browser, if it is a page of one.
     browser: Option<u128>,
     /// Earlier states that it may go back to, if it acknowledges.
-    snapshots: Vec<SessionModel>,
+    snapshots: Vec<BayeuxSessionModel>,
     /// The connect without an answer.
     connect: Option<PendingConnect>,
     /// Replies expected on its WebSocket, without the one to the connect.
@@ -124,8 +124,8 @@ impl Bayeux {
     pub(crate) fn request_lost(&mut self, session: &str) {
         let Some(model) = self.model.as_mut().filter(|model| model.session == session) else { return };
         for subscription in &mut model.logs {
-            if matches!(subscription, SubscriptionState::Requested(..)) {
-                *subscription = SubscriptionState::Unknown;
+            if matches!(subscription, BayeuxSubscription::Requested(..)) {
+                *subscription = BayeuxSubscription::Unknown;
             }
         }
     }

@@ -5,7 +5,7 @@ use rand::RngExt;
 use serde_json::json;
 
 use super::{BayeuxCommand, ExpectedReply};
-use crate::client::acting::MAX_OUTGOING;
+use crate::client::actions::MAX_OUTGOING;
 use crate::client::frames::{self, PING, TEXT};
 use crate::client::{Carrier, ClientLink};
 use crate::fault::Fault;

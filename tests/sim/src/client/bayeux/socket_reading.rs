@@ -3,7 +3,7 @@
 use encke_core::Timestamp;
 use rand::RngExt;
 
-use super::heard::{BayeuxAnswer, BayeuxReply};
+use super::answer::{BayeuxAnswer, BayeuxReply};
 use crate::scenario::nanos;
 use crate::schedule::{ClientNumber, ConnectionNumber};
 use crate::world::Simulation;

@@ -206,5 +206,5 @@ fn a_reader_that_stalls_during_a_held_connect_loses_nothing() {
         });
         assert_eq!(came, Vec::from_iter(1..=MESSAGES));
     }
-    server.assert_unharmed();
+    server.assert_healthy();
 }

@@ -152,7 +152,7 @@ fn a_disconnect_ends_the_session_and_releases_its_connect() {
     assert_successful(&reply);
     assert_eq!((&reply["channel"], &reply["id"]), (&json!("/meta/disconnect"), &json!("d")));
     assert_eq!(connect_reply(&held.response())["id"], "c");
-    server.await_gone(&session(&id));
+    server.await_removal(&session(&id));
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect"), ("closed", "client")]);
     assert_refused(&other.reply(&disconnect(&id)), "402");
     assert_refused(&held.reply(&connect(&id)), "402");
@@ -169,7 +169,7 @@ fn what_shares_a_request_with_a_disconnect_is_done_before() {
     let answer = polls.request(&json!([publish(&id, "/news", "goodbye"), disconnect(&id)]));
     answer.iter().for_each(assert_successful);
     assert_eq!(answer.len(), 2, "{answer:?}");
-    server.await_gone(&session(&id));
+    server.await_removal(&session(&id));
     assert_eq!(events(&witness.request(&connect(&witness_id))), ["goodbye"]);
 }
 
@@ -183,7 +183,7 @@ fn a_connect_that_comes_with_the_end_of_its_session_is_answered() {
         let mut polls = BayeuxPolling::connect(server.public);
         let id = polls.open(&[]);
         assert_both_answered(polls.request(&leave(&id)));
-        server.await_gone(&session(&id));
+        server.await_removal(&session(&id));
         // Over a WebSocket that has the session, and over one that has none yet.
         let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&[]);
@@ -228,7 +228,7 @@ fn a_client_without_a_valid_token_may_end_its_session() {
         assert_refused(&polls.reply(&other), "401");
     }
     assert_successful(&polls.reply(&disconnect(&id)));
-    server.await_gone(&session(&id));
+    server.await_removal(&session(&id));
     // Nor does a connect beside it tell the client to come back.
     for (number, id) in ids.iter().enumerate() {
         let mut leave = [connect(id), disconnect(id)];
@@ -241,7 +241,7 @@ fn a_client_without_a_valid_token_may_end_its_session() {
                 two_messages(&mut socket)
             }
         });
-        server.await_gone(&session(id));
+        server.await_removal(&session(id));
     }
 }
 

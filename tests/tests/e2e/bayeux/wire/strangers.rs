@@ -49,7 +49,7 @@ fn a_page_of_another_origin_gets_nothing() {
         assert_eq!(unread.response().status, 403);
     }
     let mut socket = RawClient::connect(server.public);
-    socket.ask_upgrade_at("/bayeux", "Origin: https://evil.example\r\n");
+    socket.request_upgrade_at("/bayeux", "Origin: https://evil.example\r\n");
     let head = socket.http_head();
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
@@ -76,10 +76,10 @@ fn a_page_of_a_listed_origin_may_read_every_answer_with_its_cookies() {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     let mut socket = RawClient::connect(server.public);
-    socket.ask_upgrade_at("/bayeux", &origin);
+    socket.request_upgrade_at("/bayeux", &origin);
     socket.await_upgrade();
     socket.text(&hello);
-    assert!(socket.line().contains("\"successful\":true"));
+    assert!(socket.text_message().contains("\"successful\":true"));
 }
 
 #[test]

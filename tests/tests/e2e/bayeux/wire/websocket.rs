@@ -31,7 +31,7 @@ fn a_session_over_a_websocket() {
     assert_successful(&reply[0]);
     let came = socket.request(&disconnect(&id));
     assert!(came.iter().any(|reply| reply["channel"] == "/meta/disconnect" && reply["successful"] == true));
-    server.await_gone(&session(&id));
+    server.await_removal(&session(&id));
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect"), ("closed", "client")]);
 }
 
@@ -87,7 +87,7 @@ fn frames_are_arrays_or_single_objects() {
     let mut socket = BayeuxWebSocket::connect(server.public);
     let id = socket.open(&[]);
     socket.raw.text("[]");
-    assert_eq!(socket.raw.line(), "[]");
+    assert_eq!(socket.raw.text_message(), "[]");
     let mut two = socket.request(&json!([publish(&id, "/a", 1), connect(&id)])[0]);
     assert_successful(&two.remove(0));
     socket.send(&json!([publish(&id, "/a", 1), connect(&id)]));
@@ -130,7 +130,7 @@ fn what_is_not_json_ends_the_connection() {
     let mut socket = BayeuxWebSocket::connect(server.public);
     socket.raw.text("nonsense");
     assert_eq!(socket.raw.close_code(), PROTOCOL_ERROR);
-    server.assert_unharmed();
+    server.assert_healthy();
 }
 
 /// A connection that says nothing is none.

@@ -1,0 +1,280 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use encke_core::Timestamp;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use strum::VariantArray;
+use tokio::sync::oneshot;
+
+use super::breaker::{Breaker, BreakerPass};
+use super::in_flight::{InFlight, InFlightPermit};
+use super::bodies::parse_response;
+use super::settings::BackendSettings;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::metrics::BackendMetrics;
+use crate::outbound::{OutboundClient, OutboundError, Target, headers};
+use crate::timeouts::Timeouts;
+
+/// Maximum size of a request body and of a response body, in bytes.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+/// Idle connections to the backend that are kept for later requests.
+const IDLE_CONNECTIONS: usize = 64;
+
+/// Kind of a hook request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub(crate) enum HookKind {
+    /// Authenticates a client that connects.
+    Connect,
+    /// Authorises a subscription.
+    Subscribe,
+    /// Authorises a publish, and may change its data or its channel.
+    Publish,
+    /// Remote procedure call from a client.
+    Call,
+}
+
+/// Party on whose behalf the backend is called; each has its own limit of requests in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HookCaller {
+    /// Session with this number.
+    Session(u128),
+    /// Client at this address that has no session yet.
+    Address(IpAddr),
+}
+
+/// Reason why an action is denied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HookError {
+    /// The backend denied the request.
+    #[error("{message}")]
+    Refused { code: Option<Box<str>>, message: String },
+    #[error("the backend is unavailable")]
+    Unavailable,
+    #[error("the backend did not answer in time (backend.timeout)")]
+    TimedOut,
+    #[error(
+        "too many backend requests are in flight (backend.max_in_flight, backend.max_in_flight_per_session)"
+    )]
+    Overloaded,
+    #[error("the request to the backend would be longer than {MAX_BODY_BYTES} bytes")]
+    TooLarge,
+}
+
+/// Client of the operator's backend.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    settings: BackendSettings,
+    client: OutboundClient,
+    breakers: Vec<(HookKind, Mutex<Breaker>)>,
+    in_flight: Arc<InFlight>,
+    metrics: Arc<BackendMetrics>,
+    timeouts: Arc<Timeouts>,
+    entropy: Entropy,
+    executor: Arc<dyn Executor>,
+}
+
+impl Backend {
+    pub(crate) fn new(
+        settings: BackendSettings,
+        metrics: Arc<BackendMetrics>,
+        timeouts: Arc<Timeouts>,
+        entropy: Entropy,
+        executor: Arc<dyn Executor>,
+    ) -> Self {
+        let (max_total, max_per_caller) = (settings.max_in_flight, settings.max_in_flight_per_session);
+        let in_flight = Arc::new(InFlight::new(max_total, max_per_caller, Arc::clone(&metrics)));
+        let client = OutboundClient::new(
+            settings.trust.clone(),
+            Arc::clone(&timeouts),
+            IDLE_CONNECTIONS,
+            MAX_BODY_BYTES,
+        );
+        for (hook, _) in &settings.targets {
+            metrics.create_series(hook.into(), HookOutcome::VARIANTS.iter().map(Into::into));
+        }
+        let breakers = settings.targets.iter().map(|(hook, _)| (*hook, Mutex::default())).collect();
+        Self { settings, client, breakers, in_flight, metrics, timeouts, entropy, executor }
+    }
+
+    /// Returns whether a URL is configured for this hook.
+    pub(crate) fn has_hook(&self, hook: HookKind) -> bool {
+        self.target(hook).is_some()
+    }
+
+    /// Names of the client's headers and cookies that are passed to the backend.
+    pub(crate) fn forwarded_names(&self) -> (&[HeaderName], &[String]) {
+        (&self.settings.headers, &self.settings.cookies)
+    }
+
+    /// Calls the backend. The request is already on its way when this returns; dropping the future does not
+    /// cancel it.
+    pub(crate) fn call<T: DeserializeOwned + Send + 'static>(
+        self: &Arc<Self>,
+        hook: HookKind,
+        caller: HookCaller,
+        request: &(impl Serialize + ?Sized),
+    ) -> BoxFuture<'static, Result<T, HookError>> {
+        let body = serde_json::to_vec(request).expect("all keys are strings");
+        let begun = self.admit(hook, caller, body.len());
+        let (permit, admitted) = match begun {
+            Ok(begun) => begun,
+            Err(problem) => {
+                self.metrics.request_finished(hook.into(), HookOutcome::from(&problem).into());
+                return std::future::ready(Err(problem)).boxed();
+            }
+        };
+        let (sender, answer) = oneshot::channel();
+        let this = Arc::clone(self);
+        self.executor.spawn(Box::pin(async move {
+            let answer = this.exchange(hook, admitted, body).await;
+            drop(permit);
+            // The receiver may have been dropped.
+            let _ = sender.send(answer);
+        }));
+        // The sender is dropped unused only when the runtime shuts down.
+        answer.map(|answer| answer.unwrap_or(Err(HookError::Unavailable))).boxed()
+    }
+
+    fn admit(
+        &self,
+        hook: HookKind,
+        caller: HookCaller,
+        length: usize,
+    ) -> Result<(InFlightPermit, BreakerPass), HookError> {
+        if length > MAX_BODY_BYTES {
+            return Err(HookError::TooLarge);
+        }
+        let permit = self.in_flight.take(caller).ok_or(HookError::Overloaded)?;
+        let admitted = self.breaker(hook).lock().admit(self.timeouts.clock().now());
+        Ok((permit, admitted.ok_or(HookError::Unavailable)?))
+    }
+
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        hook: HookKind,
+        admitted: BreakerPass,
+        body: Vec<u8>,
+    ) -> Result<T, HookError> {
+        let begun = self.timeouts.clock().now();
+        let outcome = self.post(hook, body).await;
+        let answer = match outcome {
+            Ok(answer) => {
+                self.record_success(hook);
+                answer
+            }
+            Err(problem) => {
+                self.record_failure(hook, admitted, &problem);
+                Err(if matches!(problem, HookFailure::Outbound(OutboundError::TimedOut(_))) {
+                    HookError::TimedOut
+                } else {
+                    HookError::Unavailable
+                })
+            }
+        };
+        let outcome = answer.as_ref().map_or_else(HookOutcome::from, |_| HookOutcome::Answered);
+        self.metrics.request_finished(hook.into(), outcome.into());
+        self.metrics.observe_duration(hook.into(), self.timeouts.clock().now().since(begun));
+        answer
+    }
+
+    /// Sends the request and reads the response. The inner result is the backend's decision.
+    async fn post<T: DeserializeOwned>(
+        &self,
+        hook: HookKind,
+        body: Vec<u8>,
+    ) -> Result<Result<T, HookError>, HookFailure> {
+        let Self { settings, client, timeouts, .. } = self;
+        let target = self.target(hook).expect("only configured hooks are called");
+        let id = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<12>());
+        let headers = headers(&id, timeouts.clock().unix_now(), &body, settings.secret.as_ref());
+        let reply = client.post(target, headers, body.into(), settings.timeout).await;
+        let reply = reply.map_err(HookFailure::Outbound)?;
+        match reply.status {
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+                Err(HookFailure::Status(reply.status))
+            }
+            // An empty body whose length is not stated may be truncated, so it does not count as approval.
+            status if status.is_success() && (reply.has_known_length || !reply.body.is_empty()) => {
+                parse_response(&reply.body).ok_or(HookFailure::Unreadable)
+            }
+            // Many frameworks express a refusal as a 4xx status.
+            status if status.is_client_error() => Ok(match parse_response::<T>(&reply.body) {
+                Some(Err(refused)) => Err(refused),
+                _ => {
+                    Err(HookError::Refused { code: None, message: format!("the backend answered {status}") })
+                }
+            }),
+            status => Err(HookFailure::Status(status)),
+        }
+    }
+
+    fn record_success(&self, hook: HookKind) {
+        if self.breaker(hook).lock().record_success() {
+            self.metrics.set_circuit_open(hook.into(), false);
+            tracing::info!(hook = <&str>::from(hook), "backend recovered");
+        }
+    }
+
+    fn record_failure(&self, hook: HookKind, admitted: BreakerPass, problem: &HookFailure) {
+        let now: Timestamp = self.timeouts.clock().now();
+        let hook_name = <&str>::from(hook);
+        if self.breaker(hook).lock().record_failure(admitted, now) {
+            self.metrics.set_circuit_open(hook.into(), true);
+            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened");
+        } else {
+            tracing::debug!(hook = hook_name, %problem, "backend request failed");
+        }
+    }
+
+    fn target(&self, hook: HookKind) -> Option<&Target> {
+        self.settings.targets.iter().find(|(found, _)| *found == hook).map(|(_, target)| target)
+    }
+
+    fn breaker(&self, hook: HookKind) -> &Mutex<Breaker> {
+        let found = self.breakers.iter().find(|(found, _)| *found == hook);
+        found.map(|(_, breaker)| breaker).expect("only configured hooks are called")
+    }
+}
+
+/// Reason why a request got no usable response.
+#[derive(Debug, thiserror::Error)]
+enum HookFailure {
+    #[error(transparent)]
+    Outbound(OutboundError),
+    #[error("the backend answered {0}")]
+    Status(StatusCode),
+    #[error("the backend's response is malformed")]
+    Unreadable,
+}
+
+/// Outcome of a hook request, as a metric label.
+#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum HookOutcome {
+    Answered,
+    Refused,
+    Unavailable,
+    Timeout,
+    Overloaded,
+    TooLarge,
+}
+
+impl From<&HookError> for HookOutcome {
+    fn from(problem: &HookError) -> Self {
+        match problem {
+            HookError::Refused { .. } => Self::Refused,
+            HookError::Unavailable => Self::Unavailable,
+            HookError::TimedOut => Self::Timeout,
+            HookError::Overloaded => Self::Overloaded,
+            HookError::TooLarge => Self::TooLarge,
+        }
+    }
+}

@@ -1,0 +1,270 @@
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::session::ConnectionId;
+use futures_util::future::select;
+
+use super::partial_messages::PartialMessageSender;
+use crate::admission::{
+    DescriptorLimit, PartialMessages, Permits, RateLimiters, RefusalReason, Refusals, network,
+};
+use crate::auth::{Auth, AuthError, Identity};
+use crate::backend::Backend;
+use crate::channel::ChannelName;
+use crate::engine::RedisHealth;
+use crate::entropy::Entropy;
+use crate::issuer::Issuer;
+use crate::metrics::Metrics;
+use crate::reminders::Reminders;
+use crate::parking;
+use crate::session::{
+    AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions,
+};
+use crate::timeouts::{self, Sleep, Timeouts};
+#[cfg(feature = "otlp")]
+use crate::trace::Tracer;
+
+pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
+
+/// Services that all connections of clients share.
+pub(crate) struct Services {
+    pub(crate) timeouts: Arc<Timeouts>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) logs: SessionLogs,
+    pub(crate) reminders: Arc<Reminders>,
+    /// The backend, if any hook is enabled.
+    pub(crate) backend: Option<Arc<Backend>>,
+    /// The issuer of tokens, if its keys are fetched from a URL.
+    pub(crate) issuer: Option<Arc<Issuer>>,
+    /// Health of an engine outside of this process.
+    pub(crate) engine_health: Option<Arc<RedisHealth>>,
+    /// Set if traces are exported.
+    #[cfg(feature = "otlp")]
+    pub(crate) tracer: Option<Arc<Tracer>>,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Permits of connections that have a session.
+    pub(crate) permits: Arc<Permits>,
+    pub(crate) descriptors: DescriptorLimit,
+    pub(crate) refusals: Refusals,
+    /// Command rates of users, across their sessions.
+    pub(crate) user_rates: RateLimiters<String>,
+    /// Rates of tokens with bad signatures, by network. Verifying a signature costs more than sending one.
+    pub(crate) bad_signatures: RateLimiters<IpAddr>,
+    /// Partial messages of all connections.
+    pub(crate) partial_messages: Arc<PartialMessages<PartialMessageSender>>,
+    /// Rates of new sessions, by network.
+    pub(crate) session_rates: RateLimiters<IpAddr>,
+    pub(crate) entropy: Entropy,
+    /// `None` if connections are never parked.
+    pub(crate) parking: Option<ConnectionParking>,
+    pub(crate) settings: ClientSettings,
+}
+
+/// A component that has stopped making progress while the server still looks healthy from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StalledComponent {
+    /// Timeouts no longer expire.
+    Timeouts(timeouts::Stalled),
+    /// Input on parked connections is no longer read.
+    Parking,
+}
+
+/// Minimum time that a client gets to read the last messages and to end its stream.
+const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
+
+impl Services {
+    /// Completes when a closing connection has had its time to deliver the close reason: `close_timeout`, or
+    /// less while another connection waits for a descriptor.
+    pub(crate) async fn closing_elapsed(&self) {
+        let since = self.timeouts.clock().now();
+        let timeout = pin!(self.timeouts.sleep(self.settings.close_timeout));
+        let is_needed = pin!(async {
+            while self.timeouts.clock().now().since(since) < MIN_CLOSING_TIME {
+                self.descriptors.shortage().await;
+            }
+        });
+        select(timeout, is_needed).await;
+    }
+
+    /// Checks that timeouts expire, and that input on parked connections is read, within `watchdog`.
+    ///
+    /// # Errors
+    /// The component that is stalled.
+    pub(crate) fn health(&self, watchdog: Duration) -> Result<(), StalledComponent> {
+        self.timeouts.health(watchdog).map_err(StalledComponent::Timeouts)?;
+        let since = self.parking.as_ref().and_then(|parking| parking.poller.busy_since());
+        match since {
+            Some(since) if self.timeouts.clock().now().since(since) > watchdog => {
+                Err(StalledComponent::Parking)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Attaches a connection from this address to the session it asks for, or to a new one. See
+    /// [`Sessions::attach`].
+    ///
+    /// # Errors
+    /// The refusal, which was counted and logged.
+    pub(crate) fn attach(
+        &self,
+        address: IpAddr,
+        request: impl FnOnce(bool) -> AttachRequest,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Attached, AttachRefusal> {
+        let (network, now) = (network(address), self.timeouts.clock().now());
+        let request = request(self.session_rates.has_room(&network, now));
+        let attached = self.sessions.attach(&request, self.permits.take(address), has_ended);
+        match &attached {
+            Ok(attached) if attached.recovered => {}
+            Ok(_) => _ = self.session_rates.try_count(&network, now),
+            Err(refusal) => self.refused(*refusal, address),
+        }
+        attached
+    }
+
+    /// How long a poll is held: what the client asks for, capped by `poll_hold`. A client that has not
+    /// received the polling advice yet is answered at once.
+    pub(crate) fn poll_hold(&self, requested: Option<Duration>, session: &SessionCell) -> Duration {
+        let max = if session.is_advised() { self.sessions.settings().poll_hold } else { Duration::ZERO };
+        requested.map_or(max, |requested| requested.min(max))
+    }
+
+    /// Time to wait before reading on, if the client's frames and requests came too fast.
+    pub(crate) fn rate_limit_delay(&self, session: &SessionCell) -> Option<Sleep> {
+        let next_at = session.frames.next_at();
+        (next_at > self.timeouts.clock().now()).then(|| self.timeouts.sleep_until(next_at))
+    }
+
+    /// Counts frames from a session's client.
+    pub(crate) fn count_frames(&self, session: &SessionCell, count: usize) {
+        session.frames.count_input(count, self.settings.frames_per_second, self.timeouts.clock().now());
+    }
+
+    /// Identifies the owner of a token from this address. The token may have arrived with a connection, or on
+    /// one.
+    ///
+    /// # Errors
+    /// [`IdentifyError`]. A bad signature counts against the address.
+    pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, IdentifyError> {
+        let (clock, network) = (self.timeouts.clock(), network(address));
+        if !self.bad_signatures.has_room(&network, clock.now()) {
+            return Err(IdentifyError::TooManyBadSignatures);
+        }
+        let now = clock.unix_now();
+        let identity = self.auth.identify(token, now).and_then(|identity| {
+            self.sessions.revocations().check(&identity, now)?;
+            self.check_joins(&identity)?;
+            Ok(identity)
+        });
+        identity.map_err(|error| {
+            if error == AuthError::BadSignature {
+                self.bad_signatures.try_count(&network, clock.now());
+            }
+            let may_be_known_soon =
+                error.has_unknown_key() && self.issuer.as_ref().is_some_and(|issuer| !issuer.ensure_fresh());
+            if may_be_known_soon { IdentifyError::KeysPending } else { IdentifyError::BadToken(error) }
+        })
+    }
+
+    /// Checks that sessions can join the channels that their token names.
+    fn check_joins(&self, identity: &Identity) -> Result<(), AuthError> {
+        let bad = |problem| Err(AuthError::BadClaim { claim: "join", problem });
+        let max_name_bytes = self.settings.channel_name_bytes;
+        if identity.joins().count() > self.settings.max_subscriptions {
+            return bad("has more channels than limits.max_subscriptions");
+        }
+        if identity.joins().any(|name| ChannelName::new(name, max_name_bytes).is_err()) {
+            return bad("has an invalid channel name");
+        }
+        Ok(())
+    }
+
+    /// Whether there are too few descriptors for one more connection.
+    fn has_no_descriptor(&self) -> bool {
+        self.descriptors.is_exhausted(self.permits.taken(), self.timeouts.clock().now())
+    }
+
+    fn refused(&self, refusal: AttachRefusal, address: IpAddr) {
+        let (reason, detail) = match refusal {
+            AttachRefusal::TooManyConnections if self.has_no_descriptor() => {
+                (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
+            }
+            AttachRefusal::TooManyConnections => {
+                (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
+            }
+            AttachRefusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
+            AttachRefusal::TooManyNewSessions => {
+                (RefusalReason::SessionRate, "limits.sessions_per_second_per_address")
+            }
+            AttachRefusal::Draining | AttachRefusal::Moved => {
+                (RefusalReason::Draining, "the server is shutting down")
+            }
+            AttachRefusal::WrongUser => (RefusalReason::User, "the session belongs to another user"),
+            AttachRefusal::SessionGone => (RefusalReason::Gone, "the session no longer exists"),
+            AttachRefusal::Ended(code) => (RefusalReason::Gone, code.reason()),
+            AttachRefusal::AlreadyReconnected => {
+                (RefusalReason::Late, "the client has reconnected on another connection")
+            }
+        };
+        self.refusals.record(reason, address, detail);
+    }
+}
+
+/// Why a client could not be identified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum IdentifyError {
+    /// Its token was not checked.
+    #[error("limits.bad_signatures_per_second")]
+    TooManyBadSignatures,
+    /// The token's key may be one of the issuer's, whose keys have not been fetched yet.
+    #[error("the issuer's keys are not available yet (auth.jwks): try again")]
+    KeysPending,
+    #[error(transparent)]
+    BadToken(#[from] AuthError),
+}
+
+impl IdentifyError {
+    pub(crate) fn reason(self) -> RefusalReason {
+        match self {
+            Self::TooManyBadSignatures => RefusalReason::TooManyBadSignatures,
+            Self::KeysPending => RefusalReason::IssuerKeys,
+            Self::BadToken(error) => RefusalReason::from(&error),
+        }
+    }
+}
+
+/// Settings and limits of each client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientSettings {
+    /// Maximum length of a channel's name, in bytes.
+    pub(crate) channel_name_bytes: usize,
+    /// Maximum number of subscriptions of one session.
+    pub(crate) max_subscriptions: usize,
+    /// Command rate of one session; 0 means unlimited.
+    pub(crate) commands_per_second: u32,
+    /// Frame rate of one session; 0 means unlimited.
+    pub(crate) frames_per_second: u32,
+    /// Maximum length of a message from a client, in bytes.
+    pub(crate) max_message: usize,
+    /// Bytes that may be queued for one connection in this process, and as many again in the kernel.
+    pub(crate) send_buffer: usize,
+    /// Time within which a client must acknowledge [`ClientSettings::min_progress`].
+    pub(crate) write_timeout: Duration,
+    /// Lowest accepted rate of reading, in bytes per second.
+    pub(crate) min_read_rate: usize,
+    /// How long to wait for a client to end a connection that the server has closed.
+    pub(crate) close_timeout: Duration,
+}
+
+impl ClientSettings {
+    /// Bytes that a client must acknowledge in each `write_timeout`, if that many are pending.
+    pub(crate) fn min_progress(&self) -> u64 {
+        let bytes =
+            self.min_read_rate as u128 * self.write_timeout.as_nanos() / Duration::from_secs(1).as_nanos();
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
+}

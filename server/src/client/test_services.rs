@@ -1,0 +1,60 @@
+//! Test helpers: services on a slow engine, and sessions in them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::dialect::DialectName;
+use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat};
+
+use super::Services;
+use crate::auth::Identity;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::assembly;
+use crate::engine::LogEngine;
+use crate::engine::slow::{SlowControl, SlowEngine};
+use crate::entropy::Entropy;
+use crate::events::{HookSink, NoHooks};
+use crate::executor::NoTasks;
+use crate::session::{AttachRequest, Attached};
+use crate::timeouts::Timeouts;
+
+/// Address of all clients in the tests.
+pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Creates services on a slow engine, and the controls of that engine.
+pub(crate) fn on_slow_engine() -> (Services, Arc<SlowControl>) {
+    let config = Settings::default().resolve().expect("the defaults are valid");
+    let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+    let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.session_slots());
+    let events = Box::new(HookSink(Box::new(NoHooks)));
+    let control = Arc::new(SlowControl::default());
+    let engine =
+        |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, control: Arc::clone(&control) }) };
+    let services =
+        assembly::client_services_on(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events, engine);
+    (services, control)
+}
+
+/// Attaches a connection to a new session, or to the session of this resume token.
+pub(crate) fn attach(services: &Services, resume: Option<String>) -> Attached {
+    attach_after(services, resume, None)
+}
+
+/// Like [`attach`], for a client that reports the last message it has received.
+pub(crate) fn attach_after(services: &Services, resume: Option<String>, seq: Option<u64>) -> Attached {
+    let request = AttachRequest {
+        resume,
+        seq,
+        identity: Identity::ANONYMOUS,
+        address: ADDRESS,
+        kind: ConnectionKind::Stream(Heartbeat::Frame),
+        dialect: DialectName::Json,
+        delivery: DeliveryMode::AtLeastOnce,
+        can_open: true,
+        only_resume: false,
+    };
+    let permit = services.permits.take(ADDRESS);
+    services.sessions.attach(&request, permit, || false).expect("a session")
+}

@@ -1,0 +1,74 @@
+//! Parked connections: they have a session and a socket, but no task.
+//!
+//! Most connections are silent most of the time. A task that only waits costs memory, and a wake-up for each
+//! ping and each message. So a connection that has been idle for a while gives up its task. The session keeps
+//! the socket, the holder of the session's lock writes to it, and a thread watches the sockets of all parked
+//! connections for input (several threads on machines with many processors). Anything that needs more unparks
+//! the connection: it gets a new task, which continues as if the connection had never been parked.
+//!
+//! This module knows neither sessions nor dialects. It has the owner of a connection ([`Handover`]), the
+//! sockets with input ([`Poller`], and [`Pollers`] for several threads), the delay before a connection is
+//! parked ([`ParkBackoff`]), and the connections that wait for that delay ([`IdleQueue`]).
+
+mod handover;
+mod idle_queue;
+mod park_backoff;
+mod poller;
+mod pollers;
+#[cfg(feature = "simulation")]
+mod simulated_poller;
+mod poller_thread;
+
+/// Atomics for `handover.rs`. The test `loom` replaces them with loom's.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU32, Ordering};
+}
+
+use std::time::Duration;
+
+use encke_core::Timestamp;
+
+pub(crate) use handover::{ConnectionOwner, Handover};
+pub(crate) use idle_queue::IdleQueue;
+pub(crate) use park_backoff::{ParkBackoff, ParkedSince};
+pub(crate) use poller::Poller;
+pub(crate) use pollers::Pollers;
+#[cfg(feature = "simulation")]
+pub(crate) use simulated_poller::SimulatedPoller;
+pub(crate) use poller_thread::PollerThread;
+
+use crate::executor::Runtime;
+
+/// Shared state for parking connections.
+#[derive(Debug)]
+pub(crate) struct Parking<L> {
+    /// How long a connection must be idle before it is parked.
+    pub(crate) idle_time: Duration,
+    /// Connections that have a task and are parked if they stay idle.
+    pub(crate) idle_queue: IdleQueue<L>,
+    pub(crate) poller: AnyPoller,
+    /// Runs the tasks of unparked connections.
+    pub(crate) runtime: Runtime,
+}
+
+/// Reports which sockets have input.
+#[derive(Debug)]
+pub(crate) enum AnyPoller {
+    /// For sockets of the kernel.
+    Kernel(Pollers),
+    /// For the in-memory sockets of a simulation.
+    #[cfg(feature = "simulation")]
+    Simulated(std::sync::Arc<SimulatedPoller>),
+}
+
+impl AnyPoller {
+    /// Time since which a thread has been handling a batch of events: the longest of all threads. `None` if
+    /// all are waiting.
+    pub(crate) fn busy_since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Kernel(pollers) => pollers.busy_since(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => None,
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Routes requests by their paths.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+
+use super::admit::check_origin;
+use super::sessionless::{SessionlessConnection, SocketTakeover};
+use super::bayeux::SocketUpgrade;
+use super::module::module;
+use super::query::parse_query;
+use super::session_request::SessionRequest;
+use super::{NotServed, bayeux, cors, events, poll, upgrade_response};
+use crate::admission::{OpenConnection, RefusalReason};
+use crate::client::{AuthDecision, Caller};
+use crate::http::{ApiError, ApiErrorCode, Peer, PrefixedIo, Reply, SharedSocket};
+use crate::transport::TcpSocket;
+use crate::transport::websocket::{self, Upgrade, Upgraded};
+
+/// How a request is answered.
+pub(super) enum RequestOutcome<'a> {
+    Reply(Reply),
+    Deferred(Pin<Box<dyn Future<Output = DeferredOutcome> + Send + 'a>>),
+    /// The request takes over the socket.
+    Taken(SocketTakeover, OpenConnection),
+}
+
+/// Result of a request that is not answered at once.
+pub(super) enum DeferredOutcome {
+    Reply(Reply),
+    Taken(SocketTakeover, OpenConnection),
+}
+
+impl<'a> SessionlessConnection<'a> {
+    /// Answers a request sent by `peer`.
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> RequestOutcome<'a> {
+        let context = &self.context.client;
+        let address = self.context.proxies.client_address(self.address, request.headers());
+        let open_connection = match self.entry_for(address) {
+            Ok(open_connection) => open_connection,
+            Err(error) => {
+                self.context.report_refusal(&error, address);
+                let message = format!("too many connections from one address ({error})");
+                return RequestOutcome::Reply(ApiError::new(ApiErrorCode::Overloaded, message).into());
+            }
+        };
+        if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
+            context.refusals.record(RefusalReason::Host, address, error);
+            return RequestOutcome::Reply(ApiError::from(error).into());
+        }
+        if context.may_need_async_auth()
+            && let Some(wanted) = SessionRequest::read(&request, &context.settings)
+        {
+            let caller = Caller::from_request(&request, address, &context.auth);
+            if context.needs_async_auth(&caller, wanted.token()) {
+                return self.authenticate_first((caller, wanted), request, peer, open_connection);
+            }
+        }
+        self.route(request, address, peer, open_connection, None)
+    }
+
+    /// Answers a request that may open a session: calls the backend to authenticate its client first.
+    fn authenticate_first(
+        &self,
+        (caller, wanted): (Caller, SessionRequest),
+        request: Request<Incoming>,
+        peer: &Peer<TcpSocket>,
+        open_connection: OpenConnection,
+    ) -> RequestOutcome<'a> {
+        let (this, peer) = (self.clone(), peer.clone());
+        RequestOutcome::Deferred(Box::pin(async move {
+            let context = &this.context.client;
+            let decision = context.authenticate(wanted.connect_attempt(&caller, request.headers())).await;
+            match this.route(request, caller.address, &peer, open_connection, Some(decision)) {
+                RequestOutcome::Reply(reply) => DeferredOutcome::Reply(reply),
+                RequestOutcome::Taken(takeover, open_connection) => {
+                    DeferredOutcome::Taken(takeover, open_connection)
+                }
+                RequestOutcome::Deferred(outcome) => outcome.await,
+            }
+        }))
+    }
+
+    /// Routes a request. `decision` is the backend's, if it was called for this client.
+    fn route(
+        &self,
+        request: Request<Incoming>,
+        address: IpAddr,
+        peer: &Peer<TcpSocket>,
+        open_connection: OpenConnection,
+        decision: Option<AuthDecision>,
+    ) -> RequestOutcome<'a> {
+        let context = &self.context.client;
+        let caller =
+            || Caller::from_request(&request, address, &context.auth).with_decision(decision.clone());
+        if self.context.bayeux.serves(request.uri().path()) {
+            if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
+                return RequestOutcome::Reply(self.upgrade_bayeux(request, address, open_connection));
+            }
+            let caller = caller();
+            return self.bayeux(request, caller, peer, open_connection);
+        }
+        let reply = match (request.uri().path(), request.method()) {
+            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decision),
+            ("/events", &Method::GET) => {
+                match events::accept(&request, &caller(), context, || peer.has_disconnected()) {
+                    Ok(accepted) => {
+                        return RequestOutcome::Taken(SocketTakeover::Events(accepted), open_connection);
+                    }
+                    Err(reply) => *reply,
+                }
+            }
+            ("/poll", &Method::GET) => {
+                match poll::accept(&request, &caller(), context, || peer.has_disconnected()) {
+                    Ok(accepted) => {
+                        return RequestOutcome::Taken(SocketTakeover::Poll(accepted), open_connection);
+                    }
+                    Err(reply) => *reply,
+                }
+            }
+            ("/poll", &Method::POST) => {
+                let caller = caller();
+                return self.command(request, caller);
+            }
+            ("/encke.js", &Method::GET | &Method::HEAD) => module(request.headers()),
+            ("/events", &Method::OPTIONS) => {
+                // `EventSource` sends no preflight; a polyfill or `fetch` must.
+                cors::preflight(&caller(), request.headers(), "GET", "last-event-id")
+            }
+            ("/poll", &Method::OPTIONS) => {
+                cors::preflight(&caller(), request.headers(), "GET, POST", "authorization, content-type")
+            }
+            ("/ws", _) => ApiError::method_not_allowed("GET").into(),
+            ("/encke.js", _) => ApiError::method_not_allowed("GET, HEAD").into(),
+            ("/events", _) => ApiError::method_not_allowed("GET, OPTIONS").into(),
+            ("/poll", _) => ApiError::method_not_allowed("GET, POST, OPTIONS").into(),
+            (path, _) => {
+                let message = format!(
+                    "no such path: {path}; clients connect to /ws (WebSocket), /events (server-sent events), \
+                     /poll (long-polling) or bayeux.path, and import /encke.js"
+                );
+                ApiError::not_found(message).into()
+            }
+        };
+        RequestOutcome::Reply(reply)
+    }
+
+    /// Returns the entry under which this client's connection is counted. A proxy may send requests of many
+    /// clients on one connection.
+    fn entry_for(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
+        if let Some(handshake) = self.handshake
+            && self.context.proxies.forwarded.is_some()
+        {
+            handshake.set_address(client);
+        }
+        if client == self.address {
+            return Ok(self.open_connection.clone());
+        }
+        Ok(self.context.connections.enter(self.context.permit(client)?))
+    }
+
+    /// Carries out commands. A client with a session has as much time for its next request as a stranger for
+    /// the first.
+    fn command(&self, request: Request<Incoming>, caller: Caller) -> RequestOutcome<'a> {
+        let client = Arc::clone(&self.context.client);
+        let session = match poll::session(&request, &caller, &client) {
+            Ok(session) => session,
+            Err(reply) => return RequestOutcome::Reply(*reply),
+        };
+        let (context, timeout) = (self.context, self.timeout);
+        timeout.renew(context);
+        RequestOutcome::Deferred(Box::pin(async move {
+            let still_working = || timeout.renew(context);
+            let within = context.handshake_timeout;
+            DeferredOutcome::Reply(
+                poll::command(request, session, caller, client, (within, still_working)).await,
+            )
+        }))
+    }
+
+    fn bayeux(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller,
+        peer: &Peer<TcpSocket>,
+        open_connection: OpenConnection,
+    ) -> RequestOutcome<'a> {
+        let (context, timeout, peer) = (self.context, self.timeout, peer.clone());
+        match bayeux::read_head(request, caller, context) {
+            Err(reply) => RequestOutcome::Reply(*reply),
+            Ok(bayeux_request) => RequestOutcome::Deferred(Box::pin(async move {
+                match bayeux_request
+                    .answer(context, || timeout.renew(context), || peer.has_disconnected())
+                    .await
+                {
+                    Ok(accepted) => {
+                        DeferredOutcome::Taken(SocketTakeover::Connect(accepted), open_connection)
+                    }
+                    Err(reply) => DeferredOutcome::Reply(*reply),
+                }
+            })),
+        }
+    }
+
+    fn upgrade_bayeux(
+        &self,
+        mut request: Request<Incoming>,
+        address: IpAddr,
+        open_connection: OpenConnection,
+    ) -> Reply {
+        let caller = Caller::from_request(&request, address, &self.context.client.auth);
+        // CometD and Faye clients fall back to long-polling, where they get the same refusal.
+        if let Err(error) = check_origin(&caller, &self.context.client) {
+            return error.into();
+        }
+        join_connection_lines(request.headers_mut());
+        let reply = switching_protocols(&request);
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let query_token = token(&request);
+            let upgraded = take_socket(hyper::upgrade::on(&mut request));
+            let client = &self.context.client;
+            let headers =
+                if client.has_connect_hook() { request.headers().clone() } else { HeaderMap::new() };
+            let upgrade = SocketUpgrade { caller, query_token, headers, _open_connection: open_connection };
+            tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
+        }
+        reply
+    }
+
+    fn upgrade(
+        &self,
+        mut request: Request<Incoming>,
+        address: IpAddr,
+        open_connection: OpenConnection,
+        decision: Option<AuthDecision>,
+    ) -> RequestOutcome<'a> {
+        join_connection_lines(request.headers_mut());
+        let upgrade = |request: &Request<Incoming>, answer| {
+            let wanted = parse_query(request.uri().query().unwrap_or_default());
+            let caller =
+                Caller::from_request(request, address, &self.context.client.auth).with_decision(decision);
+            Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
+        };
+        if may_be_taken(&request)
+            && let Some(answer) = upgrade_response::head(&request)
+        {
+            let takeover = SocketTakeover::WebSocket(upgrade(&request, answer));
+            return RequestOutcome::Taken(takeover, open_connection);
+        }
+        let reply = switching_protocols(&request);
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let upgrade = upgrade(&request, Vec::new());
+            let upgraded = take_socket(hyper::upgrade::on(&mut request));
+            // Runs in a task of its own: hyper's task, with its buffers, ends with the upgrade and is freed.
+            tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
+        }
+        RequestOutcome::Reply(reply)
+    }
+}
+
+/// Joins several `Connection` lines, which form one list (RFC 9110, section 5.3), into one. A proxy may add
+/// its own line, and tungstenite reads only the first. It rejects a value that is not text; if there is one,
+/// all lines stay unchanged.
+fn join_connection_lines(headers: &mut HeaderMap) {
+    let lines = headers.get_all(CONNECTION);
+    if lines.iter().nth(1).is_none() {
+        return;
+    }
+    let lines: Result<Vec<_>, _> = lines.iter().map(HeaderValue::to_str).collect();
+    if let Ok(lines) = lines {
+        let joined = HeaderValue::try_from(lines.join(", "));
+        headers.insert(CONNECTION, joined.expect("valid values joined by a valid separator"));
+    }
+}
+
+/// Whether hyper would do no more for the response than write it: the request says nothing of a body or of
+/// the connection's end.
+fn may_be_taken(request: &Request<Incoming>) -> bool {
+    let headers = request.headers();
+    let closes = |connection: &HeaderValue| {
+        let mut options = connection.as_bytes().split(|byte| *byte == b',');
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    };
+    request.body().is_end_stream()
+        && !headers.contains_key(EXPECT)
+        && !headers.get_all(CONNECTION).iter().any(closes)
+}
+
+/// Returns the JWT of the query.
+fn token<B>(request: &Request<B>) -> Option<String> {
+    let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
+}
+
+/// Makes the response to a WebSocket upgrade, or the error if the request is not a valid one.
+fn switching_protocols(request: &Request<Incoming>) -> Reply {
+    create_response_with_body(request, Default::default).unwrap_or_else(|error| {
+        let mut reply = Reply::from(ApiError::new(
+            ApiErrorCode::UpgradeRequired,
+            format!("not a WebSocket upgrade: {error}"),
+        ));
+        reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+        reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        reply
+    })
+}
+
+/// Takes the socket over from hyper, with the bytes that hyper has already read.
+async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
+    let upgraded = match on_upgrade.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "upgrade failed");
+            return None;
+        }
+    };
+    let parts = upgraded
+        .downcast::<TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>>()
+        .expect("hyper was given a TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>");
+    // Copied, although usually empty, because tungstenite would keep using the memory, which is hyper's whole
+    // buffer.
+    let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
+    Some((socket.into_inner(), read_already))
+}

@@ -1,0 +1,311 @@
+use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn, ready};
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Task, Poll};
+
+use encke_core::dialect::json::Json;
+use encke_core::session::ConnectionInput;
+use futures_util::future::Either;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
+
+use super::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
+use super::routing::{DeferredOutcome, RequestOutcome};
+use super::{Context, NotServed, poll_loop};
+use crate::admission::{Handshake, OpenConnection};
+use crate::client::Attachment;
+use crate::http::{MAX_HEAD_BYTES, Peer, PrefixedIo, SharedSocket};
+use crate::proxies::read_source;
+use crate::session::{Mailbox, SessionHandle};
+use crate::transport::poll::{ConnectResponseWriter, JsonResponseWriter};
+use crate::transport::websocket::Upgrade;
+use crate::transport::{Socket, TcpSocket, poll, sse};
+
+/// A socket on which requests may arrive.
+pub(super) enum IncomingSocket {
+    /// Newly accepted.
+    New(TcpStream),
+    /// After a poll, with the bytes that were already read. The last value is set if the client may not have
+    /// the response.
+    AfterPoll(TcpSocket, Vec<u8>, Option<UnconfirmedAnswer>),
+}
+
+/// Session of a poll that was answered on this connection and whose client does not acknowledge messages.
+pub(super) struct UnconfirmedAnswer {
+    session: SessionHandle,
+    mailbox: Arc<Mailbox>,
+}
+
+impl UnconfirmedAnswer {
+    pub(super) fn of(attachment: &Attachment) -> Self {
+        Self { session: attachment.session.clone(), mailbox: Arc::clone(&attachment.mailbox) }
+    }
+
+    /// Reports to the session that the client may not have the response.
+    fn report_lost(&self, context: &Context) {
+        context.client.sessions.handle_connection(
+            &self.session,
+            self.mailbox.id,
+            ConnectionInput::AnswerLost,
+        );
+    }
+}
+
+/// Guard that reports the previous response as lost, if it may be. Until the client sends its next request,
+/// the response may be lost with the connection, however that ends.
+struct AnswerLossGuard<'a> {
+    answered: UnconfirmedAnswer,
+    peer: Peer<TcpSocket>,
+    /// Whether the client has sent its next request.
+    has_next_request: &'a AtomicBool,
+    /// Whether it sent that request before it could have the response, so that the request proves nothing.
+    was_pipelined: bool,
+    context: &'a Context,
+}
+
+impl Drop for AnswerLossGuard<'_> {
+    fn drop(&mut self) {
+        let is_proven = self.has_next_request.load(Ordering::Relaxed) && !self.was_pipelined;
+        if !is_proven && self.peer.may_have_missed_bytes() {
+            self.answered.report_lost(self.context);
+        }
+    }
+}
+
+/// Purpose for which a request takes over the socket.
+pub(super) enum SocketTakeover {
+    WebSocket(Upgrade<Json>),
+    Events(sse::Accepted),
+    Poll(poll::Accepted<JsonResponseWriter>),
+    Connect(poll::Accepted<Box<ConnectResponseWriter>>),
+}
+
+/// A socket that was taken over by a request.
+pub(super) struct TakenSocket {
+    pub(super) socket: TcpSocket,
+    /// Bytes read of the next request.
+    pub(super) read_already: Vec<u8>,
+    pub(super) takeover: SocketTakeover,
+    /// Entry under which the client's connection is counted.
+    pub(super) client_entry: OpenConnection,
+}
+
+/// A connection without a session: before its first, or between two polls.
+#[derive(Clone)]
+pub(super) struct SessionlessConnection<'a> {
+    pub(super) context: &'a Arc<Context>,
+    /// Address of the client. Behind a proxy, that of the proxy until it has named its client.
+    pub(super) address: IpAddr,
+    /// Set until the client has shown that it has a session.
+    pub(super) handshake: Option<&'a Handshake>,
+    pub(super) open_connection: OpenConnection,
+    pub(super) timeout: &'a RequestTimeout,
+}
+
+/// Serves a connection in a task of its own. Until the client sends something, the task is small, and nothing
+/// else is allocated.
+pub(super) fn spawn(
+    socket: TcpStream,
+    peer: IpAddr,
+    handshake: Handshake,
+    open_connection: OpenConnection,
+    context: Arc<Context>,
+) {
+    tokio::spawn(async move {
+        let timeout = RequestTimeout::new(&context, false);
+        let handshake = Some(&handshake);
+        let stopped = pin!(context.stop.cancelled());
+        let mut end = ConnectionDeadline::new(&timeout, handshake, stopped, &context);
+        let mut arrival = SessionlessConnection {
+            context: &context,
+            address: peer,
+            handshake,
+            open_connection,
+            timeout: &timeout,
+        };
+        let Some(served) = arrival.wait_for_takeover(IncomingSocket::New(socket), &mut end).await else {
+            return;
+        };
+        poll_loop::hand_over(served, arrival.address, arrival.open_connection, &context);
+    });
+}
+
+impl IncomingSocket {
+    /// Whether a request or part of one has already arrived.
+    fn has_buffered_request(&self) -> bool {
+        matches!(self, Self::AfterPoll(_, read_already, _) if !read_already.is_empty())
+    }
+
+    /// Ready when there may be something to read.
+    ///
+    /// It polls like a read, so its waker replaces that of the task that read last. Otherwise, the socket
+    /// would keep that task's memory alive.
+    fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
+        let readable = match self {
+            Self::New(socket) => socket.poll_read_ready(task),
+            Self::AfterPoll(socket, read_already, _) if read_already.is_empty() => socket.poll_readable(task),
+            Self::AfterPoll(..) => Poll::Ready(Ok(())),
+        };
+        readable.map_err(NotServed::ConnectionLost)
+    }
+}
+
+impl SessionlessConnection<'_> {
+    /// Waits for requests and serves them, until one of them takes over the socket.
+    ///
+    /// One `deadline` serves for all of it, because a timer costs more than the rest.
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
+    pub(super) fn wait_for_takeover(
+        &mut self,
+        socket: IncomingSocket,
+        end: &mut ConnectionDeadline<'_, '_>,
+    ) -> impl Future<Output = Option<TakenSocket>> {
+        async move {
+            if socket.has_buffered_request() {
+                // Hundreds of requests may arrive in one packet. Let other tasks run first.
+                yield_now().await;
+            }
+            if let Err(ended) = serve_until(poll_fn(|task| socket.poll_readable(task)), end).await {
+                if let IncomingSocket::AfterPoll(socket, _, Some(answered)) = &socket
+                    && socket.unacknowledged().bytes > 0
+                {
+                    answered.report_lost(self.context);
+                }
+                ended.report(self.address, self.timeout, self.context);
+                return None;
+            }
+            // Boxed, with all of hyper's state, so that it does not exist while nothing arrives.
+            let mut serve = Box::pin(self.serve(socket));
+            let served = serve_until(serve.as_mut(), end).await;
+            drop(serve);
+            served.unwrap_or_else(|ended| {
+                ended.report(self.address, self.timeout, self.context);
+                None
+            })
+        }
+    }
+
+    /// Serves requests until one of them takes over the socket, which is then recovered from hyper.
+    async fn serve(&mut self, socket: IncomingSocket) -> Result<Option<TakenSocket>, NotServed> {
+        let (socket, read_already, answered) = match socket {
+            IncomingSocket::New(socket) => (self.accept(socket).await?, Vec::new(), None),
+            IncomingSocket::AfterPoll(socket, read_already, answered) => (socket, read_already, answered),
+        };
+        let this = &*self;
+        let was_pipelined = !read_already.is_empty();
+        let (socket, peer) = SharedSocket::new(socket);
+        let (takeover, has_next_request) = (Mutex::new(None), AtomicBool::new(false));
+        let service = service_fn(|request| {
+            // Recorded at once. If hyper finds that the client has disconnected, it may drop the future below
+            // without polling it, and the session would never learn of that.
+            let note = |by| *takeover.lock() = Some(by);
+            let reply = match this.answer(request, &peer) {
+                RequestOutcome::Reply(reply) => Some(Either::Left(ready(DeferredOutcome::Reply(reply)))),
+                RequestOutcome::Deferred(outcome) => Some(Either::Right(outcome)),
+                RequestOutcome::Taken(by, open_connection) => {
+                    note((by, open_connection));
+                    None
+                }
+            };
+            let is_first = !has_next_request.swap(true, Ordering::Relaxed);
+            async move {
+                let Some(reply) = reply else { return pending().await };
+                let reply = match reply.await {
+                    DeferredOutcome::Reply(reply) => reply,
+                    DeferredOutcome::Taken(by, open_connection) => {
+                        note((by, open_connection));
+                        return pending().await;
+                    }
+                };
+                // Hundreds of requests may arrive in one packet. Let other tasks run first.
+                if !is_first {
+                    yield_now().await;
+                }
+                Ok::<_, Infallible>(reply)
+            }
+        });
+        let mut connection = http1::Builder::new()
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(PrefixedIo::new(socket, read_already)), service)
+            .with_upgrades();
+        // Dropped before `connection`, which owns the socket.
+        let _unproven = answered.map(|answered| AnswerLossGuard {
+            answered,
+            peer: peer.clone(),
+            has_next_request: &has_next_request,
+            was_pipelined,
+            context: this.context,
+        });
+        let takeover = poll_fn(|context| {
+            let ended = Pin::new(&mut connection).poll(context);
+            match takeover.lock().take() {
+                Some(takeover) => Poll::Ready(Ok(Some(takeover))),
+                None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
+            }
+        });
+        let Some((takeover, client_entry)) = takeover.await? else { return Ok(None) };
+        let parts = connection.into_parts().expect("no response has upgraded the connection");
+        let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
+        Ok(Some(TakenSocket { socket: socket.into_inner(), read_already, takeover, client_entry }))
+    }
+
+    /// Handles everything before HTTP: the PROXY header and the TLS handshake.
+    async fn accept(&mut self, socket: TcpStream) -> Result<TcpSocket, NotServed> {
+        if self.context.proxies.proxy_protocol
+            && let Some(client) = Box::pin(read_source(&socket)).await?
+        {
+            self.address = client;
+            if let Some(handshake) = self.handshake {
+                handshake.set_address(client);
+            }
+            self.open_connection = self.context.connections.enter(self.context.permit(client)?);
+        }
+        TcpSocket::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::task::{Wake, Waker};
+
+    use tokio::io::{AsyncRead, ReadBuf};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    struct NoopWake;
+
+    impl Wake for NoopWake {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A socket keeps the waker of the task that read last, and so that task's memory.
+    #[test]
+    fn waiting_task_replaces_the_reader() -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let _client = TcpStream::connect(listener.local_addr()?).await?;
+            let mut socket = listener.accept().await?.0;
+            let reader = Arc::new(NoopWake);
+            let waker = Waker::from(Arc::clone(&reader));
+            let before = Arc::strong_count(&reader);
+            let mut byte = [0];
+            let read =
+                Pin::new(&mut socket).poll_read(&mut Task::from_waker(&waker), &mut ReadBuf::new(&mut byte));
+            assert!(read.is_pending() && Arc::strong_count(&reader) == before + 1);
+            let arriving = IncomingSocket::AfterPoll(TcpSocket::Plain(socket), Vec::new(), None);
+            assert!(arriving.poll_readable(&mut Task::from_waker(Waker::noop())).is_pending());
+            assert_eq!(Arc::strong_count(&reader), before, "the waiting task has replaced the reader");
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,140 @@
+use std::net::IpAddr;
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_core::close::{CloseCode, CloseReason};
+use encke_core::session::{ConnectionId, ConnectionInput, Input, Phase, RequestInput};
+
+use super::cell::{SessionCell, SessionState};
+use super::mailbox::{Mailbox, Signals};
+use super::sessions::Sessions;
+use crate::admission::QuotaOwner;
+use crate::channel::Publisher;
+
+/// How a command from a client reaches its session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandSource {
+    /// The connection, or `None` for a request that carries the session's secret, which may arrive at any
+    /// time.
+    connection: Option<ConnectionId>,
+    address: IpAddr,
+}
+
+/// Input from a client that the session's state machine handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientInput {
+    /// A command, whether it is valid or not.
+    Command,
+    /// Acknowledges everything up to this seq.
+    Ack { seq: u64 },
+    /// Answers a ping with a message.
+    Pong { seq: u64 },
+    /// The token was replaced by one that expires at this time, or never.
+    TokenRefreshed(Option<Timestamp>),
+    /// Requests an answer when there is something to send, or after `hold`. `seq` is the last message that
+    /// the client has received, if it says so.
+    Hold { hold: Duration, seq: Option<u64> },
+    /// Requests the end of the session.
+    Close(CloseReason),
+}
+
+impl CommandSource {
+    /// Over this connection.
+    pub(crate) fn connection(mailbox: &Mailbox) -> Self {
+        Self { connection: Some(mailbox.id), address: mailbox.address() }
+    }
+
+    /// By a request apart from the session's connection, if it has one.
+    pub(crate) fn request(address: IpAddr) -> Self {
+        Self { connection: None, address }
+    }
+
+    /// Whether the command arrives apart from the session's connection.
+    pub(super) fn is_out_of_band(self) -> bool {
+        self.connection.is_none()
+    }
+
+    /// Remote address of the client.
+    pub(crate) fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// Whether the session accepts input from this source. Input over a connection that the session has
+    /// released is ignored.
+    pub(super) fn is_current(self, state: &SessionState) -> bool {
+        match (self.connection, state.machine.phase()) {
+            (Some(connection), phase) => phase == Phase::Attached(connection),
+            (None, phase) => !matches!(phase, Phase::Closed(_) | Phase::Moved),
+        }
+    }
+
+    pub(super) fn input(self, input: ClientInput) -> Input {
+        let Some(connection) = self.connection else {
+            return match input {
+                ClientInput::Command => Input::Request(RequestInput::Command),
+                // Only a connection can be held.
+                ClientInput::Hold { .. } => Input::Request(RequestInput::Activity),
+                ClientInput::Ack { seq } | ClientInput::Pong { seq } => {
+                    Input::Request(RequestInput::Ack { seq })
+                }
+                ClientInput::TokenRefreshed(expires) => Input::Request(RequestInput::TokenRefreshed(expires)),
+                ClientInput::Close(reason) => Input::Close(reason),
+            };
+        };
+        let input = match input {
+            ClientInput::Command => ConnectionInput::Command,
+            ClientInput::Hold { hold, seq } => ConnectionInput::Hold { hold, seq },
+            ClientInput::Ack { seq } => ConnectionInput::Ack { seq },
+            ClientInput::Pong { seq } => ConnectionInput::PongMessage { seq },
+            ClientInput::TokenRefreshed(expires) => ConnectionInput::TokenRefreshed(expires),
+            ClientInput::Close(reason) => ConnectionInput::Close(reason),
+        };
+        Input::Connection(connection, input)
+    }
+}
+
+impl Sessions {
+    /// Applies a client's input. Returns whether the session still accepts input from this source.
+    pub(crate) fn handle_client_input(
+        &self,
+        session: &SessionCell,
+        source: CommandSource,
+        input: ClientInput,
+    ) -> bool {
+        let is_current = self.step(session, |state, step| {
+            state.machine.handle(step, source.input(input));
+            source.is_current(state)
+        });
+        // The acknowledgement may have made room for more, and the connection does not know of it.
+        if source.is_out_of_band()
+            && is_current
+            && matches!(input, ClientInput::Ack { .. } | ClientInput::Pong { .. })
+        {
+            session.deliver_pending();
+        }
+        is_current
+    }
+}
+
+impl SessionCell {
+    /// Quota owner that a command from this source counts against.
+    pub(crate) fn quota_owner(&self, source: CommandSource) -> QuotaOwner {
+        QuotaOwner::new(self.lock().identity.shared_user(), source.address)
+    }
+
+    /// Publisher for the detection of duplicates: the user, across sessions, or the session if the client is
+    /// anonymous.
+    pub(crate) fn publisher(&self) -> Publisher {
+        let user = self.lock().identity.shared_user();
+        user.map_or_else(|| Publisher::Session(self.id().number()), Publisher::User)
+    }
+
+    /// Closes the connection that a command came over. Its task is running, and checks its signals next.
+    pub(crate) fn close_connection(&self, source: CommandSource, code: CloseCode) {
+        let state = self.lock();
+        if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| source.connection == Some(mailbox.id))
+        {
+            drop(mailbox.post_to_task(Signals::close(code)));
+        }
+    }
+}

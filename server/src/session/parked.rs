@@ -1,0 +1,310 @@
+//! Parked connections. A parked connection has no task: the thread that holds the session's lock acts for it.
+//!
+//! Work that takes a few instructions and one system call is done in place: sending a ping, accepting its
+//! answer, sending messages. Everything else unparks the connection, that is, it starts a new task and hands
+//! it the work that is left.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+
+use encke_core::Timestamp;
+use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Phase, StepContext};
+
+use super::cell::{SessionCell, SessionRef, SessionState, StateGuard};
+use super::delivery::SessionOutbox;
+use super::mailbox::{Mailbox, ParkedMailbox, Posted, Signals};
+use super::sessions::Sessions;
+use super::step::signals_of;
+use crate::trace::Receipts;
+
+/// A parked connection, implemented by each transport. The session's lock is held during all calls except
+/// [`ParkedConnection::unpark`], and none of them blocks.
+pub(crate) trait ParkedConnection: fmt::Debug + Send {
+    fn mailbox(&self) -> &ParkedMailbox;
+
+    fn mailbox_mut(&mut self) -> &mut ParkedMailbox;
+
+    fn sessions(&self) -> &Arc<Sessions>;
+
+    /// Registers the socket with the poller, which reports when it becomes readable.
+    fn watch(&mut self, session: &SessionCell) -> io::Result<()>;
+
+    /// Whether the kernel has seen a sign of life from the peer since the last ping.
+    fn is_alive(&self) -> bool;
+
+    /// Reads what the socket holds. Input counts as a sign of life; the caller reports it to the session.
+    fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome;
+
+    /// Writes a ping and returns its seq. `sent` is the seq of the last message or gap that was sent.
+    fn write_ping(&mut self, sent: u64) -> Result<u64, PendingWork>;
+
+    /// Sends what the outbox holds.
+    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> DeliveryOutcome;
+
+    /// Starts the connection's task, or closes the connection if its session no longer needs it. Called
+    /// without locks.
+    fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, work: PendingWork);
+}
+
+/// Work that a parked connection leaves to its next task.
+#[derive(Debug, Default)]
+pub(crate) struct PendingWork {
+    /// Bytes that were read but not parsed.
+    pub(crate) read: Vec<u8>,
+    /// Bytes that the kernel did not accept.
+    pub(crate) unwritten: Vec<u8>,
+    /// Receipts for `unwritten`, and for messages that were taken and that the task will send.
+    pub(crate) receipts: Receipts,
+    /// Seq of the ping at the end of `unwritten`, if there is one.
+    pub(crate) ping: Option<u64>,
+    /// Error that broke the connection. The task sends nothing and only cleans up.
+    pub(crate) lost: Option<io::Error>,
+}
+
+/// Result of reading a parked connection's socket.
+#[derive(Debug)]
+pub(crate) enum ReadOutcome {
+    Nothing,
+    /// The answer to a ping. If it made room in the replay ring, there may be more to send.
+    Pong {
+        input: ConnectionInput,
+        makes_room: bool,
+    },
+    /// Input that needs a task.
+    NeedsTask(PendingWork),
+    /// Nothing was read; a task has to do it.
+    Deferred,
+    /// The peer is disconnected.
+    Lost(io::Error),
+}
+
+/// Result of sending to a parked connection.
+#[derive(Debug)]
+pub(crate) enum DeliveryOutcome {
+    Complete,
+    /// Everything was sent, and the session's state machine has to be notified.
+    NeedsAcknowledgement,
+    /// A task has to send the rest.
+    Partial(PendingWork),
+}
+
+/// A connection that was just unparked and whose task has not started yet.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Unparked {
+    connection: Box<dyn ParkedConnection>,
+    pub(super) mailbox: Arc<Mailbox>,
+    work: PendingWork,
+}
+
+impl Unparked {
+    /// Starts the connection's task, if a connection was unparked. Called without locks.
+    pub(super) fn start(unparked: Option<Self>, session: &SessionCell) {
+        if let Some(Self { connection, mailbox, work }) = unparked {
+            connection.unpark(session, mailbox, work);
+        }
+    }
+}
+
+impl Sessions {
+    /// Parks a connection. If its session has released it, or has signals pending for it, a new task starts
+    /// at once instead.
+    pub(crate) fn park(
+        session: &SessionCell,
+        mailbox: Arc<Mailbox>,
+        mut connection: Box<dyn ParkedConnection>,
+    ) {
+        let mut state = session.lock();
+        if state.is_attached_to(mailbox.id) && mailbox.park() {
+            if connection.watch(session).is_ok() {
+                // The mailbox's contents move to the parked connection.
+                state.sync_last_received();
+                connection.mailbox_mut().take_permit_from(&mailbox);
+                (state.mailbox, state.parked) = (None, Some(connection));
+                return;
+            }
+            mailbox.cancel_park();
+        }
+        drop(state);
+        Unparked::start(Some(Unparked { connection, mailbox, work: PendingWork::default() }), session);
+    }
+
+    /// Signals a connection that its idle delay has elapsed, so that it parks if its client was silent.
+    /// Returns the task to wake, or `None` if it has ended meanwhile.
+    pub(crate) fn signal_idle(&self, session: SessionRef, connection: ConnectionId) -> Option<Waker> {
+        let session = self.get(session)?;
+        let state = session.lock();
+        state.mailbox.as_ref().filter(|mailbox| mailbox.id == connection)?.post_to_task(Signals::IDLE_ELAPSED)
+    }
+
+    /// Handles a readiness event for a session's connection. The event may be stale: there may be nothing to
+    /// read, or no session. `now` is when the kernel reported it.
+    pub(crate) fn handle_readable(&self, reference: SessionRef, now: Timestamp) {
+        let Some(session) = &self.get(reference) else { return };
+        let (mut unparked, mut makes_room) = (None, false);
+        self.step_at(session, now, |state, step| {
+            let Some((id, connection)) = state.parked_connection() else { return };
+            match connection.read(session, step.now) {
+                ReadOutcome::Nothing => {}
+                ReadOutcome::Pong { input, makes_room: has_room } => {
+                    state.machine.received(step.now);
+                    state.machine.handle(step, Input::Connection(id, input));
+                    makes_room = has_room;
+                }
+                ReadOutcome::NeedsTask(work) => {
+                    state.machine.received(step.now);
+                    unparked = state.unpark(id, reference, Signals::NONE, work);
+                }
+                ReadOutcome::Deferred => {
+                    unparked = state.unpark(id, reference, Signals::NONE, PendingWork::default())
+                }
+                ReadOutcome::Lost(error) => {
+                    let work = PendingWork { lost: Some(error), ..PendingWork::default() };
+                    unparked = state.unpark(id, reference, Signals::NONE, work);
+                }
+            }
+        });
+        Unparked::start(unparked, session);
+        if makes_room {
+            session.deliver_pending();
+        }
+    }
+
+    /// Closes the sockets of all parked connections, when there is no runtime left for their tasks.
+    pub(crate) fn close_parked(&self) {
+        for session in self.cells.iter_from(0) {
+            let connection = session.lock().parked.take();
+            drop(connection);
+        }
+    }
+}
+
+impl SessionState {
+    /// The parked connection that the session is attached to. A step that releases the connection also
+    /// unparks it.
+    fn parked_connection(&mut self) -> Option<(ConnectionId, &mut Box<dyn ParkedConnection>)> {
+        let Phase::Attached(id) = self.machine.phase() else { return None };
+        Some((id, self.parked.as_mut()?))
+    }
+
+    /// Unparks connection `id`. Its task starts with `signals` pending.
+    fn unpark(
+        &mut self,
+        id: ConnectionId,
+        session: SessionRef,
+        signals: Signals,
+        work: PendingWork,
+    ) -> Option<Unparked> {
+        let mut connection = self.parked.take()?;
+        let received_at = self.machine.last_received_at();
+        let mailbox =
+            Arc::new(Mailbox::unparked(id, connection.mailbox_mut(), session, received_at, signals));
+        // Skipped if the session has released the connection, or another connection has taken the session
+        // over.
+        if self.mailbox.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls)
+        {
+            self.mailbox = Some(Arc::clone(&mailbox));
+        }
+        Some(Unparked { connection, mailbox, work })
+    }
+
+    /// Carries out a step's outputs for the parked connection, until none is left or the connection is
+    /// unparked. Outputs for other connections are kept. `before` is the phase before the step.
+    pub(super) fn act_for_parked(
+        &mut self,
+        session: &SessionCell,
+        before: Phase,
+        step: &mut StepContext<'_>,
+    ) -> Option<Unparked> {
+        let Phase::Attached(id) = before else { return None };
+        while let Some(connection) = &mut self.parked {
+            let signals = |output: &Output| signals_of(*output).filter(|(of, _)| *of == id);
+            let (at, (_, signals)) =
+                step.outputs.iter().enumerate().find_map(|(at, output)| Some((at, signals(output)?)))?;
+            match step.outputs.remove(at) {
+                Output::Ping(_) => match connection.write_ping(self.machine.outbox().sent()) {
+                    Ok(seq) => {
+                        self.machine.handle_without_timeouts(
+                            step,
+                            Input::Connection(id, ConnectionInput::PingSent { seq }),
+                        );
+                    }
+                    Err(work) => return self.unpark(id, session.reference(), Signals::NONE, work),
+                },
+                // A sign of life that only the kernel has seen counts as well. Without one, the
+                // connection's task decides what to do.
+                Output::Probe(_) if connection.is_alive() => {
+                    self.machine.received(step.now);
+                    self.machine
+                        .handle_without_timeouts(step, Input::Connection(id, ConnectionInput::Probed));
+                }
+                _ => return self.unpark(id, session.reference(), signals, PendingWork::default()),
+            }
+        }
+        None
+    }
+}
+
+impl SessionCell {
+    /// Has the session's connection send what is pending. A parked connection sends at once; otherwise its
+    /// task is signalled, and returned if it has to be woken.
+    pub(super) fn deliver_or_signal(&self, mut state: StateGuard<'_>) -> Option<Waker> {
+        let SessionState { machine, parked, mailbox, .. } = &mut *state;
+        let (Phase::Attached(id), Some(connection)) = (machine.phase(), parked) else {
+            return match mailbox.as_ref()?.post(Signals::READ) {
+                Posted::Task(waker) => waker,
+                // All parked connections were closed.
+                Posted::Parked => None,
+            };
+        };
+        // Messages are sent before any other thread can take more. Otherwise two threads could send theirs in
+        // the wrong order.
+        match connection.deliver(self, machine.outbox_mut()) {
+            DeliveryOutcome::Complete => {}
+            DeliveryOutcome::NeedsAcknowledgement => {
+                let sessions = Arc::clone(connection.sessions());
+                drop(state);
+                sessions.handle_connection(self, id, ConnectionInput::Sent);
+            }
+            DeliveryOutcome::Partial(work) => {
+                let unparked = state.unpark(id, self.reference(), Signals::NONE, work);
+                drop(state);
+                Unparked::start(unparked, self);
+            }
+        }
+        None
+    }
+
+    /// Signals a connection that was parked a moment ago: unparks it, or signals its new mailbox if it is
+    /// unparked already. Returns its task if it has to be woken.
+    #[cold]
+    pub(super) fn signal_parked(&self, connection: ConnectionId, signals: Signals) -> Option<Waker> {
+        let mut state = self.lock();
+        if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| mailbox.id == connection) {
+            return match mailbox.post(signals) {
+                Posted::Task(waker) => waker,
+                Posted::Parked => None,
+            };
+        }
+        let is_this = state.parked_connection().is_some_and(|(id, _)| id == connection);
+        let unparked = if is_this {
+            state.unpark(connection, self.reference(), signals, PendingWork::default())
+        } else {
+            None
+        };
+        drop(state);
+        Unparked::start(unparked, self);
+        None
+    }
+
+    /// Unparks the session's connection, if it is parked.
+    pub(crate) fn unpark_connection(&self) {
+        let mut state = self.lock();
+        let Some((id, _)) = state.parked_connection() else { return };
+        let unparked = state.unpark(id, self.reference(), Signals::NONE, PendingWork::default());
+        drop(state);
+        Unparked::start(unparked, self);
+    }
+}

@@ -1,0 +1,75 @@
+use std::task::Poll;
+
+use crate::client::Attachment;
+use crate::parking::ParkBackoff;
+use crate::session::Signals;
+use crate::transport::Socket;
+use crate::transport::liveness_socket::LivenessSocket;
+
+/// Decides when a connection has been silent for long enough to be parked.
+///
+/// The connection waits in a queue shared with all others, and a signal reports that its delay has elapsed.
+/// With a timer for each connection, most of the cost of parking would be timers.
+#[derive(Debug, Default)]
+pub(super) enum ParkTimer {
+    #[default]
+    Idle,
+    Queued,
+    /// The delay has elapsed.
+    Elapsed,
+}
+
+impl ParkTimer {
+    /// Handles the signals of a connection. Must be called with all of them.
+    pub(super) fn note_signals(&mut self, signals: Signals) {
+        if signals.contains(Signals::IDLE_ELAPSED) {
+            *self = Self::Elapsed;
+        }
+    }
+
+    /// Ready when the client has been silent for a whole delay. This is checked at the end of each delay, so
+    /// the silence may have lasted longer. While pending, a signal or input from the client wakes the task.
+    ///
+    /// `has_input` records whether the client has sent anything. Pongs do not count, nor does output, since both
+    /// are handled while the connection is parked.
+    pub(super) fn poll<S: Socket>(
+        &mut self,
+        socket: &LivenessSocket<S>,
+        attachment: &Attachment,
+        backoff: &mut ParkBackoff,
+        has_input: &mut bool,
+    ) -> Poll<()> {
+        // The kernel may hold input that the runtime has not noticed yet. If so, that input wakes the task.
+        let was_silent = self.has_delay_elapsed(attachment, backoff, has_input) && socket.is_silent();
+        if was_silent { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Whether a delay without input from the client has elapsed. If not, the connection is queued for the
+    /// next one.
+    fn has_delay_elapsed(
+        &mut self,
+        attachment: &Attachment,
+        backoff: &mut ParkBackoff,
+        has_input: &mut bool,
+    ) -> bool {
+        let Attachment { mailbox, services, .. } = attachment;
+        let Some(parking) = &services.parking else { return false };
+        if matches!(self, Self::Elapsed) {
+            *self = Self::Idle;
+            if !*has_input {
+                return true;
+            }
+            backoff.record_activity(parking.idle_time);
+        }
+        let delay = backoff.delay(parking.idle_time);
+        if delay.is_zero() {
+            return true;
+        }
+        if matches!(self, Self::Idle) {
+            *has_input = false;
+            parking.idle_queue.push(services.timeouts.clock().now(), delay, (mailbox.session(), mailbox.id));
+            *self = Self::Queued;
+        }
+        false
+    }
+}

@@ -1,0 +1,330 @@
+//! Parked connections of every transport: their sockets, and the state that remains without a task.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use encke_core::Timestamp;
+use encke_core::dialect::DialectName;
+
+use super::liveness_socket::{LivenessSocket, SendCounters};
+use super::{ParkedSocket, Socket};
+use crate::client::{Attachment, Services};
+use crate::parking::{ParkBackoff, ParkedSince};
+use crate::session::{
+    DeliveryBatch, DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome,
+    SessionCell, SessionOutbox, Sessions, Transport,
+};
+use crate::trace::Receipts;
+
+/// Bytes read at a time: a pong, or the start of input that the connection's task will handle.
+const READ_BYTES: usize = 512;
+
+/// Maximum number of batches sent to one parked connection at a time. If more is pending, the connection is
+/// unparked, since a task yields to others.
+const MAX_BATCHES_PER_DELIVERY: usize = 4;
+
+/// Maximum capacity of a thread's output buffer between deliveries.
+const MAX_RETAINED_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// Scratch buffer for output. No data is kept between uses.
+    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+
+    /// Scratch buffer for input. It is not cleared: clearing it for every pong would cost more than reading
+    /// the pong.
+    static INPUT: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
+}
+
+/// Operations of a transport on a parked connection. All but [`ParkableTransport::unpark`] are called with
+/// the session's lock held, and never block.
+pub(super) trait ParkableTransport: Send + 'static {
+    /// Socket of an active connection.
+    type Socket: Socket;
+    const TRANSPORT: Transport;
+
+    fn dialect(&self) -> DialectName;
+
+    /// Whether input may be read now. If not, the connection's task reads it later.
+    fn may_read(&self, _session: &SessionCell, _now: Timestamp) -> bool {
+        true
+    }
+
+    /// Handles bytes received from the client.
+    fn handle_input(
+        &mut self,
+        services: &Services,
+        session: &SessionCell,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> ReadOutcome;
+
+    /// Whether the peer has shown a sign of life since the last ping, as far as the kernel knows.
+    fn is_alive(&self, socket: &ParkedStateOf<Self>) -> bool;
+
+    /// Writes a ping to `out` and returns its seq. `sent` is the last seq sent to the client.
+    fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
+
+    /// Whether messages may be sent now. If not, the connection's task sends them.
+    fn can_send_while_parked(&self) -> bool;
+
+    /// Takes a batch of messages from the outbox and writes it to `out`.
+    fn take_batch(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch;
+
+    /// Returns the future that the connection's new task runs. No lock is held.
+    fn unpark(
+        self,
+        parts: ConnectionParts<Self::Socket>,
+        work: PendingWork,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static;
+}
+
+/// State of a parked connection with transport `T`.
+pub(super) type ParkedStateOf<T> = ParkedState<<<T as ParkableTransport>::Socket as Socket>::Parked>;
+
+/// Parts common to the connections of all transports, handed over when a connection is parked or unparked.
+pub(super) struct ConnectionParts<S> {
+    pub(super) socket: S,
+    pub(super) written: SendCounters,
+    pub(super) attachment: Attachment,
+    pub(super) backoff: ParkBackoff,
+}
+
+impl<S: Socket> ConnectionParts<S> {
+    pub(super) fn new(socket: LivenessSocket<S>, attachment: Attachment, backoff: ParkBackoff) -> Self {
+        let written = socket.written();
+        Self { socket: socket.into_inner(), written, attachment, backoff }
+    }
+
+    /// Restores the active socket and takes the parts apart.
+    pub(super) fn into_parts(self) -> (LivenessSocket<S>, Attachment, ParkBackoff) {
+        let Self { socket, written, attachment, backoff } = self;
+        let (mailbox, services) = (Arc::clone(&attachment.mailbox), Arc::clone(&attachment.services));
+        (LivenessSocket::unparked(socket, mailbox, services, written), attachment, backoff)
+    }
+}
+
+/// Parks a connection. The calling task ends afterwards.
+pub(super) fn park<T: ParkableTransport>(parts: ConnectionParts<T::Socket>, transport: T) {
+    let ConnectionParts { socket, written, attachment, backoff } = parts;
+    let socket = match socket.park() {
+        Ok(socket) => socket,
+        // The session is notified as for any other connection failure.
+        Err(error) => return attachment.log_socket_refused(&error),
+    };
+    let (session, services) = (attachment.session.clone(), Arc::clone(&attachment.services));
+    let parked_since = ParkedSince::at(services.timeouts.clock().now());
+    services.metrics.connections.connection_parked(T::TRANSPORT.into());
+    let mailbox = attachment.park();
+    let socket = ParkedState {
+        socket,
+        is_registered: false,
+        written,
+        backoff,
+        parked_since,
+        mailbox: mailbox.to_parked(),
+        services,
+    };
+    Sessions::park(&session, mailbox, Box::new(TasklessConnection { socket, transport }));
+}
+
+/// Socket of a parked connection, and the state that does not depend on its transport.
+pub(super) struct ParkedState<S> {
+    socket: S,
+    /// Whether the socket is registered with a poller.
+    is_registered: bool,
+    written: SendCounters,
+    backoff: ParkBackoff,
+    parked_since: ParkedSince,
+    mailbox: ParkedMailbox,
+    services: Arc<Services>,
+}
+
+impl<S: ParkedSocket> ParkedState<S> {
+    /// Whether the peer's machine has acknowledged the last ping, as far as the kernel knows.
+    pub(super) fn has_ping_arrived(&self) -> bool {
+        self.socket
+            .unacknowledged()
+            .is_ok_and(|unacknowledged| self.written.has_ping_arrived(unacknowledged.bytes))
+    }
+
+    /// Writes `bytes` to the socket. Returns the bytes that the kernel did not take. A failed connection
+    /// takes nothing; its task will find the failure.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Vec<u8>> {
+        let taken = loop {
+            match self.socket.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                taken => break taken.unwrap_or(0),
+            }
+        };
+        self.written.note_sent(taken);
+        if taken == bytes.len() { Ok(()) } else { Err(bytes[taken..].to_vec()) }
+    }
+}
+
+/// A connection without a task. It is boxed while parked.
+struct TasklessConnection<T: ParkableTransport> {
+    socket: ParkedStateOf<T>,
+    transport: T,
+}
+
+impl<T: ParkableTransport> TasklessConnection<T> {
+    fn take_and_send(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryOutcome {
+        let mut receipts = Receipts::default();
+        for _ in 0..MAX_BATCHES_PER_DELIVERY {
+            out.clear();
+            let batch = self.transport.take_batch(session, outbox, out);
+            self.socket.services.metrics.channels.delivered(batch.messages, batch.gaps);
+            receipts.add(batch.receipts);
+            if !out.is_empty() {
+                if let Err(unwritten) = self.socket.send(out) {
+                    return DeliveryOutcome::Partial(PendingWork {
+                        unwritten,
+                        receipts,
+                        ..PendingWork::default()
+                    });
+                }
+                receipts.written();
+            }
+            // After this batch, the remaining messages may require a task.
+            if !self.transport.can_send_while_parked() {
+                break;
+            }
+            if !batch.backlog.has_more {
+                return if batch.needs_sent_notification {
+                    DeliveryOutcome::NeedsAcknowledgement
+                } else {
+                    DeliveryOutcome::Complete
+                };
+            }
+        }
+        DeliveryOutcome::Partial(PendingWork { receipts, ..PendingWork::default() })
+    }
+}
+
+impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
+    fn mailbox(&self) -> &ParkedMailbox {
+        &self.socket.mailbox
+    }
+
+    fn mailbox_mut(&mut self) -> &mut ParkedMailbox {
+        &mut self.socket.mailbox
+    }
+
+    fn sessions(&self) -> &Arc<Sessions> {
+        &self.socket.services.sessions
+    }
+
+    fn watch(&mut self, session: &SessionCell) -> io::Result<()> {
+        let ParkedState { socket, is_registered, backoff, services, .. } = &mut self.socket;
+        let parking = services.parking.as_ref().ok_or(ErrorKind::Unsupported)?;
+        socket
+            .register(&parking.poller, session.reference().to_u64())
+            .inspect_err(|_| backoff.record_failure())?;
+        *is_registered = true;
+        Ok(())
+    }
+
+    fn is_alive(&self) -> bool {
+        self.socket.socket.has_unread_bytes() || self.transport.is_alive(&self.socket)
+    }
+
+    fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome {
+        if !self.transport.may_read(session, now) {
+            return ReadOutcome::Deferred;
+        }
+        INPUT.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
+            // No message is incomplete here, so the end of the stream cannot be the end of one.
+            Ok(0) => ReadOutcome::Lost(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.transport.handle_input(&self.socket.services, session, &buffer[..count], now),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                ReadOutcome::Nothing
+            }
+            Err(error) => ReadOutcome::Lost(error),
+        })
+    }
+
+    fn write_ping(&mut self, sent: u64) -> Result<u64, PendingWork> {
+        OUTPUT.with_borrow_mut(|out| {
+            out.clear();
+            let seq = self.transport.ping(sent, out);
+            match self.socket.send(out) {
+                Ok(()) => {
+                    self.socket.written.ping_sent();
+                    Ok(seq)
+                }
+                Err(unwritten) => Err(PendingWork { unwritten, ping: Some(seq), ..PendingWork::default() }),
+            }
+        })
+    }
+
+    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> DeliveryOutcome {
+        if !self.transport.can_send_while_parked() {
+            return DeliveryOutcome::Partial(PendingWork::default());
+        }
+        OUTPUT.with_borrow_mut(|out| {
+            let delivered = self.take_and_send(session, outbox, out);
+            out.clear();
+            out.shrink_to(MAX_RETAINED_BYTES);
+            delivered
+        })
+    }
+
+    fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, mut work: PendingWork) {
+        let Self { socket, transport } = *self;
+        let ParkedState {
+            mut socket,
+            is_registered,
+            written,
+            mut backoff,
+            parked_since,
+            services,
+            ..
+        } = socket;
+        services.metrics.connections.connection_unparked(T::TRANSPORT.into());
+        let Some(parking) = &services.parking else { return };
+        if is_registered {
+            socket.deregister(&parking.poller, session.reference().to_u64());
+            backoff.record_unpark(parked_since.elapsed(services.timeouts.clock().now()), parking.idle_time);
+        } else {
+            // The socket was never registered: parking failed or was called off.
+            backoff.record_activity(parking.idle_time);
+        }
+        let (runtime, session) = (parking.runtime.clone(), services.sessions.clone_handle(session));
+        let attachment = Attachment::unparked(session, mailbox, services, T::TRANSPORT, transport.dialect());
+        if let Some(error) = work.lost.take() {
+            return attachment.log_failure(&error);
+        }
+        let _in_runtime = runtime.enter();
+        match T::Socket::unpark(socket) {
+            Ok(socket) => {
+                runtime
+                    .spawn(transport.unpark(ConnectionParts { socket, written, attachment, backoff }, work));
+            }
+            Err(error) => attachment.log_socket_refused(&error),
+        }
+    }
+}
+
+impl<T: ParkableTransport> fmt::Debug for TasklessConnection<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TasklessConnection").field("socket", &self.socket.socket).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(super) fn parked_size<T: ParkableTransport>() -> usize {
+    size_of::<TasklessConnection<T>>()
+}

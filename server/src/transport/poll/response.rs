@@ -1,0 +1,142 @@
+use std::io::Write;
+
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, ServerEvent, TextSink};
+use encke_core::encodings::CachedDialect;
+use hyper::StatusCode;
+
+use crate::channel::LogMessage;
+use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::transport::pattern_origin::pattern_origin;
+
+/// JSON array of the dialect's objects.
+#[derive(Debug, Default)]
+pub(crate) struct JsonArray {
+    /// Without the closing bracket.
+    bytes: Vec<u8>,
+}
+
+impl JsonArray {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        if self.is_empty() {
+            self.bytes.push(b'[');
+        }
+        self.bytes.push(b']');
+        self.bytes
+    }
+
+    pub(crate) fn notify(&mut self, event: &ServerEvent<'_>) {
+        Json::default().notify(event, self);
+    }
+
+    fn separate(&mut self) {
+        self.bytes.push(if self.bytes.is_empty() { b'[' } else { b',' });
+    }
+}
+
+impl TextSink for JsonArray {
+    fn text(&mut self, text: &str) {
+        self.separate();
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl DeliveryWriter for JsonArray {
+    const TRANSPORT: Transport = Transport::Poll;
+
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
+        let by = pattern_origin::<Json>(channel, offset, message);
+        let message = Json::of(message.encodings());
+        // Including brackets or a comma.
+        self.bytes.reserve(message.len_with(seq, by) + 2);
+        self.separate();
+        message.write_with(seq, by, &mut self.bytes);
+    }
+
+    fn gap(&mut self, _: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
+        self.notify(gap);
+    }
+
+    fn notice(&mut self, _: u64, notice: &ServerEvent<'_>) {
+        self.notify(notice);
+    }
+}
+
+/// Response to a poll, without the headers of its connection.
+#[derive(Debug)]
+pub(crate) struct PollResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) media_type: &'static str,
+    pub(crate) body: Vec<u8>,
+    /// Additional header lines of this response.
+    pub(crate) headers: String,
+}
+
+impl PollResponse {
+    pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Self {
+        Self { status, media_type: "application/json", body, headers: String::new() }
+    }
+
+    /// Serializes the complete response. `headers` are complete lines.
+    pub(super) fn response(&self, headers: &[u8], keep_alive: bool) -> Vec<u8> {
+        // Size of the status line, four headers and a number.
+        const HEAD_BYTES: usize = 160;
+        let mut response =
+            Vec::with_capacity(HEAD_BYTES + headers.len() + self.headers.len() + self.body.len());
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        write!(
+            response,
+            "HTTP/1.1 {} {reason}\r\ncontent-type: {}\r\ncache-control: no-store\r\ncontent-length: {}\r\n",
+            self.status.as_u16(),
+            self.media_type,
+            self.body.len()
+        )
+        .expect("writing to a Vec cannot fail");
+        response.extend_from_slice(headers);
+        response.extend_from_slice(self.headers.as_bytes());
+        if !keep_alive {
+            response.extend_from_slice(b"connection: close\r\n");
+        }
+        response.extend_from_slice(b"\r\n");
+        response.extend_from_slice(&self.body);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use encke_core::close::CloseCode;
+
+    use super::*;
+
+    #[test]
+    fn texts_form_an_array() {
+        assert_eq!(JsonArray::default().into_bytes(), b"[]");
+        let mut array = JsonArray::default();
+        array.text("1");
+        array.notify(&ServerEvent::Goaway { code: CloseCode::Kicked, retry: Duration::from_millis(7) });
+        assert_eq!(array.into_bytes(), br#"[1,{"goaway":{"reason":"kicked","retry_ms":7}}]"#);
+    }
+
+    #[test]
+    fn response_has_its_content_length() {
+        let answer = PollResponse::json(StatusCode::OK, b"[]".to_vec()).response(b"vary: origin\r\n", false);
+        let expected = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
+            content-length: 2\r\nvary: origin\r\nconnection: close\r\n\r\n[]";
+        assert_eq!(String::from_utf8(answer).as_deref(), Ok(expected));
+    }
+}
