@@ -11,7 +11,7 @@ const MOST = 20;
 const ORDERS = [
   { title: "Busiest", column: "Messages a second", sort: "rate", format: rate, valueOf: ({ rate }) => rate },
   { title: "Largest", column: "Bytes", sort: "bytes", format: bytes, valueOf: ({ bytes }) => bytes },
-  { title: "Most subscribers", column: "Subscribers", sort: "followers", format: count, valueOf: ({ subscribers }) => subscribers },
+  { title: "Most subscribers", column: "Subscribers", sort: "subscribers", format: count, valueOf: ({ subscribers }) => subscribers },
 ];
 
 export function channels(root, { live, signal }) {

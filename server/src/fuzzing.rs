@@ -10,9 +10,9 @@ use hyper::header::{HOST, HeaderName, HeaderValue};
 
 #[cfg(feature = "simulation")]
 use {
+    crate::assembly,
     crate::clock::{Clock, SimulatedTime, UnixTime},
     crate::config::{Config, Settings},
-    crate::assembly,
     crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
     crate::executor::NoTasks,

@@ -29,15 +29,15 @@ mod arming;
 #[allow(dead_code, reason = "only a signal keeps a connection from being parked in these tests")]
 #[path = "../src/parking/handover.rs"]
 mod handover;
+#[path = "../src/timeouts/poll_expiry.rs"]
+mod poll_expiry;
 #[allow(dead_code, reason = "these tests need only part of it")]
 #[path = "../src/arena/slot_state.rs"]
 mod slot_state;
-#[path = "../src/timeouts/wheel_sleep.rs"]
-mod wheel_sleep;
 #[path = "../src/channel/sweep.rs"]
 mod sweep;
-#[path = "../src/timeouts/poll_expiry.rs"]
-mod poll_expiry;
+#[path = "../src/timeouts/wheel_sleep.rs"]
+mod wheel_sleep;
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::AtomicUsize;
@@ -48,11 +48,11 @@ use loom::thread;
 
 use arming::{ArmAction, Arming, NextState, RequestedDeadline, recheck_fence};
 use handover::{ConnectionOwner, Handover};
+use poll_expiry::poll_expiry;
 use slot_state::SlotState;
-use wheel_sleep::WheelSleep;
 use sweep::Sweep;
 use sync::{AtomicBool, AtomicU32, AtomicU64, AtomicWaker, Ordering};
-use poll_expiry::poll_expiry;
+use wheel_sleep::WheelSleep;
 
 const NO_SLACK: u64 = 0;
 

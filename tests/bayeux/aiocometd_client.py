@@ -1,7 +1,7 @@
 """aiocometd_client.py URL OPTIONS
 
-The client of aiocometd. OPTIONS are JSON: "transport" ("long-polling" or "websocket"; else it chooses) and "subscribe" (channels to
-follow from the first handshake on). What it prints and takes: tests/browser/bayeux_script.mjs.
+Runs the client of aiocometd. OPTIONS is a JSON object: "transport" ("long-polling" or "websocket"; by default the client chooses) and
+"subscribe" (channels to subscribe to after the first handshake). For output and commands see tests/browser/bayeux_script.mjs.
 """
 
 import asyncio
@@ -14,31 +14,31 @@ from aiocometd_noloop import Client, ConnectionType, Extension
 from aiocometd_noloop.exceptions import AiocometdException
 
 
-def tell(**what: object) -> None:
-    print(json.dumps(what), flush=True)
+def emit(**fields: object) -> None:
+    print(json.dumps(fields), flush=True)
 
 
-class Told(Extension):
-    """Prints every message that comes."""
+class Printer(Extension):
+    """Prints every message from the server."""
 
     used = None
 
     async def outgoing(self, payload, headers):
         for message in payload:
             used = message.get("connectionType")
-            if used not in (None, Told.used):
-                Told.used = used
-                tell(transport=used)
+            if used not in (None, Printer.used):
+                Printer.used = used
+                emit(transport=used)
 
     async def incoming(self, payload, headers=None):
         for message in payload:
             channel = message["channel"]
             if channel.startswith("/meta/"):
-                tell(**{channel.removeprefix("/meta/"): message})
+                emit(**{channel.removeprefix("/meta/"): message})
             elif "successful" in message:
-                tell(publish=message)
+                emit(publish=message)
             else:
-                tell(came={"channel": channel, "data": message["data"]})
+                emit(came={"channel": channel, "data": message["data"]})
 
 
 async def receive(client: Client) -> None:
@@ -46,23 +46,23 @@ async def receive(client: Client) -> None:
         try:
             message = await client.receive()
         except AiocometdException as error:
-            tell(ended=repr(error))
+            emit(ended=repr(error))
             return
-        tell(message={"channel": message["channel"], "data": message["data"]})
+        emit(message={"channel": message["channel"], "data": message["data"]})
 
 
-async def obey(client: Client, name: str, argument: object) -> None:
+async def execute(client: Client, name: str, argument: object) -> None:
     try:
         if name == "publish":
             await client.publish(*argument)
         elif name == "disconnect":
             await client.close()
-            tell(disconnected=True)
+            emit(disconnected=True)
         else:
             await getattr(client, name)(argument)
     except AiocometdException as error:
         # The server's refusal was already printed.
-        tell(failed=repr(error))
+        emit(failed=repr(error))
 
 
 def read_commands(loop: asyncio.AbstractEventLoop, commands: "asyncio.Queue[dict]") -> None:
@@ -81,15 +81,15 @@ async def main(url: str, options: dict) -> None:
         ConnectionType(transport) if transport else None,
         # Waits until the connection is restored, without a limit.
         connection_timeout=None,
-        extensions=[Told()],
+        extensions=[Printer()],
     )
     await client.open()
     receiving = asyncio.ensure_future(receive(client))
     for channel in options.get("subscribe", []):
-        await obey(client, "subscribe", channel)
+        await execute(client, "subscribe", channel)
     while True:
         for name, argument in (await commands.get()).items():
-            await obey(client, name, argument)
+            await execute(client, name, argument)
         if client.closed:
             receiving.cancel()
 

@@ -11,7 +11,7 @@
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { openTabs } from "./page.mjs";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const [address, server, text] = process.argv.slice(2);
 const tabs = JSON.parse(text);
@@ -21,21 +21,21 @@ const url = `http://${server}/bayeux`;
 // Runs in the page.
 function useCometd([tab, url, { transport, subscribe = [] }]) {
   const { CometD, AckExtension, ReloadExtension } = globalThis.lib;
-  const say = (key, value) => tell({ [`${key}@${tab}`]: value });
+  const print = (key, value) => emit({ [`${key}@${tab}`]: value });
   const cometd = new CometD();
   globalThis.client = cometd;
   if (transport) cometd.getTransportTypes().filter((type) => type !== transport).forEach((type) => cometd.unregisterTransport(type));
   cometd.registerExtension("ack", new AckExtension());
   cometd.registerExtension("reload", new ReloadExtension());
-  const follow = (by) => cometd.subscribe(by, ({ channel, data }) => say("message", { channel, data, by }));
+  const subscribeTo = (by) => cometd.subscribe(by, ({ channel, data }) => print("message", { channel, data, by }));
   cometd.addListener("/meta/handshake", (reply) => {
-    if (reply.successful) cometd.batch(() => subscribe.forEach(follow));
-    say("handshake", reply);
+    if (reply.successful) cometd.batch(() => subscribe.forEach(subscribeTo));
+    print("handshake", reply);
   });
   for (const kind of ["connect", "subscribe", "publish", "disconnect"]) {
     cometd.addListener(`/meta/${kind}`, ({ failure, ...reply }) => {
-      say(kind, reply);
-      if (kind === "connect" && reply.successful) say("transport", cometd.getTransport().type);
+      print(kind, reply);
+      if (kind === "connect" && reply.successful) print("transport", cometd.getTransport().type);
     });
   }
   cometd.configure({ url, logLevel: "warn", backoffIncrement: 200 });
@@ -44,22 +44,22 @@ function useCometd([tab, url, { transport, subscribe = [] }]) {
 
 // Runs in the page.
 function useFaye([tab, url, { transport, subscribe = [] }]) {
-  const say = (key, value) => tell({ [`${key}@${tab}`]: value });
+  const print = (key, value) => emit({ [`${key}@${tab}`]: value });
   const client = new Faye.Client(url, { retry: 0.5 });
   globalThis.client = client;
   if (transport === "long-polling") client.disable("websocket");
   client.addExtension({
     outgoing(message, callback) {
-      if (message.connectionType) say("transport", message.connectionType);
+      if (message.connectionType) print("transport", message.connectionType);
       callback(message);
     },
     incoming(message, callback) {
-      if (message.channel.startsWith("/meta/")) say(message.channel.slice("/meta/".length), message);
-      else if (message.successful !== undefined) say("publish", message);
+      if (message.channel.startsWith("/meta/")) print(message.channel.slice("/meta/".length), message);
+      else if (message.successful !== undefined) print("publish", message);
       callback(message);
     },
   });
-  for (const by of subscribe) client.subscribe(by).withChannel((channel, data) => say("message", { channel, data, by }));
+  for (const by of subscribe) client.subscribe(by).withChannel((channel, data) => print("message", { channel, data, by }));
 }
 
 async function load(page, tab) {
@@ -86,7 +86,7 @@ for (const [index, page] of pages.entries()) {
   );
   await load(page, index + 1);
 }
-tell({ ready: true });
+emit({ ready: true });
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { tab, publish, disconnect, reload, close } = JSON.parse(line);

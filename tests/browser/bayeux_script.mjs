@@ -4,7 +4,7 @@
 // "message".
 
 import { createInterface } from "node:readline";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 // Executes commands, one JSON object per line on standard input: {"subscribe":CHANNEL},
 // {"unsubscribe":CHANNEL}, {"publish":[CHANNEL,DATA]} and {"disconnect":true}; for CometD also
@@ -17,9 +17,9 @@ export async function obey(commands) {
   process.exit();
 }
 
-export function tellIncoming(message) {
+export function emitIncoming(message) {
   const { channel, data } = message;
-  if (channel.startsWith("/meta/")) tell({ [channel.slice("/meta/".length)]: message });
-  else if (message.successful !== undefined) tell({ publish: message });
-  else tell({ came: { channel, data } });
+  if (channel.startsWith("/meta/")) emit({ [channel.slice("/meta/".length)]: message });
+  else if (message.successful !== undefined) emit({ publish: message });
+  else emit({ came: { channel, data } });
 }

@@ -15,11 +15,11 @@
 import { createInterface } from "node:readline";
 import { drive } from "./drive.mjs";
 import { openTabs } from "./page.mjs";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const [where, address, base, json] = process.argv.slice(2);
 const { tabs = 1, ...options } = JSON.parse(json);
-const label = (tab) => (object) => tell(tabs > 1 ? { ...object, tab } : object);
+const label = (tab) => (object) => emit(tabs > 1 ? { ...object, tab } : object);
 
 async function inNode() {
   const { connect } = await import("../../server/client/encke.js");
@@ -30,18 +30,18 @@ async function inNode() {
 
 async function inPages() {
   const pages = await openTabs(address, tabs);
-  const begin = async (page, tab) => {
+  const start = async (page, tab) => {
     page.on("websocket", (socket) => label(tab)({ socket: socket.url() }));
     await page.evaluate(
       async ([drive, module, base, options, label]) => {
         const { connect } = await import(module);
-        const tellAll = (object) => tell({ ...object, ...label });
-        globalThis.client = eval(`(${drive})`)(connect, base, options, tellAll);
+        const print = (object) => emit({ ...object, ...label });
+        globalThis.client = eval(`(${drive})`)(connect, base, options, print);
       },
       [String(drive), `http://${address}/encke.js`, base, options, tabs > 1 ? { tab } : {}],
     );
   };
-  await Promise.all(pages.map(begin));
+  await Promise.all(pages.map(start));
   return {
     ask: (tab, object) => pages[tab].evaluate((object) => client(object), object),
     fire: (tab, type) => pages[tab].evaluate((type) => dispatchEvent(new Event(type)), type),
@@ -49,13 +49,13 @@ async function inPages() {
   };
 }
 
-const does = where === "node" ? await inNode() : await inPages();
-tell({ ready: true });
+const commands = where === "node" ? await inNode() : await inPages();
+emit({ ready: true });
 for await (const line of createInterface({ input: process.stdin })) {
   const { tab = 0, ...command } = JSON.parse(line);
   for (const [kind, body] of Object.entries(command)) {
-    await does[kind](tab, body);
-    tell({ done: kind });
+    await commands[kind](tab, body);
+    emit({ done: kind });
   }
 }
 process.exit();

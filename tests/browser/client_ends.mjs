@@ -5,10 +5,10 @@
 
 import { WebSocket } from "ws";
 import { connect } from "../../server/client/encke.js";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const [base, transports] = process.argv.slice(2);
 const client = connect(base, { channels: ["news"], transports: JSON.parse(transports), WebSocket });
-process.on("exit", () => tell({ ends: client.state }));
+process.on("exit", () => emit({ ends: client.state }));
 await client.publish("news", 1);
 await client.close();

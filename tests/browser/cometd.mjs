@@ -6,8 +6,8 @@
 // bayeux_script.mjs.
 
 import { adapt } from "cometd-nodejs-client";
-import { obey, tellIncoming } from "./bayeux_script.mjs";
-import { tell } from "./test.mjs";
+import { obey, emitIncoming } from "./bayeux_script.mjs";
+import { emit } from "./test.mjs";
 
 adapt();
 const { CometD } = await import("cometd");
@@ -18,32 +18,32 @@ const { transport, subscribe = [], ack, ...configuration } = JSON.parse(options 
 const cometd = new CometD();
 if (transport) cometd.getTransportTypes().filter((type) => type !== transport).forEach((type) => cometd.unregisterTransport(type));
 if (ack) cometd.registerExtension("ack", new AckExtension());
-cometd.registerExtension("told", { incoming: tellIncoming });
+cometd.registerExtension("print", { incoming: emitIncoming });
 
 // A handshake discards all subscriptions, so the page subscribes again.
-const followed = new Map(subscribe.map((channel) => [channel, undefined]));
-const follow = (by) => followed.set(by, cometd.subscribe(by, ({ channel, data }) => tell({ message: { channel, data, by } })));
+const subscriptions = new Map(subscribe.map((channel) => [channel, undefined]));
+const subscribeTo = (by) => subscriptions.set(by, cometd.subscribe(by, ({ channel, data }) => emit({ message: { channel, data, by } })));
 cometd.addListener("/meta/handshake", ({ successful }) => {
-  if (successful) cometd.batch(() => [...followed.keys()].forEach(follow));
+  if (successful) cometd.batch(() => [...subscriptions.keys()].forEach(subscribeTo));
 });
 let used;
 cometd.addListener("/meta/connect", ({ successful, failure }) => {
-  if (failure) tell({ failed: failure.reason ?? failure.httpCode ?? null });
+  if (failure) emit({ failed: failure.reason ?? failure.httpCode ?? null });
   if (!successful || used === cometd.getTransport().type) return;
   used = cometd.getTransport().type;
-  tell({ transport: used });
+  emit({ transport: used });
 });
-cometd.addListener("/meta/disconnect", () => tell({ disconnected: true }));
+cometd.addListener("/meta/disconnect", () => emit({ disconnected: true }));
 
 cometd.configure({ url, logLevel: "warn", backoffIncrement: 200, maxNetworkDelay: 5000, ...configuration });
 cometd.handshake();
 obey({
-  subscribe: follow,
+  subscribe: subscribeTo,
   unsubscribe(channel) {
-    cometd.unsubscribe(followed.get(channel));
-    followed.delete(channel);
+    cometd.unsubscribe(subscriptions.get(channel));
+    subscriptions.delete(channel);
   },
   publish: ([channel, data]) => cometd.publish(channel, data),
-  call: ([target, data]) => cometd.remoteCall(target, data, ({ successful, data }) => tell({ called: { successful, data } })),
+  call: ([target, data]) => cometd.remoteCall(target, data, ({ successful, data }) => emit({ called: { successful, data } })),
   disconnect: () => cometd.disconnect(),
 });

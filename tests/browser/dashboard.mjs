@@ -11,9 +11,9 @@ import { createInterface } from "node:readline";
 import axe from "axe-core";
 import { chromium } from "playwright-core";
 import { withPalette } from "./png.mjs";
-import { tell, untilTestEnds } from "./test.mjs";
+import { emit, untilTestEnds } from "./test.mjs";
 
-const LONGEST_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 
 const url = process.argv[2];
 // Chromium's sandbox does not work as root.
@@ -21,22 +21,22 @@ const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chr
 untilTestEnds().then(() => browser.close());
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
 const page = await context.newPage();
-page.setDefaultTimeout(LONGEST_MS);
-page.on("pageerror", (error) => tell({ fault: String(error) }));
+page.setDefaultTimeout(TIMEOUT_MS);
+page.on("pageerror", (error) => emit({ fault: String(error) }));
 page.on("dialog", (dialog) => {
-  tell({ fault: `dialog: ${dialog.message()}` });
+  emit({ fault: `dialog: ${dialog.message()}` });
   dialog.dismiss();
 });
-page.on("request", (request) => request.url().startsWith(url) || tell({ fault: `request: ${request.url()}` }));
-page.on("websocket", (socket) => tell({ socket: socket.url() }));
-await page.exposeFunction("tell", tell);
+page.on("request", (request) => request.url().startsWith(url) || emit({ fault: `request: ${request.url()}` }));
+page.on("websocket", (socket) => emit({ socket: socket.url() }));
+await page.exposeFunction("emit", emit);
 await page.addInitScript(() => {
   addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
-    tell({ fault: `policy: ${violatedDirective} ${blockedURI}` });
+    emit({ fault: `policy: ${violatedDirective} ${blockedURI}` });
   });
 });
 
-const does = {
+const commands = {
   open: async (hash) => void (await page.goto(`${url}/${hash}`)),
   // Completes when the page has changed.
   go: (hash) =>
@@ -93,13 +93,13 @@ const does = {
   },
 };
 
-tell({ ready: true });
+emit({ ready: true });
 for await (const line of createInterface({ input: process.stdin })) {
   for (const [kind, args] of Object.entries(JSON.parse(line))) {
     try {
-      tell({ done: (await does[kind](...args)) ?? null });
+      emit({ done: (await commands[kind](...args)) ?? null });
     } catch (error) {
-      tell({ failed: `${kind}: ${error}` });
+      emit({ failed: `${kind}: ${error}` });
     }
   }
 }

@@ -1,19 +1,19 @@
 // Connects a client that prints all its events. Returns a function that calls the client's methods. This
 // function runs in node and in pages; for pages, its source text is evaluated there.
 
-export function drive(connect, base, { tokens, ...options }, tell) {
+export function drive(connect, base, { tokens, ...options }, emit) {
   const now = () => ({ at_ms: performance.now() });
   const never = new Promise(() => {});
   const token = tokens && (async () => (tokens.length > 1 ? tokens.shift() : tokens[0]) ?? never);
   const client = connect(base, { ...(token && { token }), ...options });
   for (const type of ["hello", "message", "gap", "reply", "unsubscribed", "subscribed", "goaway", "state", "fallback"]) {
-    client.on(type, (body) => tell({ [type]: body, ...now() }));
+    client.on(type, (body) => emit({ [type]: body, ...now() }));
   }
   return ([method, ...rest]) => {
     const asked = { asked: [method, ...rest] };
     client[method](...rest).then(
-      (answer) => tell({ answer: answer ?? null, ...asked, ...now() }),
-      ({ code, message }) => tell({ failed: { code, message }, ...asked, ...now() }),
+      (answer) => emit({ answer: answer ?? null, ...asked, ...now() }),
+      ({ code, message }) => emit({ failed: { code, message }, ...asked, ...now() }),
     );
   };
 }

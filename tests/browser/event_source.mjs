@@ -3,11 +3,11 @@
 // Runs the EventSource of npm's `eventsource`. Prints what it receives, and `readyState` at each error.
 
 import { EventSource } from "eventsource";
-import { tell, untilTestEnds } from "./test.mjs";
+import { emit, untilTestEnds } from "./test.mjs";
 
 const [address, channels] = process.argv.slice(2);
 const source = new EventSource(`http://${address}/events?channels=${channels}`);
-source.onmessage = ({ data }) => tell(JSON.parse(data));
-source.onerror = () => tell({ error: source.readyState });
+source.onmessage = ({ data }) => emit(JSON.parse(data));
+source.onerror = () => emit({ error: source.readyState });
 await untilTestEnds();
 source.close();

@@ -8,6 +8,6 @@ const [address, channels] = process.argv.slice(2);
 const page = await openPage(address);
 await page.evaluate((channels) => {
   const source = new EventSource(`/events?channels=${channels}`);
-  source.onmessage = ({ data }) => tell(JSON.parse(data));
-  source.onerror = () => tell({ error: source.readyState });
+  source.onmessage = ({ data }) => emit(JSON.parse(data));
+  source.onerror = () => emit({ error: source.readyState });
 }, channels);

@@ -7,19 +7,19 @@
 
 import { createInterface } from "node:readline";
 import { openPage } from "./page.mjs";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const [backend, ...names] = process.argv.slice(2);
 
 // Runs in the page.
-function tellChanges(name) {
+function emitChanges(name) {
   const text = (id) => document.getElementById(id).textContent;
-  const look = () => {
+  const print = () => {
     const messages = Array.from(document.querySelectorAll("#messages li"), (item) => item.textContent);
-    tell({ [name]: { state: text("state"), present: text("present"), gone: text("gone"), messages } });
+    emit({ [name]: { state: text("state"), present: text("present"), gone: text("gone"), messages } });
   };
-  new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
-  look();
+  new MutationObserver(print).observe(document.body, { childList: true, subtree: true, characterData: true });
+  print();
 }
 
 async function signIn(name) {
@@ -27,12 +27,12 @@ async function signIn(name) {
   await page.fill("input[name=name]", name);
   await page.click("button");
   await page.waitForSelector("#say");
-  await page.evaluate(tellChanges, name);
+  await page.evaluate(emitChanges, name);
   return [name, page];
 }
 
 const pages = Object.fromEntries(await Promise.all(names.map(signIn)));
-const does = {
+const commands = {
   say: async (page, text) => {
     await page.fill("input[name=text]", text);
     await page.click("#say button");
@@ -42,8 +42,8 @@ const does = {
 };
 for await (const line of createInterface({ input: process.stdin })) {
   for (const [kind, [name, ...rest]] of Object.entries(JSON.parse(line))) {
-    await does[kind](pages[name], ...rest);
-    tell({ done: kind });
+    await commands[kind](pages[name], ...rest);
+    emit({ done: kind });
   }
 }
 process.exit();

@@ -5,8 +5,8 @@
 // the constructor. For output and commands see bayeux_script.mjs.
 
 import faye from "faye";
-import { obey, tellIncoming } from "./bayeux_script.mjs";
-import { tell } from "./test.mjs";
+import { obey, emitIncoming } from "./bayeux_script.mjs";
+import { emit } from "./test.mjs";
 
 const [url, options] = process.argv.slice(2);
 const { transport, ack, subscribe = [], ...configuration } = JSON.parse(options ?? "{}");
@@ -15,24 +15,24 @@ if (transport === "long-polling") client.disable("websocket");
 let used;
 client.addExtension({
   outgoing(message, callback) {
-    if (message.connectionType && message.connectionType !== used) tell({ transport: (used = message.connectionType) });
+    if (message.connectionType && message.connectionType !== used) emit({ transport: (used = message.connectionType) });
     callback(message);
   },
   incoming(message, callback) {
-    tellIncoming(message);
+    emitIncoming(message);
     callback(message);
   },
 });
-client.on("transport:down", () => tell({ failed: null }));
+client.on("transport:down", () => emit({ failed: null }));
 
-const followed = new Map();
-const follow = (by) =>
-  followed.set(by, client.subscribe(by).withChannel((channel, data) => tell({ message: { channel, data, by } })));
+const subscriptions = new Map();
+const subscribeTo = (by) =>
+  subscriptions.set(by, client.subscribe(by).withChannel((channel, data) => emit({ message: { channel, data, by } })));
 client.connect();
-subscribe.forEach(follow);
+subscribe.forEach(subscribeTo);
 obey({
-  subscribe: follow,
-  unsubscribe: (channel) => followed.get(channel).cancel(),
+  subscribe: subscribeTo,
+  unsubscribe: (channel) => subscriptions.get(channel).cancel(),
   publish: ([channel, data]) => client.publish(channel, data).then(() => {}, () => {}),
-  disconnect: () => client.disconnect().then(() => tell({ disconnected: true })),
+  disconnect: () => client.disconnect().then(() => emit({ disconnected: true })),
 });

@@ -9,10 +9,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const source = fileURLToPath(new URL("../../server/client/", import.meta.url));
-tell({ gzipped: gzipSync(readFileSync(join(source, "encke.js")), { level: 9 }).length });
+emit({ gzipped: gzipSync(readFileSync(join(source, "encke.js")), { level: 9 }).length });
 
 const folder = mkdtempSync(join(tmpdir(), "encke-package-"));
 try {
@@ -21,10 +21,10 @@ try {
   const installed = join(folder, "node_modules", "encke");
   mkdirSync(installed, { recursive: true });
   run("tar", "-xzf", filename, "--strip-components=1", "-C", installed);
-  tell({ packed: readdirSync(installed).sort() });
-  tell({ package: JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) });
+  emit({ packed: readdirSync(installed).sort() });
+  emit({ package: JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) });
   writeFileSync(join(folder, "main.mjs"), 'console.log(JSON.stringify(Object.keys(await import("encke"))));');
-  tell({ exported: JSON.parse(run("node", "main.mjs")) });
+  emit({ exported: JSON.parse(run("node", "main.mjs")) });
 } finally {
   rmSync(folder, { recursive: true });
 }

@@ -1,7 +1,7 @@
-// Opens pages in Chromium from the server at `address`. In these pages, `tell` prints an object.
+// Opens pages in Chromium from the server at `address`. In these pages, `emit` prints an object.
 
 import { chromium } from "playwright-core";
-import { tell, untilTestEnds } from "./test.mjs";
+import { emit, untilTestEnds } from "./test.mjs";
 
 export async function openPage(address) {
   const [page] = await openTabs(address, 1);
@@ -19,7 +19,7 @@ export async function openTabs(address, count) {
     page.on("pageerror", (error) => {
       throw error;
     });
-    await page.exposeFunction("tell", tell);
+    await page.exposeFunction("emit", emit);
     // A page is loaded even if the server responds with 404 to this path.
     await page.goto(`http://${address}/`);
     return page;

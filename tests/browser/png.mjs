@@ -9,7 +9,7 @@ const COLOURS = 256;
 // `png` must be as Chromium writes it: 8 bits per channel, RGB, or RGBA without transparency.
 export function withPalette(png) {
   const { width, height, pixels } = decode(png);
-  const { palette, indexOf } = chosen(pixels);
+  const { palette, indexOf } = choosePalette(pixels);
   const rows = Buffer.alloc((width + 1) * height);
   for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) rows[y * (width + 1) + 1 + x] = indexOf(pixels[y * width + x]);
   const head = Buffer.alloc(13);
@@ -76,7 +76,7 @@ function paeth(left, up, corner) {
 }
 
 // Chooses the most frequent colours. All other colours map to the nearest of these.
-function chosen(pixels) {
+function choosePalette(pixels) {
   const counts = new Map();
   for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
   const parts = (pixel) => [pixel >> 16, (pixel >> 8) & 255, pixel & 255];

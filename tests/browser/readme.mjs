@@ -8,6 +8,6 @@ const block = /^```js\n(.*?)^```$/ms;
 export function codeOfReadme() {
   const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
   const code = section.exec(readme)?.[1].match(block)?.[1];
-  if (!code) throw new Error('the README has no block of js under "In a browser"');
+  if (!code) throw new Error('the section "In a browser" of the README has no js code block');
   return code;
 }

@@ -5,7 +5,7 @@
 
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
-import { tell, untilTestEnds } from "./test.mjs";
+import { emit, untilTestEnds } from "./test.mjs";
 
 const url = pathToFileURL(process.argv[2]).href;
 // Chromium's sandbox does not work as root.
@@ -14,17 +14,17 @@ untilTestEnds().then(() => browser.close());
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 400]) {
     const page = await browser.newPage({ colorScheme, viewport: { width, height: 900 } });
-    page.on("request", (request) => request.url() === url || tell({ fault: request.url() }));
-    page.on("console", (message) => tell({ fault: message.text() }));
-    page.on("pageerror", (error) => tell({ fault: String(error) }));
+    page.on("request", (request) => request.url() === url || emit({ fault: request.url() }));
+    page.on("console", (message) => emit({ fault: message.text() }));
+    page.on("pageerror", (error) => emit({ fault: String(error) }));
     await page.goto(url);
-    tell({ view: { colorScheme, width, ...(await page.evaluate(look)) } });
+    emit({ view: { colorScheme, width, ...(await page.evaluate(inspect)) } });
     await page.close();
   }
 }
 
-/** Runs within the page. */
-function look() {
+/** Runs in the page. */
+function inspect() {
   const plots = [...document.querySelectorAll("svg")];
   const name = (plot) => plot.getAttribute("aria-label");
   const marks = (plot) => [...plot.querySelectorAll("path.line, path.steps, circle")];
@@ -39,7 +39,7 @@ function look() {
     lineContrast: Math.min(...plots.flatMap((plot) => marks(plot).map((mark) => contrast(mark, "color")))),
   };
 
-  /** Texts of a plot that lie on each other. */
+  /** Pairs of overlapping texts in a plot. */
   function overlaps(plot) {
     const boxes = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
     const touch = (one, other) =>
@@ -48,14 +48,14 @@ function look() {
       boxes.slice(index + 1).filter(([, other]) => touch(box, other)).map(([other]) => [text, other]));
   }
 
-  /** Texts of a plot that do not fit its card. */
+  /** Texts of a plot that extend beyond its card. */
   function outside(plot) {
     const card = plot.closest("figure").getBoundingClientRect();
     const texts = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
     return texts.filter(([, box]) => box.left < card.left || box.right > card.right).map(([text]) => text);
   }
 
-  /** Of a colour and the card behind it, as WCAG has it. */
+  /** WCAG contrast ratio of a colour and the card behind it. */
   function contrast(element, property) {
     const luminances = [getComputedStyle(element)[property], getComputedStyle(element.closest("figure")).backgroundColor]
       .map((colour) => colour.match(/[\d.]+/g).slice(0, 3).map((part) => linear(part / 255)))

@@ -8,7 +8,7 @@ import { createServer } from "node:http";
 import faye from "faye";
 import { Server } from "socket.io";
 import { WebSocketServer } from "ws";
-import { tell, untilTestEnds } from "./test.mjs";
+import { emit, untilTestEnds } from "./test.mjs";
 
 const [pingInterval, pingTimeout, maxDisconnectionDuration, hold] = process.argv.slice(2).map(Number);
 
@@ -16,9 +16,9 @@ const http = createServer();
 const io = new Server(http, { pingInterval, pingTimeout, connectionStateRecovery: { maxDisconnectionDuration } });
 io.on("connection", (socket) => socket.emit("news", { first: true }));
 const news = setInterval(() => io.emit("news", { at_ms: Date.now() }), 100);
-http.listen(0, "127.0.0.1", () => tell({ socketio: http.address().port }));
+http.listen(0, "127.0.0.1", () => emit({ socketio: http.address().port }));
 
-const plain = new WebSocketServer({ port: 0, host: "127.0.0.1" }, () => tell({ plain: plain.address().port }));
+const plain = new WebSocketServer({ port: 0, host: "127.0.0.1" }, () => emit({ plain: plain.address().port }));
 plain.on("connection", (socket) => {
   let timer;
   const ping = () => {
@@ -30,13 +30,13 @@ plain.on("connection", (socket) => {
     timer = setTimeout(ping, pingInterval);
   });
   socket.on("close", () => clearTimeout(timer));
-  socket.on("error", () => {}); // Whoever is gone is gone.
+  socket.on("error", () => {}); // A client that disconnects is no error.
   ping();
 });
 
 const polled = createServer();
 new faye.NodeAdapter({ mount: "/bayeux", timeout: hold / 1000 }).attach(polled);
-polled.listen(0, "127.0.0.1", () => tell({ faye: polled.address().port }));
+polled.listen(0, "127.0.0.1", () => emit({ faye: polled.address().port }));
 
 await untilTestEnds();
 clearInterval(news);

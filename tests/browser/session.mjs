@@ -8,27 +8,27 @@
 import { createInterface } from "node:readline";
 import { openPage } from "./page.mjs";
 import { codeOfReadme } from "./readme.mjs";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const [address, sessions, ...rest] = process.argv.slice(2);
 const isToken = (argument) => argument.startsWith("token=");
 const channels = rest.filter((argument) => !isToken(argument));
 const tokens = rest.filter(isToken).map((argument) => argument.slice("token=".length));
 const page = await openPage(address);
-page.on("websocket", (socket) => tell({ socket: socket.url() }));
+page.on("websocket", (socket) => emit({ socket: socket.url() }));
 await page.addScriptTag({ content: codeOfReadme() });
 await page.evaluate(
   ([url, channels, tokens]) => {
     const token = tokens.length > 0 ? async () => tokens.shift() : undefined;
-    globalThis.client = encke(url, channels, (object) => tell({ at_ms: performance.now(), ...object }), token);
+    globalThis.client = encke(url, channels, (object) => emit({ at_ms: performance.now(), ...object }), token);
   },
   [`ws://${sessions}/ws`, channels, tokens],
 );
-tell({ ready: true });
+emit({ ready: true });
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { publish, close, leave } = JSON.parse(line);
-  if (publish) tell({ published: (await page.evaluate((args) => client.publish(...args), publish)) ?? null });
+  if (publish) emit({ published: (await page.evaluate((args) => client.publish(...args), publish)) ?? null });
   if (close) await page.evaluate(() => client.close());
   if (leave) await page.goto("about:blank");
 }

@@ -5,7 +5,7 @@
 
 import { WebSocket } from "ws";
 import { codeOfReadme } from "./readme.mjs";
-import { tell, untilTestEnds } from "./test.mjs";
+import { emit, untilTestEnds } from "./test.mjs";
 
 const [address, ...channels] = process.argv.slice(2);
 
@@ -18,6 +18,6 @@ class PageWebSocket extends WebSocket {
 }
 
 const encke = new Function("WebSocket", "addEventListener", `${codeOfReadme()}; return encke;`)(PageWebSocket, () => {});
-encke(`ws://${address}/ws`, channels, tell);
+encke(`ws://${address}/ws`, channels, emit);
 await untilTestEnds();
 process.exit();

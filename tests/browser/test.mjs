@@ -1,7 +1,7 @@
 // The test that runs a script reads one JSON object per line from it. The script exits when its standard
 // input is closed.
 
-export function tell(object) {
+export function emit(object) {
   console.log(JSON.stringify(object));
 }
 

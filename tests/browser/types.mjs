@@ -5,9 +5,9 @@
 
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { tell } from "./test.mjs";
+import { emit } from "./test.mjs";
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 const options = ["--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom", "--types", ""];
 const { status, stdout, stderr } = spawnSync("node", [here("node_modules/typescript/bin/tsc"), ...options, here("types.ts")], { encoding: "utf8" });
-tell({ complaints: status === 0 ? [] : [stdout, stderr] });
+emit({ complaints: status === 0 ? [] : [stdout, stderr] });

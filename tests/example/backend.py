@@ -1,6 +1,6 @@
 """The backend of a chat on Encke, in Python's standard library: python3 tests/example/backend.py
 
-It signs people in and serves the page. Encke asks it who comes, passes on what pages call it for, and tells it who has gone for good.
+It signs users in and serves the page. Encke calls it to authenticate clients, forwards calls from pages, and reports the sessions of users.
 """
 
 import base64
@@ -15,7 +15,7 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = 3000
-SECRET = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")  # as in encke.toml, after whsec_
+SECRET = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")  # the secret in encke.toml, without whsec_
 EVENTS = "/tmp/encke/events"
 OWN_KEY = hmac.digest(SECRET, b"cookies and tokens", "sha256")
 PAGE = pathlib.Path(__file__).with_name("index.html")
@@ -29,13 +29,13 @@ def sign(*parts):
 
 
 def verify(kind, signed):
-    """What sign(kind, ...) was given after its kind, or None if this is not of our making."""
+    """The arguments of sign(kind, ...) after the kind, or None if the signature is invalid."""
     parts = signed.split(".")[:-1]
     return parts if hmac.compare_digest(sign(kind, *parts).encode(), signed.encode()) else None
 
 
 def is_from_encke(headers, body):
-    """Questions and events are signed as Standard Webhooks specifies."""
+    """Encke signs hook requests and events as Standard Webhooks specifies."""
     id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > 300:
         return False
@@ -45,7 +45,7 @@ def is_from_encke(headers, body):
 
 
 class Events:
-    """What Encke has told, in a file that outlives this process. Encke tells again what it got no answer for; here, each event is once."""
+    """Events from Encke, in a file that outlives this process. Encke sends an event again if it gets no response; each is stored once."""
 
     COLUMNS = ["id", "event", "number", "session", "user", "reason"]
 
@@ -55,7 +55,7 @@ class Events:
         self.file.execute(f"CREATE TABLE IF NOT EXISTS events ({','.join(self.COLUMNS)}, UNIQUE (id))")
 
     def add(self, events):
-        """Returns when they are on the disk: only then may Encke forget them."""
+        """Returns once the events are on disk. Only then may Encke delete them."""
         rows = [[event.get(column) for column in self.COLUMNS] for event in events]
         with self.lock, self.file:
             self.file.executemany("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -66,13 +66,13 @@ class Events:
         return [dict(zip(self.COLUMNS, row)) for row in rows]
 
     def gone(self):
-        """Those who will not come back to their session."""
+        """Events of sessions that cannot be resumed any more."""
         return [event for event in self.all() if event["event"] in ("session.expired", "session.closed")]
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 65536  # An answer leaves in one piece.
+    wbufsize = 65536  # Sends each response in one piece.
 
     def do_GET(self):
         user = self.user()
@@ -92,13 +92,13 @@ class Handler(BaseHTTPRequestHandler):
             return self.log_in(urllib.parse.parse_qs(body.decode()).get("name", [""])[0])
         if not is_from_encke(self.headers, body):
             return self.answer(401)
-        asked = json.loads(body)
+        request = json.loads(body)
         if self.path == "/encke/connect":
-            self.answer_json(who_comes(asked.get("token", "")))
+            self.answer_json(authenticate(request.get("token", "")))
         elif self.path == "/encke/call":
-            self.answer_json(call(asked["method"]))
+            self.answer_json(call(request["method"]))
         elif self.path == "/encke/events":
-            events.add(asked["events"])
+            events.add(request["events"])
             self.answer(200)
         else:
             self.answer(404)
@@ -127,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
     log_message = lambda *_: None
 
 
-def who_comes(token):
+def authenticate(token):
     user, until = verify("token", token) or (None, "0")
     if time.time() > int(until):
         return {"error": {"code": "unauthorized", "message": "sign in first"}}
@@ -137,12 +137,12 @@ def who_comes(token):
 def call(method):
     if method == "gone":
         return {"data": events.gone()[-10:]}
-    return {"error": {"code": "no_method", "message": f"there is no {method}"}}
+    return {"error": {"code": "no_method", "message": f"unknown method: {method}"}}
 
 
 if __name__ == "__main__":
     events = Events(EVENTS)
-    ThreadingHTTPServer.request_queue_size = 128  # Many may come at once.
+    ThreadingHTTPServer.request_queue_size = 128  # Many clients may connect at once.
     print(f"http://127.0.0.1:{PORT}", flush=True)
     try:
         ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()

@@ -1,4 +1,4 @@
-"""Checks an OpenAPI document by itself: that it is one, that its examples are as its schemas say, that all of it is used."""
+"""Checks that an OpenAPI document is valid, that its examples match their schemas, and that all its components are used."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def nodes(value, at="#"):
-    """Every object in the document, with its place."""
+    """Yields every object in the document with its location."""
     if isinstance(value, dict):
         yield at, value
     if isinstance(value, (dict, list)):
@@ -22,7 +22,7 @@ def nodes(value, at="#"):
 
 
 def examples(document):
-    """Every example, with its schema and its place."""
+    """Yields every example with its location and its schema."""
     for at, node in nodes(document):
         if isinstance(node.get("schema"), dict):
             if "example" in node:
@@ -38,7 +38,7 @@ def faults(document):
     components = document["components"]
     for name, schema in components["schemas"].items():
         if not jsonschema_rs.meta.is_valid({"$schema": DIALECT, **schema}):
-            yield f"{name} is no JSON schema"
+            yield f"{name} is not a valid JSON schema"
     for at, schema, example in examples(document):
         validator = jsonschema_rs.Draft202012Validator({**schema, "components": components})
         for error in validator.iter_errors(example):
@@ -55,10 +55,10 @@ def faults(document):
         if method != "parameters"
     ]
     ids = [operation["operationId"] for operation in operations]
-    yield from (f"operationId {name} is not the only one" for name in set(ids) if ids.count(name) > 1)
+    yield from (f"duplicate operationId {name}" for name in set(ids) if ids.count(name) > 1)
     for link in components["links"].values():
         if link["operationId"] not in ids:
-            yield f"a link leads to {link['operationId']}, which is not there"
+            yield f"a link refers to the unknown operationId {link['operationId']}"
 
 
 def main(path):

@@ -1,4 +1,4 @@
-"""What schemathesis cannot know about the server, and what it may not do to it."""
+"""Hooks of schemathesis: facts about the server that the document cannot express, and requests that must not be sent."""
 
 import atexit
 import itertools
@@ -8,12 +8,12 @@ import os
 import schemathesis
 
 # Sessions that must survive the test, and sessions that may be ended instead.
-KEPT = os.environ.get("ENCKE_KEPT", "").split(",")
-DOOMED = itertools.cycle(os.environ.get("ENCKE_DOOMED", "").split(","))
+PROTECTED = os.environ.get("ENCKE_KEPT", "").split(",")
+DISPOSABLE = itertools.cycle(os.environ.get("ENCKE_DOOMED", "").split(","))
 
 # A user that must survive the test, and one that may be revoked instead.
-KEPT_USER = "alice"
-DOOMED_USER = "mallory"
+PROTECTED_USER = "alice"
+DISPOSABLE_USER = "mallory"
 
 # Maximum lengths in bytes: channel.name_bytes, and those of keys, users and reminders. A schema can only
 # count characters.
@@ -23,7 +23,7 @@ USER_BYTES = 255
 REMINDER_BYTES = 255
 
 # Maximum number of channels with `sort`, which has no further pages.
-MOST_BUSIEST = 100
+MAX_SORTED = 100
 
 # Names of the configured webhooks.
 WEBHOOKS = ["backend"]
@@ -34,9 +34,9 @@ COUNTED_CHANNEL = "news"
 
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
-    """The document leaves room for what answers may have one day; what they have today must all be in it.
+    """Forbids undocumented properties: the document permits additional ones only for future versions.
 
-    And it is of servers with keys and without: this one may have some.
+    The document covers servers with and without API keys. This removes the latter case if the server has keys.
     """
     if os.environ.get("ENCKE_HAS_KEYS"):
         raw_schema["security"].remove({})
@@ -58,11 +58,11 @@ def close(value):
 
 @schemathesis.hook
 def filter_case(context, case):
-    """Longer names and keys are refused, though the schema allows them, and so is what does not go together. No reminder is due on the channel that is counted."""
+    """Drops cases that the schema allows and the server refuses: names and keys that are too long, and conflicting parameters. Also drops reminders on COUNTED_CHANNEL."""
     body = case.body if isinstance(case.body, dict) else {}
     publish = body.get("publish")
-    due_on = publish.get("channel") if isinstance(publish, dict) else None
-    if due_on == COUNTED_CHANNEL:
+    reminder_channel = publish.get("channel") if isinstance(publish, dict) else None
+    if reminder_channel == COUNTED_CHANNEL:
         return False
     # A schema accepts 30.0 as an integer.
     since = body.get("since")
@@ -71,14 +71,14 @@ def filter_case(context, case):
     # The schema of a parameter cannot depend on other parameters.
     query = case.query or {}
     limit = str(query.get("limit", ""))
-    if "sort" in query and ("cursor" in query or limit.isdigit() and int(limit) > MOST_BUSIEST):
+    if "sort" in query and ("cursor" in query or limit.isdigit() and int(limit) > MAX_SORTED):
         return False
     texts = [
         ((case.path_parameters or {}).get("name"), NAME_BYTES),
         ((case.path_parameters or {}).get("user"), USER_BYTES),
         ((case.path_parameters or {}).get("key"), REMINDER_BYTES),
         (body.get("channel"), NAME_BYTES),
-        (due_on, NAME_BYTES),
+        (reminder_channel, NAME_BYTES),
         (body.get("key"), KEY_BYTES),
     ]
     return all(len(text.encode()) <= longest for text, longest in texts if isinstance(text, str))
@@ -86,12 +86,12 @@ def filter_case(context, case):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Links lead to any session, but not all may be ended, or may lose what they follow."""
+    """Links can lead to any session, but some sessions must not be ended or unsubscribed."""
     leaves = case.method == "DELETE" or case.path.endswith("/unsubscribe")
-    if leaves and case.path_parameters.get("id") in KEPT:
-        case.path_parameters["id"] = next(DOOMED)
-    if case.method == "DELETE" and case.path_parameters.get("user") == KEPT_USER:
-        case.path_parameters["user"] = DOOMED_USER
+    if leaves and case.path_parameters.get("id") in PROTECTED:
+        case.path_parameters["id"] = next(DISPOSABLE)
+    if case.method == "DELETE" and case.path_parameters.get("user") == PROTECTED_USER:
+        case.path_parameters["user"] = DISPOSABLE_USER
 
 
 # Number of responses by operation and status.
@@ -106,7 +106,7 @@ def after_call(context, case, response):
 
 
 @atexit.register
-def tell():
+def write_seen():
     if SEEN:
         with open("seen.json", "w", encoding="utf-8") as file:
             json.dump(SEEN, file)

@@ -1,4 +1,4 @@
-"""Holds deploy/kubernetes and deploy/compose.yaml against the schemas of Kubernetes, against each other and against the server.
+"""Checks deploy/kubernetes and deploy/compose.yaml against the schemas of Kubernetes, each other and the server.
 
 manifests.py SERVER: the binary that must accept their configuration.
 """
@@ -19,13 +19,13 @@ SECRETS = {"secret": "0123456789abcdef0123456789abcdef", "api-keys": '["01234567
 FOR_COMPOSE = {"ENCKE_SECRET": SECRETS["secret"], "ENCKE_API_KEY": "0123456789abcdef"}
 
 
-class Wrong(Exception):
+class CheckFailed(Exception):
     pass
 
 
-def check(holds, what):
-    if not holds:
-        raise Wrong(what)
+def check(condition, message):
+    if not condition:
+        raise CheckFailed(message)
 
 
 def seconds(text):
@@ -33,13 +33,13 @@ def seconds(text):
 
 
 def accepts(server, environment, file):
-    """The server takes this configuration, with keys for clients and for the admin API: it signs a token by it."""
+    """Checks that the server accepts this configuration, by signing a token with it."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as written:
         written.write(file)
         written.flush()
         command = [server, "token", "--sub", "alice", "--config", written.name]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    check(done.returncode == 0, f"the server does not accept it: {done.stderr}")
+    check(done.returncode == 0, f"the server rejects the configuration: {done.stderr}")
 
 
 def by_kind(manifests):
@@ -62,38 +62,38 @@ def check_kubernetes(server, manifests):
     for selector in [deployment["spec"]["selector"]["matchLabels"], budget["spec"]["selector"]["matchLabels"]]:
         check(selector == labels, f"{selector} selects no pod")
     for service in found["Service"]:
-        check(service["spec"]["selector"] == labels, f"{service['metadata']['name']} has no pods")
+        check(service["spec"]["selector"] == labels, f"{service['metadata']['name']} selects no pods")
         for port in service["spec"]["ports"]:
             check(port["targetPort"] in ports, f"no port {port['targetPort']}")
     for probe, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):
-        asks = container[f"{probe}Probe"]["httpGet"]
-        check(ports.get(asks["port"]) == ports["admin"] and asks["path"] == path, f"the {probe} probe asks {asks}")
-    check(budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"], "all pods may be gone at once")
+        target = container[f"{probe}Probe"]["httpGet"]
+        check(ports.get(target["port"]) == ports["admin"] and target["path"] == path, f"the {probe} probe requests {target}")
+    check(budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"], "all pods may be evicted at once")
 
     # The container listens on its declared ports, with the configuration file that is mounted at the path in
     # its arguments.
     (mount,), (volume,) = container["volumeMounts"], pod["spec"]["volumes"]
-    check(mount["name"] == volume["name"] and volume["configMap"]["name"] == configuration["metadata"]["name"], "no file")
+    check(mount["name"] == volume["name"] and volume["configMap"]["name"] == configuration["metadata"]["name"], "the configuration is not mounted")
     file = configuration["data"][Path(container["args"][1]).name]
-    check(container["args"] == ["--config", f"{mount['mountPath']}/encke.toml"], "it reads another file")
+    check(container["args"] == ["--config", f"{mount['mountPath']}/encke.toml"], "the server reads another file")
     environment = {one["name"]: SECRETS[one["valueFrom"]["secretKeyRef"]["key"]] for one in container["env"]}
     accepts(server, environment, file)
     for name, port in ports.items():
-        check(f'{name} = "0.0.0.0:{port}"' in file, f"it does not listen on {name}")
+        check(f'{name} = "0.0.0.0:{port}"' in file, f"the server does not listen on {name}")
 
     drain = seconds(re.search(r'^drain = "(.*)"$', file, re.MULTILINE)[1])
     sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     check(pod["spec"]["terminationGracePeriodSeconds"] > drain + sleep, "the drain is cut short")
     # Allows for one failed probe, and for the time that the proxy on each node needs.
-    check(sleep > container["readinessProbe"]["periodSeconds"], "the drain begins before the pod is out of the service")
-    check(pod["spec"]["enableServiceLinks"] is False, "services are variables that begin with ENCKE_")
+    check(sleep > container["readinessProbe"]["periodSeconds"], "the drain begins before the pod is removed from the service")
+    check(pod["spec"]["enableServiceLinks"] is False, "service links define variables that begin with ENCKE_")
 
     # Requirements of the "restricted" profile of the Pod Security Standards.
     own, of_pod = container["securityContext"], pod["spec"]["securityContext"]
-    check(own["allowPrivilegeEscalation"] is False and own["capabilities"]["drop"] == ["ALL"], "it may become more")
-    check(of_pod["runAsNonRoot"] is True and of_pod["seccompProfile"]["type"] == "RuntimeDefault", "it may be root")
-    check(f"USER {of_pod['runAsUser']}:{of_pod['runAsGroup']}" in (DEPLOY / "Containerfile").read_text(), "another user")
-    check(own["readOnlyRootFilesystem"] is True, "it may write")
+    check(own["allowPrivilegeEscalation"] is False and own["capabilities"]["drop"] == ["ALL"], "privileges can be escalated")
+    check(of_pod["runAsNonRoot"] is True and of_pod["seccompProfile"]["type"] == "RuntimeDefault", "the container may run as root")
+    check(f"USER {of_pod['runAsUser']}:{of_pod['runAsGroup']}" in (DEPLOY / "Containerfile").read_text(), "the user differs from that of Containerfile")
+    check(own["readOnlyRootFilesystem"] is True, "the root file system is writable")
 
 
 def check_compose(server, compose):
@@ -110,19 +110,19 @@ def check_compose(server, compose):
     check(seconds(encke["stop_grace_period"]) > seconds(environment["ENCKE_SHUTDOWN__DRAIN"]), "the drain is cut short")
     (volume,) = encke["volumes"]
     name, place = volume.split(":")
-    check(name in compose["volumes"] and environment["ENCKE_SHUTDOWN__SNAPSHOT"].startswith(f"{place}/"), "no snapshot")
+    check(name in compose["volumes"] and environment["ENCKE_SHUTDOWN__SNAPSHOT"].startswith(f"{place}/"), "the snapshot is not on a volume")
     for other in encke["depends_on"]:
-        check(f"//{other}:" in environment["ENCKE_ENGINE__URL"], f"its engine is not {other}")
+        check(f"//{other}:" in environment["ENCKE_ENGINE__URL"], f"the engine is not {other}")
     context, of_build = (DEPLOY / encke["build"]["context"]), encke["build"]["dockerfile"]
-    check(Path(os.path.normpath(context / of_build)) == DEPLOY / "Containerfile", "it is built from something else")
+    check(Path(os.path.normpath(context / of_build)) == DEPLOY / "Containerfile", "the image is not built from Containerfile")
 
     prometheus = yaml.safe_load(filled_in(compose["configs"]["prometheus"]["content"]))
     mounted = {config["target"]: compose["configs"][config["source"]] for config in compose["services"]["prometheus"]["configs"]}
     for rules in prometheus["rule_files"]:
-        check((DEPLOY / mounted[rules]["file"]).is_file(), f"there are no {rules}")
+        check((DEPLOY / mounted[rules]["file"]).is_file(), f"{rules} is missing")
     scrape = prometheus["scrape_configs"][0]
-    check(scrape["static_configs"][0]["targets"] == [f"encke:{inside}"], "Prometheus asks something else")
-    check(f'["{scrape["authorization"]["credentials"]}"]' == environment["ENCKE_AUTH__API_KEYS"], "by another key")
+    check(scrape["static_configs"][0]["targets"] == [f"encke:{inside}"], "Prometheus scrapes another target")
+    check(f'["{scrape["authorization"]["credentials"]}"]' == environment["ENCKE_AUTH__API_KEYS"], "Prometheus uses another API key")
 
 
 def check_containerfile(server, text):
@@ -130,16 +130,16 @@ def check_containerfile(server, text):
     accepts(server, environment | {"ENCKE_AUTH__SECRET": SECRETS["secret"]}, "")
 
 
-def must_fail(checked, right, change, what):
-    """The checks above can fail."""
-    wrong = copy.deepcopy(right)
+def must_fail(checked, valid, change, what):
+    """Checks that `checked` rejects a change of valid input, with an error that contains `what`."""
+    wrong = copy.deepcopy(valid)
     change(wrong)
     try:
         checked(wrong)
-    except (Wrong, kubernetes_validate.ValidationError) as error:
-        check(what in str(error), f"{error}, not {what}")
+    except (CheckFailed, kubernetes_validate.ValidationError) as error:
+        check(what in str(error), f"expected {what} in: {error}")
     else:
-        raise Wrong(f"not found: {what}")
+        raise CheckFailed(f"not detected: {what}")
 
 
 def main(server):

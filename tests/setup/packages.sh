@@ -14,7 +14,7 @@ forbid_services() {
   if [ -e "$policy" ] && ! grep -q 'by tests/run' "$policy"; then
     as_root mv "$policy" "$policy.kept-by-tests"
   fi
-  printf '#!/bin/sh\n# For a moment, by tests/run: no package that it installs starts a service.\nexit 101\n' \
+  printf '#!/bin/sh\n# Temporary, by tests/run: packages that it installs must not start services.\nexit 101\n' \
     | as_root tee "$policy" >/dev/null
   as_root chmod 755 "$policy"
 }

@@ -9,7 +9,7 @@ trap 'rm -rf "$SYSTEM"' EXIT
 export SYSTEM PATH="$SYSTEM/bin:$PATH"
 policy="$SYSTEM/usr/sbin/policy-rc.d"
 
-pretend() {
+fake() {
   printf '#!/usr/bin/env bash\nset -euo pipefail\n%s\n' "$2" >"$SYSTEM/bin/$1"
   chmod 755 "$SYSTEM/bin/$1"
 }
@@ -20,16 +20,16 @@ fresh_system() {
   mkdir -p "$SYSTEM/bin" "$SYSTEM/usr/sbin" "$SYSTEM/etc/systemd/system"
   printf 'sshd\n' >"$SYSTEM/packages"
   : >"$SYSTEM/calls"
-  pretend id 'echo 0'
-  pretend systemctl 'echo "systemctl $*" >>"$SYSTEM/calls"'
-  pretend update-rc.d 'echo "update-rc.d $*" >>"$SYSTEM/calls"'
-  pretend apt-get '
+  fake id 'echo 0'
+  fake systemctl 'echo "systemctl $*" >>"$SYSTEM/calls"'
+  fake update-rc.d 'echo "update-rc.d $*" >>"$SYSTEM/calls"'
+  fake apt-get '
     [ "$1" = install ] || exit 0
     policy="$SYSTEM/usr/sbin/policy-rc.d"
     if [ ! -x "$policy" ] || "$policy" redisd start; then echo redisd >>"$SYSTEM/started"; fi
     [ ! -e "$SYSTEM/broken" ] || exit 100
     printf "redisd\nsshd\n" >"$SYSTEM/packages"'
-  pretend dpkg-query '
+  fake dpkg-query '
     case "$1" in
       --show) sed "s/$/ ii/" "$SYSTEM/packages" ;;
       --listfiles) for package in "${@:2}"; do
@@ -43,74 +43,74 @@ install() { bash -c 'set -euo pipefail; . ./packages.sh; install_without_service
 fail() { echo "FAILED: $case: $*" >&2; exit 1; }
 has() { grep -qxF "$2" "$SYSTEM/$1" || fail "no \"$2\" among: $(cat "$SYSTEM/$1")"; }
 is_masked() { [ "$(readlink "$SYSTEM/etc/systemd/system/$1")" = /dev/null ]; }
-none_started() { [ ! -e "$SYSTEM/started" ] || fail "started: $(cat "$SYSTEM/started")"; }
+assert_none_started() { [ ! -e "$SYSTEM/started" ] || fail "started: $(cat "$SYSTEM/started")"; }
 
-case="the pretended package starts when nothing forbids it"
+case="the fake package starts its service without a policy"
 fresh_system
 apt-get install redisd
-[ -e "$SYSTEM/started" ] || fail "it did not, so this test shows nothing"
+[ -e "$SYSTEM/started" ] || fail "the service was not started, so the other cases prove nothing"
 
 case="no service starts, and all new ones are masked"
 fresh_system
 install
-none_started
+assert_none_started
 is_masked redisd.service || fail "not masked"
-is_masked redisd.socket || fail "its socket is not masked"
+is_masked redisd.socket || fail "the socket is not masked"
 has calls "update-rc.d redisd disable"
-[ ! -e "$policy" ] || fail "the policy stays"
-! grep -q systemctl "$SYSTEM/calls" || fail "systemd does not run here"
+[ ! -e "$policy" ] || fail "the policy was not removed"
+! grep -q systemctl "$SYSTEM/calls" || fail "systemctl was called without a running systemd"
 
 case="with systemd running"
 fresh_system
 mkdir -p "$SYSTEM/run/systemd/system"
 install
-none_started
+assert_none_started
 has calls "systemctl daemon-reload"
 
-case="what was there keeps its services"
+case="existing packages keep their services"
 fresh_system
 install
 [ ! -L "$SYSTEM/etc/systemd/system/sshd.service" ] || fail "masked"
 ! grep -q sshd "$SYSTEM/calls" || fail "$(cat "$SYSTEM/calls")"
 
-case="systemd keeps its own"
+case="systemd keeps its own services"
 fresh_system
-pretend apt-get '[ "$1" = install ] || exit 0; printf "redisd\nsshd\nsystemd\n" >"$SYSTEM/packages"'
+fake apt-get '[ "$1" = install ] || exit 0; printf "redisd\nsshd\nsystemd\n" >"$SYSTEM/packages"'
 install
 is_masked redisd.service || fail "not masked"
 [ ! -L "$SYSTEM/etc/systemd/system/systemd.service" ] || fail "masked"
 
-case="an administrator's unit stays"
+case="a unit of the administrator is kept"
 fresh_system
 echo "[Service]" >"$SYSTEM/etc/systemd/system/redisd.service"
 install
 has etc/systemd/system/redisd.service "[Service]"
 
-case="a policy that allows everything is set aside and comes back"
+case="an existing policy is set aside and restored"
 fresh_system
 printf '#!/bin/sh\nexit 0\n' >"$policy"
 chmod 755 "$policy"
 install
-none_started
+assert_none_started
 has usr/sbin/policy-rc.d "exit 0"
-[ ! -e "$policy.kept-by-tests" ] || fail "kept twice"
+[ ! -e "$policy.kept-by-tests" ] || fail "the backup was not removed"
 
-case="it comes back when the installation fails"
+case="the policy is restored when the installation fails"
 fresh_system
 printf '#!/bin/sh\nexit 0\n' >"$policy"
 chmod 755 "$policy"
 touch "$SYSTEM/broken"
-if install; then fail "the failure is not told"; fi
-none_started
+if install; then fail "the failure was not reported"; fi
+assert_none_started
 has usr/sbin/policy-rc.d "exit 0"
 
-case="it comes back after a run that was killed in between"
+case="the policy is restored by the run after one that was killed"
 fresh_system
 printf '#!/bin/sh\nexit 0\n' >"$policy"
 chmod 755 "$policy"
 bash -c '. ./packages.sh; forbid_services'
 install
-none_started
+assert_none_started
 has usr/sbin/policy-rc.d "exit 0"
 
 echo "packages: all passed"

@@ -123,7 +123,7 @@ impl Admin {
         let answer = self.post("/api/publish", &message.to_string());
         assert_eq!(answer.status, 200, "{answer:?}");
         let published = answer.json();
-        self.await_offset(channel, published["offset"].as_u64().expect("each message has one"));
+        self.await_offset(channel, published["offset"].as_u64().expect("every message has an offset"));
         published
     }
 
@@ -138,7 +138,7 @@ impl Admin {
             return;
         }
         let name: String = channel.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        until("it has come here", || {
+        until("the message reaches the local log", || {
             let log = self.get(&format!("/api/channels/{name}"));
             log.status != 200 || log.json()["last"].as_u64() >= Some(offset)
         });
@@ -165,11 +165,11 @@ impl Admin {
 #[track_caller]
 pub fn send_request(address: SocketAddr, request: &str) -> HttpResponse {
     let mut stream = TcpStream::connect(address).expect("the listener accepts");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-    stream.write_all(request.as_bytes()).expect("the listener reads");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
+    stream.write_all(request.as_bytes()).expect("the connection is open");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the listener answers in time");
-    HttpResponse::parse(&String::from_utf8(answer).expect("answers are text"))
+    stream.read_to_end(&mut answer).expect("a response arrives in time");
+    HttpResponse::parse(&String::from_utf8(answer).expect("responses are text"))
 }
 
 impl HttpResponse {
@@ -179,9 +179,13 @@ impl HttpResponse {
     /// Panics if it is not HTTP.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer has a head");
+        let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP response has a head");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Self { status: status.expect("a status"), head: head.to_owned(), body: body.to_owned() }
+        Self {
+            status: status.expect("a response has a status"),
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
     }
 
     /// Returns the value of a header.
@@ -213,6 +217,6 @@ impl HttpResponse {
     pub fn error_code(&self) -> String {
         let error = &self.json()["error"];
         assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
-        error["code"].as_str().expect("an error has a code").to_owned()
+        error["code"].as_str().expect("every error has a code").to_owned()
     }
 }

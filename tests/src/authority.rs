@@ -31,8 +31,8 @@ impl Authority {
         let name = format!("Authority {}", rand::random::<u64>());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, key()).expect("it signs itself");
-        let directory = TempDir::new().expect("a temporary directory");
+        let issuer = CertifiedIssuer::self_signed(params, key()).expect("the certificate can be self-signed");
+        let directory = TempDir::new().expect("a temporary directory can be created");
         let authority = Self { issuer, directory };
         write(&authority.path(), &authority.issuer.pem());
         authority
@@ -52,8 +52,8 @@ impl Authority {
     #[track_caller]
     pub fn issue(&self, name: &str, directory: &Path) -> (PathBuf, PathBuf) {
         let key = key();
-        let params = CertificateParams::new([name.to_owned()]).expect("it is a name");
-        let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
+        let params = CertificateParams::new([name.to_owned()]).expect("the name is valid");
+        let certificate = params.signed_by(&key, &self.issuer).expect("the certificate can be signed");
         let (certificate_path, key_path) = (directory.join("certificate.pem"), directory.join("key.pem"));
         write(&certificate_path, &certificate.pem());
         write(&key_path, &key.serialize_pem());
@@ -62,10 +62,10 @@ impl Authority {
 }
 
 fn key() -> KeyPair {
-    KeyPair::generate().expect("randomness makes a key")
+    KeyPair::generate().expect("a key can be generated")
 }
 
 #[track_caller]
 fn write(path: &Path, text: &str) {
-    fs::write(path, text).expect("there is room for a file");
+    fs::write(path, text).expect("the file can be written");
 }

@@ -112,7 +112,7 @@ impl Backend {
     /// Panics if no port is free.
     #[must_use]
     pub fn start() -> Self {
-        Self::serve(TcpListener::bind("127.0.0.1:0").expect("a free port"), Some)
+        Self::serve(TcpListener::bind("127.0.0.1:0").expect("a port is free"), Some)
     }
 
     /// Starts a backend at this address that replies 200 to every request.
@@ -135,12 +135,12 @@ impl Backend {
         let key = PrivateKeyDer::from_pem_file(key).expect("a key");
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .expect("ring has ciphers")
+            .expect("ring supports the default versions")
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
-            .expect("they belong together");
+            .expect("certificate and key match");
         let config = Arc::new(config);
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         Self::serve(listener, move |stream| {
             Some(StreamOwned::new(ServerConnection::new(Arc::clone(&config)).ok()?, stream))
         })
@@ -150,7 +150,7 @@ impl Backend {
         listener: TcpListener,
         over: impl Fn(TcpStream) -> Option<S> + Send + 'static,
     ) -> Self {
-        let address = listener.local_addr().expect("it has an address");
+        let address = listener.local_addr().expect("the listener is bound");
         let answering: Mutex<ReplyFn> = Mutex::new(Arc::new(|_| BackendReply::status(200)));
         let shared = Arc::new(BackendState { requests: Mutex::default(), reply_fn: answering });
         let accepting = Arc::clone(&shared);
@@ -192,14 +192,14 @@ impl Backend {
 impl BackendState {
     fn serve_connection(&self, mut stream: BufReader<impl Read + Write>) -> Option<()> {
         loop {
-            let asked = read_request(&mut stream)?;
+            let request = read_request(&mut stream)?;
             let index = {
                 let mut all = self.requests.lock();
-                all.push(asked.clone());
+                all.push(request.clone());
                 all.len() - 1
             };
-            let answering = Arc::clone(&self.reply_fn.lock());
-            let reply = answering(&asked);
+            let reply_fn = Arc::clone(&self.reply_fn.lock());
+            let reply = reply_fn(&request);
             let_pass(reply.delay);
             let BackendReply { status, headers, body, .. } = reply;
             if status == 0 {

@@ -199,7 +199,7 @@ impl BayeuxWebSocket {
             assert_eq!(frame.first, raw::TEXT, "{text}");
             match serde_json::from_str(&text).expect("the server sends JSON") {
                 Value::Array(messages) => return messages,
-                other => panic!("no array: {other}"),
+                other => panic!("not an array: {other}"),
             }
         }
     }
@@ -215,11 +215,11 @@ impl BayeuxWebSocket {
     /// Returns all messages up to and including the reply with this id.
     #[track_caller]
     pub fn messages_up_to_reply(&mut self, id: &Value) -> Vec<Value> {
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         loop {
-            came.extend(self.messages());
-            if came.iter().any(|message| is_reply(message) && message["id"] == *id) {
-                return came;
+            received.extend(self.messages());
+            if received.iter().any(|message| is_reply(message) && message["id"] == *id) {
+                return received;
             }
         }
     }
@@ -249,9 +249,9 @@ impl BayeuxWebSocket {
 
 /// Returns the reply to `message`, asserting that nothing else arrived.
 #[track_caller]
-fn single_reply(message: &Value, mut came: Vec<Value>) -> Value {
-    assert_eq!(came.len(), 1, "{message}: {came:?}");
-    came.remove(0)
+fn single_reply(message: &Value, mut received: Vec<Value>) -> Value {
+    assert_eq!(received.len(), 1, "{message}: {received:?}");
+    received.remove(0)
 }
 
 /// Opens a session, subscribes to these channels and completes a first connect. Returns the client id.
@@ -275,7 +275,7 @@ pub fn messages(answer: &HttpResponse) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{answer:?}");
     match answer.json() {
         Value::Array(messages) => messages,
-        other => panic!("no array: {other}"),
+        other => panic!("not an array: {other}"),
     }
 }
 

@@ -47,8 +47,8 @@ pub fn python() -> PathBuf {
 /// Panics if the file does not exist.
 #[must_use]
 pub fn python_with_httpx() -> PathBuf {
-    let wanted = "tests/faults/clients/requirements.txt";
-    find_python("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", wanted)
+    let requirements = "tests/faults/clients/requirements.txt";
+    find_python("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", requirements)
 }
 
 /// Path of a Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or the virtual environment that `tests/run`
@@ -58,16 +58,16 @@ pub fn python_with_httpx() -> PathBuf {
 /// Panics if the file does not exist.
 #[must_use]
 pub fn python_with_aiocometd() -> PathBuf {
-    let wanted = "tests/bayeux/requirements.txt";
-    find_python("bayeux-venv", "AIOCOMETD_PYTHON_BIN", "run tests/run once", wanted)
+    let requirements = "tests/bayeux/requirements.txt";
+    find_python("bayeux-venv", "AIOCOMETD_PYTHON_BIN", "run tests/run once", requirements)
 }
 
-fn find_python(environment: &str, variable: &str, remedy: &str, wanted: &str) -> PathBuf {
-    let ours = || beside_this_test(&format!("../{environment}/bin/python"));
-    let path = std::env::var_os(variable).map_or_else(ours, PathBuf::from);
+fn find_python(environment: &str, variable: &str, remedy: &str, requirements: &str) -> PathBuf {
+    let default = || beside_this_test(&format!("../{environment}/bin/python"));
+    let path = std::env::var_os(variable).map_or_else(default, PathBuf::from);
     assert!(
         path.is_file(),
-        "{} is not there: {remedy}, or set {variable} to one with {wanted}",
+        "{} does not exist: {remedy}, or set {variable} to a Python with {requirements}",
         path.display()
     );
     path
@@ -77,7 +77,7 @@ fn find(name: &str, variable: &str, package: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| beside_this_test(name), PathBuf::from);
     assert!(
         path.is_file(),
-        "{} is not there: build it first (cargo build -p {package}), or set {variable}",
+        "{} does not exist: build it first (cargo build -p {package}), or set {variable}",
         path.display()
     );
     path

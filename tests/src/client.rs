@@ -88,7 +88,7 @@ impl Client {
     #[must_use]
     #[track_caller]
     pub fn over(stream: TcpStream, query: &str) -> Self {
-        Self::greet(stream, query).unwrap_or_else(|code| panic!("refused with {code}"))
+        Self::greet(stream, query).unwrap_or_else(|code| panic!("rejected with {code}"))
     }
 
     /// Connects. The server may reject the client after the upgrade.
@@ -118,7 +118,7 @@ impl Client {
     pub fn refusal_code(address: SocketAddr, query: &str) -> u16 {
         match Self::try_connect(address, query) {
             Err(code) => code,
-            Ok(client) => panic!("let in: {:?}", client.hello),
+            Ok(client) => panic!("accepted: {:?}", client.hello),
         }
     }
 
@@ -129,7 +129,9 @@ impl Client {
             match read(&mut socket, TIMEOUT) {
                 // A `goaway` says when to reconnect; the Close frame that follows has the reason.
                 Some(ServerOutput::Object(object)) if object.get("goaway").is_some() => {}
-                Some(ServerOutput::Object(object)) => return Ok(Self { socket, hello: Hello::parse(object) }),
+                Some(ServerOutput::Object(object)) => {
+                    return Ok(Self { socket, hello: Hello::parse(object) });
+                }
                 Some(ServerOutput::Close(code, _)) => return Err(code),
                 other => panic!("expected a hello, got {other:?}"),
             }
@@ -151,7 +153,7 @@ impl Client {
     /// Panics if the connection is closed.
     #[track_caller]
     pub fn send_message(&mut self, message: Message) {
-        self.socket.send(message).expect("the server reads");
+        self.socket.send(message).expect("the connection is open");
     }
 
     /// Returns what arrives next within `limit`.
@@ -201,7 +203,7 @@ impl Client {
     pub fn publish(&mut self, channel: &str, data: impl IntoIterator<Item = impl Display>) -> u64 {
         let mut data = data.into_iter().peekable();
         loop {
-            let each = data.next().expect("there is something to publish");
+            let each = data.next().expect("there are data to publish");
             let command = format!(r#""publish":{{"channel":"{channel}","data":{each}}}}}"#);
             if data.peek().is_none() {
                 let reply = self.request(&format!(r#"{{"id":1,{command}"#));
@@ -237,22 +239,22 @@ impl Client {
     /// Moves the client to a thread of its own, which answers pings and records everything.
     #[must_use]
     pub fn into_background(self) -> BackgroundClient {
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let leave = Arc::new(AtomicBool::new(false));
         let hello = self.hello.clone();
         let thread = std::thread::spawn({
-            let (heard, leave) = (Arc::clone(&heard), Arc::clone(&leave));
-            move || self.listen(&heard, &leave)
+            let (received, leave) = (Arc::clone(&received), Arc::clone(&leave));
+            move || self.receive(&received, &leave)
         });
-        BackgroundClient { hello, received: heard, leave, thread: Some(thread) }
+        BackgroundClient { hello, received, leave, thread: Some(thread) }
     }
 
-    fn listen(mut self, heard: &Mutex<Vec<ServerOutput>>, leave: &AtomicBool) {
+    fn receive(mut self, received: &Mutex<Vec<ServerOutput>>, leave: &AtomicBool) {
         while !leave.load(Ordering::Acquire) {
-            let Some(said) = self.next_within(READ_TIMEOUT) else { continue };
-            let end = said == ServerOutput::End;
-            heard.lock().push(said);
-            if end {
+            let Some(output) = self.next_within(READ_TIMEOUT) else { continue };
+            let is_end = output == ServerOutput::End;
+            received.lock().push(output);
+            if is_end {
                 return;
             }
         }
@@ -261,15 +263,15 @@ impl Client {
 
 #[track_caller]
 fn upgrade(stream: TcpStream, query: &str) -> WebSocket<TcpStream> {
-    stream.set_nodelay(true).expect("a socket takes an option");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    stream.set_nodelay(true).expect("the socket option can be set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
     let peer = stream.peer_addr().expect("the socket is connected");
     let config = WebSocketConfig::default().read_buffer_size(4096).max_message_size(Some(1 << 20));
     let request = format!("ws://{peer}/ws?{query}");
     let (socket, _) =
         tungstenite::client::client_with_config(request, stream, Some(config)).expect("the server upgrades");
-    socket.get_ref().set_read_timeout(Some(READ_TIMEOUT)).expect("a socket takes a timeout");
+    socket.get_ref().set_read_timeout(Some(READ_TIMEOUT)).expect("the socket timeout can be set");
     socket
 }
 
@@ -279,7 +281,9 @@ fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutp
         let last = Instant::now() >= until;
         match socket.read() {
             Ok(Message::Text(text)) => {
-                return Some(ServerOutput::Object(serde_json::from_str(&text).expect("the server sends JSON")));
+                return Some(ServerOutput::Object(
+                    serde_json::from_str(&text).expect("the server sends JSON"),
+                ));
             }
             Ok(Message::Ping(payload)) => {
                 // The pong must not wait for the next read. If the connection is closed, that read reports
@@ -293,7 +297,7 @@ fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutp
                     .map_or((1005, String::new()), |frame| (frame.code.into(), frame.reason.to_string()));
                 return Some(ServerOutput::Close(code, reason));
             }
-            Ok(other) => panic!("the server sends no such message: {other:?}"),
+            Ok(other) => panic!("unexpected kind of message: {other:?}"),
             Err(Error::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(_) => return Some(ServerOutput::End),
         }
@@ -322,7 +326,7 @@ impl BackgroundClient {
     /// Returns the number of pings answered.
     #[must_use]
     pub fn pings(&self) -> usize {
-        self.received.lock().iter().filter(|said| matches!(said, ServerOutput::Ping(_))).count()
+        self.received.lock().iter().filter(|output| matches!(output, ServerOutput::Ping(_))).count()
     }
 
     /// Waits for this many more pings.
@@ -335,14 +339,17 @@ impl BackgroundClient {
     /// Whether the connection has been closed or lost.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.received.lock().iter().any(|said| matches!(said, ServerOutput::Close(..) | ServerOutput::End))
+        self.received
+            .lock()
+            .iter()
+            .any(|output| matches!(output, ServerOutput::Close(..) | ServerOutput::End))
     }
 
     /// Waits for the Close frame and returns its code.
     #[track_caller]
     pub fn await_close(&self) -> u16 {
         eventually("a Close frame", || {
-            self.received.lock().iter().find_map(|said| match said {
+            self.received.lock().iter().find_map(|output| match output {
                 ServerOutput::Close(code, _) => Some(*code),
                 _ => None,
             })

@@ -9,7 +9,7 @@ use prost::Message;
 use serde_json::Value;
 
 use crate::waiting::eventually;
-use crate::{BackendRequest, Backend, Launch, binaries};
+use crate::{Backend, BackendRequest, Launch, binaries};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectedSpan {
@@ -52,8 +52,8 @@ impl Collector {
     /// Panics if anything else was exported.
     #[must_use]
     pub fn spans(&self) -> Vec<CollectedSpan> {
-        let accepted = self.backend.requests().into_iter().filter(|asked| asked.status == Some(200));
-        accepted.flat_map(|asked| spans_of(&asked)).collect()
+        let accepted = self.backend.requests().into_iter().filter(|request| request.status == Some(200));
+        accepted.flat_map(|request| spans_of(&request)).collect()
     }
 
     /// Waits for a span with this name, and then until its trace has exactly `spans` spans.
@@ -63,25 +63,26 @@ impl Collector {
     #[must_use]
     #[track_caller]
     pub fn await_trace(&self, name: &str, spans: usize) -> Vec<CollectedSpan> {
-        eventually(format!("a trace of {spans} spans with {name}"), || {
+        eventually(format!("a trace of {spans} spans that includes {name}"), || {
             let all = self.spans();
             let trace = all.iter().find(|span| span.name == name)?.trace.clone();
-            let of_it: Vec<_> = all.into_iter().filter(|span| span.trace == trace).collect();
-            assert!(of_it.len() <= spans, "{of_it:#?}");
-            (of_it.len() == spans).then_some(of_it)
+            let in_trace: Vec<_> = all.into_iter().filter(|span| span.trace == trace).collect();
+            assert!(in_trace.len() <= spans, "{in_trace:#?}");
+            (in_trace.len() == spans).then_some(in_trace)
         })
     }
 }
 
-fn spans_of(asked: &BackendRequest) -> Vec<CollectedSpan> {
-    assert_eq!(asked.path, "/v1/traces");
-    assert_eq!(asked.header("content-type"), Some("application/x-protobuf"));
-    let request = ExportTraceServiceRequest::decode(&*asked.body).expect("OTLP");
+fn spans_of(request: &BackendRequest) -> Vec<CollectedSpan> {
+    assert_eq!(request.path, "/v1/traces");
+    assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+    let request = ExportTraceServiceRequest::decode(&*request.body).expect("the body is OTLP");
     let mut spans = Vec::new();
     for resource in request.resource_spans {
-        let of = attributes(resource.resource.expect("whose spans").attributes);
-        assert_eq!(of["service.name"], "encke");
-        assert!(of.contains_key("service.version") && of.contains_key("service.instance.id"), "{of:?}");
+        let resource_attributes = attributes(resource.resource.expect("spans have a resource").attributes);
+        assert_eq!(resource_attributes["service.name"], "encke");
+        let has = |name| resource_attributes.contains_key(name);
+        assert!(has("service.version") && has("service.instance.id"), "{resource_attributes:?}");
         let sent = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
         spans.extend(sent.map(CollectedSpan::from));
     }
@@ -119,6 +120,6 @@ fn value(sent: Option<AnyValue>) -> Value {
         Some(any_value::Value::BoolValue(is)) => is.into(),
         Some(any_value::Value::IntValue(number)) => number.into(),
         Some(any_value::Value::DoubleValue(number)) => number.into(),
-        other => panic!("an attribute of another kind: {other:?}"),
+        other => panic!("unexpected type of attribute: {other:?}"),
     }
 }

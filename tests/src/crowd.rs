@@ -20,7 +20,10 @@ pub const CROWD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Panics if the limit is too low.
 pub fn require_descriptors(clients: usize) {
     let descriptors = rlimit::increase_nofile_limit(u64::MAX).expect("the limit can be read");
-    assert!(descriptors > clients as u64 + 500, "{descriptors} descriptors are too few for this test");
+    assert!(
+        descriptors > clients as u64 + 500,
+        "the limit of {descriptors} descriptors is too low for this test"
+    );
 }
 
 /// Connects a client for each query, in waves.
@@ -31,7 +34,7 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
     let mut greeted = Vec::with_capacity(queries.len());
     for (wave, queries) in queries.chunks(WAVE_SIZE).enumerate() {
         let first = wave * WAVE_SIZE;
-        let asked: Vec<_> = (first..)
+        let pending: Vec<_> = (first..)
             .zip(queries)
             .map(|(number, query)| {
                 let host = u8::try_from(2 + number / CLIENTS_PER_SOURCE).expect("few sources");
@@ -42,7 +45,7 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
                 client
             })
             .collect();
-        greeted.extend(asked.into_iter().map(|mut client| {
+        greeted.extend(pending.into_iter().map(|mut client| {
             client.await_upgrade();
             let hello = client.hello();
             (client, hello)

@@ -35,11 +35,11 @@ impl Dashboard {
     pub fn perform(&mut self, kind: &str, arguments: &Value) -> Value {
         self.script.send_command(&json!({ kind: arguments }));
         self.actions += 1;
-        let told = self.actions;
-        let done = eventually(format!("{kind} {arguments} is done"), || {
+        let actions = self.actions;
+        let done = eventually(format!("{kind} {arguments} completes"), || {
             let failed = self.script.values("failed");
             assert!(failed.is_empty(), "{failed:?} {}", self.script.stderr_text());
-            self.script.values("done").get(told - 1).cloned()
+            self.script.values("done").get(actions - 1).cloned()
         });
         self.assert_no_fault();
         done
@@ -85,19 +85,19 @@ impl Dashboard {
     /// Waits until the first visible element has this text.
     #[track_caller]
     pub fn await_text(&mut self, selector: &str, text: &str) {
-        until(format!("{selector} says {text}"), || self.text(selector).as_deref() == Some(text));
+        until(format!("{selector} has the text {text}"), || self.text(selector).as_deref() == Some(text));
     }
 
     /// Waits until the visible elements have these texts, in this order.
     #[track_caller]
     pub fn await_texts(&mut self, selector: &str, texts: &[&str]) {
-        until(format!("{selector} say {texts:?}"), || self.texts(selector) == texts);
+        until(format!("{selector} has the texts {texts:?}"), || self.texts(selector) == texts);
     }
 
     /// Waits until one of the elements is visible.
     #[track_caller]
     pub fn await_visible(&mut self, selector: &str) {
-        until(format!("{selector} can be seen"), || !self.texts(selector).is_empty());
+        until(format!("{selector} is visible"), || !self.texts(selector).is_empty());
     }
 
     /// Returns the number that the page shows under this name.
@@ -137,7 +137,7 @@ impl Dashboard {
                 return;
             }
         }
-        panic!("no way leads to {text}");
+        panic!("{text} cannot be reached with the keyboard");
     }
 
     /// Returns the text of the focused element, or its id.

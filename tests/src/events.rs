@@ -57,12 +57,12 @@ impl EventStream {
     #[must_use]
     #[track_caller]
     pub fn over(mut stream: TcpStream, query: &str, headers: &str) -> Self {
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
         let host = stream.peer_addr().expect("the socket is connected");
         let request = format!("GET /events?{query} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).expect("the server reads");
+        stream.write_all(request.as_bytes()).expect("the connection is open");
         let mut events = Self { stream, received: Vec::new(), head: String::new() };
-        events.head = events.take_through(b"\r\n\r\n").expect("the server answers");
+        events.head = events.take_through(b"\r\n\r\n").expect("a response arrives");
         assert!(events.head.starts_with("HTTP/1.1 200 OK\r\n"), "{}", events.head);
         events
     }
@@ -73,7 +73,7 @@ impl EventStream {
     /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the server reads");
+        self.stream.write_all(bytes).expect("the connection is open");
     }
 
     /// Returns the next heartbeat, or the next lines up to an empty one, without it. `None` at the end of the
@@ -141,7 +141,7 @@ impl EventStream {
             let mut buffer = [0; 4096];
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
-                    assert!(self.received.is_empty(), "half an event: {:?}", self.received);
+                    assert!(self.received.is_empty(), "an incomplete event: {:?}", self.received);
                     return None;
                 }
                 Ok(read) => self.received.extend(&buffer[..read]),

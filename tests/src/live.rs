@@ -34,10 +34,10 @@ impl LiveStream {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
-            stream.read_exact(&mut byte).expect("the server answers");
+            stream.read_exact(&mut byte).expect("a response arrives");
             head.push(byte[0]);
         }
-        let head = HttpResponse::parse(&String::from_utf8(head).expect("text"));
+        let head = HttpResponse::parse(&String::from_utf8(head).expect("the stream is text"));
         assert_eq!(head.status, 200, "{head:?}");
         Self { stream, head, received: Vec::new(), text: String::new(), lines: VecDeque::new() }
     }
@@ -48,7 +48,7 @@ impl LiveStream {
     /// Panics if it has another name, or if the stream ends.
     #[track_caller]
     pub fn event(&mut self, name: &str) -> Value {
-        let (found, data) = self.next().expect("the stream goes on");
+        let (found, data) = self.next().expect("the stream continues");
         assert_eq!(found, name, "{data}");
         data
     }
@@ -71,7 +71,7 @@ impl LiveStream {
                 None => return false,
             }
         };
-        self.text.push_str(&String::from_utf8(chunk.clone()).expect("text"));
+        self.text.push_str(&String::from_utf8(chunk.clone()).expect("the stream is text"));
         while let Some(end) = self.text.find('\n') {
             let line: String = self.text.drain(..=end).collect();
             self.lines.push_back(line.trim_end_matches('\n').to_owned());
@@ -88,7 +88,7 @@ impl LiveStream {
                 true
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            Err(error) => panic!("nothing comes: {error}"),
+            Err(error) => panic!("cannot read the stream: {error}"),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Iterator for LiveStream {
             if let Some(event) = line.strip_prefix("event: ") {
                 name = Some(event.to_owned());
             } else if let Some(data) = line.strip_prefix("data: ") {
-                let name = name.take().expect("each event has a name");
+                let name = name.take().expect("every event has a name");
                 assert_eq!(self.line().as_deref(), Some(""), "an event has one line of data");
                 return Some((name, serde_json::from_str(data).expect("the server sends JSON")));
             } else {
@@ -122,15 +122,16 @@ impl Iterator for LiveStream {
 #[track_caller]
 pub fn request_live(admin: Admin, dial: Dial) -> TcpStream {
     let mut stream = dial.connect(admin.address());
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
     let request = format!("GET /api/live HTTP/1.1\r\n{}\r\n", admin.headers());
-    stream.write_all(request.as_bytes()).expect("the server reads");
+    stream.write_all(request.as_bytes()).expect("the connection is open");
     stream
 }
 
 fn take_chunk(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     let line = received.windows(2).position(|two| two == b"\r\n")?;
-    let length = usize::from_str_radix(std::str::from_utf8(&received[..line]).ok()?, 16).expect("a length");
+    let length = usize::from_str_radix(std::str::from_utf8(&received[..line]).ok()?, 16)
+        .expect("a chunk has a length");
     let (from, to) = (line + 2, line + 2 + length);
     if received.len() < to + 2 {
         return None;

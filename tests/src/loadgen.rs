@@ -97,7 +97,7 @@ impl LoadgenReport {
     #[track_caller]
     pub fn number(&self, field: &str) -> f64 {
         let value = if field.starts_with('/') { self.0.pointer(field) } else { self.0.get(field) };
-        value.and_then(Value::as_f64).unwrap_or_else(|| panic!("{field} is no number: {}", self.0))
+        value.and_then(Value::as_f64).unwrap_or_else(|| panic!("{field} is not a number: {}", self.0))
     }
 
     /// Asserts that these fields have these values.

@@ -43,19 +43,24 @@ impl Middlebox {
     /// Panics if no port is free.
     #[must_use]
     pub fn new(server: SocketAddr, upgrades: Upgrades, buffers: bool) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("the listener is bound");
         let (dropped, passes_upgrades) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let ways = MiddleboxConfig { server, upgrades, passes_upgrades: Arc::clone(&passes_upgrades), buffers_responses: buffers };
+        let config = MiddleboxConfig {
+            server,
+            upgrades,
+            passes_upgrades: Arc::clone(&passes_upgrades),
+            buffers_responses: buffers,
+        };
         let middlebox = Self { address, passes_upgrades, dropped: Arc::clone(&dropped) };
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if dropped.load(Ordering::Acquire) {
                     return;
                 }
-                let ways = ways.clone();
+                let config = config.clone();
                 // An I/O error ends the connection.
-                std::thread::spawn(move || ways.serve(client));
+                std::thread::spawn(move || config.serve(client));
             }
         });
         middlebox

@@ -43,23 +43,23 @@ impl NetworkLink {
         static CREATED: AtomicU32 = AtomicU32::new(0);
         assert!(
             rustix::process::geteuid().is_root(),
-            "cutting a network link needs root: run this test as root"
+            "creating a network link needs root: run this test as root"
         );
-        let (process, made) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
-        assert!(made < LINKS_PER_PROCESS, "a process has addresses for {LINKS_PER_PROCESS} links");
+        let (process, index) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
+        assert!(index < LINKS_PER_PROCESS, "a process has addresses for only {LINKS_PER_PROCESS} links");
         let link = Self {
-            namespace: format!("encke-{process}-{made}"),
-            near: format!("ek{process}-{made}h"),
-            far: format!("ek{process}-{made}t"),
-            number: (process * LINKS_PER_PROCESS + made) % LINK_COUNT,
+            namespace: format!("encke-{process}-{index}"),
+            near: format!("ek{process}-{index}h"),
+            far: format!("ek{process}-{index}t"),
+            number: (process * LINKS_PER_PROCESS + index) % LINK_COUNT,
         };
-        let Self { namespace, near: here, far: there, .. } = &link;
+        let Self { namespace, near, far, .. } = &link;
         ip(&format!("netns add {namespace}"));
-        ip(&format!("link add {here} type veth peer name {there} netns {namespace}"));
-        ip(&format!("address add {}/30 dev {here}", link.near_address()));
-        ip(&format!("link set {here} up"));
-        ip(&format!("-n {namespace} address add {}/30 dev {there}", link.address(2)));
-        ip(&format!("-n {namespace} link set {there} up"));
+        ip(&format!("link add {near} type veth peer name {far} netns {namespace}"));
+        ip(&format!("address add {}/30 dev {near}", link.near_address()));
+        ip(&format!("link set {near} up"));
+        ip(&format!("-n {namespace} address add {}/30 dev {far}", link.address(2)));
+        ip(&format!("-n {namespace} link set {far} up"));
         link
     }
 
@@ -85,14 +85,14 @@ impl NetworkLink {
     /// Panics if the connection cannot be established.
     #[must_use]
     pub fn connect(&self, address: SocketAddr) -> TcpStream {
-        let namespace = File::open(format!("/run/netns/{}", self.namespace)).expect("the namespace is there");
+        let namespace = File::open(format!("/run/netns/{}", self.namespace)).expect("the namespace exists");
         // A thread changes its namespace for good, so this one ends after connecting.
         let thread = std::thread::spawn(move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                 .expect("root may enter the namespace");
             Dial::default().connect(address)
         });
-        thread.join().expect("the namespace reaches this end")
+        thread.join().expect("the connecting thread does not panic")
     }
 
     /// Returns a command that runs in the namespace.
@@ -118,7 +118,7 @@ impl NetworkLink {
     pub fn processes(&self) -> Vec<Pid> {
         let output = Command::new("ip").args(["netns", "pids", &self.namespace]).output();
         let listed =
-            String::from_utf8(output.expect("iproute2 is installed").stdout).expect("numbers are text");
+            String::from_utf8(output.expect("iproute2 is installed").stdout).expect("process ids are text");
         listed.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
     }
 
@@ -146,20 +146,20 @@ impl NetworkLink {
     /// # Panics
     /// Panics if the kernel does not report the addresses.
     pub fn emulate_distance(&self) {
-        let Self { namespace, near: here, far: there, .. } = self;
-        ip(&format!("link set {here} gso_max_segs 1"));
-        ip(&format!("-n {namespace} link set {there} gso_max_segs 1"));
+        let Self { namespace, near, far, .. } = self;
+        ip(&format!("link set {near} gso_max_segs 1"));
+        ip(&format!("-n {namespace} link set {far} gso_max_segs 1"));
         let hardware = |command: &mut Command, device: &str| {
             let output = command.arg(format!("/sys/class/net/{device}/address")).output();
-            let address =
-                String::from_utf8(output.expect("there is a cat").stdout).expect("an address is text");
+            let address = String::from_utf8(output.expect("cat can be run").stdout)
+                .expect("a hardware address is text");
             address.trim().to_owned()
         };
-        let (of_here, of_there) =
-            (hardware(&mut Command::new("cat"), here), hardware(&mut self.command("cat"), there));
-        ip(&format!("neighbour replace {} lladdr {of_there} dev {here} nud permanent", self.address(2)));
-        let known = format!("{} lladdr {of_here} dev {there} nud permanent", self.near_address());
-        ip(&format!("-n {namespace} neighbour replace {known}"));
+        let (near_hardware, far_hardware) =
+            (hardware(&mut Command::new("cat"), near), hardware(&mut self.command("cat"), far));
+        ip(&format!("neighbour replace {} lladdr {far_hardware} dev {near} nud permanent", self.address(2)));
+        let neighbour = format!("{} lladdr {near_hardware} dev {far} nud permanent", self.near_address());
+        ip(&format!("-n {namespace} neighbour replace {neighbour}"));
     }
 
     /// Limits the rate towards the far end.
@@ -187,14 +187,14 @@ impl NetworkLink {
 
     /// Drops everything that arrives at the near end. The far end still receives.
     pub fn block_inbound(&self) {
-        let [here, _] = self.ends();
-        self.filter(here, "meta protocol ip drop");
+        let [near, _] = self.ends();
+        self.filter(near, "meta protocol ip drop");
     }
 
     /// Drops everything that arrives at the far end. The near end still receives.
     pub fn block_outbound(&self) {
-        let [_, there] = self.ends();
-        self.filter(there, "meta protocol ip drop");
+        let [_, far] = self.ends();
+        self.filter(far, "meta protocol ip drop");
     }
 
     /// Applies a rule to what arrives at one end.

@@ -22,8 +22,8 @@ impl PollClient {
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-        stream.set_nodelay(true).expect("a socket takes an option");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
+        stream.set_nodelay(true).expect("the socket option can be set");
         Self::over(stream)
     }
 }
@@ -45,8 +45,8 @@ impl<S: Read + Write> PollClient<S> {
     /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, bytes: &str) {
-        self.stream.write_all(bytes.as_bytes()).expect("the server reads");
-        self.stream.flush().expect("the server reads");
+        self.stream.write_all(bytes.as_bytes()).expect("the connection is open");
+        self.stream.flush().expect("the connection is open");
     }
 
     /// Sends `GET /poll?query` without waiting for the response.
@@ -75,7 +75,7 @@ impl<S: Read + Write> PollClient<S> {
     /// Panics if the connection ends first.
     #[track_caller]
     pub fn response(&mut self) -> HttpResponse {
-        self.try_response().expect("an answer comes before the end of the connection")
+        self.try_response().expect("a response arrives before the end of the connection")
     }
 
     /// Reads the next response. `None` at the end of the connection.
@@ -86,13 +86,13 @@ impl<S: Read + Write> PollClient<S> {
     pub fn try_response(&mut self) -> Option<HttpResponse> {
         loop {
             if let Some(length) = self.response_length() {
-                let answer: Vec<u8> = self.received.drain(..length).collect();
-                return Some(HttpResponse::parse(&String::from_utf8(answer).expect("answers are text")));
+                let response: Vec<u8> = self.received.drain(..length).collect();
+                return Some(HttpResponse::parse(&String::from_utf8(response).expect("responses are text")));
             }
             let mut buffer = [0; 16 * 1024];
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
-                    assert!(self.received.is_empty(), "half an answer: {:?}", self.received);
+                    assert!(self.received.is_empty(), "an incomplete response: {:?}", self.received);
                     return None;
                 }
                 Ok(read) => self.received.extend(&buffer[..read]),
@@ -100,7 +100,7 @@ impl<S: Read + Write> PollClient<S> {
                 Err(error) if error.kind() == ErrorKind::ConnectionReset && self.received.is_empty() => {
                     return None;
                 }
-                Err(error) => panic!("neither an answer nor the end of the connection: {error}"),
+                Err(error) => panic!("neither a response nor the end of the connection: {error}"),
             }
         }
     }
@@ -111,8 +111,8 @@ impl<S: Read + Write> PollClient<S> {
     /// Panics if a response arrives first, or if the connection does not end.
     #[track_caller]
     pub fn await_end(&mut self) {
-        if let Some(answer) = self.try_response() {
-            panic!("expected the end of the connection, got {answer:?}");
+        if let Some(response) = self.try_response() {
+            panic!("expected the end of the connection, got {response:?}");
         }
     }
 

@@ -26,7 +26,7 @@ impl Process {
     /// # Panics
     /// Panics if the process no longer exists.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("the process is there");
+        kill_process(self.pid(), signal).expect("the process exists");
     }
 
     /// Sends SIGTERM.
@@ -43,7 +43,7 @@ impl Process {
     pub fn while_stopped<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
         self.signal(Signal::STOP);
         // One thread receives the signal and stops the others, which keep running until then.
-        until("every thread has stopped", || self.thread_states().iter().all(|state| *state == 'T'));
+        until("every thread stops", || self.thread_states().iter().all(|state| *state == 'T'));
         let result = meanwhile();
         self.signal(Signal::CONT);
         result
@@ -56,12 +56,14 @@ impl Process {
 
     /// Returns the state of each thread, as a letter of proc(5).
     fn thread_states(&self) -> Vec<char> {
-        self.read_for_each_thread("stat").filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
+        self.read_for_each_thread("stat")
+            .filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next())
+            .collect()
     }
 
     /// Reads `file` of each thread's directory in `/proc`.
     fn read_for_each_thread(&self, file: &str) -> impl Iterator<Item = String> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process exists");
         tasks.filter_map(move |task| fs::read_to_string(task.ok()?.path().join(file)).ok())
     }
 
@@ -80,12 +82,12 @@ impl Process {
     /// Panics if it does not end within `limit`.
     #[track_caller]
     pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
-        eventually_within(limit, "the end of the process", || self.try_wait())
+        eventually_within(limit, "the process ends", || self.try_wait())
     }
 
     /// Returns the exit status if the process has ended.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("our own child can be waited for")
+        self.child.try_wait().expect("a child process can be waited for")
     }
 
     /// Returns the process id.
@@ -100,7 +102,7 @@ impl Process {
     /// Panics if the process no longer exists.
     #[must_use]
     pub fn open_descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process is there").count()
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists").count()
     }
 
     /// Returns the resident memory in bytes, once the allocator has returned free memory to the kernel. It
@@ -111,7 +113,7 @@ impl Process {
     #[must_use]
     pub fn settled_bytes(&self) -> u64 {
         let mut last = self.resident_bytes();
-        eventually_within(Duration::from_secs(120), "free memory has been given back", || {
+        eventually_within(Duration::from_secs(120), "free memory is returned to the kernel", || {
             let_pass(Duration::from_secs(3));
             let before = std::mem::replace(&mut last, self.resident_bytes());
             // Changes of up to one per cent are noise.
@@ -126,9 +128,9 @@ impl Process {
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.expect("the process is there");
+        let status = status.expect("the process exists");
         let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells VmRSS");
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the status has a VmRSS line");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("VmRSS is in kB");
         kib * 1024
     }

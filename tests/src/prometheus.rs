@@ -29,7 +29,7 @@ impl Prometheus {
     #[must_use]
     #[track_caller]
     pub fn scraping(target: SocketAddr, rules: &Path) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a temporary directory can be created");
         let address = free_address();
         let config = directory.path().join("prometheus.yml");
         let rules = rules.display();
@@ -37,7 +37,7 @@ impl Prometheus {
             "global: {{ scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }}\nrule_files: ['{rules}']\n\
              scrape_configs:\n  - job_name: encke\n    static_configs: [{{ targets: ['{target}'] }}]\n"
         );
-        fs::write(&config, text).expect("the directory can be written to");
+        fs::write(&config, text).expect("the file can be written");
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
@@ -48,7 +48,7 @@ impl Prometheus {
             .spawn()
             .expect("prometheus is installed");
         let prometheus = Self { _process: Process::new(child), _directory: directory, address };
-        until("Prometheus is up", || prometheus.is_up());
+        until("Prometheus is ready", || prometheus.is_up());
         prometheus
     }
 
@@ -64,7 +64,7 @@ impl Prometheus {
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
         let (status, body) = self.request(path);
-        let answer: Value = serde_json::from_str(&body).expect("it answers in JSON");
+        let answer: Value = serde_json::from_str(&body).expect("the response is JSON");
         assert_eq!((status, answer["status"].as_str()), (200, Some("success")), "{path}: {answer}");
         answer["data"].clone()
     }
@@ -84,7 +84,8 @@ impl Prometheus {
     /// Uses HTTP/1.0, so that the response is not chunked.
     #[track_caller]
     fn request(&self, path: &str) -> (u16, String) {
-        let answer = send_request(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));
+        let answer =
+            send_request(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));
         (answer.status, answer.body)
     }
 }

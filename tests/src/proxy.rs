@@ -61,12 +61,12 @@ impl Proxy {
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {directory}/{kind};"))
             .join(" ");
-        let around = format!(
+        let config = format!(
             "daemon off; master_process off; pid {directory}/pid; error_log {directory}/error.log; events {{}} \
              http {{ access_log off; {temporary} {site} }}"
         );
         let path = files.path().join("nginx.conf");
-        fs::write(&path, around).expect("there is room for a file");
+        fs::write(&path, config).expect("the file can be written");
         let mut command = Command::new("nginx");
         command.arg("-c").arg(path).arg("-e").arg(files.path().join("error.log"));
         Self::start(command, files, address)
@@ -81,17 +81,17 @@ impl Proxy {
         let files = TempDir::new().expect("a temporary directory");
         let (pem, key) = certificate.write(files.path());
         let both = files.path().join("both.pem");
-        let text = |path: &Path| fs::read_to_string(path).expect("it was written");
-        fs::write(&both, text(&pem) + &text(&key)).expect("there is room for a file");
+        let text = |path: &Path| fs::read_to_string(path).expect("the file can be read");
+        fs::write(&both, text(&pem) + &text(&key)).expect("the file can be written");
         let address = free_address();
-        let recipe = ConfigTemplate::read("haproxy.cfg")
+        let config = ConfigTemplate::read("haproxy.cfg")
             .replace("server encke 127.0.0.1:8000", &format!("server encke {}", server.public))
             .replace("check port 8001", &format!("check port {}", server.admin.address().port()))
             .replace("bind :443", &format!("bind {address}"))
             .replace("/etc/haproxy/encke.pem", &both.display().to_string())
             .replace("maxconn 100000", "maxconn 100");
         let path = files.path().join("haproxy.cfg");
-        fs::write(&path, recipe.0).expect("there is room for a file");
+        fs::write(&path, config.0).expect("the file can be written");
         let mut command = Command::new("haproxy");
         command.arg("-db").arg("-f").arg(path);
         Self::start(command, files, address)
@@ -99,14 +99,14 @@ impl Proxy {
 
     fn start(mut command: Command, files: TempDir, address: SocketAddr) -> Self {
         let output = files.path().join("output");
-        let log = fs::File::create(&output).expect("there is room for a file");
-        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
+        let log = fs::File::create(&output).expect("the file can be written");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("the file can be duplicated")).stderr(log);
         let child =
             command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error} (tests/run installs it)"));
         let mut process = Process::new(child);
         until(format!("{command:?} listens"), || {
-            let said = || fs::read_to_string(&output).unwrap_or_default();
-            assert!(process.try_wait().is_none(), "{command:?} has ended: {}", said());
+            let output = || fs::read_to_string(&output).unwrap_or_default();
+            assert!(process.try_wait().is_none(), "{command:?} has ended: {}", output());
             TcpStream::connect(address).is_ok()
         });
         Self { _process: process, _files: files, address }
@@ -123,7 +123,7 @@ impl ConfigTemplate {
     }
 
     fn replace(self, from: &str, to: &str) -> Self {
-        assert_eq!(self.0.matches(from).count(), 1, "the recipe has `{from}` once");
+        assert_eq!(self.0.matches(from).count(), 1, "the example contains `{from}` once");
         Self(self.0.replace(from, to))
     }
 }
@@ -131,6 +131,6 @@ impl ConfigTemplate {
 /// Returns a loopback address that is free at the moment: neither the proxies nor Redis can choose a free
 /// port themselves and report it.
 pub(crate) fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("it is bound")
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("the listener is bound")
 }

@@ -72,7 +72,7 @@ impl Dial {
     #[must_use]
     #[track_caller]
     pub fn from(source: &str) -> Self {
-        Self { source: Some(source.parse().expect("an address")), ..Self::default() }
+        Self { source: Some(source.parse().expect("an IP address")), ..Self::default() }
     }
 
     /// Connects.
@@ -131,9 +131,9 @@ impl RawClient {
     /// Panics if its options cannot be set.
     #[must_use]
     pub fn over(stream: TcpStream) -> Self {
-        stream.set_nodelay(true).expect("a socket takes an option");
-        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket takes a timeout");
-        stream.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+        stream.set_nodelay(true).expect("the socket option can be set");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("the socket timeout can be set");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
         let now = Instant::now();
         Self { stream, received: Vec::new(), last_empty_read: now, started_at: now }
     }
@@ -234,7 +234,7 @@ impl RawClient {
                 return String::from_utf8(head).expect("heads are text");
             }
             let read = self.read_some(until);
-            assert!(matches!(read, Ok(Some(1..))), "no answer: {read:?}");
+            assert!(matches!(read, Ok(Some(1..))), "no response: {read:?}");
         }
     }
 
@@ -250,7 +250,7 @@ impl RawClient {
     /// Panics if the connection is closed.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the server reads");
+        self.stream.write_all(bytes).expect("the connection is open");
     }
 
     /// Sends bytes unchanged.
@@ -279,7 +279,7 @@ impl RawClient {
     /// Panics if the socket option cannot be set.
     pub fn reset(self) {
         let linger = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
-        linger.expect("a socket takes an option");
+        linger.expect("the socket option can be set");
     }
 
     /// Returns the next frame, or `None` if none arrives within `limit`.
@@ -363,7 +363,7 @@ impl RawClient {
     #[track_caller]
     pub fn close_frame(&mut self) -> (u16, String, ReceivedFrame) {
         let frame = self.skip_to(CLOSE);
-        let (code, reason) = frame.payload.split_first_chunk().expect("the server gives a code");
+        let (code, reason) = frame.payload.split_first_chunk().expect("the Close frame has a code");
         let reason = String::from_utf8(reason.to_vec()).expect("reasons are text");
         (u16::from_be_bytes(*code), reason, frame)
     }
@@ -380,7 +380,7 @@ impl RawClient {
             if frame.first == first {
                 return frame;
             }
-            assert!(frame.not_after < until, "no frame {first:#04x} among all that comes");
+            assert!(frame.not_after < until, "no frame {first:#04x} arrived in time");
         }
     }
 
@@ -429,7 +429,10 @@ fn take_frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     assert_eq!(length & 0x80, 0, "a server's frame is not masked");
     let (header, length) = match length {
         126 => (4, usize::from(u16::from_be_bytes(*rest.first_chunk()?))),
-        127 => (10, usize::try_from(u64::from_be_bytes(*rest.first_chunk()?)).expect("it fits memory")),
+        127 => (
+            10,
+            usize::try_from(u64::from_be_bytes(*rest.first_chunk()?)).expect("the length fits into memory"),
+        ),
         length => (2, usize::from(length)),
     };
     let payload = received.get(header..header + length)?.to_vec();
@@ -442,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_those_of_the_rfc() {
+    fn frames_match_the_examples_of_the_rfc() {
         assert_eq!(
             masked(TEXT, b"Hello"),
             [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58],

@@ -73,7 +73,7 @@ impl Redis {
 
     #[track_caller]
     fn at(address: SocketAddr, wrapper: &[String], options: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a temporary directory can be created");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         let process = spawn(&directory, address, wrapper, &options);
         let redis = Self { process, directory, address, options, wrapper: wrapper.to_vec() };
@@ -112,7 +112,7 @@ impl Redis {
     #[must_use]
     #[track_caller]
     pub fn connect(&self) -> Connection {
-        self.try_connect().expect("Redis takes connections")
+        self.try_connect().expect("Redis accepts connections")
     }
 
     /// Opens a connection for the test itself, with a password.
@@ -123,7 +123,7 @@ impl Redis {
     #[track_caller]
     pub fn connect_with(&self, password: &str) -> Connection {
         let mut connection = self.connect();
-        redis::cmd("AUTH").arg(password).exec(&mut connection).expect("it is the password");
+        redis::cmd("AUTH").arg(password).exec(&mut connection).expect("the password is correct");
         connection
     }
 
@@ -194,5 +194,5 @@ fn spawn(directory: &TempDir, address: SocketAddr, wrapper: &[String], options: 
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    Process::new(child.expect("redis-server is installed (tests/run sees to it)"))
+    Process::new(child.expect("redis-server is installed (tests/run installs it)"))
 }

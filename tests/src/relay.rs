@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// What happens to a connection.
+/// Fault applied to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The connection is left alone.
@@ -48,8 +48,8 @@ impl Relay {
     /// Panics if no port is free.
     #[must_use]
     pub fn new(server: SocketAddr, mut fate: impl FnMut() -> Fate + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("the listener is bound");
         let server = Arc::new(Mutex::new(server));
         let dropped = Arc::new(AtomicBool::new(false));
         let joined = Arc::default();
@@ -109,11 +109,12 @@ impl Drop for Relay {
 /// Relays a connection with two threads, which end with it.
 fn relay_connection(client: TcpStream, server: TcpStream, fate: Fate) -> RelayedConnection {
     let silent = Arc::new(AtomicBool::new(false));
-    let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor is left");
+    let clone = |stream: &TcpStream| stream.try_clone().expect("the stream can be duplicated");
     for stream in [&client, &server] {
-        stream.set_nodelay(true).expect("a socket takes an option");
+        stream.set_nodelay(true).expect("the socket option can be set");
     }
-    let joined = RelayedConnection { client: clone(&client), server: clone(&server), silent: Arc::clone(&silent) };
+    let joined =
+        RelayedConnection { client: clone(&client), server: clone(&server), silent: Arc::clone(&silent) };
     let (from, to, quiet) = (clone(&client), clone(&server), Arc::clone(&silent));
     std::thread::spawn(move || relay_bytes(from, to, Fate::Intact, &quiet));
     std::thread::spawn(move || relay_bytes(server, client, fate, &silent));
@@ -125,18 +126,18 @@ fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &Atom
     let mut passed = 0;
     let mut buffer = [0; 4096];
     loop {
-        let came = match from.read(&mut buffer) {
+        let bytes = match from.read(&mut buffer) {
             Ok(0) => break,
-            Ok(came) => &buffer[..came],
+            Ok(bytes) => &buffer[..bytes],
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
         if silent.load(Ordering::Acquire) {
             continue;
         }
-        let end = fate.fault_position(passed, came);
-        passed += came.len();
-        if to.write_all(&came[..end.unwrap_or(came.len())]).is_err() {
+        let end = fate.fault_position(passed, bytes);
+        passed += bytes.len();
+        if to.write_all(&bytes[..end.unwrap_or(bytes.len())]).is_err() {
             break;
         }
         match fate {
@@ -155,13 +156,15 @@ fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &Atom
 }
 
 impl Fate {
-    /// Number of bytes of `came` to copy before the fault takes effect, after `passed` bytes. `None`: all of
+    /// Number of bytes of `bytes` to copy before the fault takes effect, after `passed` bytes. `None`: all of
     /// them, without a fault.
-    fn fault_position(self, passed: usize, came: &[u8]) -> Option<usize> {
+    fn fault_position(self, passed: usize, bytes: &[u8]) -> Option<usize> {
         match self {
             Self::Intact => None,
-            Self::Cut(after) | Self::Silent(after) => Some(after - passed).filter(|left| *left <= came.len()),
-            Self::CutBefore(text) => came.windows(text.len()).position(|bytes| bytes == text.as_bytes()),
+            Self::Cut(after) | Self::Silent(after) => {
+                Some(after - passed).filter(|left| *left <= bytes.len())
+            }
+            Self::CutBefore(text) => bytes.windows(text.len()).position(|window| window == text.as_bytes()),
         }
     }
 }

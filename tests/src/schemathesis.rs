@@ -28,10 +28,13 @@ impl Schemathesis {
     /// Panics if the files cannot be written.
     #[must_use]
     pub fn of(document: &str) -> Self {
-        let this = Self { directory: tempfile::tempdir().expect("a directory"), environment: Vec::new() };
+        let this = Self {
+            directory: tempfile::tempdir().expect("a temporary directory can be created"),
+            environment: Vec::new(),
+        };
         fs::copy(files().join("schemathesis.toml"), this.path("schemathesis.toml"))
-            .expect("it can be copied");
-        fs::write(this.path("openapi.json"), document).expect("it can be written");
+            .expect("the file can be copied");
+        fs::write(this.path("openapi.json"), document).expect("the file can be written");
         this
     }
 
@@ -42,7 +45,7 @@ impl Schemathesis {
     #[must_use]
     pub fn dictionary<'a>(self, name: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
         let lines: String = values.into_iter().map(|value| format!("{value:?}\n")).collect();
-        fs::write(self.path(&format!("{name}.dict")), lines).expect("it can be written");
+        fs::write(self.path(&format!("{name}.dict")), lines).expect("the file can be written");
         self
     }
 
@@ -59,9 +62,9 @@ impl Schemathesis {
     /// Panics if it is not.
     #[track_caller]
     pub fn check_document(&self) {
-        let (good, output) =
+        let (succeeded, output) =
             self.run(&[&files().join("check_document.py").display().to_string(), "openapi.json"]);
-        assert!(good, "{output}");
+        assert!(succeeded, "{output}");
     }
 
     /// Runs all checks against the server at `url`. Returns the report and, for each `operationId`, how often
@@ -72,15 +75,15 @@ impl Schemathesis {
     #[track_caller]
     pub fn test(&self, url: &str, seed: &str) -> (String, Value) {
         let test = ["-m", "schemathesis.cli", "run", "openapi.json", "--no-color"];
-        let (good, output) = self.run(&[&test[..], &["--url", url, "--seed", seed]].concat());
-        assert!(good, "ENCKE_SEED={seed}\n{output}");
-        let seen = fs::read_to_string(self.path("seen.json")).expect("the hooks have written it");
-        (output, serde_json::from_str(&seen).expect("it is JSON"))
+        let (succeeded, output) = self.run(&[&test[..], &["--url", url, "--seed", seed]].concat());
+        assert!(succeeded, "ENCKE_SEED={seed}\n{output}");
+        let seen = fs::read_to_string(self.path("seen.json")).expect("the hooks wrote seen.json");
+        (output, serde_json::from_str(&seen).expect("seen.json is JSON"))
     }
 
     fn run(&self, arguments: &[&str]) -> (bool, String) {
         let log = self.path("output");
-        let output = File::create(&log).expect("a file");
+        let output = File::create(&log).expect("the file can be created");
         let child = Command::new(binaries::python())
             .args(arguments)
             .current_dir(self.directory.path())
@@ -90,10 +93,10 @@ impl Schemathesis {
             .env("NO_PROXY", "*")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(output.try_clone().expect("a file has more than one handle"))
+            .stdout(output.try_clone().expect("the file can be duplicated"))
             .stderr(output)
             .spawn()
-            .expect("it can be started");
+            .expect("Python can be started");
         let status = Process::new(child).await_exit(RUN_TIMEOUT);
         (status.success(), fs::read_to_string(log).expect("its output is text"))
     }

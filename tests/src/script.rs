@@ -53,9 +53,9 @@ impl Script {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawned = command.spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
-        let heard = ScriptOutput::collect(child.stdout.take().expect("stdout is piped"));
-        let complaints = Logs::collect(child.stderr.take().expect("stderr is piped"));
-        Self { stdin: child.stdin.take(), process: Process::new(child), output: heard, stderr: complaints }
+        let output = ScriptOutput::collect(child.stdout.take().expect("stdout is piped"));
+        let stderr = Logs::collect(child.stderr.take().expect("stderr is piped"));
+        Self { stdin: child.stdin.take(), process: Process::new(child), output, stderr }
     }
 
     /// Runs `tests/browser/{name}` at the far end of a link.
@@ -70,7 +70,7 @@ impl Script {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser");
         assert!(
             scripts.join("node_modules").is_dir(),
-            "the packages of tests/browser are not there: install them first (npm ci --prefix tests/browser)"
+            "the packages of tests/browser are missing: install them first (npm ci --prefix tests/browser)"
         );
         node.arg(scripts.join(name)).args(arguments);
         Self::spawn(node)
@@ -82,8 +82,8 @@ impl Script {
     /// Panics if the script has ended.
     #[track_caller]
     pub fn send_command(&mut self, command: &Value) {
-        let stdin = self.stdin.as_mut().expect("it is open until the script is dropped");
-        writeln!(stdin, "{command}").expect("the script runs");
+        let stdin = self.stdin.as_mut().expect("stdin is open until the script is dropped");
+        writeln!(stdin, "{command}").expect("the script is running");
     }
 
     /// Sends a signal.
@@ -126,14 +126,14 @@ impl Script {
     #[track_caller]
     pub fn await_object(&self, key: &str, nth: usize) -> Value {
         let what = fmt::from_fn(|f| {
-            let heard = self.output.objects.lock();
-            let complaints = self.stderr.text();
-            let heard: Vec<_> = heard.iter().map(|(_, object)| object).collect();
-            write!(f, "{key} number {nth}; heard: {heard:?}; on standard error: {complaints}")
+            let objects = self.output.objects.lock();
+            let stderr = self.stderr.text();
+            let objects: Vec<_> = objects.iter().map(|(_, object)| object).collect();
+            write!(f, "{key} number {nth}; received: {objects:?}; standard error: {stderr}")
         });
         eventually(what, || {
-            let heard = self.output.objects.lock();
-            heard
+            let objects = self.output.objects.lock();
+            objects
                 .iter()
                 .map(|(_, object)| object)
                 .filter(|object| object.get(key).is_some())
@@ -152,15 +152,15 @@ impl Script {
 
 impl ScriptOutput {
     fn collect(source: impl Read + Send + 'static) -> Self {
-        let heard = Self::default();
-        let objects = Arc::clone(&heard.objects);
+        let output = Self::default();
+        let objects = Arc::clone(&output.objects);
         std::thread::spawn(move || {
             for line in BufReader::new(source).lines().map_while(Result::ok) {
                 let object = serde_json::from_str(&line).expect("scripts print JSON");
                 objects.lock().push((Instant::now(), object));
             }
         });
-        heard
+        output
     }
 }
 

@@ -66,7 +66,7 @@ impl Sentinels {
         let from = between.address;
         let of = format!("{} {}", from.ip(), from.port());
         let replica = Redis::with(&["--replicaof", &of]);
-        until("the replica has caught up", || has_replication_field(&replica, "master_link_status", "up"));
+        until("the replica catches up", || has_replication_field(&replica, "master_link_status", "up"));
         let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(master.address())).collect();
         for sentinel in &sentinels {
             sentinel.await_discovery();
@@ -107,7 +107,8 @@ fn has_replication_field(redis: &Redis, what: &str, value: &str) -> bool {
 impl Sentinel {
     #[track_caller]
     fn start(master: SocketAddr) -> Self {
-        let (address, directory) = (free_address(), TempDir::new().expect("a temporary directory"));
+        let (address, directory) =
+            (free_address(), TempDir::new().expect("a temporary directory can be created"));
         let settings = format!(
             "bind 127.0.0.1\nport {}\nrequirepass {PASSWORD}\nsentinel sentinel-pass {PASSWORD}\n\
              sentinel monitor {MASTER} {} {} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
@@ -117,7 +118,7 @@ impl Sentinel {
             master.port(),
         );
         let path = directory.path().join("sentinel.conf");
-        fs::write(&path, settings).expect("there is room for a file");
+        fs::write(&path, settings).expect("the file can be written");
         let child = Command::new("redis-server")
             .arg(path)
             .arg("--sentinel")
@@ -126,22 +127,22 @@ impl Sentinel {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        let process = Process::new(child.expect("redis-server is installed (tests/run sees to it)"));
+        let process = Process::new(child.expect("redis-server is installed (tests/run installs it)"));
         Self { _process: process, _directory: directory, address }
     }
 
     /// Waits until this Sentinel knows the replica and the two other Sentinels.
     #[track_caller]
     fn await_discovery(&self) {
-        eventually("a Sentinel knows everyone", || {
+        eventually("a Sentinel knows the replica and the other Sentinels", || {
             let mut connection = self.connect().ok()?;
-            let mut question = redis::cmd("SENTINEL");
+            let mut command = redis::cmd("SENTINEL");
             let known: Vec<(String, String)> =
-                question.arg(&["MASTER", MASTER]).query(&mut connection).ok()?;
-            let says = |key: &str, value: &str| known.iter().any(|(one, other)| one == key && other == value);
-            let everyone =
-                says("num-slaves", "1") && says("num-other-sentinels", "2") && says("flags", "master");
-            everyone.then_some(())
+                command.arg(&["MASTER", MASTER]).query(&mut connection).ok()?;
+            let has = |key: &str, value: &str| known.iter().any(|(one, other)| one == key && other == value);
+            let knows_all =
+                has("num-slaves", "1") && has("num-other-sentinels", "2") && has("flags", "master");
+            knows_all.then_some(())
         });
     }
 

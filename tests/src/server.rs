@@ -213,7 +213,8 @@ impl StartingServer {
     #[track_caller]
     pub fn await_banner(self) -> RunningServer {
         let Self { process, stdout, logs, redis } = self;
-        let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
+        let banner = read_banner(stdout)
+            .unwrap_or_else(|| panic!("the server printed no banner; its log: {}", logs.text()));
         let scheme = if banner.contains("wss://") { "wss://" } else { "ws://" };
         let admin_scheme = if banner.contains("https://") { "https://" } else { "http://" };
         let (public, admin) = (address(&banner, scheme), address(&banner, admin_scheme));
@@ -261,9 +262,9 @@ fn read_banner(stdout: ChildStdout) -> Option<String> {
 }
 
 fn address(banner: &str, scheme: &str) -> SocketAddr {
-    let rest = banner.split_once(scheme).expect("the banner has the address").1;
-    let end = rest.find('/').expect("the address is followed by a path");
-    rest[..end].parse().expect("the banner's address is one")
+    let rest = banner.split_once(scheme).expect("the banner contains the address").1;
+    let end = rest.find('/').expect("a path follows the address");
+    rest[..end].parse().expect("the banner's address is valid")
 }
 
 impl RunningServer {
@@ -304,7 +305,7 @@ impl RunningServer {
     /// Waits until the session no longer exists.
     #[track_caller]
     pub fn await_removal(&self, session: &str) {
-        until(format!("{session} is gone"), || self.admin.phase(session).is_none());
+        until(format!("{session} is removed"), || self.admin.phase(session).is_none());
     }
 
     /// Creates a session whose client has disconnected without closing it, and waits until it is suspended.
@@ -360,7 +361,7 @@ pub fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> std::proc
     let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            let _ = pipe.expect("it is piped").read_to_end(&mut bytes);
+            let _ = pipe.expect("the stream is piped").read_to_end(&mut bytes);
             bytes
         })
     };

@@ -66,7 +66,12 @@ impl StockClient {
     /// Starts a client that connects to `server` and subscribes to `channels` after its first handshake.
     #[must_use]
     #[track_caller]
-    pub fn start(stock: BayeuxLibrary, transport: BayeuxTransport, server: SocketAddr, channels: &[&str]) -> Self {
+    pub fn start(
+        stock: BayeuxLibrary,
+        transport: BayeuxTransport,
+        server: SocketAddr,
+        channels: &[&str],
+    ) -> Self {
         Self::start_at(stock, transport, &format!("http://{server}/bayeux"), channels)
     }
 
@@ -108,7 +113,7 @@ impl StockClient {
     #[track_caller]
     pub fn await_ready(&self, transport: BayeuxTransport, channels: &[&str]) -> String {
         let session = self.await_session(1);
-        until(format!("it uses {transport:?}; {:?}", self.values("transport")), || {
+        until(format!("the client uses {transport:?}; so far {:?}", self.values("transport")), || {
             self.values("transport").last().is_some_and(|used| used == transport.name())
         });
         self.await_object("connect", 1);
@@ -123,7 +128,7 @@ impl StockClient {
             let handshakes = self.values("handshake");
             let successful =
                 handshakes.iter().filter(|handshake| handshake["successful"] == true).nth(nth - 1)?;
-            Some(session_of(successful["clientId"].as_str().expect("a handshake gives a client id")))
+            Some(session_of(successful["clientId"].as_str().expect("a handshake reply has a client id")))
         };
         // If the handshake fails, this wait reports what the script printed instead.
         if nth == 1 {
@@ -136,7 +141,9 @@ impl StockClient {
     #[track_caller]
     pub fn await_subscribed(&self, channels: &[&str], times: usize) {
         for channel in channels {
-            until(format!("it follows {channel}, told {times} times"), || self.subscribe_confirmations(channel) >= times);
+            until(format!("{times} confirmed subscriptions to {channel}"), || {
+                self.subscribe_confirmations(channel) >= times
+            });
         }
     }
 
@@ -184,7 +191,7 @@ impl StockClient {
     /// Panics if others arrive.
     #[track_caller]
     pub fn await_delivered(&self, channel: &str, expected: &[Value]) {
-        until(format!("{} messages come on {channel}", expected.len()), || {
+        until(format!("{} messages arrive on {channel}", expected.len()), || {
             self.delivered(channel).len() >= expected.len()
         });
         assert_eq!(self.delivered(channel), expected, "{channel}");
@@ -220,7 +227,7 @@ fn script(stock: BayeuxLibrary) -> &'static str {
     match stock {
         BayeuxLibrary::CometD | BayeuxLibrary::CometDWithAck => "cometd.mjs",
         BayeuxLibrary::Faye => "faye.mjs",
-        BayeuxLibrary::Aiocometd => unreachable!("it is no script of node"),
+        BayeuxLibrary::Aiocometd => unreachable!("aiocometd is not a node script"),
     }
 }
 

@@ -29,9 +29,9 @@ impl FakeSupervisor {
     /// Panics if the socket cannot be created.
     #[must_use]
     pub fn on_path() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory can be created");
         let path = folder.path().join("notify");
-        let socket = UnixDatagram::bind(&path).expect("the folder is new");
+        let socket = UnixDatagram::bind(&path).expect("the directory is new");
         Self::over(socket, path.into_os_string(), folder)
     }
 
@@ -42,15 +42,15 @@ impl FakeSupervisor {
     #[must_use]
     pub fn on_abstract_name() -> Self {
         // The path of a temporary directory is a unique name.
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory can be created");
         let name = folder.path().display().to_string();
-        let address = SocketAddr::from_abstract_name(&name).expect("it is short");
-        let socket = UnixDatagram::bind_addr(&address).expect("nobody else has it");
+        let address = SocketAddr::from_abstract_name(&name).expect("the name is short enough");
+        let socket = UnixDatagram::bind_addr(&address).expect("the name is unique");
         Self::over(socket, format!("@{name}").into(), folder)
     }
 
     fn over(socket: UnixDatagram, name: OsString, folder: TempDir) -> Self {
-        socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket takes a timeout");
+        socket.set_read_timeout(Some(READ_TIMEOUT)).expect("the socket timeout can be set");
         Self { socket, name, _folder: folder }
     }
 

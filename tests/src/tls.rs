@@ -33,7 +33,7 @@ impl Certificate {
     #[must_use]
     pub fn generate() -> Self {
         let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
-        let certified = certified.expect("a name and randomness make a certificate");
+        let certified = certified.expect("a certificate can be generated");
         Self { certificate: certified.cert, key_pem: certified.signing_key.serialize_pem() }
     }
 
@@ -44,19 +44,19 @@ impl Certificate {
     #[track_caller]
     pub fn write(&self, directory: &Path) -> (PathBuf, PathBuf) {
         let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
-        fs::write(&certificate, self.certificate.pem()).expect("there is room for a file");
-        fs::write(&key, &self.key_pem).expect("there is room for a file");
+        fs::write(&certificate, self.certificate.pem()).expect("the file can be written");
+        fs::write(&key, &self.key_pem).expect("the file can be written");
         (certificate, key)
     }
 
     /// Configuration of a client that trusts only this certificate.
     fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.der().clone()).expect("it can be trusted");
+        roots.add(self.certificate.der().clone()).expect("the certificate is valid");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
         let mut config =
-            builder.expect("ring has ciphers for it").with_root_certificates(roots).with_no_client_auth();
+            builder.expect("ring supports the version").with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config
     }
@@ -99,7 +99,7 @@ pub fn handshake_over(
     tcp.set_read_timeout(Some(TIMEOUT))?;
     tcp.set_write_timeout(Some(TIMEOUT))?;
     tcp.set_nodelay(true)?;
-    let name = ServerName::try_from("localhost").expect("it is a name");
+    let name = ServerName::try_from("localhost").expect("the name is valid");
     let mut connection =
         ClientConnection::new(Arc::new(trusted.client(version)), name).map_err(io::Error::other)?;
     while connection.is_handshaking() {
@@ -156,7 +156,7 @@ impl TlsClient {
     /// Panics if the connection is closed.
     #[track_caller]
     pub fn request(&mut self, command: &str) -> Value {
-        self.socket.send(Message::text(command)).expect("the server reads");
+        self.socket.send(Message::text(command)).expect("the connection is open");
         self.object()["reply"].clone()
     }
 
@@ -167,9 +167,9 @@ impl TlsClient {
     #[track_caller]
     pub fn ping(&mut self) {
         let payload = b"are you there".to_vec();
-        self.socket.send(Message::Ping(payload.clone().into())).expect("the server reads");
+        self.socket.send(Message::Ping(payload.clone().into())).expect("the connection is open");
         loop {
-            match self.socket.read().expect("the connection is there") {
+            match self.socket.read().expect("the connection is open") {
                 Message::Pong(answer) if answer == payload => return,
                 Message::Ping(_) => {}
                 other => panic!("expected a pong, got {other:?}"),
@@ -184,11 +184,11 @@ impl TlsClient {
     #[track_caller]
     pub fn drip(&mut self, bytes: &[u8], pause: Duration) {
         let stream = self.socket.get_mut();
-        stream.conn.writer().write_all(bytes).expect("TLS takes it");
+        stream.conn.writer().write_all(bytes).expect("TLS accepts the bytes");
         let mut record = Vec::new();
-        stream.conn.write_tls(&mut record).expect("memory takes it");
+        stream.conn.write_tls(&mut record).expect("writing to memory cannot fail");
         for byte in record {
-            stream.sock.write_all(&[byte]).expect("the server reads");
+            stream.sock.write_all(&[byte]).expect("the connection is open");
             crate::waiting::let_pass(pause);
         }
     }
@@ -201,14 +201,14 @@ impl TlsClient {
     pub fn flood(&mut self, bytes: &[u8], over: impl Fn() -> bool) {
         let stream = self.socket.get_mut();
         let short = Some(Duration::from_millis(50));
-        stream.sock.set_write_timeout(short).expect("a socket takes a timeout");
+        stream.sock.set_write_timeout(short).expect("the socket timeout can be set");
         let until = Instant::now() + TIMEOUT;
         let mut record = Vec::new();
         while !over() {
-            assert!(Instant::now() < until, "it is never over");
+            assert!(Instant::now() < until, "the condition is never met");
             if record.is_empty() {
-                stream.conn.writer().write_all(bytes).expect("TLS takes it");
-                stream.conn.write_tls(&mut record).expect("memory takes it");
+                stream.conn.writer().write_all(bytes).expect("TLS accepts the bytes");
+                stream.conn.write_tls(&mut record).expect("writing to memory cannot fail");
             }
             // A write that times out is expected here: the server stops reading.
             if let Ok(written) = stream.sock.write(&record) {
@@ -246,10 +246,10 @@ impl TlsClient {
 #[track_caller]
 fn next_object(socket: &mut WebSocket<StreamOwned<ClientConnection, TcpStream>>) -> Value {
     loop {
-        match socket.read().expect("the connection is there") {
+        match socket.read().expect("the connection is open") {
             Message::Text(text) => return serde_json::from_str(&text).expect("the server sends JSON"),
             // tungstenite has queued the pong and sends it with the next read or write.
-            Message::Ping(_) => socket.flush().expect("the server reads"),
+            Message::Ping(_) => socket.flush().expect("the connection is open"),
             other => panic!("expected an object, got {other:?}"),
         }
     }

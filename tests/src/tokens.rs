@@ -34,10 +34,10 @@ impl IssuerKey {
     #[must_use]
     pub fn generate(kid: &str) -> Self {
         let random = SystemRandom::new();
-        let der =
-            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("randomness");
+        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
+            .expect("the system provides randomness");
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
-        Self { kid: kid.to_owned(), pair: pair.expect("it was just made") }
+        Self { kid: kid.to_owned(), pair: pair.expect("a generated key is valid") }
     }
 
     /// Signs a token with these claims.
@@ -48,7 +48,8 @@ impl IssuerKey {
     pub fn sign(&self, claims: &Value) -> String {
         let encode = |part: &Value| BASE64URL_NOPAD.encode(part.to_string().as_bytes());
         let message = format!("{}.{}", encode(&json!({"alg": "ES256", "kid": self.kid})), encode(claims));
-        let signature = self.pair.sign(&SystemRandom::new(), message.as_bytes()).expect("randomness");
+        let signature =
+            self.pair.sign(&SystemRandom::new(), message.as_bytes()).expect("the system provides randomness");
         format!("{message}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
     }
 

@@ -28,7 +28,7 @@ pub fn eventually<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
 /// Panics if it returns none in time.
 #[track_caller]
 pub fn eventually_within<T>(limit: Duration, what: impl Display, look: impl FnMut() -> Option<T>) -> T {
-    poll_until(limit, look).unwrap_or_else(|| panic!("waited {limit:?} in vain: {what}"))
+    poll_until(limit, look).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
 }
 
 /// Calls `look` until it returns a value, for at most `limit`.
@@ -61,6 +61,6 @@ pub fn let_pass(time: Duration) {
 
 /// Lock that serialises the tests in `heavy::`: two storms at once would exhaust the descriptors.
 pub fn heavy_test_lock() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock()
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock()
 }

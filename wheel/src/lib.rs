@@ -132,10 +132,10 @@ mod key;
 mod keyed;
 mod queue;
 mod range;
-mod slot_ring;
+mod reusable;
 #[cfg(feature = "schemes")]
 pub mod schemes;
-mod reusable;
+mod slot_ring;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -147,8 +147,8 @@ pub use key::TimerKey;
 #[cfg(any(feature = "std", test))]
 pub use keyed::Keyed;
 pub use queue::{BeyondHorizon, TimerQueue};
-pub use slot_ring::SlotRing;
 pub use reusable::ReusableTimers;
+pub use slot_ring::SlotRing;
 pub use tick::Tick;
 pub use wheel::{DueTimer, LEVELS, OwnerExpiry, OwnerMut, Owners, TimingWheel};
 pub use work_budget::WorkBudget;

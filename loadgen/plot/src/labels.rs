@@ -54,7 +54,7 @@ pub(crate) fn text_width(text: &str) -> f64 {
 mod tests {
     use super::*;
     use crate::axis::Axis;
-    use crate::plot::{LineStyle, HEIGHT};
+    use crate::plot::{HEIGHT, LineStyle};
     use crate::unit::Unit;
 
     /// Tests axes with many different ends.
@@ -65,8 +65,10 @@ mod tests {
             let axis = || Axis::logarithmic(low, low * ratio, Unit::Millis);
             let (title, note) = Default::default();
             let (bands, lines, unit, form) = (Vec::new(), Vec::new(), Unit::Millis, LineStyle::Lines);
-            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, style: form, height: HEIGHT };
-            let extents: Vec<_> = plot.visible_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
+            let plot =
+                Plot { title, note, x: axis(), y: axis(), unit, bands, lines, style: form, height: HEIGHT };
+            let extents: Vec<_> =
+                plot.visible_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
             assert!(
                 extents.iter().all(|(start, end)| LEFT <= *start && *end <= WIDTH),
                 "{low} {ratio}: {extents:?}"

@@ -11,7 +11,7 @@ mod plot;
 mod unit;
 
 pub use self::axis::Axis;
-pub use self::plot::{LineStyle, HEIGHT, Line, Plot, colour};
+pub use self::plot::{HEIGHT, Line, LineStyle, Plot, colour};
 pub use self::unit::{Unit, digits, show_in_full};
 
 /// Style sheet for pages that contain plots: colours of both themes, and styles of lines and labels.

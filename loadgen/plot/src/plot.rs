@@ -185,7 +185,8 @@ impl Plot {
     fn add_steps(&self, line: &Line, path: &mut String) {
         let (mut begun, bottom) = (false, self.bottom());
         for (x, y) in &line.points {
-            let (x, y) = (format_coordinate(self.at_x(*x)), format_coordinate(self.at_y(y.unwrap_or(self.y.low()))));
+            let (x, y) =
+                (format_coordinate(self.at_x(*x)), format_coordinate(self.at_y(y.unwrap_or(self.y.low()))));
             let start = if begun { String::new() } else { format!("M{x} {bottom}") };
             write!(path, "{start}H{x}V{y}").expect("writing to a String cannot fail");
             begun = true;

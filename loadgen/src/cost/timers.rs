@@ -63,7 +63,7 @@ struct Gauges {
 }
 
 pub(super) fn parse(body: &[u8]) -> Result<TimerReport, String> {
-    serde_json::from_slice(body).map_err(|error| format!("unexpected answer of {PATH}: {error}"))
+    serde_json::from_slice(body).map_err(|error| format!("{PATH} returned an unexpected answer: {error}"))
 }
 
 impl TimersAccount {

@@ -49,7 +49,7 @@ impl Gauge {
         self.value.set(GaugeValue { last: value, was_sampled: false });
     }
 
-    /// Raises the value to `value`, unless it was sampled since it was last set: then sets it. So a sample
+    /// Raises the value to `value`, or replaces it if it has been sampled since it was set. So a sample
     /// shows the highest value since the previous sample.
     pub(crate) fn raise(&self, value: Option<f64>) {
         let GaugeValue { last, was_sampled } = self.value.get();

@@ -20,12 +20,12 @@
 
 mod counts;
 mod sampling;
-mod triggers;
 mod stalls;
 #[cfg(test)]
 mod tests;
 mod times;
 mod traffic;
+mod triggers;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -35,12 +35,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use self::counts::{ConnectionEnds, Counter, EndsOutcome, Gauge};
-use self::triggers::SampleTriggers;
-pub(crate) use self::triggers::{SampleReason, SamplingClock};
 pub(crate) use self::stalls::Stalls;
 pub(crate) use self::times::{Latency, Times};
 pub use self::traffic::Traffic;
 pub(crate) use self::traffic::{ConnectionGuard, TrafficSummary};
+use self::triggers::SampleTriggers;
+pub(crate) use self::triggers::{SampleReason, SamplingClock};
 use crate::result::{RunPhase, Sample, Series, Values};
 
 /// Further phases are not recorded.

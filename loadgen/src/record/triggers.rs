@@ -19,7 +19,7 @@ pub(super) struct SampleTriggers {
 impl Default for SampleTriggers {
     fn default() -> Self {
         let requests = watch::Sender::new(0);
-        Self { requests: requests, sampled: Notify::new(), is_fast: Cell::new(false) }
+        Self { requests, sampled: Notify::new(), is_fast: Cell::new(false) }
     }
 }
 

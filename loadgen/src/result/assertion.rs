@@ -51,7 +51,7 @@ impl FromStr for Assertion {
         let (symbol, operator) = OPERATORS
             .into_iter()
             .find(|(symbol, _)| text.contains(symbol))
-            .ok_or("is missing one of the operators < <= > >= == !=")?;
+            .ok_or("no operator: expected one of < <= > >= == !=")?;
         let (path, bound) = text.split_once(symbol).expect("the text contains the symbol");
         let (path, bound) = (path.trim(), bound.trim());
         let is_path_char = |c: char| c.is_ascii_alphanumeric() || "_.-[]".contains(c);

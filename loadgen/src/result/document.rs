@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn other_files_are_rejected() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file can be written");
-        for (text, why) in [("{}", "no result"), ("[1]", "invalid type"), ("x", "expected value")] {
+        for (text, why) in [("{}", "not a loadgen result"), ("[1]", "invalid type"), ("x", "expected value")]
+        {
             fs::write(file.path(), text).expect("a temporary file can be written");
             let error = Document::read(file.path()).expect_err("the file is not a result");
             assert!(error.contains(why), "{error}");

@@ -10,7 +10,7 @@ pub(crate) trait Sum {
     fn add(&mut self, other: Self);
 }
 
-/// Returns the sum of all values. `None` if there are none.
+/// Returns the sum of all values. `None` without values.
 pub(crate) fn sum<T: Sum>(all: impl IntoIterator<Item = T>) -> Option<T> {
     all.into_iter().reduce(|mut sum, other| {
         sum.add(other);

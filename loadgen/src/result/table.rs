@@ -34,7 +34,7 @@ pub(crate) fn is_distribution(group: &Group) -> bool {
     group.get("count").is_some() && group.get("p99.99").is_some()
 }
 
-/// Creates a table with aligned columns.
+/// Creates an empty table.
 pub(crate) fn new_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);

@@ -34,7 +34,8 @@ pub(crate) fn meaningless_assertions(scenario: &args::ScenarioOptions) -> Vec<St
     let load = scenario.load();
     let recorder = Recorder::starting_now();
     let (document, figures) = empty_document(scenario, &recorder);
-    let begins = |path: &str, names: &[&str]| names.iter().any(|name| path_within_run(path).starts_with(name));
+    let begins =
+        |path: &str, names: &[&str]| names.iter().any(|name| path_within_run(path).starts_with(name));
     let is_setting = |path: &str| document.settings().any(|(name, _)| name == path);
     // A number that only grows can end a run, also by a name that exists only in the series.
     let ends_run = |path: &str| load.server.output.abort_on_fail && recorder.is_monotonic(path);

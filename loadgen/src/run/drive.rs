@@ -16,7 +16,7 @@ use crate::record::{Recorder, SampleReason};
 use crate::result::{Ending, RunInfo, Sample, Values};
 use crate::scenario::{self, MeasureError, Measured, Numbers, RunRefusal, Scenario, Setup, WholeRunNumbers};
 use crate::transport::{ADDRESSES, Sources};
-use crate::workers::{self, SampleNumber, Parent};
+use crate::workers::{self, Parent, SampleNumber};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 

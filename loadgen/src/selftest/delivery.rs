@@ -1,4 +1,4 @@
-//! What a faulty server does to a message.
+//! Faults in the delivery of a message.
 
 /// Treatment of a message for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

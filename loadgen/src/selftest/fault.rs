@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 
-use super::invalid_frame::InvalidFrame;
 use super::delivery::DeliveryFault;
+use super::invalid_frame::InvalidFrame;
 
 /// Message of a session's stream that is affected, counted from 0.
 const AFFECTED_MESSAGE: usize = 5;
@@ -240,6 +240,10 @@ impl Fault {
 
     /// Returns the code for closing a client that exceeds the write timeout.
     pub(super) fn code_for_slow(self) -> CloseCode {
-        if self == Self::ClosesStalledReadersWithWrongCode { CloseCode::PongTimeout } else { CloseCode::SlowConsumer }
+        if self == Self::ClosesStalledReadersWithWrongCode {
+            CloseCode::PongTimeout
+        } else {
+            CloseCode::SlowConsumer
+        }
     }
 }

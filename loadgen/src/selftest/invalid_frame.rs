@@ -1,6 +1,6 @@
 //! Invalid frames: each violates one rule that RFC 6455 has for servers.
 
-/// Invalid frame. Variants are named like the kinds of errors in a report.
+/// Invalid frame that a server can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvalidFrame {
     ReservedBits,

@@ -4,10 +4,10 @@
 //! any other run, including command line and report. [`runs`] defines what each run reports about an honest
 //! server, [`cases`] which run reports which fault, and [`verdict`] checks the reports.
 
-mod invalid_frame;
 mod cases;
 mod delivery;
 mod fault;
+mod invalid_frame;
 #[cfg(test)]
 mod result_keys;
 mod runs;
@@ -130,7 +130,9 @@ fn index_of(run: &SelfTestRun) -> usize {
 }
 
 /// Returns the reports of all these runs, [`MAX_CONCURRENT_RUNS`] of which run at a time.
-async fn measure_all(runs: impl Iterator<Item = (&'static SelfTestRun, Fault)>) -> Result<Vec<Document>, String> {
+async fn measure_all(
+    runs: impl Iterator<Item = (&'static SelfTestRun, Fault)>,
+) -> Result<Vec<Document>, String> {
     let mut start = Instant::now();
     let measured = runs.map(|(run, fault)| {
         start += STAGGER;

@@ -9,7 +9,9 @@ use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::fault::Fault;
-use super::runs::{CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, SelfTestRun, SLOW, STORM, TAKEOVER, VANISH};
+use super::runs::{
+    CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, SLOW, STORM, SelfTestRun, TAKEOVER, VANISH,
+};
 use super::{STAGGER, measure_at};
 use crate::args::{LoadgenArgs, LoadgenCommand};
 use crate::result::{Document, Field, Group, is_distribution};
@@ -33,11 +35,16 @@ const PLAN: &str = r#"
 fn the_result_keys_of_each_scenario_are_stable() {
     let plan = tempfile::NamedTempFile::new().expect("a temporary file can be written");
     fs::write(plan.path(), PLAN).expect("a temporary file can be written");
-    let mix = SelfTestRun { words: format!("mix URL --plan {}", plan.path().display()).leak(), honest_checks: &[] };
-    let hold_and_ping =
-        SelfTestRun { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", honest_checks: &[] };
-    let abuse =
-        SelfTestRun { words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50", honest_checks: &[] };
+    let mix =
+        SelfTestRun { words: format!("mix URL --plan {}", plan.path().display()).leak(), honest_checks: &[] };
+    let hold_and_ping = SelfTestRun {
+        words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms",
+        honest_checks: &[],
+    };
+    let abuse = SelfTestRun {
+        words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50",
+        honest_checks: &[],
+    };
     // Nothing is restarted, so no client reconnects, and the run ends after the grace period.
     let restart = SelfTestRun {
         words: "restart URL --restart true --connections 2 --channels 2 --publishers 1 --messages 4 \

@@ -1,7 +1,7 @@
 //! Checks reports against what they must contain.
 
 use super::cases::Case;
-use super::runs::{SelfTestRun, ReportCheck};
+use super::runs::{ReportCheck, SelfTestRun};
 use crate::result::Document;
 use crate::result::{Assertion, Verdict as Judgement};
 
@@ -47,12 +47,17 @@ impl Case {
 
 impl SelfTestRun {
     pub(super) fn judge(&self, honest: &Document) -> CaseVerdict {
-        if self.honest_checks.iter().all(|check| check.holds_in(honest)) { CaseVerdict::Clean } else { CaseVerdict::Unclean }
+        if self.honest_checks.iter().all(|check| check.holds_in(honest)) {
+            CaseVerdict::Clean
+        } else {
+            CaseVerdict::Unclean
+        }
     }
 
     /// Returns the numbers of the report that an honest server should not have.
     pub(super) fn reported(&self, report: &Document) -> String {
-        let reported = format_checks(self.honest_checks.iter().filter(|check| !check.holds_in(report)), report);
+        let reported =
+            format_checks(self.honest_checks.iter().filter(|check| !check.holds_in(report)), report);
         if reported.is_empty() { "nothing".to_owned() } else { reported }
     }
 }
@@ -107,7 +112,11 @@ mod tests {
         assert_eq!(case.judge(&report(1), &report(0)), CaseVerdict::Found);
         assert_eq!(case.reported(&report(1)), "lost 1, duplicated 0, misordered 0");
         assert_eq!(case.judge(&report(0), &report(0)), CaseVerdict::Missed, "not seen");
-        assert_eq!(case.judge(&report(1), &report(1)), CaseVerdict::Missed, "seen with the honest server too");
+        assert_eq!(
+            case.judge(&report(1), &report(1)),
+            CaseVerdict::Missed,
+            "seen with the honest server too"
+        );
         assert_eq!(case.judge(&nothing(), &report(0)), CaseVerdict::Missed, "no longer counted");
     }
 
@@ -118,14 +127,21 @@ mod tests {
             let counts = Group::default().with("errors", 0).with("dropped", 5).with("resumed", resumed);
             Document::of_numbers(counts.with("unexpected_closes", 0))
         };
-        assert_eq!((run.judge(&storm(5)), run.reported(&storm(5))), (CaseVerdict::Clean, "nothing".to_owned()));
-        assert_eq!((run.judge(&storm(4)), run.reported(&storm(4))), (CaseVerdict::Unclean, "resumed 4".to_owned()));
+        assert_eq!(
+            (run.judge(&storm(5)), run.reported(&storm(5))),
+            (CaseVerdict::Clean, "nothing".to_owned())
+        );
+        assert_eq!(
+            (run.judge(&storm(4)), run.reported(&storm(4))),
+            (CaseVerdict::Unclean, "resumed 4".to_owned())
+        );
         assert_eq!(run.judge(&nothing()), CaseVerdict::Unclean);
     }
 
     #[test]
     fn the_table_is_well_formed() {
-        let checks = RUNS.iter().flat_map(|run| run.honest_checks).chain(CASES.iter().flat_map(|case| case.checks));
+        let checks =
+            RUNS.iter().flat_map(|run| run.honest_checks).chain(CASES.iter().flat_map(|case| case.checks));
         for check in checks {
             assert!(check.assertion().is_ok(), "{check:?}");
         }

@@ -6,15 +6,15 @@
 mod body;
 mod error;
 pub(crate) mod event_stream;
-mod http_head;
 mod http_client;
-mod read_buffer;
 mod http_connection;
+mod http_head;
+mod read_buffer;
 mod source;
 pub(crate) mod websocket;
 
 pub(crate) use self::error::ConnectError;
-pub(crate) use self::http_head::ResponseHead;
 pub(crate) use self::http_client::HttpClient;
 pub(crate) use self::http_connection::CompleteResponse;
+pub(crate) use self::http_head::ResponseHead;
 pub use self::source::{ADDRESSES, Sources};

@@ -174,7 +174,10 @@ mod tests {
 
     #[test]
     fn invalid_lines_are_refused() {
-        assert_eq!(serde_json::from_str::<WorkerMessage>(r#""ready""#).expect("it is a message"), WorkerMessage::Ready);
+        assert_eq!(
+            serde_json::from_str::<WorkerMessage>(r#""ready""#).expect("it is a message"),
+            WorkerMessage::Ready
+        );
         let log = WorkerMessage::Log("x".to_owned());
         assert_eq!(serde_json::from_str::<WorkerMessage>(r#"{"log":"x"}"#).expect("it is a message"), log);
         let good = to_json_line(&result(&[1], &[], None, 1.5));

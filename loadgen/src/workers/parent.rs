@@ -56,7 +56,7 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<
     };
     let results = processes.end().await;
     let (started_at, ending) = (began?, ended?);
-    // The series must not contain what remains after the run.
+    // Completes the series before the final sample, which is taken after the run.
     recorder.sample();
     cost.sample_after_run(&recorder).await;
     let mut run = merge_runs(&results, started_at).ok_or_else(no_result)?;
@@ -91,7 +91,8 @@ impl WholeRun<'_> {
         processes: &mut Processes,
         signals: &mut Signals,
     ) -> Result<Option<Ending>, MeasureError> {
-        let watching = self.watch_samples(self.recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE_INTERVAL));
+        let watching =
+            self.watch_samples(self.recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE_INTERVAL));
         tokio::pin!(watching);
         let ending = loop {
             tokio::select! {

@@ -82,7 +82,10 @@ impl Processes {
     }
 
     /// Stops all workers and waits for their results. Passes other messages to `on_message`.
-    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, WorkerMessage)) -> Result<(), MeasureError> {
+    pub(super) async fn stop(
+        &mut self,
+        on_message: impl Fn(usize, WorkerMessage),
+    ) -> Result<(), MeasureError> {
         self.workers.iter_mut().for_each(|worker| worker.input = None);
         let rest = async {
             while let Some((worker, message)) = self.next().await? {

@@ -39,7 +39,7 @@ pub(super) struct Rows {
     /// Samples requested by the scenario. In one worker such a sample may come before the end of a second and
     /// in another after it.
     requested: BTreeMap<u64, SampleRow>,
-    /// First samples that are not in the series yet.
+    /// Numbers of the first samples that are not in the series yet.
     next_timed: TimedNumber,
     next_requested: u64,
     series: Series,
@@ -84,14 +84,17 @@ impl Rows {
     }
 
     /// Moves the first complete row to the series. A row is complete if all workers have sent it, that is, up
-    /// to `timed` or `requested`, or if too many rows are pending. Returns false if there is none.
+    /// to `timed` or `requested`, or if too many rows are pending. Returns false if no row is complete.
     fn finish_first(&mut self, timed: TimedNumber, requested: u64) -> bool {
         let is_full = self.timed.len() > MAX_PENDING;
         let first_timed = self.timed.first_key_value().filter(|(number, _)| **number <= timed || is_full);
-        let first_requested = self.requested.first_key_value().filter(|(number, _)| **number <= requested || is_full);
+        let first_requested =
+            self.requested.first_key_value().filter(|(number, _)| **number <= requested || is_full);
         let row = match (first_timed, first_requested) {
             (None, None) => return false,
-            (Some((_, timed)), Some((_, requested))) if timed.values.t.0 < requested.values.t.0 => self.take_timed(),
+            (Some((_, timed)), Some((_, requested))) if timed.values.t.0 < requested.values.t.0 => {
+                self.take_timed()
+            }
             (Some(_), None) => self.take_timed(),
             (_, Some(_)) => self.take_requested(),
         };
@@ -273,8 +276,18 @@ mod tests {
         let timed = |second, nth| SampleNumber::Timed { second, nth };
         let requested = SampleNumber::Requested;
         let samples = [
-            [(timed(1, 0), 1.0, 5.0), (requested(1), 1.99, 5.0), (requested(2), 1.995, 0.0), (timed(2, 0), 2.0, 1.0)],
-            [(timed(1, 0), 1.0, 5.0), (timed(2, 0), 2.0, 5.0), (requested(1), 2.01, 5.0), (requested(2), 2.02, 0.0)],
+            [
+                (timed(1, 0), 1.0, 5.0),
+                (requested(1), 1.99, 5.0),
+                (requested(2), 1.995, 0.0),
+                (timed(2, 0), 2.0, 1.0),
+            ],
+            [
+                (timed(1, 0), 1.0, 5.0),
+                (timed(2, 0), 2.0, 5.0),
+                (requested(1), 2.01, 5.0),
+                (requested(2), 2.02, 0.0),
+            ],
         ];
         let mut rows = Rows::new(2);
         for (worker, samples) in samples.into_iter().enumerate() {

@@ -32,7 +32,7 @@ async fn any_path_of_the_result_can_be_asserted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_no_longer_hold_ends_the_run_if_asked_to() {
+async fn abort_on_fail_ends_the_run() {
     let server = impatient_server().await;
     let ended = loadgen(&format!(
         "mute {} --connections 3000 --rate 50 --duration 1h --json - --abort-on-fail --assert muted<=3000 \
@@ -51,7 +51,7 @@ async fn what_can_no_longer_hold_ends_the_run_if_asked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_still_may_come_true_ends_nothing() {
+async fn an_assertion_that_may_still_hold_does_not_end_the_run() {
     let server = FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT * 20)).await;
     let ended = loadgen(&format!(
         "hold {} --connections 20 --rate 10 --duration 0s --json - --abort-on-fail --assert connect_ms.count==20",
@@ -63,7 +63,7 @@ async fn what_still_may_come_true_ends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() {
+async fn an_assertion_on_an_unknown_figure_is_refused_before_the_run() {
     let server = impatient_server().await;
     for (scenario, bad, why) in [
         ("hold", "resumed==2", "the result has no such path"),
@@ -78,10 +78,10 @@ async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() 
         ("storm --pid 1", "server.timers.entries_peak<3", "sampled only with --admin"),
         ("hold", "phases[2].duration_seconds<3", "the result has no such path"),
         ("expire --after 1s --without upgrade", "connect_ms.p99<3s", "nothing was measured"),
-        ("hold", "connect_ms<3", "no number"),
+        ("hold", "connect_ms<3", "not a number"),
         ("hold", "aborted_by==1", "nothing was measured"),
-        ("hold", "interrupted==0", "no number"),
-        ("hold", "histograms.connect_ms==1", "no number"),
+        ("hold", "interrupted==0", "not a number"),
+        ("hold", "histograms.connect_ms==1", "not a number"),
         ("hold", "histograms.conect_ms.p99==1", "the result has no such path"),
         ("hold", "loadgen.warnings[0]==1", "the result has no such path"),
     ] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fake_bayeux::{FakeBayeux, Manners};
+use crate::fake_bayeux::{BayeuxBehaviour, FakeBayeux};
 use crate::run::{loadgen, number};
 
 async fn run_on(server: &FakeBayeux, scenario: &str, options: &str) -> Value {
@@ -17,13 +17,13 @@ async fn run_on(server: &FakeBayeux, scenario: &str, options: &str) -> Value {
     json
 }
 
-async fn run(manners: Manners, scenario: &str, options: &str) -> Value {
-    run_on(&FakeBayeux::start(manners).await, scenario, options).await
+async fn run(behaviour: BayeuxBehaviour, scenario: &str, options: &str) -> Value {
+    run_on(&FakeBayeux::start(behaviour).await, scenario, options).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connects_follow_one_another() {
-    let server = FakeBayeux::start(Manners::Honest).await;
+    let server = FakeBayeux::start(BayeuxBehaviour::Honest).await;
     let json = run_on(&server, "hold", "--duration 1s").await;
     assert_eq!((&json["unexpected_closes"], &json["errors"]), (&json!(0), &json!(0)), "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
@@ -32,24 +32,24 @@ async fn connects_follow_one_another() {
         json["hold_lateness_ms"]["count"], json["pings"],
         "the server announces the hold time: {json:#}"
     );
-    assert_eq!(server.asked("/meta/handshake").len(), 5);
-    let connects = server.asked("/meta/connect");
+    assert_eq!(server.requests("/meta/handshake").len(), 5);
+    let connects = server.requests("/meta/connect");
     assert_eq!(connects.iter().filter(|connect| connect["advice"]["timeout"] == 0).count(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_is_too_short_or_too_long_is_told() {
-    let early = run(Manners::HoldsFor(Duration::from_millis(100)), "hold", "--duration 800ms").await;
+async fn holds_that_are_too_short_or_too_long_are_reported() {
+    let early = run(BayeuxBehaviour::HoldsFor(Duration::from_millis(100)), "hold", "--duration 800ms").await;
     assert_eq!(early["holds_early"], early["pings"], "{early:#}");
     assert!(number(&early, "/pings") >= 5.0, "{early:#}");
-    let late = run(Manners::HoldsFor(Duration::from_millis(600)), "hold", "--duration 1500ms").await;
+    let late = run(BayeuxBehaviour::HoldsFor(Duration::from_millis(600)), "hold", "--duration 1500ms").await;
     assert_eq!(late["holds_early"], 0, "{late:#}");
     assert!(number(&late, "/hold_lateness_ms/p50") >= 299.0, "{late:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn advice_to_pause_is_taken() {
-    let server = FakeBayeux::start(Manners::AdvisesPauses(Duration::from_millis(400))).await;
+async fn advised_pauses_are_kept() {
+    let server = FakeBayeux::start(BayeuxBehaviour::AdvisesPause(Duration::from_millis(400))).await;
     let json = run_on(&server, "hold", "--duration 1s").await;
     assert_eq!(
         (&json["holds_early"], &json["pings"]),
@@ -57,15 +57,15 @@ async fn advice_to_pause_is_taken() {
         "no connect was held: {json:#}"
     );
     // One at once, and one after each of two pauses.
-    assert!(server.asked("/meta/connect").len() <= 15, "{json:#}");
+    assert!(server.requests("/meta/connect").len() <= 15, "{json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_arrived_is_acknowledged() {
-    let server = FakeBayeux::start(Manners::Honest).await;
+async fn received_messages_are_acknowledged() {
+    let server = FakeBayeux::start(BayeuxBehaviour::Honest).await;
     let json = run_on(&server, "storm", "--ext-ack --duration 500ms").await;
     assert_eq!((&json["resumed"], &json["errors"]), (&json!(5), &json!(0)), "{json:#}");
-    let connects = server.asked("/meta/connect");
+    let connects = server.requests("/meta/connect");
     let acks = |first: bool| {
         let of_kind = connects.iter().filter(move |connect| (connect["advice"]["timeout"] == 0) == first);
         of_kind
@@ -75,7 +75,7 @@ async fn what_has_arrived_is_acknowledged() {
     assert_eq!(acks(true).iter().filter(|ack| **ack == -1).count(), 5, "{connects:?}");
     assert_eq!(acks(true).iter().filter(|ack| **ack > -1).count(), 5, "reconnecting clients: {connects:?}");
     assert!(acks(false).iter().all(|ack| *ack >= 0), "{connects:?}");
-    let url = FakeBayeux::start(Manners::Plain).await.url();
+    let url = FakeBayeux::start(BayeuxBehaviour::NoExtensions).await.url();
     let held = "--connections 3 --rate 1000 --duration 0s --json -";
     let ended = loadgen(&format!("hold {url} --target bayeux --ext-ack {held}")).await;
     ended.assert_code(1);
@@ -83,23 +83,23 @@ async fn what_has_arrived_is_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_known_any_more_begins_anew() {
-    let server = FakeBayeux::start(Manners::Forgets).await;
+async fn a_forgotten_client_handshakes_again() {
+    let server = FakeBayeux::start(BayeuxBehaviour::Forgets).await;
     let json = run_on(&server, "storm", "--duration 300ms").await;
     assert_eq!((&json["dropped"], &json["resumed"]), (&json!(5), &json!(0)), "{json:#}");
     assert_eq!(json["error_kinds"], json!({"not_recovered": 5}), "{json:#}");
-    assert_eq!(server.asked("/meta/handshake").len(), 10, "all clients have started new sessions");
+    assert_eq!(server.requests("/meta/handshake").len(), 10, "all clients have started new sessions");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ends_have_the_numbers_of_errors() {
+async fn error_numbers_are_close_codes() {
     for (error, code) in [("402:c:unknown", "402"), ("503::come back", "503"), ("no", "1005")] {
         // The run ends when no connection is left.
-        let json = run(Manners::Ends(error), "hold", "--duration 1h").await;
+        let json = run(BayeuxBehaviour::EndsSession(error), "hold", "--duration 1h").await;
         assert_eq!(json["unexpected_closes"], 5, "{json:#}");
         assert_eq!(json["close_codes"], json!({code: 5}), "{json:#}");
     }
-    let url = FakeBayeux::start(Manners::Refuses).await.url();
+    let url = FakeBayeux::start(BayeuxBehaviour::Refuses).await.url();
     let held = "--connections 3 --rate 1000 --duration 0s --json -";
     let ended = loadgen(&format!("hold {url} --target bayeux {held}")).await;
     ended.assert_code(1);
@@ -107,7 +107,7 @@ async fn ends_have_the_numbers_of_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_bayeux_cannot_do_is_said_before_the_run() {
+async fn unsupported_options_are_refused_before_the_run() {
     let held = "--connections 20 --rate 1 --duration 1s";
     for (words, part) in [
         (format!("mute http://127.0.0.1:1/bayeux {held} --target bayeux"), "pings that require an answer"),

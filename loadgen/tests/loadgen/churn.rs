@@ -19,7 +19,7 @@ async fn holding_server() -> FakeServer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arrivals_come_at_the_rate_and_leave_when_their_time_is_over() {
+async fn arrivals_follow_the_rate_and_leave_after_their_lifetime() {
     let json = churn(&holding_server().await, "--lifetime fixed:100ms").await;
     // 200 on average, with a standard deviation of 14.
     let arrived = number(&json, "/arrived");
@@ -36,14 +36,14 @@ async fn arrivals_come_at_the_rate_and_leave_when_their_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_seed_brings_the_same_arrivals() {
+async fn the_same_seed_gives_the_same_arrivals() {
     let server = holding_server().await;
     let first = churn(&server, "--seed 7").await;
     assert_eq!(churn(&server, "--seed 7").await["arrived"], first["arrived"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_fit_is_skipped_and_told() {
+async fn arrivals_over_the_limit_are_skipped() {
     let json = churn(&holding_server().await, "--lifetime fixed:1h --max-open 10").await;
     assert_eq!(json["connected"], 10);
     assert_eq!(json["peak_open"], 10);
@@ -52,7 +52,7 @@ async fn who_does_not_fit_is_skipped_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_closed_has_not_left() {
+async fn closed_connections_have_not_left() {
     let server = FakeServer::start(|_| Behaviour::CloseWith(4002)).await;
     let json = churn(&server, "--lifetime fixed:1h").await;
     assert!(number(&json, "/unexpected_closes") > 0.0, "{json:#}");
@@ -62,7 +62,7 @@ async fn who_is_closed_has_not_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_connecting_or_open_at_the_end_is_counted() {
+async fn connections_connecting_or_open_at_the_end_are_counted() {
     // The first stays open, the second never receives its hello, all others are closed.
     let server = FakeServer::start(|index| match index {
         0 => Behaviour::GiveUpAfter(Duration::from_secs(10)),

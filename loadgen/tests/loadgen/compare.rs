@@ -31,7 +31,7 @@ async fn two_runs_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_result_is_told() {
+async fn other_files_are_rejected() {
     let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let file = directory.path().join("other.json");
     fs::write(&file, r#"{"format":2}"#).expect("a temporary file can be written");

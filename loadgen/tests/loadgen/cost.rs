@@ -20,7 +20,7 @@ fn column<'a>(json: &'a Value, name: &str) -> &'a [Value] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_process_that_serves_is_sampled() {
+async fn the_server_process_is_sampled() {
     // The server runs in this process.
     let (server, pid) = (holding_server().await, std::process::id());
     let run =
@@ -44,7 +44,7 @@ async fn the_process_that_serves_is_sampled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_sampled_is_told_before_the_run() {
+async fn unusable_sources_are_refused_before_the_run() {
     let (server, listener) = (holding_server().await, TcpListener::bind("127.0.0.1:0").await);
     let closed = listener.and_then(|listener| listener.local_addr()).expect("loopback has a free port");
     for (options, code, why) in [
@@ -63,7 +63,7 @@ async fn what_cannot_be_sampled_is_told_before_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_ends_meanwhile_is_told_and_the_run_goes_on() {
+async fn the_run_continues_after_the_process_has_ended() {
     let server = holding_server().await;
     let mut sampled = Command::new("sleep").arg("1h").spawn().expect("sleep is installed");
     let run = format!(
@@ -88,7 +88,7 @@ async fn the_timers_of_encke_are_sampled() {
     let server = holding_server().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
     let admin = listener.local_addr().expect("a bound socket has an address");
-    tokio::spawn(tell_timers(listener));
+    tokio::spawn(serve_timers(listener));
     let run = format!(
         "hold {} --connections 5 --rate 50 --duration 2500ms --json - --admin http://{admin}/ --api-key k1",
         server.url()
@@ -111,7 +111,7 @@ async fn the_timers_of_encke_are_sampled() {
 }
 
 /// Answers each request with one entry and ten expiries more than the previous one.
-async fn tell_timers(listener: TcpListener) {
+async fn serve_timers(listener: TcpListener) {
     let (stream, _) = listener.accept().await.expect("loadgen connects");
     let mut stream = BufReader::new(stream);
     for answer in 1.. {

@@ -20,7 +20,7 @@ async fn hold_with(options: &str) -> crate::run::Ended {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn assertions_that_hold_change_nothing() {
+async fn assertions_that_hold_do_not_change_the_exit_code() {
     let ended = hold_with("--assert connected==2 --assert connect_ms.p99<60000 --assert errors<=0").await;
     ended.assert_code(0);
     assert!(
@@ -39,7 +39,7 @@ async fn an_assertion_that_does_not_hold_gives_99() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_assertion_about_nothing_gives_2() {
+async fn an_invalid_assertion_gives_2() {
     for bad in ["conected==2", "target==2", "connect_ms==2"] {
         let ended = hold_with(&format!("--assert {bad} --assert connected>2")).await;
         ended.assert_code(2);
@@ -71,7 +71,7 @@ async fn bad_usage_gives_2() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn not_one_connection_gives_1_and_still_a_report() {
+async fn no_connection_gives_1_and_a_report() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
     drop(listener);
@@ -90,7 +90,7 @@ async fn a_report_that_cannot_be_written_gives_1_before_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_few_descriptors_give_1_and_say_so() {
+async fn too_few_descriptors_give_1_and_a_message() {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 100; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_loadgen")]);
     command.args("hold ws://127.0.0.1:1/ws --connections 50 --rate 1 --duration 1s".split_whitespace());

@@ -30,7 +30,7 @@ async fn impatient(first: Duration, others: Duration) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_nothing_is_timed_from_the_connect() {
+async fn silent_connections_are_timed_from_the_connect() {
     let url = impatient(Duration::from_millis(300), Duration::from_millis(700)).await;
     let run = format!(
         "expire {url} --connections 10 --rate 1000 --duration 5s --after 600ms --without upgrade --json -"
@@ -56,7 +56,7 @@ async fn who_says_nothing_is_timed_from_the_connect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_left_alone_is_still_open_and_other_codes_are_told_apart() {
+async fn open_connections_and_other_codes_are_counted_separately() {
     let server = FakeServer::start(|index| match index {
         0..3 => Behaviour::CloseWith(4004),
         3..5 => Behaviour::CloseWith(4002),

@@ -16,42 +16,42 @@ const HOLD_MS: u64 = 300;
 
 /// How the server treats its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Manners {
+pub(crate) enum BayeuxBehaviour {
     Honest,
     /// Holds connects for this long.
     HoldsFor(Duration),
     /// Answers every connect at once, and advises a pause of this length because of `multiple-clients`.
-    AdvisesPauses(Duration),
+    AdvisesPause(Duration),
     /// Knows no client whose handshake used another connection.
     Forgets,
     /// Ends the session, with this error, at every connect that is to be held.
-    Ends(&'static str),
+    EndsSession(&'static str),
     /// Refuses every handshake.
     Refuses,
     /// Has no extensions.
-    Plain,
+    NoExtensions,
 }
 
 pub(crate) struct FakeBayeux {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
 }
 
 impl FakeBayeux {
-    pub(crate) async fn start(manners: Manners) -> Self {
-        let asked = Arc::<Mutex<Vec<Value>>>::default();
-        let all = asked.clone();
+    pub(crate) async fn start(behaviour: BayeuxBehaviour) -> Self {
+        let requests = Arc::<Mutex<Vec<Value>>>::default();
+        let all = requests.clone();
         let address = serve_each(move |stream| {
             let all = all.clone();
-            async move { serve(stream, manners, &all).await }
+            async move { serve(stream, behaviour, &all).await }
         });
-        Self { address: address.await, asked }
+        Self { address: address.await, requests }
     }
 
     /// Returns all messages received on a channel.
-    pub(crate) fn asked(&self, channel: &str) -> Vec<Value> {
-        let asked = self.asked.lock().expect("the mutex is not poisoned");
-        asked.iter().filter(|message| message["channel"] == channel).cloned().collect()
+    pub(crate) fn requests(&self, channel: &str) -> Vec<Value> {
+        let requests = self.requests.lock().expect("the mutex is not poisoned");
+        requests.iter().filter(|message| message["channel"] == channel).cloned().collect()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -59,18 +59,22 @@ impl FakeBayeux {
     }
 }
 
-async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+async fn serve(
+    stream: TcpStream,
+    behaviour: BayeuxBehaviour,
+    requests: &Mutex<Vec<Value>>,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
-    let mut is_known = manners != Manners::Forgets;
+    let mut is_known = behaviour != BayeuxBehaviour::Forgets;
     while let Some((line, body)) = next_request(&mut stream).await? {
         assert_eq!(line, "POST /bayeux HTTP/1.1");
         let messages: Vec<Value> = serde_json::from_str(&body).expect("clients send arrays");
-        asked.lock().expect("the mutex is not poisoned").extend(messages.iter().cloned());
+        requests.lock().expect("the mutex is not poisoned").extend(messages.iter().cloned());
         let mut answer = Vec::new();
         for message in &messages {
             is_known |= message["channel"] == "/meta/handshake";
-            answer.push(reply(message, is_known, manners).await);
+            answer.push(reply(message, is_known, behaviour).await);
         }
         let body = Value::Array(answer).to_string();
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -79,7 +83,7 @@ async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<Value>>) -
     Ok(())
 }
 
-async fn reply(message: &Value, is_known: bool, manners: Manners) -> Value {
+async fn reply(message: &Value, is_known: bool, behaviour: BayeuxBehaviour) -> Value {
     let channel = &message["channel"];
     let mut reply = json!({"channel": channel, "id": message["id"], "successful": true});
     let refuse = |reply: &mut Value, error: &str| {
@@ -87,12 +91,12 @@ async fn reply(message: &Value, is_known: bool, manners: Manners) -> Value {
         reply["error"] = json!(error);
     };
     match channel.as_str().expect("a channel is text") {
-        "/meta/handshake" if manners == Manners::Refuses => refuse(&mut reply, "401::not you"),
+        "/meta/handshake" if behaviour == BayeuxBehaviour::Refuses => refuse(&mut reply, "401::not you"),
         "/meta/handshake" => {
             assert_eq!(message["supportedConnectionTypes"], json!(["long-polling"]));
             reply["clientId"] = json!("a \"client\"");
             reply["advice"] = json!({"reconnect": "retry", "interval": 0, "timeout": HOLD_MS});
-            if manners != Manners::Plain && !message["ext"]["ack"].is_null() {
+            if behaviour != BayeuxBehaviour::NoExtensions && !message["ext"]["ack"].is_null() {
                 reply["ext"] = json!({"ack": true});
             }
         }
@@ -104,13 +108,13 @@ async fn reply(message: &Value, is_known: bool, manners: Manners) -> Value {
                 refuse(&mut reply, "402:c:unknown");
                 return reply;
             }
-            match manners {
-                Manners::Ends(error) if !is_first => refuse(&mut reply, error),
-                Manners::AdvisesPauses(pause) => {
+            match behaviour {
+                BayeuxBehaviour::EndsSession(error) if !is_first => refuse(&mut reply, error),
+                BayeuxBehaviour::AdvisesPause(pause) => {
                     let interval = u64::try_from(pause.as_millis()).expect("it fits into u64");
                     reply["advice"] = json!({"interval": interval, "multiple-clients": true});
                 }
-                Manners::HoldsFor(hold) if !is_first => sleep(hold).await,
+                BayeuxBehaviour::HoldsFor(hold) if !is_first => sleep(hold).await,
                 _ if !is_first => sleep(Duration::from_millis(HOLD_MS)).await,
                 _ => {}
             }

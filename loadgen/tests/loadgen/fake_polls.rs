@@ -11,40 +11,40 @@ use tokio::time::sleep;
 
 /// How the server treats polls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
+pub(crate) struct PollBehaviour {
     /// How long a poll is held.
     pub(crate) hold: Duration,
     /// Status, additional headers and body of the answer.
     pub(crate) answer: (&'static str, &'static str, &'static str),
     /// Whether sessions outlive their connections.
-    pub(crate) remembers: bool,
+    pub(crate) keeps_sessions: bool,
 }
 
-impl Default for Manners {
+impl Default for PollBehaviour {
     fn default() -> Self {
-        Self { hold: Duration::from_millis(300), answer: ("200 OK", "", "[]"), remembers: true }
+        Self { hold: Duration::from_millis(300), answer: ("200 OK", "", "[]"), keeps_sessions: true }
     }
 }
 
 pub(crate) struct FakePolls {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl FakePolls {
-    pub(crate) async fn start(manners: Manners) -> Self {
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let all = asked.clone();
+    pub(crate) async fn start(behaviour: PollBehaviour) -> Self {
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let all = requests.clone();
         let address = serve_each(move |stream| {
             let all = all.clone();
-            async move { serve(stream, manners, &all).await }
+            async move { serve(stream, behaviour, &all).await }
         });
-        Self { address: address.await, asked }
+        Self { address: address.await, requests }
     }
 
     /// Returns the first line and the body of each request.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("the mutex is not poisoned").clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("the mutex is not poisoned").clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -89,19 +89,25 @@ pub(crate) async fn next_request(
     Ok(Some((line, String::from_utf8(body).expect("clients send text"))))
 }
 
-async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<String>>) -> std::io::Result<()> {
+async fn serve(
+    stream: TcpStream,
+    behaviour: PollBehaviour,
+    requests: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     while let Some((line, body)) = next_request(&mut stream).await? {
-        asked.lock().expect("the mutex is not poisoned").push(format!("{line} {body}"));
+        requests.lock().expect("the mutex is not poisoned").push(format!("{line} {body}"));
         let is_new = !line.contains("resume=");
         let (status, headers, body) = match line.split(' ').next() {
-            Some("POST") if !manners.remembers => ("410 Gone", "", r#"{"error":{"code":"gone"}}"#.to_owned()),
+            Some("POST") if !behaviour.keeps_sessions => {
+                ("410 Gone", "", r#"{"error":{"code":"gone"}}"#.to_owned())
+            }
             Some("POST") => ("200 OK", "", "[]".to_owned()),
-            _ if is_new || !manners.remembers => ("200 OK", "", format!("[{}]", hello())),
+            _ if is_new || !behaviour.keeps_sessions => ("200 OK", "", format!("[{}]", hello())),
             _ => {
-                sleep(manners.hold).await;
-                let (status, headers, body) = manners.answer;
+                sleep(behaviour.hold).await;
+                let (status, headers, body) = behaviour.answer;
                 (status, headers, body.to_owned())
             }
         };

@@ -55,7 +55,7 @@ pub(crate) struct FakeServer {
     greeted: watch::Receiver<u64>,
 }
 
-struct Shared {
+struct SharedSeen {
     seen: Arc<Mutex<Seen>>,
     greeted: watch::Sender<u64>,
 }
@@ -67,7 +67,7 @@ impl FakeServer {
         let address = listener.local_addr().expect("a bound socket has an address");
         let seen = Arc::<Mutex<Seen>>::default();
         let (sender, greeted) = watch::channel(0);
-        let shared = Arc::new(Shared { seen: seen.clone(), greeted: sender });
+        let shared = Arc::new(SharedSeen { seen: seen.clone(), greeted: sender });
         tokio::spawn(async move {
             for index in 0.. {
                 let (stream, _) = listener.accept().await.expect("accepting works");
@@ -100,7 +100,7 @@ async fn serve(
     mut stream: TcpStream,
     index: usize,
     behaviour: Behaviour,
-    shared: &Shared,
+    shared: &SharedSeen,
 ) -> Result<(), Error> {
     match behaviour {
         Behaviour::Hang => return Ok(()),
@@ -118,35 +118,35 @@ async fn serve(
         Behaviour::CloseBeforeHello(code) => close(&mut socket, code).await,
         Behaviour::NeverGreet => drain(&mut socket).await,
         Behaviour::CloseWith(code) => {
-            greet(&mut socket, index, &query, true, shared).await?;
+            send_hello(&mut socket, index, &query, true, shared).await?;
             close(&mut socket, code).await
         }
         Behaviour::Forget => {
-            greet(&mut socket, index, &query, false, shared).await?;
+            send_hello(&mut socket, index, &query, false, shared).await?;
             drain(&mut socket).await
         }
         Behaviour::GiveUpAfter(limit) => {
-            greet(&mut socket, index, &query, true, shared).await?;
+            send_hello(&mut socket, index, &query, true, shared).await?;
             ping_until_silence(&mut socket, limit, shared).await?;
             close(&mut socket, 4000).await
         }
         Behaviour::CutAfter(limit) => {
-            greet(&mut socket, index, &query, true, shared).await?;
+            send_hello(&mut socket, index, &query, true, shared).await?;
             ping_until_silence(&mut socket, limit, shared).await
         }
         Behaviour::Hang | Behaviour::RefuseUpgrade => unreachable!("handled before the upgrade"),
     }
 }
 
-type Socket = WebSocketStream<TcpStream>;
+type FakeSocket = WebSocketStream<TcpStream>;
 
 /// Sends a hello, a message of an unknown kind, and a message with a seq.
-async fn greet(
-    socket: &mut Socket,
+async fn send_hello(
+    socket: &mut FakeSocket,
     index: usize,
     query: &str,
     remember: bool,
-    shared: &Shared,
+    shared: &SharedSeen,
 ) -> Result<(), Error> {
     let resume = parse_resume(query);
     // Before the hello: a client that has received all of these may disconnect at once.
@@ -178,7 +178,11 @@ fn parse_resume(query: &str) -> Option<(String, u64)> {
     Some((token.to_owned(), seq.parse().expect("a seq is a number")))
 }
 
-async fn ping_until_silence(socket: &mut Socket, limit: Duration, shared: &Shared) -> Result<(), Error> {
+async fn ping_until_silence(
+    socket: &mut FakeSocket,
+    limit: Duration,
+    shared: &SharedSeen,
+) -> Result<(), Error> {
     loop {
         let payload = ping_payload(LAST_SEQ);
         socket.send(Message::Ping(payload.to_vec().into())).await?;
@@ -195,12 +199,12 @@ async fn ping_until_silence(socket: &mut Socket, limit: Duration, shared: &Share
 
 /// Sends a Close frame and waits until the client closes the connection, so that no reset overtakes the
 /// frame.
-async fn close(socket: &mut Socket, code: u16) -> Result<(), Error> {
+async fn close(socket: &mut FakeSocket, code: u16) -> Result<(), Error> {
     socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason: "".into() }))).await?;
     drain(socket).await
 }
 
-async fn drain(socket: &mut Socket) -> Result<(), Error> {
+async fn drain(socket: &mut FakeSocket) -> Result<(), Error> {
     while socket.next().await.transpose()?.is_some() {}
     Ok(())
 }

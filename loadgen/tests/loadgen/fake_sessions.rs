@@ -19,21 +19,21 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(2);
 
 /// How the server treats sessions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
+pub(crate) struct SessionBehaviour {
     /// How long a session is kept after its connection has closed.
-    pub(crate) keeps_for: Duration,
+    pub(crate) keep_duration: Duration,
     /// Close code for a connection whose session was taken over. `None`: it stays open.
     pub(crate) replaced: Option<u16>,
 }
 
-impl Default for Manners {
+impl Default for SessionBehaviour {
     fn default() -> Self {
-        Self { keeps_for: WINDOW, replaced: Some(4100) }
+        Self { keep_duration: WINDOW, replaced: Some(4100) }
     }
 }
 
 #[derive(Default)]
-struct Session {
+struct FakeSession {
     lost_at: Option<Instant>,
     /// Number of connections so far. Only the end of the latest one starts the window.
     connections: u64,
@@ -41,8 +41,8 @@ struct Session {
 }
 
 #[derive(Default)]
-struct Sessions {
-    by_token: HashMap<String, Session>,
+struct FakeSessionStore {
+    by_token: HashMap<String, FakeSession>,
     opened: u64,
 }
 
@@ -51,17 +51,17 @@ pub(crate) struct FakeSessions {
 }
 
 impl FakeSessions {
-    pub(crate) async fn start(manners: Manners) -> Self {
+    pub(crate) async fn start(behaviour: SessionBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let sessions = Arc::<Mutex<Sessions>>::default();
+        let sessions = Arc::<Mutex<FakeSessionStore>>::default();
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("accepting works");
                 let sessions = sessions.clone();
                 // Clients may disconnect at any time. The counts that the tests assert show any failure that
                 // matters.
-                tokio::spawn(async move { drop(serve(stream, manners, &sessions).await) });
+                tokio::spawn(async move { drop(serve(stream, behaviour, &sessions).await) });
             }
         });
         Self { address }
@@ -72,12 +72,16 @@ impl FakeSessions {
     }
 }
 
-async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) -> Result<(), Error> {
+async fn serve(
+    stream: TcpStream,
+    behaviour: SessionBehaviour,
+    sessions: &Mutex<FakeSessionStore>,
+) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
     let (replace, replaced) = oneshot::channel();
     let (token, connection, recovered) = {
         let mut sessions = sessions.lock().expect("the mutex is not poisoned");
-        attach(&mut sessions, &query, manners, replace)
+        attach(&mut sessions, &query, behaviour, replace)
     };
     let hello = ServerMessage::Hello(Hello {
         version: 1,
@@ -92,7 +96,7 @@ async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) 
     let served = async {
         socket.send(Message::text(hello.to_json())).await?;
         tokio::select! {
-            _ = replaced => if let Some(code) = manners.replaced {
+            _ = replaced => if let Some(code) = behaviour.replaced {
                 socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason: "".into() }))).await?;
             },
             _ = socket.next() => return Ok(()),
@@ -112,15 +116,15 @@ async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) 
 
 /// Returns the session's token, the number of this connection, and whether the session existed before.
 fn attach(
-    sessions: &mut Sessions,
+    sessions: &mut FakeSessionStore,
     query: &str,
-    manners: Manners,
+    behaviour: SessionBehaviour,
     replace: oneshot::Sender<()>,
 ) -> (String, u64, bool) {
     let asked_for = query.strip_prefix("resume=").and_then(|rest| rest.split_once("&seq=")).map(|it| it.0);
     let alive = asked_for.filter(|token| {
         let session = sessions.by_token.get(*token);
-        session.is_some_and(|session| session.lost_at.is_none_or(|at| at.elapsed() < manners.keeps_for))
+        session.is_some_and(|session| session.lost_at.is_none_or(|at| at.elapsed() < behaviour.keep_duration))
     });
     let token = alive.map_or_else(|| format!("s_{}.secret", sessions.opened), str::to_owned);
     sessions.opened += 1;

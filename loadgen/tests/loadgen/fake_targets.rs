@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::accept::accept;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FakeTargetKind {
     /// Pings, and closes with 1001 a client that does not answer in time.
     Plain,
     /// Closes every connection at once, with this code.
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     /// An event stream without ids.
     SseWithoutIds,
     /// Answers 204, after which clients must not reconnect.
-    SseGone,
+    SseNoContent,
     /// An HTML page.
     Page,
 }
@@ -45,35 +45,35 @@ pub(crate) enum Kind {
 const PING_TIMEOUT_MS: u64 = 300;
 /// Actual ping timeout. It is longer, so that a client that reads a ping late does not count the close as
 /// early.
-const TIMEOUT: Duration = Duration::from_millis(350);
+const PING_TIMEOUT: Duration = Duration::from_millis(350);
 /// Ping timeout for tests in which clients must stay, even if a busy machine delays their answers.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_PING_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time from a client's answer to the next ping.
-const PAUSE: Duration = Duration::from_millis(100);
+const PING_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) struct FakeTarget {
-    kind: Kind,
+    kind: FakeTargetKind,
     address: SocketAddr,
-    asked: watch::Receiver<Vec<String>>,
+    first_inputs: watch::Receiver<Vec<String>>,
 }
 
 /// First input on each connection: the head of its request, its query, or its CONNECT packet.
-type Asked = watch::Sender<Vec<String>>;
+type RequestLog = watch::Sender<Vec<String>>;
 
 impl FakeTarget {
-    pub(crate) async fn start(kind: Kind) -> Self {
-        Self::with_patience(kind, TIMEOUT).await
+    pub(crate) async fn start(kind: FakeTargetKind) -> Self {
+        Self::with_ping_timeout(kind, PING_TIMEOUT).await
     }
 
     /// Starts a server that disconnects no client.
-    pub(crate) async fn patient(kind: Kind) -> Self {
-        Self::with_patience(kind, LONG).await
+    pub(crate) async fn patient(kind: FakeTargetKind) -> Self {
+        Self::with_ping_timeout(kind, LONG_PING_TIMEOUT).await
     }
 
-    async fn with_patience(kind: Kind, patience: Duration) -> Self {
+    async fn with_ping_timeout(kind: FakeTargetKind, ping_timeout: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let (sender, asked) = watch::channel(Vec::new());
+        let (sender, first_inputs) = watch::channel(Vec::new());
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("accepting works");
@@ -83,17 +83,19 @@ impl FakeTarget {
                 let sender = sender.clone();
                 // Clients may disconnect at any time. The counts that the tests assert show any failure that
                 // matters.
-                tokio::spawn(async move { drop(serve(stream, kind, patience, &sender).await) });
+                tokio::spawn(async move { drop(serve(stream, kind, ping_timeout, &sender).await) });
             }
         });
-        Self { kind, address, asked }
+        Self { kind, address, first_inputs }
     }
 
     /// Value of `--target` for this server.
     pub(crate) fn target(&self) -> &'static str {
         match self.kind {
-            Kind::Plain | Kind::PlainThatCloses(_) => "plain",
-            Kind::Socketio | Kind::SocketioThatDisconnects | Kind::SocketioThatRefuses => "socketio",
+            FakeTargetKind::Plain | FakeTargetKind::PlainThatCloses(_) => "plain",
+            FakeTargetKind::Socketio
+            | FakeTargetKind::SocketioThatDisconnects
+            | FakeTargetKind::SocketioThatRefuses => "socketio",
             _ => "sse",
         }
     }
@@ -103,38 +105,55 @@ impl FakeTarget {
         format!("{scheme}://{}/path", self.address)
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.borrow().clone()
+    pub(crate) fn first_inputs(&self) -> Vec<String> {
+        self.first_inputs.borrow().clone()
     }
 
     /// Waits until this many connections have sent their first input.
-    pub(crate) async fn has_been_asked(&self, connections: usize) {
-        let mut asked = self.asked.clone();
-        asked.wait_for(|asked| asked.len() >= connections).await.expect("the server is running");
+    pub(crate) async fn has_first_inputs(&self, connections: usize) {
+        let mut first_inputs = self.first_inputs.clone();
+        first_inputs
+            .wait_for(|first_inputs| first_inputs.len() >= connections)
+            .await
+            .expect("the server is running");
     }
 }
 
-async fn serve(stream: TcpStream, kind: Kind, patience: Duration, asked: &Asked) -> Result<(), Error> {
+async fn serve(
+    stream: TcpStream,
+    kind: FakeTargetKind,
+    ping_timeout: Duration,
+    first_inputs: &RequestLog,
+) -> Result<(), Error> {
     match kind {
-        Kind::Plain | Kind::PlainThatCloses(_) => serve_plain(stream, kind, patience, asked).await,
-        Kind::Socketio | Kind::SocketioThatDisconnects | Kind::SocketioThatRefuses => {
-            serve_socketio(stream, kind, patience, asked).await
+        FakeTargetKind::Plain | FakeTargetKind::PlainThatCloses(_) => {
+            serve_plain(stream, kind, ping_timeout, first_inputs).await
         }
-        _ => Ok(serve_events(stream, kind, asked).await?),
+        FakeTargetKind::Socketio
+        | FakeTargetKind::SocketioThatDisconnects
+        | FakeTargetKind::SocketioThatRefuses => {
+            serve_socketio(stream, kind, ping_timeout, first_inputs).await
+        }
+        _ => Ok(serve_events(stream, kind, first_inputs).await?),
     }
 }
 
-async fn serve_plain(stream: TcpStream, kind: Kind, patience: Duration, asked: &Asked) -> Result<(), Error> {
+async fn serve_plain(
+    stream: TcpStream,
+    kind: FakeTargetKind,
+    ping_timeout: Duration,
+    first_inputs: &RequestLog,
+) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
-    asked.send_modify(|asked| asked.push(query));
-    if let Kind::PlainThatCloses(code) = kind {
+    first_inputs.send_modify(|first_inputs| first_inputs.push(query));
+    if let FakeTargetKind::PlainThatCloses(code) = kind {
         return close(&mut socket, code).await;
     }
     socket.send(Message::text("welcome")).await?;
     loop {
         socket.send(Message::Ping(b"there?".to_vec().into())).await?;
         loop {
-            match timeout(patience, socket.next()).await {
+            match timeout(ping_timeout, socket.next()).await {
                 Ok(Some(Ok(Message::Pong(_)))) => break,
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(error))) => return Err(error),
@@ -143,27 +162,27 @@ async fn serve_plain(stream: TcpStream, kind: Kind, patience: Duration, asked: &
             }
         }
         // Reading answers the client's pings.
-        let _ = timeout(PAUSE, read_on(&mut socket)).await;
+        let _ = timeout(PING_INTERVAL, read_on(&mut socket)).await;
     }
 }
 
-type Socket = WebSocketStream<TcpStream>;
+type FakeSocket = WebSocketStream<TcpStream>;
 
-async fn close(socket: &mut Socket, code: u16) -> Result<(), Error> {
+async fn close(socket: &mut FakeSocket, code: u16) -> Result<(), Error> {
     socket.close(Some(CloseFrame { code: code.into(), reason: "".into() })).await?;
     read_on(socket).await
 }
 
-async fn read_on(socket: &mut Socket) -> Result<(), Error> {
+async fn read_on(socket: &mut FakeSocket) -> Result<(), Error> {
     while socket.next().await.transpose()?.is_some() {}
     Ok(())
 }
 
 async fn serve_socketio(
     stream: TcpStream,
-    kind: Kind,
-    patience: Duration,
-    asked: &Asked,
+    kind: FakeTargetKind,
+    ping_timeout: Duration,
+    first_inputs: &RequestLog,
 ) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
     assert_eq!(query, "EIO=4&transport=websocket");
@@ -175,14 +194,14 @@ async fn serve_socketio(
     let connect = connect.strip_prefix("40").expect("the client connects to the main namespace").to_owned();
     let pid =
         serde_json::from_str::<Value>(&connect).ok().and_then(|it| Some(it["pid"].as_str()?.to_owned()));
-    asked.send_modify(|asked| asked.push(connect));
+    first_inputs.send_modify(|first_inputs| first_inputs.push(connect));
     socket.send(Message::text("2")).await?;
     assert_eq!(
         next_text(&mut socket).await?.as_deref(),
         Some("3"),
         "pings are answered before the namespace is connected"
     );
-    if matches!(kind, Kind::SocketioThatRefuses) {
+    if matches!(kind, FakeTargetKind::SocketioThatRefuses) {
         socket.send(Message::text(r#"44{"message":"not you"}"#)).await?;
         return read_on(&mut socket).await;
     }
@@ -190,9 +209,9 @@ async fn serve_socketio(
     if pid.is_some() {
         socket.send(Message::text(r#"42["news",{"a":2},"offset2"]"#)).await?;
     }
-    let pid = pid.unwrap_or_else(|| format!("p{}", asked.borrow().len()));
+    let pid = pid.unwrap_or_else(|| format!("p{}", first_inputs.borrow().len()));
     socket.send(Message::text(format!(r#"40{{"sid":"s{pid}","pid":"{pid}"}}"#))).await?;
-    if matches!(kind, Kind::SocketioThatDisconnects) {
+    if matches!(kind, FakeTargetKind::SocketioThatDisconnects) {
         socket.send(Message::text(r#"451-["picture",{"_placeholder":true,"num":0}]"#)).await?;
         socket.send(Message::binary(b"\x89PNG".to_vec())).await?;
         socket.send(Message::text("41")).await?;
@@ -201,18 +220,18 @@ async fn serve_socketio(
     socket.send(Message::text(r#"42["news",{"a":1},"offset1"]"#)).await?;
     loop {
         socket.send(Message::text("2")).await?;
-        match timeout(patience, next_text(&mut socket)).await {
+        match timeout(ping_timeout, next_text(&mut socket)).await {
             Ok(Ok(Some(answer))) => assert_eq!(answer, "3"),
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(error),
             Err(_) => return socket.close(None).await,
         }
-        sleep(PAUSE).await;
+        sleep(PING_INTERVAL).await;
     }
 }
 
 /// Returns the next text message. Reading answers WebSocket pings.
-async fn next_text(socket: &mut Socket) -> Result<Option<String>, Error> {
+async fn next_text(socket: &mut FakeSocket) -> Result<Option<String>, Error> {
     while let Some(message) = socket.next().await.transpose()? {
         if let Message::Text(text) = message {
             return Ok(Some(text.as_str().to_owned()));
@@ -221,7 +240,11 @@ async fn next_text(socket: &mut Socket) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-async fn serve_events(stream: TcpStream, kind: Kind, asked: &Asked) -> std::io::Result<()> {
+async fn serve_events(
+    stream: TcpStream,
+    kind: FakeTargetKind,
+    first_inputs: &RequestLog,
+) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -229,18 +252,20 @@ async fn serve_events(stream: TcpStream, kind: Kind, asked: &Asked) -> std::io::
             return Ok(());
         }
     }
-    asked.send_modify(|asked| asked.push(head));
+    first_inputs.send_modify(|first_inputs| first_inputs.push(head));
     const CHUNKED: &str =
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     const ON_AND_ON: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
     let (response, stays): (&[&str], _) = match kind {
-        Kind::SseGone => (&["HTTP/1.1 204 No Content\r\n\r\n"], false),
-        Kind::Page => {
+        FakeTargetKind::SseNoContent => (&["HTTP/1.1 204 No Content\r\n\r\n"], false),
+        FakeTargetKind::Page => {
             (&["HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"], false)
         }
-        Kind::SseThatEnds => (&[CHUNKED, "c\r\nid: 1\r\ndata:\r\n5\r\n a\n\n\r\r\n", "0\r\n\r\n"], false),
-        Kind::SseThatBreaks => (&[CHUNKED, "ff\r\ndata: a\n\n"], false),
-        Kind::SseWithoutIds => (&[ON_AND_ON, "data: a\n\n"], true),
+        FakeTargetKind::SseThatEnds => {
+            (&[CHUNKED, "c\r\nid: 1\r\ndata:\r\n5\r\n a\n\n\r\r\n", "0\r\n\r\n"], false)
+        }
+        FakeTargetKind::SseThatBreaks => (&[CHUNKED, "ff\r\ndata: a\n\n"], false),
+        FakeTargetKind::SseWithoutIds => (&[ON_AND_ON, "data: a\n\n"], true),
         _ => (&[ON_AND_ON, "id: 1\ndata: a\n\n: still here\n\nid: 2\r\ndata: b\r\n\r\n"], true),
     };
     for piece in response {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fake_channel::{FakeChannel, Mischief};
+use crate::fake_channel::{ChannelFault, FakeChannel};
 use crate::run::{loadgen, number};
 
 /// Publishes 20 messages in 200 ms to 10 subscribers.
@@ -23,8 +23,8 @@ async fn fanout_at(rate: u32, server: &FakeChannel, options: &str) -> Value {
 
 /// Returns what a run with this misbehaviour reports: received, lost, duplicated, misordered, gaps, and
 /// messages named by gaps.
-async fn report_of(mischief: Mischief) -> [u64; 6] {
-    let server = FakeChannel::start(mischief).await;
+async fn report_of(fault: ChannelFault) -> [u64; 6] {
+    let server = FakeChannel::start(fault).await;
     let json = fanout(&server, "").await;
     assert_eq!(json["subscribed"], 10);
     assert_eq!(json["expected"], 200);
@@ -35,7 +35,7 @@ async fn report_of(mischief: Mischief) -> [u64; 6] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_arrives_once_and_in_order() {
-    let server = FakeChannel::start(Mischief::None).await;
+    let server = FakeChannel::start(ChannelFault::None).await;
     let json = fanout(&server, "--size 100 --assert lost==0 --assert latency_ms.p99<60000").await;
     for (field, expected) in [
         ("channel", json!("loadgen")),
@@ -69,30 +69,30 @@ async fn everything_arrives_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_message_is_told() {
-    assert_eq!(report_of(Mischief::Lose(7)).await, [199, 1, 0, 0, 0, 0]);
-    assert_eq!(report_of(Mischief::Lose(19)).await, [199, 1, 0, 0, 0, 0]);
+async fn a_lost_message_is_reported() {
+    assert_eq!(report_of(ChannelFault::Lose(7)).await, [199, 1, 0, 0, 0, 0]);
+    assert_eq!(report_of(ChannelFault::Lose(19)).await, [199, 1, 0, 0, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_doubled_message_is_told() {
-    assert_eq!(report_of(Mischief::Double(7)).await, [200, 0, 1, 0, 0, 0]);
-    assert_eq!(report_of(Mischief::Double(19)).await, [200, 0, 1, 0, 0, 0]);
+async fn a_duplicated_message_is_reported() {
+    assert_eq!(report_of(ChannelFault::Double(7)).await, [200, 0, 1, 0, 0, 0]);
+    assert_eq!(report_of(ChannelFault::Double(19)).await, [200, 0, 1, 0, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn swapped_messages_are_told() {
-    assert_eq!(report_of(Mischief::Swap(7)).await, [200, 0, 0, 1, 0, 0]);
+async fn swapped_messages_are_reported() {
+    assert_eq!(report_of(ChannelFault::Swap(7)).await, [200, 0, 0, 1, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gap_and_what_it_names_is_told() {
-    assert_eq!(report_of(Mischief::Gap(7)).await, [198, 2, 0, 0, 1, 2]);
+async fn gaps_and_their_messages_are_reported() {
+    assert_eq!(report_of(ChannelFault::Gap(7)).await, [198, 2, 0, 0, 1, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_cut_comes_back_and_misses_nothing() {
-    let server = FakeChannel::start(Mischief::None).await;
+async fn cut_subscribers_resume_without_loss() {
+    let server = FakeChannel::start(ChannelFault::None).await;
     let json = fanout(&server, "--cut-after 100ms").await;
     for (field, expected) in [("dropped", 10), ("resumed", 10), ("not_recovered", 0), ("received", 200)] {
         assert_eq!(json[field], expected, "{field} in {json:#}");
@@ -105,8 +105,8 @@ async fn who_is_cut_comes_back_and_misses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_after_the_last_message_is_made_all_the_same() {
-    let server = FakeChannel::start(Mischief::None).await;
+async fn a_cut_after_the_last_message_still_happens() {
+    let server = FakeChannel::start(ChannelFault::None).await;
     let json = fanout(&server, "--cut-after 500ms").await;
     assert_eq!(json["resumed"], 10);
     assert_eq!(json["received"], 200);
@@ -114,7 +114,7 @@ async fn a_cut_after_the_last_message_is_made_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgets_loses_messages() {
-    let server = FakeChannel::start(Mischief::Forget).await;
+    let server = FakeChannel::start(ChannelFault::Forget).await;
     let json = fanout(&server, "--cut-after 100ms").await;
     assert_eq!(json["not_recovered"], 10);
     assert_eq!(json["error_kinds"], json!({"not_recovered": 10}));
@@ -122,7 +122,7 @@ async fn a_server_that_forgets_loses_messages() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_repeats_itself_doubles_messages() {
-    let server = FakeChannel::start(Mischief::Repeat).await;
+    let server = FakeChannel::start(ChannelFault::Repeat).await;
     // Over two seconds, so that the cut falls between messages on a busy machine too.
     let json = fanout_at(10, &server, "--cut-after 1s").await;
     assert_eq!(json["received"], 200);
@@ -131,8 +131,8 @@ async fn a_server_that_repeats_itself_doubles_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acknowledges_every_nth_if_asked_to() {
-    let server = FakeChannel::start(Mischief::None).await;
+async fn ack_every_acknowledges_every_nth_message() {
+    let server = FakeChannel::start(ChannelFault::None).await;
     let json = fanout(&server, "--ack-every 6").await;
     assert_eq!(json["received"], 200);
     assert_eq!(server.acks(), 30, "after messages 6, 12 and 18 of 20");
@@ -140,7 +140,7 @@ async fn acknowledges_every_nth_if_asked_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn publishes_by_the_admin_api() {
-    let server = FakeChannel::start(Mischief::None).await;
+    let server = FakeChannel::start(ChannelFault::None).await;
     let options = format!("--publisher admin --admin {} --api-key k1", server.admin_url());
     let json = fanout(&server, &options).await;
     assert_eq!(json["published"], 20);
@@ -153,8 +153,8 @@ async fn publishes_by_the_admin_api() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_are_errors_and_what_was_refused_is_lost() {
-    let server = FakeChannel::start(Mischief::RefusePublications).await;
+async fn refused_publishes_are_errors_and_lost() {
+    let server = FakeChannel::start(ChannelFault::RefusePublications).await;
     let json = fanout(&server, "").await;
     assert_eq!(json["error_kinds"], json!({"publish_forbidden": 20}));
     assert_eq!((&json["published"], &json["lost"]), (&json!(0), &json!(200)));
@@ -163,8 +163,8 @@ async fn refusals_are_errors_and_what_was_refused_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn not_one_subscription_gives_1_and_still_a_report() {
-    let server = FakeChannel::start(Mischief::RefuseSubscriptions).await;
+async fn no_subscription_gives_1_and_a_report() {
+    let server = FakeChannel::start(ChannelFault::RefuseSubscriptions).await;
     let run = format!("fanout {} --connections 10 --assert lost==0 --json -", server.url());
     let ended = loadgen(&run).await;
     ended.assert_code(1);

@@ -55,7 +55,7 @@ async fn counts_unexpected_closes_by_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn is_over_when_nothing_is_left_to_hold() {
+async fn ends_when_no_connection_is_left() {
     let server = FakeServer::start(|_| Behaviour::CloseWith(4002)).await;
     let run = format!("hold {} --connections 5 --rate 1000 --duration 1h --json -", server.url());
     let json = loadgen(&run).await.json();
@@ -63,7 +63,7 @@ async fn is_over_when_nothing_is_left_to_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_errors_by_kind_and_tells_the_first_of_each() {
+async fn counts_errors_by_kind_and_logs_the_first_of_each() {
     let server = FakeServer::start(|index| match index % 5 {
         0 => Behaviour::RefuseUpgrade,
         1 => Behaviour::Hang,

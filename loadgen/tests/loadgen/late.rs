@@ -24,7 +24,7 @@ async fn late(timeout: Duration, duration: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_that_is_kept_to_is_found_so() {
+async fn a_correct_deadline_is_confirmed() {
     let json = late(PONG_TIMEOUT + Duration::from_millis(30), "1500ms").await;
     assert_eq!(json["closed_in_time"], 0, "{json:#}");
     assert!(number(&json, "/in_time") >= 10.0, "{json:#}");
@@ -36,7 +36,7 @@ async fn a_deadline_that_is_kept_to_is_found_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_that_comes_early_closes_those_in_time() {
+async fn an_early_deadline_closes_clients_that_are_in_time() {
     let json = late(PONG_TIMEOUT / 2, "1h").await;
     assert_eq!(json["closed_in_time"], 10);
     assert_eq!(json["closed"], 10);
@@ -53,7 +53,7 @@ async fn a_run_that_ends_before_a_deadline_can_pass_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_that_is_not_kept_to_forgives() {
+async fn a_missing_deadline_forgives() {
     let json = late(Duration::from_secs(3600), "1500ms").await;
     assert_eq!(json["forgiven"], 10);
     assert_eq!(json["closed"], 0);

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::fake_channel::{FakeChannel, Mischief};
+use crate::fake_channel::{ChannelFault, FakeChannel};
 use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{loadgen, number};
 
-async fn mix(mischief: Mischief, plan: &str, options: &str) -> crate::run::Ended {
-    let server = FakeChannel::start(mischief).await;
+async fn mix(fault: ChannelFault, plan: &str, options: &str) -> crate::run::Ended {
+    let server = FakeChannel::start(fault).await;
     crate::run::mix(&format!("{} {options}", server.url()), plan).await
 }
 
@@ -39,9 +39,9 @@ const PLAN: &str = r#"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
+async fn phases_follow_each_other_and_soak_repeats_runs() {
     let ended = mix(
-        Mischief::None,
+        ChannelFault::None,
         PLAN,
         "--assert lost==0 --assert plan.ramp.runs.crowd.connected==10 --assert resume_ms.count>0",
     )
@@ -76,7 +76,7 @@ async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_run_finds_is_found_in_all() {
+async fn faults_of_a_run_count_in_the_total() {
     // Only the first session is affected.
     let plan = r#"
         [[phase]]
@@ -84,15 +84,15 @@ async fn what_one_run_finds_is_found_in_all() {
         duration = "100ms"
         run = [{ scenario = "fanout", connections = 5, messages = 10, publish_rate = 100, grace = "300ms" }]
     "#;
-    let json = mix(Mischief::Lose(3), plan, "").await.json();
+    let json = mix(ChannelFault::Lose(3), plan, "").await.json();
     let fanout = &json["plan"]["soak"]["runs"]["fanout"];
     assert!(number(fanout, "/lost") >= 1.0, "{json:#}");
     assert_eq!(json["lost"], fanout["lost"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_count_where_they_were_and_in_all() {
-    let json = mix(Mischief::Forget, PLAN, "").await.json();
+async fn failures_count_in_their_run_and_in_the_total() {
+    let json = mix(ChannelFault::Forget, PLAN, "").await.json();
     let storm = &json["plan"]["soak"]["runs"]["storm"];
     assert_eq!(storm["errors"], storm["dropped"]);
     assert_eq!(json["plan"]["ramp"]["runs"]["crowd"]["errors"], 0);
@@ -101,8 +101,8 @@ async fn failures_count_where_they_were_and_in_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_plan_is_bad_usage_and_says_what_is_wrong() {
-    let ended = mix(Mischief::None, &PLAN.replace("messages", "massages"), "").await;
+async fn an_invalid_plan_is_bad_usage() {
+    let ended = mix(ChannelFault::None, &PLAN.replace("messages", "massages"), "").await;
     ended.assert_code(2);
     for part in ["phase \"soak\"", "run \"fanout\"", "'--massages'"] {
         assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
@@ -111,14 +111,14 @@ async fn a_bad_plan_is_bad_usage_and_says_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_assertion_on_a_figure_that_no_run_has_is_refused_before_the_run() {
+async fn an_assertion_on_an_unknown_figure_is_refused_before_the_run() {
     for (bad, why) in [
         ("plan.ramp.runs.crowd.resumed==1", "no such path"),
         ("plan.soak.runs.tempest.resumed==1", "no such path"),
         ("phases[3].duration_seconds<1", "no such path"),
-        ("connect_ms<1", "no number"),
+        ("connect_ms<1", "not a number"),
     ] {
-        let ended = mix(Mischief::None, PLAN, &format!("--assert errors==0 --assert {bad}")).await;
+        let ended = mix(ChannelFault::None, PLAN, &format!("--assert errors==0 --assert {bad}")).await;
         ended.assert_code(2);
         assert!(ended.stderr.contains(bad) && ended.stderr.contains(why), "{}", ended.stderr);
         assert!(ended.stdout.is_empty(), "{}", ended.stdout);
@@ -126,7 +126,7 @@ async fn an_assertion_on_a_figure_that_no_run_has_is_refused_before_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_later_run_would_refuse_is_refused_before_the_first() {
+async fn a_later_run_is_checked_before_the_first() {
     let plan = |duration: &str| {
         format!(
             "phase = [
@@ -149,9 +149,9 @@ async fn what_a_later_run_would_refuse_is_refused_before_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_at_once_are_refused_before_the_run() {
+async fn too_many_connections_are_refused_before_the_run() {
     let plan = PLAN.replace("connections = 20", "connections = 4000000");
-    let ended = mix(Mischief::None, &plan, "").await;
+    let ended = mix(ChannelFault::None, &plan, "").await;
     ended.assert_code(1);
     assert!(ended.stderr.contains("4000010 connections do not fit"), "{}", ended.stderr);
 }

@@ -54,7 +54,7 @@ async fn a_cut_without_a_close_frame_counts_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_share_goes_on_answering() {
+async fn the_rest_of_a_share_keeps_answering() {
     let server =
         FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT + Duration::from_millis(50))).await;
     let json = mute(&server, "--duration 1h --share 0.25").await;
@@ -67,7 +67,7 @@ async fn a_share_goes_on_answering() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_notice_is_told_apart() {
+async fn an_unresponsive_server_is_distinguished() {
     let server = FakeServer::start(|index| match index % 2 {
         0 => Behaviour::GiveUpAfter(Duration::from_secs(3600)),
         _ => Behaviour::CloseWith(4002),

@@ -15,7 +15,7 @@ use crate::run::{assert_none_early, command, ended, loadgen, number};
 const LONG_TIMEOUT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_histograms_and_samples_are_those_of_all() {
+async fn counts_histograms_and_samples_are_added_up() {
     let server =
         FakeServer::start(|index| if index < 4 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT }).await;
     let pid = std::process::id();
@@ -61,7 +61,7 @@ async fn counts_histograms_and_samples_are_those_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn storms_and_mutes_are_spread_too() {
+async fn storm_and_mute_support_processes() {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let run = "--connections 20 --rate 1000 --processes 2 --json -";
     let json = loadgen(&format!("storm {} {run} --duration 100ms", server.url())).await.json();
@@ -74,7 +74,7 @@ async fn storms_and_mutes_are_spread_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_numbers_of_processes_are_refused() {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let hold = format!("hold {} --rate 10 --duration 1h", server.url());
     for (run, why) in [
@@ -114,7 +114,7 @@ fn pid_of(process: &Child) -> Pid {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_reaches_all_and_gives_the_partial_result() {
+async fn ctrl_c_stops_all_processes_with_the_partial_result() {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let (parent, children) = long_run(&server, "").await;
     assert_eq!(children.len(), 2);
@@ -143,7 +143,7 @@ async fn a_child_that_dies_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_assertion_that_cannot_hold_any_more_ends_all() {
+async fn an_assertion_that_can_no_longer_hold_stops_all_processes() {
     // A counter and a maximum of times.
     for assertion in ["closes==0", "connect_ms.max<0.001"] {
         let server =

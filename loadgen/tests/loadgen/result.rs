@@ -144,7 +144,7 @@ async fn a_report_that_cannot_be_written_gives_1_before_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lines_tell_each_second_and_in_the_end_the_result() {
+async fn json_lines_contain_each_second_and_the_result() {
     let server = patient_server().await;
     let run = format!("hold {} --connections 10 --rate 1000 --duration 2500ms --json-lines", server.url());
     let ended = loadgen(&run).await;

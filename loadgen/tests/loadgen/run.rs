@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Limit for one run. No test takes nearly as long.
-const BOUND: Duration = Duration::from_secs(60);
+const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -41,7 +41,7 @@ pub(crate) async fn loadgen(words: &str) -> Ended {
 }
 
 pub(crate) async fn finish(mut command: Command) -> Ended {
-    let output = timeout(BOUND, spawn_blocking(move || command.output())).await;
+    let output = timeout(RUN_LIMIT, spawn_blocking(move || command.output())).await;
     ended(
         &output.expect("the run ends in time").expect("the task does not panic").expect("the binary starts"),
     )

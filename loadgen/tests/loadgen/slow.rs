@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::fake_channel::{FakeChannel, Mischief};
+use crate::fake_channel::{ChannelFault, FakeChannel};
 use crate::run::loadgen;
 
 /// Runs 10 subscribers, 2 of them slow. Each should receive 9 MB within a second.
-async fn slow(mischief: Mischief, options: &str) -> Value {
-    let server = FakeChannel::start(mischief).await;
+async fn slow(fault: ChannelFault, options: &str) -> Value {
+    let server = FakeChannel::start(fault).await;
     let run = format!(
         "slow {} --connections 10 --messages 150 --publish-rate 200 --size 60000 --share 0.2 \
          --slow-for 4s --grace 5s --json - {options}",
@@ -23,29 +23,29 @@ async fn slow(mischief: Mischief, options: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_read_is_closed_and_holds_up_no_one() {
-    let json = slow(Mischief::CutTheSlow, "").await;
+async fn unread_connections_are_closed_and_delay_no_other() {
+    let json = slow(ChannelFault::DisconnectSlow, "").await;
     assert_eq!(json["closed"], 2, "{json:#}");
     assert_eq!(json["still_open"], 0);
     assert_eq!(json["unexpected_closes"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_kept_is_told_apart() {
-    let json = slow(Mischief::None, "").await;
+async fn kept_connections_are_counted_separately() {
+    let json = slow(ChannelFault::None, "").await;
     assert_eq!(json["closed"], 0, "{json:#}");
     assert_eq!(json["still_open"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_slowly_is_closed_too() {
-    let json = slow(Mischief::CutTheSlow, "--read-rate 1000").await;
+async fn slow_readers_are_closed_too() {
+    let json = slow(ChannelFault::DisconnectSlow, "--read-rate 1000").await;
     assert_eq!(json["closed"], 2, "{json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_may_be_slow() {
-    let server = FakeChannel::start(Mischief::CutTheSlow).await;
+    let server = FakeChannel::start(ChannelFault::DisconnectSlow).await;
     let run = format!(
         "slow {} --connections 4 --messages 150 --publish-rate 200 --size 60000 --share 1 --slow-for 4s \
          --grace 5s --json -",

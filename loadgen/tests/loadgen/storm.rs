@@ -44,7 +44,7 @@ async fn a_server_that_forgets_has_resumed_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_on_the_way_back_is_an_error() {
+async fn a_failed_resume_is_an_error() {
     let server =
         FakeServer::start(|index| if index < 10 { LONG_TIMEOUT } else { Behaviour::RefuseUpgrade }).await;
     let run = format!("storm {} --connections 10 --rate 1000 --duration 0s --json -", server.url());
@@ -55,7 +55,7 @@ async fn what_fails_on_the_way_back_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_closed_before_does_not_come_back() {
+async fn closed_connections_are_not_resumed() {
     let server =
         FakeServer::start(|index| if index < 4 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT }).await;
     let run = format!("storm {} --connections 10 --rate 1000 --duration 200ms --json -", server.url());
@@ -67,16 +67,16 @@ async fn who_was_closed_before_does_not_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_storm_is_seen_by_itself() {
-    see_the_storm(1).await;
+async fn the_storm_has_its_own_phase() {
+    assert_storm_phase(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn and_in_several_processes() {
-    see_the_storm(2).await;
+async fn the_storm_has_its_own_phase_in_several_processes() {
+    assert_storm_phase(2).await;
 }
 
-async fn see_the_storm(processes: u32) {
+async fn assert_storm_phase(processes: u32) {
     let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let run = format!(
         "storm {} --connections 200 --rate 200 --duration 500ms --processes {processes} --pid {} --json - --assert server.phases.resume.cores.peak>=0",

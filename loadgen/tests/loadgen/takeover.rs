@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::fake_sessions::{FakeSessions, Manners};
+use crate::fake_sessions::{FakeSessions, SessionBehaviour};
 use crate::run::{loadgen, number};
 
 async fn takeover(replaced: Option<u16>, options: &str) -> Value {
-    let server = FakeSessions::start(Manners { replaced, ..Manners::default() }).await;
+    let server = FakeSessions::start(SessionBehaviour { replaced, ..SessionBehaviour::default() }).await;
     let run =
         format!("takeover {} --connections 20 --rate 1000 --duration 1s --json - {options}", server.url());
     let ended = loadgen(&run).await;
@@ -19,7 +19,7 @@ async fn takeover(replaced: Option<u16>, options: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_connection_is_told() {
+async fn the_first_connection_is_replaced() {
     let json = takeover(Some(4100), "").await;
     assert_eq!(json["replaced"], 20);
     assert_eq!(json["other_closes"], 0);
@@ -37,7 +37,7 @@ async fn another_code_is_another_close() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_at_once_are_told_apart() {
+async fn two_open_connections_are_counted() {
     let json = takeover(None, "").await;
     assert_eq!(json["still_open"], 20);
     assert_eq!(json["replaced"], 0);

@@ -7,14 +7,14 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::fake_targets::{FakeTarget, Kind};
+use crate::fake_targets::{FakeTarget, FakeTargetKind};
 use crate::run::{assert_none_early, command, ended, loadgen, number};
 
 /// One server of each kind of target.
-const KINDS: [Kind; 3] = [Kind::Plain, Kind::Sse, Kind::Socketio];
+const KINDS: [FakeTargetKind; 3] = [FakeTargetKind::Plain, FakeTargetKind::Sse, FakeTargetKind::Socketio];
 
 /// Runs five connections to a server of this kind, and asserts that all are made.
-async fn run(scenario: &str, kind: Kind, options: &str) -> Value {
+async fn run(scenario: &str, kind: FakeTargetKind, options: &str) -> Value {
     run_on(&FakeTarget::start(kind).await, scenario, options).await
 }
 
@@ -38,7 +38,8 @@ fn sum(json: &Value, name: &str) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_are_held_and_pinged() {
     let json =
-        run_on(&FakeTarget::patient(Kind::Plain).await, "hold", "--duration 2s --ping-every 100ms").await;
+        run_on(&FakeTarget::patient(FakeTargetKind::Plain).await, "hold", "--duration 2s --ping-every 100ms")
+            .await;
     assert_eq!(json["unexpected_closes"], 0, "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
     let [sent, pongs, timed] = ["/pings_sent", "/pongs", "/pong_ms/count"].map(|path| number(&json, path));
@@ -48,14 +49,14 @@ async fn plain_servers_are_held_and_pinged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_servers_notice_who_is_mute() {
-    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 300ms").await;
+async fn plain_servers_detect_mute_clients() {
+    let json = run("mute", FakeTargetKind::Plain, "--duration 1h --pong-timeout 300ms").await;
     // Such servers have close codes of their own for this, or none.
     assert_eq!(json["closed"], 5, "{json:#}");
     assert_none_early(&json);
     assert_eq!(json["close_codes"], json!({"1001": 5}));
     assert!(number(&json, "/lateness_ms/p50") >= 30.0, "{json:#}");
-    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 3s").await;
+    let json = run("mute", FakeTargetKind::Plain, "--duration 1h --pong-timeout 3s").await;
     assert_eq!(
         (&json["closed"], &json["early"]),
         (&json!(5), &json!(5)),
@@ -64,8 +65,8 @@ async fn plain_servers_notice_who_is_mute() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_servers_and_socketio_notice_who_is_late() {
-    for (kind, more) in [(Kind::Plain, "--pong-timeout 300ms"), (Kind::Socketio, "")] {
+async fn plain_servers_and_socketio_detect_late_answers() {
+    for (kind, more) in [(FakeTargetKind::Plain, "--pong-timeout 300ms"), (FakeTargetKind::Socketio, "")] {
         // The margin leaves as much time as possible for the answers: a busy machine may not run us for a
         // while.
         let json = run("late", kind, &format!("--duration 1500ms --margin 250ms {more}")).await;
@@ -78,8 +79,12 @@ async fn plain_servers_and_socketio_notice_who_is_late() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn socketio_is_held_and_its_pings_are_answered() {
-    let json =
-        run_on(&FakeTarget::patient(Kind::Socketio).await, "hold", "--duration 2s --ping-every 100ms").await;
+    let json = run_on(
+        &FakeTarget::patient(FakeTargetKind::Socketio).await,
+        "hold",
+        "--duration 2s --ping-every 100ms",
+    )
+    .await;
     assert_eq!(json["unexpected_closes"], 0, "{json:#}");
     assert!(number(&json, "/pings") >= 10.0, "{json:#}");
     assert!(number(&json, "/pongs") >= 10.0, "pongs to WebSocket pings: {json:#}");
@@ -87,8 +92,8 @@ async fn socketio_is_held_and_its_pings_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn socketio_notices_who_is_mute() {
-    let json = run("mute", Kind::Socketio, "--duration 1h").await;
+async fn socketio_detects_mute_clients() {
+    let json = run("mute", FakeTargetKind::Socketio, "--duration 1h").await;
     assert_eq!(json["closed"], 5, "{json:#}");
     assert_none_early(&json);
     assert_eq!(json["lateness_ms"]["count"], 5, "the server announces its timeout: {json:#}");
@@ -96,50 +101,54 @@ async fn socketio_notices_who_is_mute() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn socketio_connections_are_recovered() {
-    let server = FakeTarget::start(Kind::Socketio).await;
+    let server = FakeTarget::start(FakeTargetKind::Socketio).await;
     let json = run_on(&server, "storm", "--duration 500ms").await;
     assert_eq!((&json["dropped"], &json["resumed"]), (&json!(5), &json!(5)), "{json:#}");
     assert_eq!(json["errors"], 0, "{json:#}");
-    let asked = server.asked();
-    assert!(asked[..5].iter().all(String::is_empty), "{asked:?}");
-    for connect in &asked[5..] {
+    let first_inputs = server.first_inputs();
+    assert!(first_inputs[..5].iter().all(String::is_empty), "{first_inputs:?}");
+    for connect in &first_inputs[5..] {
         assert!(connect.contains(r#""offset":"offset1""#), "{connect}");
     }
-    // The server never ends a session, so clients that reconnect after the window find theirs too early for
-    // it to have ended.
+    // The server never ends a session, so clients that reconnect after the window still find theirs.
     let json =
-        run("vanish", Kind::Socketio, "--duration 200ms --reconnect-window 500ms --margin 200ms").await;
+        run("vanish", FakeTargetKind::Socketio, "--duration 200ms --reconnect-window 500ms --margin 200ms")
+            .await;
     assert_eq!((&json["resumed"], &json["overdue"]), (&json!(3), &json!(2)), "{json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_streams_are_held() {
-    let server = FakeTarget::start(Kind::Sse).await;
+    let server = FakeTarget::start(FakeTargetKind::Sse).await;
     let json = run_on(&server, "hold", "--duration 300ms").await;
     assert_eq!(json["unexpected_closes"], 0, "{json:#}");
     assert_eq!((&json["traffic"]["messages"], &json["pings"]), (&json!(10), &json!(5)), "{json:#}");
-    assert!(server.asked()[0].contains("Accept: text/event-stream\r\n"), "{:?}", server.asked());
+    assert!(
+        server.first_inputs()[0].contains("Accept: text/event-stream\r\n"),
+        "{:?}",
+        server.first_inputs()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn event_streams_go_on_after_the_last_id() {
-    let server = FakeTarget::start(Kind::Sse).await;
+async fn event_streams_resume_after_the_last_id() {
+    let server = FakeTarget::start(FakeTargetKind::Sse).await;
     let json = run_on(&server, "storm", "--duration 500ms").await;
     assert_eq!((&json["resumed"], &json["errors"]), (&json!(5), &json!(0)), "{json:#}");
-    let asked = server.asked();
-    assert!(asked[..5].iter().all(|head| !head.contains("Last-Event-ID")), "{asked:?}");
-    assert!(asked[5..].iter().all(|head| head.contains("Last-Event-ID: 2\r\n")), "{asked:?}");
-    let json = run("storm", Kind::SseWithoutIds, "--duration 100ms").await;
+    let first_inputs = server.first_inputs();
+    assert!(first_inputs[..5].iter().all(|head| !head.contains("Last-Event-ID")), "{first_inputs:?}");
+    assert!(first_inputs[5..].iter().all(|head| head.contains("Last-Event-ID: 2\r\n")), "{first_inputs:?}");
+    let json = run("storm", FakeTargetKind::SseWithoutIds, "--duration 100ms").await;
     assert_eq!(json["error_kinds"], json!({"not_recovered": 5}), "there is no id to resume from: {json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closes_by_the_server_are_counted() {
     for (kind, code, messages) in [
-        (Kind::PlainThatCloses(4002), "4002", 0),
-        (Kind::SocketioThatDisconnects, "1005", 5),
-        (Kind::SseThatEnds, "1005", 5),
-        (Kind::SseThatBreaks, "1006", 5),
+        (FakeTargetKind::PlainThatCloses(4002), "4002", 0),
+        (FakeTargetKind::SocketioThatDisconnects, "1005", 5),
+        (FakeTargetKind::SseThatEnds, "1005", 5),
+        (FakeTargetKind::SseThatBreaks, "1006", 5),
     ] {
         // Over when nothing is left to hold.
         let json = run("hold", kind, "--duration 1h").await;
@@ -151,11 +160,11 @@ async fn closes_by_the_server_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_let_in_is_an_error() {
+async fn refused_clients_are_errors() {
     for (kind, error) in [
-        (Kind::SseGone, "http_204"),
-        (Kind::Page, "no_event_stream"),
-        (Kind::SocketioThatRefuses, "unwelcome"),
+        (FakeTargetKind::SseNoContent, "http_204"),
+        (FakeTargetKind::Page, "no_event_stream"),
+        (FakeTargetKind::SocketioThatRefuses, "unwelcome"),
     ] {
         let server = FakeTarget::start(kind).await;
         let (url, target) = (server.url(), server.target());
@@ -188,7 +197,7 @@ async fn ctrl_c_ends_every_target_with_the_partial_result() {
         let held = "--connections 1000 --rate 50 --duration 1h --json -";
         let mut command = command(&format!("hold {url} --target {target} {held}"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-        server.has_been_asked(10).await;
+        server.has_first_inputs(10).await;
         let pid = Pid::from_raw(child.id().try_into().expect("process ids fit into i32"));
         kill(pid, Signal::SIGINT).expect("the child is running");
         let output = spawn_blocking(move || child.wait_with_output()).await.expect("the task does not panic");
@@ -221,8 +230,8 @@ const PLAN: &str = r#"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_is_played_on_a_target() {
-    let ended = mix(&FakeTarget::start(Kind::Socketio).await, PLAN).await;
+async fn a_plan_runs_on_another_target() {
+    let ended = mix(&FakeTarget::start(FakeTargetKind::Socketio).await, PLAN).await;
     ended.assert_code(0);
     let json = ended.json();
     let soak = &json["plan"]["soak"]["runs"];
@@ -231,8 +240,8 @@ async fn a_plan_is_played_on_a_target() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_target_cannot_do_of_a_plan_is_said_by_phase_and_run() {
-    let server = FakeTarget::start(Kind::Sse).await;
+async fn unsupported_runs_of_a_plan_are_refused_by_phase_and_run() {
+    let server = FakeTarget::start(FakeTargetKind::Sse).await;
     let plan = format!(
         "{PLAN}\n[[phase]]\nkind = 'hold'\nduration = '1s'\nrun = [{{ scenario = 'fanout', connections = 5 }}]"
     );
@@ -243,11 +252,11 @@ async fn what_a_target_cannot_do_of_a_plan_is_said_by_phase_and_run() {
         "loadgen: phase \"soak\", run \"the silent\": mute needs pings that require an answer, which --target sse does not support\n\
          loadgen: phase \"hold\", run \"fanout\": fanout needs channels, which --target sse does not support\n"
     );
-    assert_eq!(server.asked(), [""; 0], "no client connected");
+    assert_eq!(server.first_inputs(), [""; 0], "no client connected");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_target_cannot_do_is_said_before_the_run() {
+async fn unsupported_scenarios_are_refused_before_the_run() {
     let held = "--connections 2 --rate 1 --duration 1s";
     for (words, parts) in [
         ("fanout ws://127.0.0.1:1/ --target plain".to_owned(), ["fanout", "channels", "plain"]),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fake_sessions::{FakeSessions, Manners, WINDOW};
+use crate::fake_sessions::{FakeSessions, SessionBehaviour, WINDOW};
 use crate::run::{loadgen, number};
 
-async fn vanish(manners: Manners, options: &str) -> Value {
-    let server = FakeSessions::start(manners).await;
+async fn vanish(behaviour: SessionBehaviour, options: &str) -> Value {
+    let server = FakeSessions::start(behaviour).await;
     let run = format!(
         "vanish {} --connections 20 --rate 1000 --duration 50ms --margin 1s --json - {options}",
         server.url()
@@ -29,9 +29,9 @@ fn counts(json: &Value) -> [u64; 4] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_is_kept_to_is_found_so() {
+async fn a_correct_window_is_confirmed() {
     for kill in ["rst", "fin"] {
-        let json = vanish(Manners::default(), &format!("--kill {kill}")).await;
+        let json = vanish(SessionBehaviour::default(), &format!("--kill {kill}")).await;
         assert_eq!(counts(&json), [10, 0, 10, 0], "{json:#}");
         assert_eq!(json["kill"], kill);
         assert_eq!(json["undecided"], 0);
@@ -40,14 +40,19 @@ async fn a_window_that_is_kept_to_is_found_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_is_cut_short_is_early() {
-    let json = vanish(Manners { keeps_for: WINDOW / 4, ..Manners::default() }, "").await;
+async fn a_short_window_is_early() {
+    let json =
+        vanish(SessionBehaviour { keep_duration: WINDOW / 4, ..SessionBehaviour::default() }, "").await;
     assert_eq!(counts(&json), [0, 10, 10, 0], "{json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_does_not_end_is_overdue() {
-    let json = vanish(Manners { keeps_for: Duration::from_secs(3600), ..Manners::default() }, "").await;
+    let json = vanish(
+        SessionBehaviour { keep_duration: Duration::from_secs(3600), ..SessionBehaviour::default() },
+        "",
+    )
+    .await;
     assert_eq!(counts(&json), [10, 0, 0, 10], "{json:#}");
     assert!(number(&json, "/overdue_ms/p50") >= 1000.0, "they reconnected 1 s late: {json:#}");
 }

@@ -3,22 +3,22 @@
 
 mod browsers;
 mod descriptor_limit;
-mod handshakes;
 mod fair_eviction;
+mod handshakes;
 mod log_throttle;
+mod open_connections;
+mod partial_messages;
 mod permits;
 mod rate_limiter;
 mod refusals;
-mod open_connections;
-mod partial_messages;
 
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
 pub(crate) use descriptor_limit::DescriptorLimit;
-pub(crate) use handshakes::{Handshake, Handshakes};
 pub(crate) use fair_eviction::{FairEviction, QuotaOwner};
+pub(crate) use handshakes::{Handshake, Handshakes};
 pub(crate) use log_throttle::LogThrottle;
+pub(crate) use open_connections::{CompactConnection, OpenConnection, OpenConnections};
+pub(crate) use partial_messages::{PartialMessage, PartialMessages};
 pub(crate) use permits::{Permit, Permits, network};
 pub(crate) use rate_limiter::{RateDecision, RateLimiter, RateLimiters};
 pub(crate) use refusals::{RefusalReason, Refusals};
-pub(crate) use open_connections::{CompactConnection, OpenConnection, OpenConnections};
-pub(crate) use partial_messages::{PartialMessage, PartialMessages};

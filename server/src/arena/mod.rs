@@ -13,7 +13,7 @@ mod chunks;
 mod guard;
 mod slot_state;
 
-/// Atomics used by `life.rs`. The loom test replaces them with loom's.
+/// Atomics used by `slot_state.rs`. The loom test replaces them with loom's.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }

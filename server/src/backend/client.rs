@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use strum::VariantArray;
 use tokio::sync::oneshot;
 
+use super::bodies::parse_response;
 use super::breaker::{Breaker, BreakerPass};
 use super::in_flight::{InFlight, InFlightPermit};
-use super::bodies::parse_response;
 use super::settings::BackendSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;

@@ -5,12 +5,12 @@
 //! session and in total. A circuit breaker stops calling a backend that fails repeatedly. If a call fails,
 //! access is denied.
 
-mod client;
-mod breaker;
-mod in_flight;
 mod bodies;
+mod breaker;
+mod client;
+mod in_flight;
 mod settings;
 
-pub(crate) use client::{Backend, HookCaller, HookError, HookKind};
 pub(crate) use bodies::{ConnectHookRequest, HookRequest, HookResponse};
+pub(crate) use client::{Backend, HookCaller, HookError, HookKind};
 pub(crate) use settings::BackendSettings;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use super::budget::{Budget, CreatorAccount};
+use super::epoch::LogEpoch;
 use super::fan_out::FanOut;
 use super::idle::IdleChannels;
-use super::epoch::LogEpoch;
 use super::name::ChannelName;
 use super::namespaces::Namespaces;
 use super::occupancy::Occupancy;

@@ -11,8 +11,8 @@ use encke_core::Timestamp;
 use encke_core::message::Content;
 
 use super::channels::{Channels, TooManyChannels};
-use super::guard::ChannelGuard;
 use super::epoch::LogEpoch;
+use super::guard::ChannelGuard;
 use super::log::LogSize;
 use super::message::Origin;
 use super::name::ChannelName;

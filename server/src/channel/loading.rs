@@ -12,8 +12,8 @@ use encke_core::encodings::Encodings;
 use encke_core::message::{Content, Message};
 
 use super::channels::Channels;
-use super::guard::ChannelGuard;
 use super::epoch::LogEpoch;
+use super::guard::ChannelGuard;
 use super::log::ChannelLog;
 use super::message::LogMessage;
 use super::state::{Channel, SizeChange};

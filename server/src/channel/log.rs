@@ -4,8 +4,8 @@ use encke_core::Timestamp;
 use encke_core::session::outbox::LogBounds;
 
 use super::channels::LogLimits;
-use super::publish_ids::{PublishId, RecentPublishIds};
 use super::message::LogMessage;
+use super::publish_ids::{PublishId, RecentPublishIds};
 
 /// The most recent messages of a channel, oldest first, with consecutive offsets that start at 1.
 #[derive(Debug, Default)]

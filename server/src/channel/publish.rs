@@ -15,10 +15,10 @@ use encke_core::session::outbox::LogPosition;
 use parking_lot::MutexGuard;
 
 use super::channels::{Channels, PublishError, Published};
-use super::publish_ids::PublishId;
 use super::log::{ChannelLog, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
+use super::publish_ids::PublishId;
 use super::state::{Channel, ChannelState, SizeChange};
 use super::subscribers::Subscriber;
 use crate::admission::QuotaOwner;

@@ -17,11 +17,11 @@ use encke_core::session::outbox::LogPosition;
 
 use super::budget::CreatorAccount;
 use super::channels::Channels;
-use super::publish_ids::{PublishId, Publisher};
 use super::epoch::LogEpoch;
 use super::log::{ChannelLog, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
+use super::publish_ids::{PublishId, Publisher};
 use super::record::{KeyRecord, LogRecord, MessageRecord, SharedRecord};
 use super::state::{Channel, SizeChange};
 use super::subscribers::Subscriber;

@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
-use super::errors::forbidden;
 use super::command_handler::CommandOutcome;
+use super::errors::forbidden;
 use super::{CommandContext, Services};
 use crate::backend::{Backend, HookCaller, HookError, HookKind, HookRequest, HookResponse};
 use crate::channel::{ChannelName, PublishId};

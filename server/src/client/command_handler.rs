@@ -10,8 +10,8 @@ use encke_core::dialect::{
 use encke_core::message::CompactJson;
 
 use super::backend_hooks::Publication;
-use super::services::IdentifyError;
 use super::errors::{bad_data, forbidden};
+use super::services::IdentifyError;
 use super::{CommandContext, Services, unsubscribed};
 use crate::auth::{AuthError, Permission};
 use crate::backend::HookKind;

@@ -9,8 +9,8 @@ use encke_core::close::CloseReason;
 use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Success, TextSink};
 
 use super::CommandContext;
-use super::errors::{too_fast, user_too_fast};
 use super::command_handler::CommandHandler;
+use super::errors::{too_fast, user_too_fast};
 use super::pending_commands::{CommandKind, PendingCommands};
 use crate::admission::RateDecision;
 use crate::engine::EngineResponse;

@@ -17,8 +17,8 @@ use crate::engine::RedisHealth;
 use crate::entropy::Entropy;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
-use crate::reminders::Reminders;
 use crate::parking;
+use crate::reminders::Reminders;
 use crate::session::{
     AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions,
 };

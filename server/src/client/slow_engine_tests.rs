@@ -9,8 +9,8 @@ use encke_core::dialect::TextSink;
 use encke_core::dialect::json::Json;
 use encke_core::session::Phase;
 
-use super::test_services::{attach, on_slow_engine};
 use super::pending_commands::MAX_IN_FLIGHT;
+use super::test_services::{attach, on_slow_engine};
 use super::{Attachment, Commands, Services};
 use crate::channel::TooManyChannels;
 use crate::engine::EngineError;

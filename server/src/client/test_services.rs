@@ -8,10 +8,10 @@ use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat};
 
 use super::Services;
+use crate::assembly;
 use crate::auth::Identity;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::assembly;
 use crate::engine::LogEngine;
 use crate::engine::slow::{SlowControl, SlowEngine};
 use crate::entropy::Entropy;

@@ -426,7 +426,10 @@ fn redis_engine_settings() {
             "`engine.url` (set by the default): must be redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH",
         ),
         (redis(&["engine.url=http://x"]), "`engine.url` (set by --set engine.url): must be redis://"),
-        (redis(&["engine.url=redis://u:hunter2@x"]), "(engine.user, engine.password)"),
+        (
+            redis(&["engine.url=redis://u:hunter2@x"]),
+            "user and password belong in engine.user and engine.password",
+        ),
         (redis(&["engine.user=me"]), "`engine.user` (set by --set engine.user): needs engine.password"),
         (redis(&["engine.prefix={a}"]), "`engine.prefix` (set by --set engine.prefix): must have at most 64"),
         (redis(&["channel.history_messages=0"]), "`channel.history_messages`"),

@@ -5,12 +5,12 @@
 //! called without holding a lock, and return an [`EngineResponse`], since only the memory engine can always
 //! respond immediately.
 
-mod response;
+mod backoff;
 mod error;
 mod memory;
-mod backoff;
 mod presence;
 mod redis;
+mod response;
 #[cfg(test)]
 pub(crate) mod slow;
 
@@ -27,15 +27,15 @@ use crate::channel::{
 };
 use crate::trace::PublishTrace;
 
-pub(crate) use response::{EngineResponse, join_responses};
+pub(crate) use backoff::RetryBackoff;
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
-pub(crate) use backoff::RetryBackoff;
 pub(crate) use presence::{Presence, UserSessions};
 pub use redis::{EvictsKeys, RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 pub(crate) use redis::{RedisEngine, RedisHealth};
 #[cfg(feature = "simulation")]
 pub(crate) use redis::{SimulatedRedis, Stream};
+pub(crate) use response::{EngineResponse, join_responses};
 
 /// Owner of channel logs.
 ///

@@ -1,9 +1,9 @@
 //! `encke healthcheck`: checks the health of a running server, for environments without an HTTP client, such
 //! as containers.
 
-mod unverified_tls;
-mod http_request;
 mod deadline_stream;
+mod http_request;
+mod unverified_tls;
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

@@ -4,17 +4,17 @@ mod accept;
 pub(crate) mod body;
 mod embedded;
 mod error_code;
-mod shared_socket;
-pub(crate) mod reply;
 mod prefixed_io;
+pub(crate) mod reply;
+mod shared_socket;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
 pub(crate) use embedded::EmbeddedFile;
 pub(crate) use error_code::ApiErrorCode;
-pub(crate) use shared_socket::{Peer, SharedSocket};
-pub(crate) use reply::{ApiError, Reply};
 pub(crate) use prefixed_io::PrefixedIo;
+pub(crate) use reply::{ApiError, Reply};
+pub(crate) use shared_socket::{Peer, SharedSocket};
 pub(crate) use timed_writes::TimedWrites;
 
 /// Maximum size of a request's head. A longer one gets 431. hyper would buffer up to 400 KiB of it.

@@ -40,7 +40,7 @@ impl ReminderMetrics {
         Self {
             waiting: Gauge::default(),
             published: counter("published"),
-            sent: counter("told"),
+            sent: counter("sent"),
             failed: counter("failed"),
             fired,
         }

@@ -14,10 +14,10 @@ mod handover;
 mod idle_queue;
 mod park_backoff;
 mod poller;
+mod poller_thread;
 mod pollers;
 #[cfg(feature = "simulation")]
 mod simulated_poller;
-mod poller_thread;
 
 /// Atomics for `handover.rs`. The test `loom` replaces them with loom's.
 mod sync {
@@ -32,10 +32,10 @@ pub(crate) use handover::{ConnectionOwner, Handover};
 pub(crate) use idle_queue::IdleQueue;
 pub(crate) use park_backoff::{ParkBackoff, ParkedSince};
 pub(crate) use poller::Poller;
+pub(crate) use poller_thread::PollerThread;
 pub(crate) use pollers::Pollers;
 #[cfg(feature = "simulation")]
 pub(crate) use simulated_poller::SimulatedPoller;
-pub(crate) use poller_thread::PollerThread;
 
 use crate::executor::Runtime;
 

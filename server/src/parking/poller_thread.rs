@@ -23,7 +23,7 @@ impl PollerThread {
         act: impl FnMut(u64, Timestamp) + Send + 'static,
     ) -> io::Result<Self> {
         let polled = Arc::clone(poller);
-        let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
+        let thread = thread::Builder::new().name("encke-poll".into()).spawn(move || {
             // Without this thread, input on parked connections would never be read, while its bytes count as
             // signs of life.
             let _abort = AbortOnPanic;

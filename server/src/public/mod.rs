@@ -1,10 +1,11 @@
 //! The listener for clients: WebSocket upgrades, and requests for event streams and long-polling.
 
 mod admit;
-mod sessionless;
 mod bayeux;
 mod cors;
 mod deadline;
+#[cfg(test)]
+mod ended_session_tests;
 mod events;
 mod module;
 mod poll;
@@ -12,10 +13,9 @@ mod poll_loop;
 mod query;
 mod receive;
 mod routing;
-mod upgrade_response;
-#[cfg(test)]
-mod ended_session_tests;
 mod session_request;
+mod sessionless;
+mod upgrade_response;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

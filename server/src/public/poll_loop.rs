@@ -6,8 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use super::Context;
-use super::sessionless::{IncomingSocket, SessionlessConnection, SocketTakeover, TakenSocket, UnconfirmedAnswer};
 use super::deadline::{ConnectionDeadline, RequestTimeout};
+use super::sessionless::{
+    IncomingSocket, SessionlessConnection, SocketTakeover, TakenSocket, UnconfirmedAnswer,
+};
 use crate::admission::OpenConnection;
 use crate::parking::ParkBackoff;
 use crate::transport::poll::{

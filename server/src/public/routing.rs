@@ -13,11 +13,11 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use super::admit::check_origin;
-use super::sessionless::{SessionlessConnection, SocketTakeover};
 use super::bayeux::SocketUpgrade;
 use super::module::module;
 use super::query::parse_query;
 use super::session_request::SessionRequest;
+use super::sessionless::{SessionlessConnection, SocketTakeover};
 use super::{NotServed, bayeux, cors, events, poll, upgrade_response};
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::{AuthDecision, Caller};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::assembly;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::assembly;
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks, Webhooks};

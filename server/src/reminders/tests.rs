@@ -9,10 +9,10 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::assembly;
 use crate::channel::ChannelName;
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::{Config, Settings};
-use crate::assembly;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
 use crate::executor::BoxedTask;

@@ -269,9 +269,9 @@ impl Sessions {
 mod tests {
     use super::*;
     use crate::admission::Permits;
+    use crate::assembly;
     use crate::clock::Clock;
     use crate::config::Settings;
-    use crate::assembly;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::NoTasks;

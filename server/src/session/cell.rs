@@ -10,9 +10,9 @@ use encke_core::session::{ConnectionId, ConnectionKind, Phase, Session};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
-use super::parked::ParkedConnection;
 use super::id::{ResumeSecret, ResumeToken, SessionId};
 use super::mailbox::Mailbox;
+use super::parked::ParkedConnection;
 use super::step::token_deadline;
 use super::subscriptions::SubscribedChannel;
 use super::suspended_sessions::EvictionPosition;

@@ -5,32 +5,32 @@
 //! session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
 //! [`EventSink`].
 
-mod parked;
 mod attach;
-mod server_subscriptions;
 mod cell;
+mod command_source;
 mod delivery;
 mod direct_messages;
+mod ended_sessions;
 mod id;
 mod join_leave;
 mod mailbox;
+mod parked;
 mod record;
 mod registry;
+mod restored_credentials;
+mod server_subscriptions;
 mod sessions;
 mod snapshot;
 mod step;
 mod subscriptions;
 mod suspended_sessions;
 mod timeline;
-mod restored_credentials;
-mod ended_sessions;
 mod users;
-mod command_source;
 mod view;
 
-pub(crate) use parked::{DeliveryOutcome, ParkedConnection, PendingWork, ReadOutcome};
 pub(crate) use attach::{AttachRefusal, AttachRequest, Attached};
 pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
+pub(crate) use command_source::{ClientInput, CommandSource};
 pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, SessionOutbox, take_batch};
 pub(crate) use direct_messages::DirectMessageError;
 #[cfg(feature = "fuzzing")]
@@ -38,11 +38,11 @@ pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use id::{ExposedToken, InvalidSessionId};
 pub(crate) use mailbox::{Mailbox, ParkedMailbox, Signals};
+pub(crate) use parked::{DeliveryOutcome, ParkedConnection, PendingWork, ReadOutcome};
 pub(crate) use record::{StoredEnd, StoredNotice, StoredSession};
 pub(crate) use sessions::{EventSink, SessionLimits, SessionLogs, Sessions};
 pub(crate) use snapshot::RestoredSessions;
 pub(crate) use subscriptions::{SubscribeError, SubscribeOutcome};
-pub(crate) use command_source::{ClientInput, CommandSource};
 pub(crate) use view::SessionView;
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
 use super::attach::AttachRefusal;
 use super::cell::{Cells, SessionCell, SessionHandle, SessionRef};
+use super::ended_sessions::EndedSessions;
 use super::join_leave::JoinLeave;
 use super::registry::Registry;
+use super::restored_credentials::RestoredCredentials;
 use super::suspended_sessions::SuspendedSessions;
 use super::timeline::{SessionHistory, Timeline};
-use super::restored_credentials::RestoredCredentials;
-use super::ended_sessions::EndedSessions;
 use super::users::Users;
 use super::{Channels, SessionId};
 use crate::arena::SlotGuard;

@@ -9,10 +9,10 @@ use encke_core::session::{
     SessionTimeouts, StepContext,
 };
 
-use super::parked::Unparked;
 use super::cell::{SessionCell, SessionState};
 use super::id::SessionId;
 use super::mailbox::{Mailbox, Posted, Signals};
+use super::parked::Unparked;
 use super::sessions::Sessions;
 use super::subscriptions::SubscribedChannel;
 use crate::clock::{Clock, UnixTime};

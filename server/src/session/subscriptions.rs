@@ -8,9 +8,9 @@ use encke_core::session::outbox::{EndReason, LogBounds, LogHandle, SubscriptionS
 
 use super::Channel;
 use super::cell::{SessionCell, SessionRef, SessionState};
+use super::command_source::{ClientInput, CommandSource};
 use super::sessions::Sessions;
 use super::step::token_deadline;
-use super::command_source::{ClientInput, CommandSource};
 use crate::admission::QuotaOwner;
 use crate::auth::{Identity, Permission};
 use crate::channel::{ChannelGuard, ChannelName, Retired, SubscriberKey, overlap};

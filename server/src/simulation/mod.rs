@@ -5,8 +5,8 @@
 //! numbers, sockets and the executor.
 
 mod bayeux;
-mod engine;
 mod delayed_engine;
+mod engine;
 mod polls;
 mod restart;
 mod socket;
@@ -30,19 +30,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::QuotaOwner;
 use crate::arena::SlotKey;
+use crate::assembly;
 use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::assembly;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
 use crate::executor::{Executor, Runtime, WorkSharing};
 use crate::expiry::ExpiryDispatcher;
 use crate::http::Reply;
-use crate::public::{self, accept_events, parse_query};
 use crate::parking::{AnyPoller, IdleQueue, Parking, SimulatedPoller};
 use crate::parking_threads::ParkingThreads;
+use crate::public::{self, accept_events, parse_query};
 use crate::session::Channel;
 use crate::timeouts::{ExpiryBatch, ExpiryWorker, SteppedWheel, Timeouts};
 use crate::transport::sse;

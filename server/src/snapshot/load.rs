@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use encke_core::session::Outbox;
 
-use super::lock::with_extension;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
+use super::lock::with_extension;
 use super::write::sync_folder;
 use super::{SnapshotSettings, SnapshotState};
 use crate::auth::RevocationRecord;

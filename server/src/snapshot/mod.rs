@@ -11,10 +11,10 @@
 //! before any client was served. A lock is required for reading and writing, so startup waits until the
 //! previous process has finished writing.
 
-mod lock;
 mod frames;
 mod header;
 mod load;
+mod lock;
 mod show;
 mod write;
 
@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use lock::{SnapshotLock, SnapshotLockError};
 pub use load::LoadError;
 pub(crate) use load::{ConsumedFile, LoadOutcome, load};
+pub use lock::{SnapshotLock, SnapshotLockError};
 pub use show::show;
 pub(crate) use write::write;
 #[cfg(feature = "fuzzing")]

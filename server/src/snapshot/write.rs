@@ -4,9 +4,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use super::SnapshotState;
-use super::lock::with_extension;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
+use super::lock::with_extension;
 use crate::channel::LogsWritten;
 use crate::clock::UnixTime;
 

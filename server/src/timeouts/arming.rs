@@ -17,7 +17,7 @@
 //! does when it ends. By the same rule the wheel first announces that it has removed the timer
 //! ([`Arming::remove`]), then reads the request again.
 //!
-//! This file, `parking.rs` and `waiting.rs` are compiled a second time against loom: see
+//! This file, `wheel_sleep.rs` and `poll_expiry.rs` are compiled a second time against loom: see
 //! `server/tests/loom.rs`.
 
 use super::sync::{AtomicU64, Ordering, fence};

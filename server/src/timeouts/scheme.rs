@@ -6,15 +6,15 @@ use strum::{EnumCount, VariantArray};
 use super::TickLength;
 use crate::clock::nanos;
 
-#[cfg(not(feature = "schemes"))]
-mod single;
 #[cfg(feature = "schemes")]
 mod all;
-
 #[cfg(not(feature = "schemes"))]
-pub use single::TimerScheme;
+mod single;
+
 #[cfg(feature = "schemes")]
 pub use all::TimerScheme;
+#[cfg(not(feature = "schemes"))]
+pub use single::TimerScheme;
 
 /// Operation on a timer structure of any scheme, compiled for each scheme.
 pub(super) trait TimersVisitor<T> {

@@ -20,10 +20,10 @@
 mod context;
 #[cfg(feature = "otlp")]
 mod delivery;
-#[cfg(feature = "otlp")]
-mod export;
 #[cfg(not(feature = "otlp"))]
 mod disabled;
+#[cfg(feature = "otlp")]
+mod export;
 #[cfg(feature = "otlp")]
 mod open_deliveries;
 #[cfg(feature = "otlp")]

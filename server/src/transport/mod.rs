@@ -4,20 +4,20 @@
 //! `session/` knows its name (`Transport` in `cell.rs`) and what a session can do over it (`ConnectionKind`,
 //! in `attach.rs`), and `metrics/connections.rs` lists it.
 
-mod parked;
 mod bayeux_arrays;
-mod pattern_origin;
 mod end_of_stream;
-mod pending_subscriptions;
 mod liveness_socket;
+mod park_timer;
+mod parked;
+mod pattern_origin;
+mod pending_subscriptions;
+mod pending_write;
 pub(crate) mod poll;
 mod progress;
 mod socket;
 pub(crate) mod sse;
 mod steps;
 mod tcp;
-mod park_timer;
-mod pending_write;
 pub(crate) mod websocket;
 mod write_hold;
 

@@ -284,15 +284,8 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
 
     fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, mut work: PendingWork) {
         let Self { socket, transport } = *self;
-        let ParkedState {
-            mut socket,
-            is_registered,
-            written,
-            mut backoff,
-            parked_since,
-            services,
-            ..
-        } = socket;
+        let ParkedState { mut socket, is_registered, written, mut backoff, parked_since, services, .. } =
+            socket;
         services.metrics.connections.connection_unparked(T::TRANSPORT.into());
         let Some(parking) = &services.parking else { return };
         if is_registered {

@@ -3,12 +3,12 @@
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
-mod environment;
 mod batch_scheduling;
+mod environment;
 mod unacknowledged;
 
 #[cfg(feature = "jemalloc")]
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
-pub use environment::remove_variables;
 pub use batch_scheduling::use_batch_scheduling;
+pub use environment::remove_variables;
 pub use unacknowledged::{Unacknowledged, unacknowledged};

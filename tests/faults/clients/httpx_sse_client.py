@@ -1,7 +1,7 @@
 """httpx_sse_client.py URL
 
-Follows a stream of events with httpx-sse as its README says: again and again, each time with the id of the last event. Prints the data
-of each. Ends with its standard input.
+Reads an event stream with httpx-sse as its README recommends: in a loop, with the id of the last event. Prints the data of each event.
+Exits when its standard input is closed.
 """
 
 import os
@@ -13,12 +13,12 @@ import httpx
 from httpx_sse import SSEError, connect_sse
 
 
-def end_with_stdin() -> None:
+def exit_with_stdin() -> None:
     sys.stdin.read()
     os._exit(0)
 
 
-def follow(client: httpx.Client, url: str, last_id: str) -> str:
+def read_stream(client: httpx.Client, url: str, last_id: str) -> str:
     headers = {"Last-Event-ID": last_id} if last_id else {}
     try:
         with connect_sse(client, "GET", url, headers=headers) as source:
@@ -31,10 +31,10 @@ def follow(client: httpx.Client, url: str, last_id: str) -> str:
     return last_id
 
 
-threading.Thread(target=end_with_stdin, daemon=True).start()
+threading.Thread(target=exit_with_stdin, daemon=True).start()
 last_id = ""
 # A stream may be silent for any length of time.
 with httpx.Client(timeout=httpx.Timeout(10, read=None)) as client:
     while True:
-        last_id = follow(client, sys.argv[1], last_id)
+        last_id = read_stream(client, sys.argv[1], last_id)
         time.sleep(1)

@@ -49,7 +49,12 @@ impl FaultsArgs {
         let (pace, settings) = (self.pace(), self.settings());
         let row = |condition| {
             let settings = settings.clone();
-            clients.iter().map(move |&client| FaultCell { condition, client, pace, settings: settings.clone() })
+            clients.iter().map(move |&client| FaultCell {
+                condition,
+                client,
+                pace,
+                settings: settings.clone(),
+            })
         };
         links.into_iter().flat_map(row).collect()
     }
@@ -76,11 +81,11 @@ mod tests {
     use super::*;
 
     fn args(line: &str) -> FaultsArgs {
-        FaultsArgs::try_parse_from(line.split(' ')).expect("a good command line")
+        FaultsArgs::try_parse_from(line.split(' ')).expect("a valid command line")
     }
 
     #[test]
-    fn without_options_it_is_the_table() {
+    fn the_default_is_the_whole_table() {
         let cells = args("faults").cells();
         assert_eq!(cells.len(), 9 * 5);
         assert!(cells.iter().all(|cell| cell.settings.is_empty()));

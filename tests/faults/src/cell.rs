@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::client::{CHANNEL, FaultClient};
 use crate::condition::LinkCondition;
 use crate::ledger::Ledger;
-use crate::outcome::{CellTimes, CellOutcome};
-use crate::pace::TrafficPlan;
+use crate::outcome::{CellOutcome, CellTimes};
+use crate::traffic_plan::TrafficPlan;
 
 /// Polling interval: maximum delay of an action on a machine that is not busy.
 const STEP: Duration = Duration::from_millis(20);
@@ -47,9 +47,9 @@ impl FaultCell {
             let now = began.elapsed();
             scene.record_output(began);
             let done = scene.run_due_actions(now, self, &mut instants);
-            let complete = done && scene.ledger.missing() == 0;
-            let late = instants.silent.is_some_and(|silent| now > silent + self.pace.limit);
-            if complete || late {
+            let is_complete = done && scene.ledger.missing() == 0;
+            let is_overdue = instants.last_publish.is_some_and(|silent| now > silent + self.pace.limit);
+            if is_complete || is_overdue {
                 instants.end = now;
                 return Some(CellOutcome::of(self, &scene.ledger, instants, &scene.server, &scene.script));
             }
@@ -107,29 +107,29 @@ impl RunningCell {
     fn run_due_actions(&mut self, now: Duration, cell: &FaultCell, instants: &mut CellTimes) -> bool {
         let (pace, condition, link) = (cell.pace, cell.condition, &self.link);
         let lasts = condition.duration();
-        if instants.fault.is_none() && now >= pace.healthy {
+        if instants.fault_start.is_none() && now >= pace.before_fault {
             condition.begin(link);
-            instants.fault = Some(now);
+            instants.fault_start = Some(now);
         }
-        let Some(fault) = instants.fault else {
+        let Some(fault) = instants.fault_start else {
             self.publish_in_turn(now, pace);
             return false;
         };
-        if instants.mended.is_none() && lasts.is_some_and(|lasts| now >= fault + lasts) {
+        if instants.fault_end.is_none() && lasts.is_some_and(|lasts| now >= fault + lasts) {
             condition.end(link);
-            instants.mended = Some(now);
+            instants.fault_end = Some(now);
         }
         if instants.burst.is_none() && now >= fault + pace.until_burst {
             instants.burst = Some(now);
             (0..pace.burst).for_each(|_| self.publish(now, pace.burst_message));
         }
         let until = if lasts.is_some() {
-            instants.mended.map(|at| at + pace.mended)
+            instants.fault_end.map(|at| at + pace.after_fault)
         } else {
-            Some(fault + pace.lasting)
+            Some(fault + pace.during_fault)
         };
         if until.is_some_and(|until| now >= until) {
-            instants.silent.get_or_insert(now);
+            instants.last_publish.get_or_insert(now);
             return true;
         }
         self.publish_in_turn(now, pace);
@@ -146,6 +146,6 @@ impl RunningCell {
     fn publish(&mut self, now: Duration, length: usize) {
         let number = self.ledger.publish(now);
         let at = self.server.admin.publish(CHANNEL, json!({ "number": number, "text": "x".repeat(length) }));
-        assert_eq!(at["offset"], number, "nobody else publishes");
+        assert_eq!(at["offset"], number, "no other publisher");
     }
 }

@@ -46,7 +46,7 @@ impl FaultClient {
             }
             Self::HttpxSse => {
                 let python = binaries::python_with_httpx();
-                let mut command = link.command(python.to_str().expect("its path is text"));
+                let mut command = link.command(python.to_str().expect("its path is UTF-8"));
                 command.arg(script("httpx_sse_client.py")).arg(events);
                 Script::spawn(command)
             }
@@ -70,6 +70,6 @@ fn script(name: &str) -> PathBuf {
 
 impl fmt::Display for FaultClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().expect("none is skipped").get_name())
+        f.write_str(self.to_possible_value().expect("no variant is skipped").get_name())
     }
 }

@@ -109,7 +109,7 @@ impl FromStr for LinkCondition {
     fn from_str(text: &str) -> Result<Self, String> {
         let time = |text| humantime::parse_duration(text).map_err(|error| format!("{text}: {error}"));
         let unknown =
-            || format!("{text:?} is none of 8kbit, 5%, cut-20s, zero-window-60s, or others of these kinds");
+            || format!("invalid link {text:?}: expected a form like 8kbit, 5%, cut-20s or zero-window-60s");
         if let Some(rate) = text.strip_suffix("kbit") {
             rate.parse()
                 .ok()

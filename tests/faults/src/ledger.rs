@@ -1,4 +1,4 @@
-//! What became of each message published to a client.
+//! Record of what became of each message published to a client.
 //!
 //! Messages are numbered from 1, like the offsets in the log of their channel. A message is *settled* once
 //! the client has received it, or a gap that covers it. A gap may cover too much: a message that arrives
@@ -39,13 +39,13 @@ struct LedgerEntry {
 #[derive(Clone, Copy, Debug)]
 enum SettledState {
     Delivered(Duration),
-    Told(Duration),
+    Covered(Duration),
 }
 
 impl SettledState {
     fn at(self) -> Duration {
         match self {
-            Self::Delivered(at) | Self::Told(at) => at,
+            Self::Delivered(at) | Self::Covered(at) => at,
         }
     }
 }
@@ -93,7 +93,7 @@ impl Ledger {
         let to = number(&gap["to"]).unwrap_or(usize::MAX);
         for (offset, message) in (1..).zip(&mut self.messages) {
             if (from..=to).contains(&offset) && message.settled.is_none() {
-                message.settled = Some(SettledState::Told(at));
+                message.settled = Some(SettledState::Covered(at));
             }
         }
     }
@@ -112,8 +112,8 @@ impl Ledger {
 
     /// Number of messages that the client does not have, but that a gap covers.
     #[must_use]
-    pub fn told(&self) -> usize {
-        self.count(|settled| matches!(settled, Some(SettledState::Told(_))))
+    pub fn covered(&self) -> usize {
+        self.count(|settled| matches!(settled, Some(SettledState::Covered(_))))
     }
 
     /// Number of messages that the client neither has nor knows to be missing.
@@ -136,8 +136,8 @@ impl Ledger {
     /// settled.
     #[must_use]
     pub fn settled(&self, instant: Duration) -> Option<Duration> {
-        let until_then = self.messages.iter().take_while(|message| message.published <= instant);
-        until_then
+        let earlier = self.messages.iter().take_while(|message| message.published <= instant);
+        earlier
             .map(|message| message.settled.map(SettledState::at))
             .try_fold(Duration::ZERO, |last, at| Some(last.max(at?)))
     }
@@ -152,8 +152,8 @@ impl Ledger {
     /// missing, the last interval ends at `now`.
     #[must_use]
     pub fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
-        let waits = (self.missing() > 0).then_some(now);
-        let mut times: Vec<_> = self.deliveries().chain(waits).collect();
+        let waiting_until = (self.missing() > 0).then_some(now);
+        let mut times: Vec<_> = self.deliveries().chain(waiting_until).collect();
         times.sort_unstable();
         let pauses = times.windows(2).filter(|pair| pair[1] > since).map(|pair| pair[1] - pair[0]);
         pauses.max().unwrap_or_default()
@@ -194,86 +194,86 @@ mod tests {
         json!({"message": {"seq": offset + 7, "channel": "news", "offset": offset, "data": {"number": offset}}})
     }
 
-    fn hear(ledger: &mut Ledger, objects: impl IntoIterator<Item = (u64, Value)>) {
+    fn record_all(ledger: &mut Ledger, objects: impl IntoIterator<Item = (u64, Value)>) {
         for (at, object) in objects {
             ledger.record(s(at), &object);
         }
     }
 
     fn counts(ledger: &Ledger) -> [usize; 5] {
-        [ledger.delivered(), ledger.told(), ledger.missing(), ledger.duplicated, ledger.misordered]
+        [ledger.delivered(), ledger.covered(), ledger.missing(), ledger.duplicated, ledger.misordered]
     }
 
     #[test]
-    fn what_comes_once_and_in_order_is_delivered() {
+    fn messages_received_once_in_order_are_delivered() {
         let mut ledger = published(3);
-        hear(&mut ledger, (1..=3).map(|offset| (offset, message(offset))));
+        record_all(&mut ledger, (1..=3).map(|offset| (offset, message(offset))));
         assert_eq!(counts(&ledger), [3, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn what_does_not_come_is_missing() {
+    fn unreceived_messages_are_missing() {
         let mut ledger = published(4);
-        hear(&mut ledger, [(1, message(1)), (3, message(3))]);
+        record_all(&mut ledger, [(1, message(1)), (3, message(3))]);
         assert_eq!(counts(&ledger), [2, 0, 2, 0, 0]);
-        assert_eq!(ledger.lost(), 1, "the last may still come");
+        assert_eq!(ledger.lost(), 1, "the last message may still arrive");
         assert_eq!((ledger.settled(s(1)), ledger.settled(s(2))), (Some(s(1)), None));
     }
 
     #[test]
-    fn what_comes_twice_is_doubled_whether_late_or_not() {
+    fn repeated_messages_are_duplicated_whether_late_or_not() {
         let mut ledger = published(2);
-        hear(&mut ledger, [(1, message(1)), (2, message(1)), (3, message(2)), (4, message(1))]);
+        record_all(&mut ledger, [(1, message(1)), (2, message(1)), (3, message(2)), (4, message(1))]);
         assert_eq!(counts(&ledger), [2, 0, 0, 2, 0]);
-        assert_eq!(ledger.settled(s(2)), Some(s(3)), "the first time counts");
+        assert_eq!(ledger.settled(s(2)), Some(s(3)), "the first delivery counts");
     }
 
     #[test]
-    fn what_comes_after_a_later_one_is_out_of_order() {
+    fn a_message_after_a_later_one_is_misordered() {
         let mut ledger = published(3);
-        hear(&mut ledger, [(1, message(1)), (2, message(3)), (3, message(2))]);
+        record_all(&mut ledger, [(1, message(1)), (2, message(3)), (3, message(2))]);
         assert_eq!(counts(&ledger), [3, 0, 0, 0, 1]);
     }
 
     #[test]
-    fn what_a_gap_covers_is_told_and_no_more() {
+    fn a_gap_covers_exactly_its_range() {
         let mut ledger = published(6);
         let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": 2, "to": 4}});
-        hear(&mut ledger, [(1, message(1)), (2, gap), (3, message(6))]);
+        record_all(&mut ledger, [(1, message(1)), (2, gap), (3, message(6))]);
         assert_eq!((counts(&ledger), ledger.gaps), ([2, 3, 1, 0, 0], 1));
         assert_eq!(ledger.settled(s(4)), Some(s(2)));
     }
 
     #[test]
-    fn a_gap_without_bounds_is_about_what_was_published_before_it() {
+    fn a_gap_without_bounds_covers_all_earlier_messages() {
         let mut ledger = published(2);
         let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "other"}});
-        hear(&mut ledger, [(1, message(1)), (2, gap)]);
+        record_all(&mut ledger, [(1, message(1)), (2, gap)]);
         ledger.publish(s(3));
         assert_eq!(counts(&ledger), [1, 1, 1, 0, 0]);
     }
 
     #[test]
-    fn a_gap_may_say_too_much() {
+    fn a_covered_message_may_still_be_delivered() {
         let mut ledger = published(3);
         let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": 1, "to": 3}});
-        hear(&mut ledger, [(1, message(1)), (2, gap), (3, message(3))]);
+        record_all(&mut ledger, [(1, message(1)), (2, gap), (3, message(3))]);
         assert_eq!(counts(&ledger), [2, 1, 0, 0, 0]);
     }
 
     #[test]
-    fn what_was_never_published_is_garbled() {
+    fn unpublished_messages_are_garbled() {
         let mut ledger = published(1);
         let other = json!({"message": {"seq": 1, "channel": "news", "offset": 1, "data": {"number": 2}}});
-        hear(&mut ledger, [(1, message(2)), (2, other), (3, json!({"message": {}}))]);
+        record_all(&mut ledger, [(1, message(2)), (2, other), (3, json!({"message": {}}))]);
         assert_eq!((counts(&ledger), ledger.garbled), ([0, 0, 1, 0, 0], 3));
     }
 
     #[test]
-    fn greetings_tell_new_sessions_from_old_ones() {
+    fn hellos_distinguish_new_and_resumed_sessions() {
         let mut ledger = published(0);
         let hello = |recovered: bool| json!({"hello": {"recovered": recovered}});
-        hear(
+        record_all(
             &mut ledger,
             [(1, hello(false)), (2, hello(true)), (3, hello(false)), (4, json!({"reply": {}}))],
         );
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn pauses_and_returns_are_between_deliveries() {
+    fn pauses_are_measured_between_deliveries() {
         let mut ledger = published(4);
-        hear(&mut ledger, [(1, message(1)), (9, message(2)), (10, message(3)), (14, message(4))]);
+        record_all(&mut ledger, [(1, message(1)), (9, message(2)), (10, message(3)), (14, message(4))]);
         assert_eq!(ledger.longest_pause(s(0), s(90)), s(8));
-        assert_eq!(ledger.longest_pause(s(9), s(90)), s(4), "the one that had ended counts no more");
+        assert_eq!(ledger.longest_pause(s(9), s(90)), s(4), "a pause that ended earlier does not count");
         assert_eq!((ledger.first_after(s(9)), ledger.first_after(s(14))), (Some(s(10)), None));
         ledger.publish(s(15));
-        assert_eq!(ledger.longest_pause(s(9), s(90)), s(76), "it waits still");
+        assert_eq!(ledger.longest_pause(s(9), s(90)), s(76), "a message is still missing");
     }
 }

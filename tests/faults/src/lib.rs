@@ -8,12 +8,12 @@ mod client;
 mod condition;
 mod ledger;
 mod outcome;
-mod pace;
 pub mod table;
+mod traffic_plan;
 
 pub use cell::FaultCell;
 pub use client::FaultClient;
 pub use condition::LinkCondition;
 pub use ledger::Ledger;
 pub use outcome::CellOutcome;
-pub use pace::TrafficPlan;
+pub use traffic_plan::TrafficPlan;

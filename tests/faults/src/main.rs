@@ -12,7 +12,7 @@ use std::thread;
 
 use args::FaultsArgs;
 use clap::Parser;
-use encke_faults::{FaultCell, CellOutcome, table};
+use encke_faults::{CellOutcome, FaultCell, table};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -31,8 +31,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let (summary, details) = (table::by_link_and_client(&outcomes), table::in_detail(&outcomes));
     writeln!(io::stdout(), "{summary}\n\n{details}")?;
-    let good = outcomes.len() == cells.len() && outcomes.iter().all(CellOutcome::is_exact);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_success = outcomes.len() == cells.len() && outcomes.iter().all(CellOutcome::is_exact);
+    Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs all cells at once. The result lacks interrupted cells, and those that panicked: their panic has been

@@ -14,13 +14,13 @@ use crate::ledger::Ledger;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CellTimes {
     /// The fault began.
-    pub(crate) fault: Option<Duration>,
+    pub(crate) fault_start: Option<Duration>,
     /// The burst was published.
     pub(crate) burst: Option<Duration>,
     /// The fault was removed, if it was.
-    pub(crate) mended: Option<Duration>,
+    pub(crate) fault_end: Option<Duration>,
     /// The last message was published.
-    pub(crate) silent: Option<Duration>,
+    pub(crate) last_publish: Option<Duration>,
     /// The cell ended.
     pub(crate) end: Duration,
 }
@@ -37,19 +37,19 @@ pub struct CellOutcome {
     /// Messages that reached the client.
     pub delivered: usize,
     /// Messages that the client does not have, but that a gap covers.
-    pub told: usize,
+    pub covered: usize,
     /// Messages that the client does not have, without a gap, although it has a later one.
     pub lost: usize,
-    /// Messages that had not arrived when the cell ended, and after which the client has none.
+    /// Messages that had not arrived when the cell ended, with no later message delivered either.
     pub outstanding: usize,
     /// Repeated deliveries.
-    pub doubled: usize,
+    pub duplicated: usize,
     /// Messages that arrived after a later one.
     pub misordered: usize,
     /// Messages that differ from what was published.
     pub garbled: usize,
     /// Whether the fault was removed.
-    pub mended: bool,
+    pub fault_ended: bool,
     /// From the end of the fault to the first message after it.
     pub first_s: Option<f64>,
     /// From the end of the fault until all messages published by then were delivered or covered by a gap.
@@ -65,7 +65,7 @@ pub struct CellOutcome {
     /// Number of suspensions by reason.
     pub suspended: BTreeMap<String, u64>,
     /// Standard error of the client.
-    pub complaints: String,
+    pub stderr_text: String,
     /// Lifecycle events in the server's log.
     pub lifecycle: Vec<String>,
 }
@@ -86,21 +86,21 @@ impl CellOutcome {
             client: cell.client.to_string(),
             published: ledger.published(),
             delivered: ledger.delivered(),
-            told: ledger.told(),
+            covered: ledger.covered(),
             lost: ledger.lost(),
             outstanding: ledger.missing() - ledger.lost(),
-            doubled: ledger.duplicated,
+            duplicated: ledger.duplicated,
             misordered: ledger.misordered,
             garbled: ledger.garbled,
-            mended: at.mended.is_some(),
-            first_s: since(at.mended, at.mended.and_then(|mended| ledger.first_after(mended))),
+            fault_ended: at.fault_end.is_some(),
+            first_s: since(at.fault_end, at.fault_end.and_then(|end| ledger.first_after(end))),
             back_s: recovery_time(cell.condition, ledger, at).as_ref().map(Duration::as_secs_f64),
             burst_s: since(at.burst, at.burst.and_then(|burst| ledger.settled(burst))),
-            pause_s: ledger.longest_pause(at.fault.unwrap_or_default(), at.end).as_secs_f64(),
+            pause_s: ledger.longest_pause(at.fault_start.unwrap_or_default(), at.end).as_secs_f64(),
             connections: ledger.hellos,
             sessions: ledger.sessions,
             suspended: parse_suspensions(server.admin.metrics().text()),
-            complaints: script.stderr_text(),
+            stderr_text: script.stderr_text(),
             lifecycle: lifecycle(server),
         }
     }
@@ -108,7 +108,7 @@ impl CellOutcome {
     /// Whether every message arrived once and in order, or was covered by a gap, before the cell ended.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.lost + self.outstanding + self.doubled + self.misordered + self.garbled == 0
+        self.lost + self.outstanding + self.duplicated + self.misordered + self.garbled == 0
     }
 }
 
@@ -116,7 +116,7 @@ fn recovery_time(condition: LinkCondition, ledger: &Ledger, at: CellTimes) -> Op
     condition.duration()?;
     // Messages published before the end of the fault may have arrived before it too, except in its last
     // moment.
-    Some(ledger.settled(at.mended?)?.saturating_sub(at.mended?))
+    Some(ledger.settled(at.fault_end?)?.saturating_sub(at.fault_end?))
 }
 
 /// Reads `encke_session_events_total{event="suspended",reason="..."} N`.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_back_once_it_has_what_was_published_before_the_mend() {
+    fn recovery_ends_when_all_earlier_messages_are_settled() {
         let s = Duration::from_secs;
         let mut ledger = Ledger::default();
         for number in 1..=3 {
@@ -160,11 +160,15 @@ mod tests {
         }
         let message = |n| serde_json::json!({"message": {"offset": n, "data": {"number": n}}});
         ledger.record(s(1), &message(1));
-        let at = CellTimes { mended: Some(s(2)), ..CellTimes::default() };
+        let at = CellTimes { fault_end: Some(s(2)), ..CellTimes::default() };
         let cut = LinkCondition::Cut(s(1));
         assert_eq!(recovery_time(cut, &ledger, at), None);
         ledger.record(s(7), &message(2));
         assert_eq!(recovery_time(cut, &ledger, at), Some(s(5)));
-        assert_eq!(recovery_time(LinkCondition::Slow(8), &ledger, at), None, "it never left");
+        assert_eq!(
+            recovery_time(LinkCondition::Slow(8), &ledger, at),
+            None,
+            "the client was never disconnected"
+        );
     }
 }

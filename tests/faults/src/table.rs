@@ -42,10 +42,10 @@ pub fn in_detail(outcomes: &[CellOutcome]) -> String {
         "sessions",
         "suspended",
         "delivered",
-        "told",
+        "in gaps",
         "lost",
-        "not yet",
-        "doubled",
+        "outstanding",
+        "duplicated",
         "out of order",
     ]);
     for outcome in outcomes {
@@ -61,10 +61,10 @@ pub fn in_detail(outcomes: &[CellOutcome]) -> String {
             outcome.sessions.to_string(),
             suspended.collect::<Vec<_>>().join(", "),
             format!("{} of {}", outcome.delivered, outcome.published),
-            outcome.told.to_string(),
+            outcome.covered.to_string(),
             outcome.lost.to_string(),
             outcome.outstanding.to_string(),
-            outcome.doubled.to_string(),
+            outcome.duplicated.to_string(),
             (outcome.misordered + outcome.garbled).to_string(),
         ]);
     }
@@ -80,7 +80,7 @@ fn table(header: Vec<&str>) -> Table {
 fn summary(outcome: &CellOutcome) -> String {
     let time = match outcome.back_s {
         back @ Some(_) => format!("back after {}", seconds(back)),
-        None if outcome.mended => "NOT BACK".to_owned(),
+        None if outcome.fault_ended => "NOT BACK".to_owned(),
         None => format!("burst {}, pause {}", seconds(outcome.burst_s), seconds(Some(outcome.pause_s))),
     };
     format!("{time}; {}", describe_losses(outcome))
@@ -88,19 +88,19 @@ fn summary(outcome: &CellOutcome) -> String {
 
 fn describe_losses(outcome: &CellOutcome) -> String {
     let counts = [
-        (outcome.told, "told"),
+        (outcome.covered, "in gaps"),
         (outcome.lost, "LOST"),
-        (outcome.outstanding, "NOT YET"),
-        (outcome.doubled, "DOUBLED"),
+        (outcome.outstanding, "OUTSTANDING"),
+        (outcome.duplicated, "DUPLICATED"),
         (outcome.misordered, "OUT OF ORDER"),
         (outcome.garbled, "GARBLED"),
     ];
-    let said: Vec<_> = counts
+    let losses: Vec<_> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    if said.is_empty() { "nothing lost".to_owned() } else { said.join(", ") }
+    if losses.is_empty() { "nothing lost".to_owned() } else { losses.join(", ") }
 }
 
 fn seconds(time: Option<f64>) -> String {
@@ -117,13 +117,13 @@ mod tests {
             client: client.to_owned(),
             published: 9,
             delivered: 9,
-            told: 0,
+            covered: 0,
             lost: 0,
             outstanding: 0,
-            doubled: 0,
+            duplicated: 0,
             misordered: 0,
             garbled: 0,
-            mended: false,
+            fault_ended: false,
             first_s: None,
             back_s: None,
             burst_s: Some(1.25),
@@ -131,7 +131,7 @@ mod tests {
             connections: 1,
             sessions: 1,
             suspended: [("pong_timeout".to_owned(), 2)].into(),
-            complaints: String::new(),
+            stderr_text: String::new(),
             lifecycle: Vec::new(),
         }
     }
@@ -139,21 +139,21 @@ mod tests {
     #[test]
     fn each_link_is_a_row_and_each_client_a_column() {
         let back = CellOutcome {
-            mended: true,
+            fault_ended: true,
             first_s: Some(0.1),
             back_s: Some(5.44),
-            told: 3,
+            covered: 3,
             ..outcome("cut-20s", "curl")
         };
-        let lost = CellOutcome { lost: 1, doubled: 2, ..outcome("8kbit", "curl") };
+        let lost = CellOutcome { lost: 1, duplicated: 2, ..outcome("8kbit", "curl") };
         let text = by_link_and_client(&[outcome("8kbit", "json"), lost, back]);
         let rows: Vec<Vec<_>> =
             text.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
         assert_eq!(rows[0], ["link", "json", "curl"]);
         assert_eq!(rows[2][0], "8kbit");
         assert_eq!(rows[2][1], "burst 1.2 s, pause 0.5 s; nothing lost");
-        assert_eq!(rows[2][2], "burst 1.2 s, pause 0.5 s; 1 LOST, 2 DOUBLED");
-        assert_eq!(rows[3], ["cut-20s", "", "back after 5.4 s; 3 told"]);
+        assert_eq!(rows[2][2], "burst 1.2 s, pause 0.5 s; 1 LOST, 2 DUPLICATED");
+        assert_eq!(rows[3], ["cut-20s", "", "back after 5.4 s; 3 in gaps"]);
     }
 
     #[test]
@@ -164,9 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_did_not_come_back_is_named() {
-        let missing =
-            CellOutcome { mended: true, first_s: Some(0.1), outstanding: 4, ..outcome("cut-20s", "curl") };
-        assert_eq!(summary(&missing), "NOT BACK; 4 NOT YET");
+    fn a_client_that_did_not_recover_is_marked() {
+        let missing = CellOutcome {
+            fault_ended: true,
+            first_s: Some(0.1),
+            outstanding: 4,
+            ..outcome("cut-20s", "curl")
+        };
+        assert_eq!(summary(&missing), "NOT BACK; 4 OUTSTANDING");
     }
 }

@@ -23,9 +23,9 @@ const MAX_ERROR_CHARS: usize = 240;
 pub fn run(input: &[u8]) {
     let Ok(body) = std::str::from_utf8(input) else { return };
     let read = split_messages(body);
-    assert_eq!(read.is_ok(), expected_messages(body), "{body}: {read:?}");
+    assert_eq!(read.is_ok(), should_be_accepted(body), "{body}: {read:?}");
     match read {
-        Ok(texts) => texts.into_iter().for_each(message),
+        Ok(texts) => texts.into_iter().for_each(check_message),
         Err(BadBody::NotJson(error)) => assert_is_short(&error),
         Err(error @ BadBody::TooMany(_)) => assert_is_short(&error.to_string()),
     }
@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) {
 }
 
 /// Whether the messages of a body should be accepted.
-fn expected_messages(body: &str) -> bool {
+fn should_be_accepted(body: &str) -> bool {
     let Ok(value) = serde_json::from_str::<&RawValue>(body) else { return false };
     match serde_json::from_str::<Vec<&RawValue>>(value.get()) {
         Ok(messages) => messages.len() <= MAX_MESSAGES,
@@ -72,11 +72,11 @@ fn respond_to<'a>(
     Bayeux::default().respond(&[Response { id, result }], &mut written);
     let array = written.0.concat();
     let reply = array.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    (command, reply.unwrap_or_else(|| panic!("no array: {array}")).to_owned())
+    (command, reply.unwrap_or_else(|| panic!("not an array: {array}")).to_owned())
 }
 
 /// Checks one message of a body.
-fn message(text: &str) {
+fn check_message(text: &str) {
     let refusal =
         CommandError { code: encke_core::dialect::ErrorCode::Forbidden, message: "\"\\\n\u{2028}:".into() };
     let (command, fine) = respond_to(text, Ok(Success::Done));
@@ -105,18 +105,18 @@ fn message(text: &str) {
 }
 
 /// A reply repeats the id and the channel of its message, if they could be parsed.
-fn check_reply(text: &str, was_read: bool, reply: &str) {
+fn check_reply(text: &str, was_parsed: bool, reply: &str) {
     let reply = reply_fields(reply);
-    let said: BTreeMap<&str, &RawValue> = serde_json::from_str(text).unwrap_or_default();
-    let id = said.get("id").map(|id| id.get()).filter(|id| was_read && *id != "null");
+    let sent: BTreeMap<&str, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+    let id = sent.get("id").map(|id| id.get()).filter(|id| was_parsed && *id != "null");
     // The server parses keys with escapes, but this model does not.
     if !text.contains('\\') {
         assert_eq!(reply.get("id").map(|id| id.get()), id, "{text}");
     }
     let channel = reply.get("channel").map(|raw| text_of(raw));
-    if was_read && !text.contains('\\') {
-        let said = text_of(said["channel"]);
-        assert_eq!(channel, Some(said).filter(|channel| !channel.is_empty()), "{text}");
+    if was_parsed && !text.contains('\\') {
+        let sent = text_of(sent["channel"]);
+        assert_eq!(channel, Some(sent).filter(|channel| !channel.is_empty()), "{text}");
     }
     match reply.get("error").map(|raw| text_of(raw)) {
         None => assert_eq!(reply["successful"].get(), "true"),
@@ -156,7 +156,7 @@ fn check_details(message: &ClientMessage<'_>) {
         let mut again = json!({ "channel": "/meta/connect" });
         if let Some(hold) = hold {
             again["advice"] =
-                json!({ "timeout": u64::try_from(hold.as_millis()).expect("it was read as one") });
+                json!({ "timeout": u64::try_from(hold.as_millis()).expect("it was parsed from a u64") });
         }
         if let Some(acknowledged) = acknowledged {
             again["ext"] = json!({ "ack": acknowledged });
@@ -195,7 +195,7 @@ fn write(command: &Command<'_>) -> String {
             to_channel(channel, data)
         }
         Command::Hold { hold, seq, token } => {
-            let timeout = hold.map(|hold| u64::try_from(hold.as_millis()).expect("it was read as one"));
+            let timeout = hold.map(|hold| u64::try_from(hold.as_millis()).expect("it was parsed from a u64"));
             let ext = json!({ "ack": seq, "authentication": { "token": token } });
             json!({ "channel": "/meta/connect", "advice": { "timeout": timeout }, "ext": ext }).to_string()
         }
@@ -216,9 +216,8 @@ fn check_event(channel: &str, data: &str) {
     assert_eq!((stamp.user.map(JsonString::as_json), stamp.at_ms), (Some(&*user), Some(u64::MAX)));
     let mut text = Vec::new();
     write_event(channel, &data, stamp, &mut text);
-    let read: Value = serde_json::from_slice(&text).expect("an event is JSON that a strict parser takes");
-    let expected: Value =
-        serde_json::from_str(data.as_str()).expect("data is JSON that a strict parser takes");
+    let read: Value = serde_json::from_slice(&text).expect("a strict parser accepts the event");
+    let expected: Value = serde_json::from_str(data.as_str()).expect("a strict parser accepts the data");
     let ext = json!({ "encke": { "user": channel, "at_ms": u64::MAX } });
     assert_eq!(read, json!({ "channel": channel, "data": expected, "ext": ext }));
     let escapes = json!(channel).to_string().len() - 2 - channel.len();

@@ -10,14 +10,14 @@ use encke_server::config::{Config, ConfigError, Settings};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
+use crate::memory_socket::MemorySocket;
 use crate::rfc6455;
-use crate::simulated::ServerSimulation;
-use crate::wire::MemorySocket;
+use crate::simulation::ServerSimulation;
 
 /// If this text occurs only in secrets, no error message may contain it.
 const SECRET_MARKER: &str = "S3CR3T";
 
-static DIRECTORY: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a place for files"));
+static TEMP_DIR: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary directory"));
 
 /// Lines that begin with `!` are values of `--set`, those that begin with `$` are environment variables, and
 /// all other lines are the file.
@@ -44,7 +44,7 @@ pub fn run(input: &[u8]) {
     }
     settings.file = Some(write_file(&file));
     match settings.resolve() {
-        Ok(config) => check_accepted(&config, &settings, &table.expect("it was read")),
+        Ok(config) => check_accepted(&config, &settings, &table.expect("the configuration was accepted")),
         Err(error) => check_rejection(&error, input, table.as_ref()),
     }
 }
@@ -58,8 +58,8 @@ fn reads_files(input: &str) -> bool {
 
 fn write_file(text: &str) -> PathBuf {
     // Several tests may run at the same time.
-    let path = DIRECTORY.path().join(format!("{:?}.toml", std::thread::current().id()));
-    fs::write(&path, text).expect("a file of our own");
+    let path = TEMP_DIR.path().join(format!("{:?}.toml", std::thread::current().id()));
+    fs::write(&path, text).expect("the temporary directory is writable");
     path
 }
 
@@ -101,13 +101,13 @@ fn serve_with(config: Config) {
         rfc6455::write(0x81, command.as_bytes(), &mut frame);
         wire.client_sends(&frame);
     }
-    simulated.pass(Duration::from_millis(50));
+    simulated.advance(Duration::from_millis(50));
     let (bytes, _) = wire.received();
     let (frames, _) = rfc6455::frames(&bytes);
     let is_greeted = frames.first().is_some_and(|first| first.payload.starts_with(b"{\"hello\""));
     assert_eq!(is_greeted, !needs_token);
     wire.client_ends();
-    simulated.pass(Duration::from_millis(50));
+    simulated.advance(Duration::from_millis(50));
     assert_eq!(simulated.tasks(), 0);
 }
 
@@ -120,26 +120,26 @@ fn as_text(value: &Value) -> String {
 }
 
 fn check_rejection(error: &ConfigError, input: &str, table: Option<&Table>) {
-    let said = error.to_string();
+    let message = error.to_string();
     match error {
-        ConfigError::Unreadable { .. } => panic!("the file was there: {said}"),
-        ConfigError::Syntax { .. } => assert!(table.is_none() && said.contains("line "), "{said}"),
+        ConfigError::Unreadable { .. } => panic!("the file exists: {message}"),
+        ConfigError::Syntax { .. } => assert!(table.is_none() && message.contains("line "), "{message}"),
         ConfigError::UnknownKey { key, origin }
         | ConfigError::RenamedKey { key, origin, .. }
         | ConfigError::Invalid { key, origin, .. } => {
-            assert!(said.contains(key.as_str()) && said.contains(&origin.to_string()), "{said}");
+            assert!(message.contains(key.as_str()) && message.contains(&origin.to_string()), "{message}");
         }
-        ConfigError::MissingSeparator { name, suggestion: meant } => {
-            assert!(name != meant && said.contains(meant.as_str()), "{said}")
+        ConfigError::MissingSeparator { name, suggestion } => {
+            assert!(name != suggestion && message.contains(suggestion.as_str()), "{message}")
         }
-        ConfigError::NotAnAssignment(_) => assert!(said.contains("--set"), "{said}"),
+        ConfigError::NotAnAssignment(_) => assert!(message.contains("--set"), "{message}"),
     }
-    if is_only_in_secrets(input, table) {
-        assert!(!said.contains(SECRET_MARKER), "{said}");
+    if marker_is_only_in_secrets(input, table) {
+        assert!(!message.contains(SECRET_MARKER), "{message}");
     }
 }
 
-fn is_only_in_secrets(input: &str, table: Option<&Table>) -> bool {
+fn marker_is_only_in_secrets(input: &str, table: Option<&Table>) -> bool {
     let marks = |text: &str| text.matches(SECRET_MARKER).count();
     let auth = table.and_then(|table| table.get("auth")).and_then(Value::as_table);
     let value = |name: &str| auth.and_then(|auth| auth.get(name));

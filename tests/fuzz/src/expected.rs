@@ -4,7 +4,7 @@ use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, Unsup
 use encke_core::dialect::json::{Reply, ReplyOutcome, parse_command};
 use encke_core::dialect::{Command, CommandRequest};
 
-use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, ParsedFrame, FrameHeader, PING, PONG, TEXT, frames};
+use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, FrameHeader, PING, PONG, ParsedFrame, TEXT, frames};
 
 /// Maximum length of a message and of a frame in bytes, as configured.
 pub(crate) const MAX_MESSAGE: usize = 1024;
@@ -53,7 +53,8 @@ struct OpenMessage {
 
 impl ExpectedStream {
     pub(crate) fn of(stream: &[u8]) -> Self {
-        let mut expected = Self { answers: Vec::new(), end: ExpectedEnd::Open, may_end_after: None, open: None };
+        let mut expected =
+            Self { answers: Vec::new(), end: ExpectedEnd::Open, may_end_after: None, open: None };
         let (frames, rest) = frames(stream);
         for frame in frames {
             expected.frame(frame);
@@ -119,7 +120,7 @@ impl ExpectedStream {
             self.end = ExpectedEnd::Refused(&[UnsupportedData]);
         } else if is_last {
             let open = self.open.take().expect("a message is open");
-            self.command(std::str::from_utf8(&open.bytes).expect("it was checked"));
+            self.command(std::str::from_utf8(&open.bytes).expect("its UTF-8 was checked"));
         }
     }
 
@@ -201,18 +202,18 @@ impl<'a> AnswerChecker<'a> {
 struct OrderedAnswers<'a> {
     due: Vec<&'a ExpectedAnswer>,
     /// Possible numbers of answers received, in ascending order.
-    behind: Vec<usize>,
+    received_counts: Vec<usize>,
 }
 
 impl<'a> OrderedAnswers<'a> {
     fn to(due: Vec<&'a ExpectedAnswer>) -> Self {
-        Self { due, behind: vec![0] }
+        Self { due, received_counts: vec![0] }
     }
 
     /// Records an answer, which must be the next one.
     fn record(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&ExpectedAnswer) -> bool) {
         let mut behind = Vec::new();
-        for start in &self.behind {
+        for start in &self.received_counts {
             for (index, answer) in self.due.iter().enumerate().skip(*start) {
                 if is_it(answer) {
                     behind.push(index + 1);
@@ -222,15 +223,15 @@ impl<'a> OrderedAnswers<'a> {
                 }
             }
         }
-        let due = || self.behind.iter().map(|start| self.due.get(*start)).collect::<Vec<_>>();
-        assert!(!behind.is_empty(), "{what:?} where one of these is due: {:?}", due());
+        let due = || self.received_counts.iter().map(|start| self.due.get(*start)).collect::<Vec<_>>();
+        assert!(!behind.is_empty(), "{what:?} instead of one of {:?}", due());
         behind.sort_unstable();
         behind.dedup();
-        self.behind = behind;
+        self.received_counts = behind;
     }
 
     fn check_first(&self, first: usize) {
-        let farthest = self.behind.last().copied().unwrap_or_default();
+        let farthest = self.received_counts.last().copied().unwrap_or_default();
         let missing = self.due.get(farthest..first.min(self.due.len())).unwrap_or_default();
         assert!(missing.iter().all(|answer| **answer == ExpectedAnswer::Refusal), "unanswered: {missing:?}");
     }

@@ -25,16 +25,16 @@ pub fn run(input: &[u8]) {
                 assert_eq!(
                     Some(at + walked.whole),
                     ended.checked_sub(1).map(|last| ends[last]),
-                    "a frame's end"
+                    "not the end of a frame"
                 );
             }
-            assert!(walked.bytes == rest.len() || walked.frames == most, "stopped for nothing");
+            assert!(walked.bytes == rest.len() || walked.frames == most, "stopped too early");
             at += walked.bytes;
             rest = &rest[walked.bytes..];
             check_position(&walk, stream, &ends, ended, at);
         }
     }
-    assert_eq!((at, ended), (stream.len(), ends.len()), "all of it is looked at");
+    assert_eq!((at, ended), (stream.len(), ends.len()), "not all bytes were walked");
 }
 
 /// Checks the walk after `at` bytes, in which `ended` frames have ended.

@@ -10,21 +10,21 @@ use encke_server::config::{Config, Settings};
 use encke_server::simulation::ServerTotals;
 
 use crate::expected::{AnswerChecker, ExpectedEnd, ExpectedStream, MAX_MESSAGE};
+use crate::memory_socket::MemorySocket;
 use crate::pieces::cut;
-use crate::rfc6455::{CLOSE, ParsedFrame, PING, PONG, TEXT, frames, write};
-use crate::simulated::ServerSimulation;
-use crate::wire::MemorySocket;
+use crate::rfc6455::{CLOSE, PING, PONG, ParsedFrame, TEXT, frames, write};
+use crate::simulation::ServerSimulation;
 
 /// Flags in the first byte. The other bits say how the stream is split.
-const IN_PARTS: u8 = 0x80;
+const FRAME_LIST: u8 = 0x80;
 const HEARTBEAT_MESSAGES: u8 = 0x40;
 const LATE_ENGINE: u8 = 0x20;
 
 /// Enough time to process all input that exceeds `limits.frames_per_second`, but less than any deadline of
 /// the client.
-const UNTIL_ANSWERED: Duration = Duration::from_secs(10);
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Longer than all timeouts that follow the end of a connection.
-const UNTIL_FORGOTTEN: Duration = Duration::from_secs(5);
+const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     let flags = [
@@ -45,7 +45,7 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     ];
     let mut flags: Vec<_> = flags.map(str::to_owned).into();
     flags.push(format!("limits.max_message={MAX_MESSAGE}B"));
-    Settings { flags, ..Settings::default() }.resolve().expect("these settings are good")
+    Settings { flags, ..Settings::default() }.resolve().expect("the settings are valid")
 });
 
 /// The first byte says how the stream is split, and whether the rest of the input is the stream itself or a
@@ -55,7 +55,7 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
 /// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Some((flags, rest)) = input.split_first() else { return };
-    let stream = if flags & IN_PARTS == 0 { rest.to_vec() } else { of_parts(rest) };
+    let stream = if flags & FRAME_LIST == 0 { rest.to_vec() } else { encode_frames(rest) };
     let late = (flags & LATE_ENGINE != 0).then_some(Duration::from_millis(20));
     let mut simulated = ServerSimulation::new(CONFIG.clone(), late);
     let wire = MemorySocket::default();
@@ -63,25 +63,25 @@ pub fn run(input: &[u8]) {
     let query = if flags & HEARTBEAT_MESSAGES == 0 { "" } else { "heartbeat=message" };
     let task = simulated.server.serve_websocket(wire.clone(), address, query);
     simulated.spawn(task);
-    for piece in cut(&stream, flags & !(IN_PARTS | HEARTBEAT_MESSAGES | LATE_ENGINE)) {
+    for piece in cut(&stream, flags & !(FRAME_LIST | HEARTBEAT_MESSAGES | LATE_ENGINE)) {
         wire.client_sends(piece);
-        simulated.settle();
+        simulated.run_until_idle();
     }
-    simulated.pass(UNTIL_ANSWERED);
+    simulated.advance(ANSWER_TIME);
     let (bytes, has_ended) = wire.received();
     check(&ExpectedStream::of(&stream), late.is_some(), &bytes, has_ended);
     wire.client_ends();
-    simulated.pass(UNTIL_FORGOTTEN);
-    assert_eq!(simulated.tasks(), 0, "a connection without a client");
+    simulated.advance(CLEANUP_TIME);
+    assert_eq!(simulated.tasks(), 0, "a connection outlived its client");
     let held = simulated.server.totals();
     assert_eq!(
         held,
         ServerTotals { timer_entries: held.timer_entries, ..ServerTotals::default() },
-        "something is left"
+        "resources were not released"
     );
 }
 
-fn of_parts(parts: &[u8]) -> Vec<u8> {
+fn encode_frames(parts: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
     for part in parts.split(|byte| *byte == b'\n') {
         if let Some((first, payload)) = part.split_first() {
@@ -94,7 +94,7 @@ fn of_parts(parts: &[u8]) -> Vec<u8> {
 /// Asserts that the server sent what was expected.
 fn check(expected: &ExpectedStream, is_late: bool, bytes: &[u8], has_ended: bool) {
     let (frames, rest) = frames(bytes);
-    assert!(rest.is_empty(), "half a frame: {rest:?}");
+    assert!(rest.is_empty(), "incomplete frame: {rest:?}");
     let mut answers = AnswerChecker::to(&expected.answers, is_late);
     let (mut seq, mut close) = (0, None);
     for (index, ParsedFrame { header, payload }) in frames.iter().enumerate() {
@@ -109,21 +109,21 @@ fn check(expected: &ExpectedStream, is_late: bool, bytes: &[u8], has_ended: bool
                     ServerMessage::Gap(gap) => seq = next(seq, gap.seq),
                     // Sent when half of the replay ring is unacknowledged.
                     ServerMessage::Ping(ping) => assert_eq!(ping.seq, seq),
-                    other => panic!("nobody asked for {other:?}"),
+                    other => panic!("unexpected message: {other:?}"),
                 }
             }
             PONG => answers.record_pong(payload),
             PING => assert_eq!(payload[..], seq.to_be_bytes()),
             CLOSE => close = Some(payload.first_chunk().map(|code| u16::from_be_bytes(*code))),
-            opcode => panic!("an opcode {opcode:#x}"),
+            opcode => panic!("unexpected opcode {opcode:#x}"),
         }
     }
-    assert_eq!(has_ended, close.is_some(), "the stream ends with a Close frame");
+    assert_eq!(has_ended, close.is_some(), "the stream must end with a Close frame");
     check_end(expected, &answers, close.map(|code| code.and_then(CloseCode::from_repr)));
 }
 
 fn next(last: u64, seq: u64) -> u64 {
-    assert_eq!(seq, last + 1, "no seq is left out");
+    assert_eq!(seq, last + 1, "a seq was skipped");
     seq
 }
 
@@ -142,7 +142,7 @@ fn check_end(expected: &ExpectedStream, answers: &AnswerChecker<'_>, close: Opti
         ExpectedEnd::Open => assert_eq!(close, None),
         ExpectedEnd::Refused(codes) => {
             let code = close.flatten();
-            assert!(code.is_some_and(|code| codes.contains(&code)), "{code:?} where {codes:?} is right");
+            assert!(code.is_some_and(|code| codes.contains(&code)), "{code:?} instead of one of {codes:?}");
         }
         ExpectedEnd::ByClient => assert!(close.is_some()),
         ExpectedEnd::ByCommand => assert_eq!(close, Some(Some(CloseCode::Normal))),

@@ -3,7 +3,7 @@
 use encke_server::auth::{Hosts, Origins};
 use encke_server::fuzzing;
 
-use crate::pages::{is_harmless, may_connect, without_port};
+use crate::pages::{is_safe_from_rebinding, may_connect, without_port};
 
 /// The lines of the input are a query, an `Authorization`, an `Origin`, and values of `Host`.
 ///
@@ -12,22 +12,22 @@ use crate::pages::{is_harmless, may_connect, without_port};
 pub fn run(input: &[u8]) {
     let mut lines = input.split(|byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
-    let (of_query, authorization, origin) = (line(), line(), line());
-    if let Ok(text) = std::str::from_utf8(of_query) {
-        query(text);
+    let (query_line, authorization, origin) = (line(), line(), line());
+    if let Ok(text) = std::str::from_utf8(query_line) {
+        check_query(text);
     }
-    bearer(authorization);
+    check_bearer(authorization);
     let hosts: Vec<_> = lines.collect();
-    host(&hosts);
+    check_host(&hosts);
     if let (Ok(origin), Some(Ok(host))) =
         (std::str::from_utf8(origin), hosts.first().map(|host| std::str::from_utf8(host)))
     {
-        from_page(origin, host);
+        check_origin(origin, host);
     }
 }
 
 /// The last value of each name counts. A malformed value invalidates the query.
-fn query(text: &str) {
+fn check_query(text: &str) {
     let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
     let last =
         |name: &str| pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.to_string());
@@ -44,7 +44,7 @@ fn query(text: &str) {
     assert_eq!(read.pings_are_messages, last("heartbeat").is_some_and(|heartbeat| heartbeat == "message"));
 }
 
-fn bearer(authorization: &[u8]) {
+fn check_bearer(authorization: &[u8]) {
     let Some(token) = fuzzing::bearer(authorization) else { return };
     assert!(authorization.to_ascii_lowercase().starts_with(b"bearer "));
     assert_eq!(token, token.trim_ascii());
@@ -52,16 +52,19 @@ fn bearer(authorization: &[u8]) {
 }
 
 /// Without tokens, a request is accepted only if its host is an address, `localhost` or a listed name.
-fn host(values: &[&[u8]]) {
+fn check_host(values: &[&[u8]]) {
     let listed = Hosts::new(&["encke.example".to_owned()]);
     let allowed = fuzzing::is_host_allowed(&listed, values, None);
     if allowed == Some(true) {
         let [host] = values else { panic!("{} hosts", values.len()) };
         let host = std::str::from_utf8(host).expect("names and addresses are ASCII");
-        assert!(is_harmless(host) || without_port(host).eq_ignore_ascii_case("encke.example"), "{host}");
+        assert!(
+            is_safe_from_rebinding(host) || without_port(host).eq_ignore_ascii_case("encke.example"),
+            "{host}"
+        );
     }
     let cross_site = fuzzing::is_host_allowed(&listed, values, Some(b"cross-site"));
-    assert_ne!(cross_site, Some(true), "a page of another site that does not say which");
+    assert_ne!(cross_site, Some(true), "a cross-site request without an origin was accepted");
     // A name that is valid in the list is accepted once it is listed.
     if let [host] = values
         && let Ok(host) = std::str::from_utf8(host)
@@ -75,7 +78,7 @@ fn host(values: &[&[u8]]) {
 }
 
 /// Checks whether a page of this origin may connect, listed or not.
-fn from_page(origin: &str, host: &str) {
+fn check_origin(origin: &str, host: &str) {
     for unguarded in [false, true] {
         if Origins::default().allows(Some(origin), Some(host), unguarded) {
             assert!(may_connect(origin, host, unguarded), "{origin} to {host}, {unguarded}");

@@ -9,7 +9,7 @@ use encke_server::Server;
 use encke_server::config::Settings;
 use encke_server::events::NoHooks;
 
-use crate::pages::{is_harmless, may_connect};
+use crate::pages::{is_safe_from_rebinding, may_connect};
 use crate::pieces::cut;
 
 /// Flag in the first byte: the server requires tokens. The other bits say how the request is split.
@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 static OPEN: LazyLock<Server> = LazyLock::new(|| server(&[]));
 static GUARDED: LazyLock<Server> =
-    LazyLock::new(|| server(&["auth.secret=what nobody knows, least of all who guesses"]));
+    LazyLock::new(|| server(&["auth.secret=a secret of more than thirty-two bytes"]));
 
 fn server(flags: &[&str]) -> Server {
     let flags = flags.iter().chain(&[
@@ -31,8 +31,8 @@ fn server(flags: &[&str]) -> Server {
         "limits.handshake_timeout=60s",
     ]);
     let settings = Settings { flags: flags.map(ToString::to_string).collect(), ..Settings::default() };
-    let config = settings.resolve().expect("these settings are good");
-    Server::start(config, Box::new(NoHooks), Box::new(|| 0)).expect("a server on free ports")
+    let config = settings.resolve().expect("the settings are valid");
+    Server::start(config, Box::new(NoHooks), Box::new(|| 0)).expect("the server starts on free ports")
 }
 
 /// Headers of the first request on a connection.
@@ -53,14 +53,14 @@ struct ReceivedAnswer {
 /// If an invariant is violated.
 pub fn run(input: &[u8]) {
     let Some((flags, bytes)) = input.split_first() else { return };
-    let asks_for_tokens = flags & REQUIRES_TOKENS != 0;
-    let server = if asks_for_tokens { &GUARDED } else { &OPEN };
+    let requires_tokens = flags & REQUIRES_TOKENS != 0;
+    let server = if requires_tokens { &GUARDED } else { &OPEN };
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut headers);
     let is_whole = matches!(request.parse(bytes), Ok(httparse::Status::Complete(_)));
     let answer = exchange(server, cut(bytes, flags & !REQUIRES_TOKENS), is_whole);
-    if asks_for_tokens {
-        assert!(!answer.has_session(), "a session without a token");
+    if requires_tokens {
+        assert!(!answer.has_session(), "a session was opened without a token");
     }
     if !is_whole {
         return;
@@ -68,16 +68,16 @@ pub fn run(input: &[u8]) {
     let Some(status) = answer.status() else { return assert!(answer.was_reset, "no answer") };
     assert!((100..500).contains(&status), "{status}");
     if matches!(status, 101 | 200..300) {
-        check_accepted(&RequestHeaders { headers: request.headers }, &answer, asks_for_tokens);
+        check_accepted(&RequestHeaders { headers: request.headers }, &answer, requires_tokens);
     }
 }
 
 /// Sends the pieces and reads the answer. If the request is complete, waits for the answer before it ends its
 /// stream: hyper treats a client that has ended its stream as closed and sends no answer.
-fn exchange<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, has_asked: bool) -> ReceivedAnswer {
+fn exchange<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, is_whole: bool) -> ReceivedAnswer {
     let mut socket = TcpStream::connect(server.public_address()).expect("it listens");
-    socket.set_nodelay(true).expect("a socket of TCP");
-    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a timeout that is not zero");
+    socket.set_nodelay(true).expect("a TCP socket");
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a nonzero timeout");
     for piece in pieces {
         // The server may have answered and closed the connection already.
         if socket.write_all(piece).is_err() {
@@ -85,7 +85,7 @@ fn exchange<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, has_ask
         }
     }
     let mut answer = ReceivedAnswer { bytes: Vec::new(), was_reset: false };
-    if has_asked {
+    if is_whole {
         while !answer.has_begun() && read(&mut socket, &mut answer) {}
     }
     // The server may have ended the connection already.
@@ -108,23 +108,25 @@ fn read(socket: &mut TcpStream, answer: &mut ReceivedAnswer) -> bool {
         }
         // libFuzzer uses an alarm signal.
         Err(error) if error.kind() == ErrorKind::Interrupted => true,
-        Err(error) => panic!("nothing comes: {error}; so far: {}", String::from_utf8_lossy(&answer.bytes)),
+        Err(error) => {
+            panic!("no answer: {error}; received so far: {}", String::from_utf8_lossy(&answer.bytes))
+        }
     }
 }
 
 /// Asserts that no check of the host or the origin was bypassed.
-fn check_accepted(request: &RequestHeaders<'_>, answer: &ReceivedAnswer, asks_for_tokens: bool) {
+fn check_accepted(request: &RequestHeaders<'_>, answer: &ReceivedAnswer, requires_tokens: bool) {
     let hosts: Vec<_> = request.all("host").collect();
     let [host] = hosts[..] else { panic!("{} hosts", hosts.len()) };
     let host = std::str::from_utf8(host).unwrap_or_default();
-    assert!(asks_for_tokens || is_harmless(host), "{host}");
+    assert!(requires_tokens || is_safe_from_rebinding(host), "{host}");
     let Some(origin) = request.all("origin").next() else {
         let is_cross_site = request.all("sec-fetch-site").next() == Some(b"cross-site");
-        return assert!(asks_for_tokens || !is_cross_site, "a page of another site");
+        return assert!(requires_tokens || !is_cross_site, "a cross-site request was accepted");
     };
     let origin = std::str::from_utf8(origin).unwrap_or_default();
     if answer.has_session() {
-        assert!(may_connect(origin, host, !asks_for_tokens), "{origin} to {host}");
+        assert!(may_connect(origin, host, !requires_tokens), "{origin} to {host}");
     }
 }
 

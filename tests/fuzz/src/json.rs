@@ -78,10 +78,14 @@ fn check_published(channel: &str, data: &str) {
         (Err(_), None) => return,
         (compact, value) => panic!("{data}: {compact:?}, but {value:?}"),
     };
-    assert_eq!(serde_json::from_str(compact.as_str()).ok(), value, "{data}: white space does not matter");
+    assert_eq!(
+        serde_json::from_str(compact.as_str()).ok(),
+        value,
+        "{data}: compacting must only remove white space"
+    );
     let again = CompactJson::parse(compact.as_str()).unwrap_or_else(|error| panic!("{data}: {error}"));
-    assert_eq!(again.as_str(), compact.as_str(), "there is nothing more to leave out");
-    assert!(!compact.as_str().contains(['\n', '\r']), "it fits into one line of a stream");
+    assert_eq!(again.as_str(), compact.as_str(), "compacting must be idempotent");
+    assert!(!compact.as_str().contains(['\n', '\r']), "compact JSON must be a single line");
     check_delivered(channel, &compact);
 }
 

@@ -28,7 +28,7 @@ pub fn run(input: &[u8]) {
     match first {
         b'u' => {
             let Ok(token) = std::str::from_utf8(rest) else { return };
-            assert!(identify(token).is_err(), "nobody has signed {token}");
+            assert!(identify(token).is_err(), "an unsigned token was accepted: {token}");
         }
         b'm' => {
             let Ok(message) = std::str::from_utf8(rest) else { return };
@@ -44,8 +44,8 @@ pub fn run(input: &[u8]) {
 fn identify(token: &str) -> Result<Identity, AuthError> {
     let identity = AUTH.identify(Some(token), UnixTime::from_secs(NOW_SECS));
     if let Err(error) = &identity {
-        let said = error.to_string();
-        assert!(!said.is_empty() && !said.contains(SECRET) && !said.contains(NAMED_SECRET));
+        let message = error.to_string();
+        assert!(!message.is_empty() && !message.contains(SECRET) && !message.contains(NAMED_SECRET));
     }
     identity
 }
@@ -74,7 +74,7 @@ fn check_signed(header: &[u8], claims: &[u8]) {
             assert_eq!(identity.expires().is_some(), !claims["exp"].is_null(), "{}", shown());
             check_permissions(&identity, &claims["channels"]);
         }
-        Err(AuthError::BadSignature) => panic!("it is signed: {}", shown()),
+        Err(AuthError::BadSignature) => panic!("a valid signature was rejected: {}", shown()),
         Err(AuthError::Expired) => {
             assert!(claims["exp"].as_f64().is_some_and(|exp| exp <= now()), "{}", shown());
         }
@@ -85,7 +85,7 @@ fn check_signed(header: &[u8], claims: &[u8]) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a double has room for it")]
+#[expect(clippy::cast_precision_loss, reason = "a double can represent it")]
 fn now() -> f64 {
     NOW_SECS as f64
 }

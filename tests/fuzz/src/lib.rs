@@ -10,14 +10,14 @@ pub mod headers;
 pub mod http;
 pub mod json;
 pub mod jwt;
+mod memory_socket;
 mod pages;
 mod pieces;
 pub mod proxies;
 mod rfc6455;
-mod simulated;
+mod simulation;
 pub mod snapshot;
 pub mod tokens;
-mod wire;
 
 #[cfg(test)]
 mod corpora;

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 pub(crate) fn may_connect(origin: &str, host: &str, unguarded: bool) -> bool {
     let Some((_, authority)) = origin.split_once("://") else { return false };
     let (page, here) = (without_port(authority), without_port(host));
-    let is_same = page.eq_ignore_ascii_case(here) && (!unguarded || is_harmless(host));
+    let is_same = page.eq_ignore_ascii_case(here) && (!unguarded || is_safe_from_rebinding(host));
     is_same || (is_loopback(page) && is_loopback(here))
 }
 
 /// Whether DNS rebinding cannot produce this host: it is an address or `localhost`.
-pub(crate) fn is_harmless(host: &str) -> bool {
+pub(crate) fn is_safe_from_rebinding(host: &str) -> bool {
     let host = without_port(host);
     address(host).is_some() || is_localhost(host)
 }

@@ -23,11 +23,11 @@ pub fn run(input: &[u8]) {
 /// A header is parsed the same way however it is split, and as a simple parser does.
 fn check_proxy_header(bytes: &[u8], how: u8) {
     let read = fuzzing::proxy_header(cut(bytes, how));
-    assert_eq!(read, fuzzing::proxy_header([bytes]), "cut otherwise");
+    assert_eq!(read, fuzzing::proxy_header([bytes]), "the result depends on how the header is split");
     if let ProxyHeaderOutcome::Client(client, length) = read {
         let header = &bytes[..length];
         let expected = if header.starts_with(b"PROXY ") { parse_v1(header) } else { parse_v2(header) };
-        assert_eq!(client, expected.expect("a good header"), "{header:?}");
+        assert_eq!(client, expected.expect("a valid header"), "{header:?}");
     }
 }
 
@@ -89,7 +89,7 @@ fn check_forwarded(text: &[u8], kind: u8) {
             assert_eq!(found, client, "{all:?}");
         }
         if let Some(found) = fuzzing::client_behind(&proxies, client, &all) {
-            assert_eq!(found, client, "it is no proxy");
+            assert_eq!(found, client, "headers of an untrusted peer were used");
         }
     }
 }

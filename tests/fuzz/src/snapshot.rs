@@ -42,9 +42,9 @@ fn records(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 /// A server may drop part of a damaged file. What it then writes must be complete.
 fn check_rewriting(file: &[u8]) {
     let Some(first) = rewritten_snapshot(file) else { return };
-    let second = rewritten_snapshot(&first).expect("the server has written it");
-    let third = rewritten_snapshot(&second).expect("the server has written it");
-    assert_eq!(second, third, "it is always the same");
+    let second = rewritten_snapshot(&first).expect("the server wrote this snapshot");
+    let third = rewritten_snapshot(&second).expect("the server wrote this snapshot");
+    assert_eq!(second, third, "rewriting must be deterministic");
 }
 
 /// A log identified by a number.
@@ -78,7 +78,7 @@ fn check_session_record(bytes: &[u8]) {
 
 fn restored(record: &SessionRecord) -> Option<Session<NumberedLog>> {
     let outbox = Outbox::restore(&record.outbox, MAX_UNACKED, |log, _, _| Some(NumberedLog(log))).ok()?;
-    assert!(outbox.unacked() <= MAX_UNACKED, "the ring is bounded");
+    assert!(outbox.unacked() <= MAX_UNACKED, "the ring exceeds its capacity");
     Session::restore(now(), record, outbox).ok()
 }
 
@@ -140,7 +140,7 @@ fn assert_restorable(session: &mut Session<NumberedLog>) {
         assert!(matches!(session.phase(), Phase::Closed(_)), "{:?}", session.phase());
         return;
     };
-    let mut again = restored(&record).expect("it was written by a session");
+    let mut again = restored(&record).expect("a session wrote this record");
     handle(&mut again, Input::Move);
     assert_eq!(again.snapshot(&TIMEOUTS).as_ref(), Some(&record));
     handle(&mut again, Input::Close(CloseReason::Kicked));

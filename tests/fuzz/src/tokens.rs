@@ -10,10 +10,10 @@ use encke_server::fuzzing::{self, EventId};
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(id) = text.parse::<SessionId>() {
-        assert_eq!(id.to_string(), text, "a session has one name");
+        assert_eq!(id.to_string(), text, "a session id must have one text form");
     }
     if let Some(token) = fuzzing::resume_token(text) {
-        assert_eq!(token, text, "a session has one token");
+        assert_eq!(token, text, "a resume token must have one text form");
     }
     let Some(id) = fuzzing::event_id(text) else { return };
     for (epoch, _) in id.positions.iter().flatten() {

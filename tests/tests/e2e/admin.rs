@@ -3,7 +3,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use encke_tests::waiting::{TIMEOUT, eventually, until};
-use encke_tests::{HttpResponse, Client, RawClient, RunningServer};
+use encke_tests::{Client, HttpResponse, RawClient, RunningServer};
 use serde_json::Value;
 
 /// A server with the default timeouts: ping interval 25 s, pong timeout 10 s, reconnect window 120 s,

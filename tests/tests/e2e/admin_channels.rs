@@ -305,7 +305,7 @@ fn the_busiest_channels_come_first() {
         page["channels"].as_array().cloned().expect("channels")
     };
     let rates = busiest("rate", 1);
-    let (bytes, followers) = (busiest("bytes", 100), busiest("followers", 100));
+    let (bytes, followers) = (busiest("bytes", 100), busiest("subscribers", 100));
     assert_eq!((rates.len(), &rates[0]["channel"], &rates[0]["messages"]), (1, &json!("often"), &json!(5)));
     let rate = rates[0]["rate"].as_f64().expect("a rate");
     assert!(rate > 0.08 && rate <= 5.0, "{rate}: between 5 a minute and 5 a second");

@@ -2,7 +2,7 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use encke_tests::waiting::until;
-use encke_tests::{HttpResponse, Client, Launch, RunningServer, tokens};
+use encke_tests::{Client, HttpResponse, Launch, RunningServer, tokens};
 use serde_json::json;
 
 const OLD: &str = "old-key-0123456789";
@@ -208,7 +208,7 @@ fn key_is_limited_to_its_scopes_and_named_in_the_log() {
     let disconnect = format!("{session}/disconnect");
     let refused = ask(&server, "POST", &disconnect, &bearer(CI));
     assert_eq!((refused.status, &*refused.error_code()), (403, "forbidden"));
-    assert!(refused.body.contains("its scopes lack sessions"), "{}", refused.body);
+    assert!(refused.body.contains("lacks the scope sessions"), "{}", refused.body);
     assert_eq!(
         ask(&server, "GET", &session, &bearer(OLD)).json()["phase"],
         "attached",

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
-    connect_with_ack, events, handshake, is_reply, publish, subscribe, with_field,
+    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect, connect_now,
+    connect_now_with_ack, connect_with_ack, events, handshake, is_reply, publish, subscribe, with_field,
 };
 use encke_tests::raw::{PING, TEXT, masked};
 use encke_tests::server::IN_MEMORY;
@@ -48,7 +48,8 @@ fn two_connects_in_one_request_both_succeed() {
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/a"]);
     server.admin.publish("/a", 1);
-    let answer = polls.request(&json!([with_field(connect(&id), "id", 1), with_field(connect(&id), "id", 2)]));
+    let answer =
+        polls.request(&json!([with_field(connect(&id), "id", 1), with_field(connect(&id), "id", 2)]));
     assert_eq!(events(&answer), [1]);
     let replies: Vec<_> = answer.iter().filter(|message| is_reply(message)).collect();
     assert_eq!(replies.len(), 2, "{answer:?}");

@@ -77,7 +77,8 @@ fn subscribed_publisher_receives_its_own_messages() {
     let (mut client, epoch) = subscriber(&server);
     client.text(r#"{"id":2,"publish":{"channel":"news","data":1}}"#);
     client.text(r#"{"id":3,"publish":{"channel":"news","data":2}}"#);
-    let mut received = [client.text_message(), client.text_message(), client.text_message(), client.text_message()];
+    let mut received =
+        [client.text_message(), client.text_message(), client.text_message(), client.text_message()];
     // Messages and replies may interleave: only the order within each kind is guaranteed.
     received.sort_by_key(|line| line.starts_with(r#"{"message""#));
     let reply = |id: u64, offset: u64| {
@@ -104,7 +105,11 @@ fn seqs_run_across_the_channels_of_a_session() {
     let (mut client, _) = subscriber(&server);
     client.text(r#"{"subscribe":{"channel":"a \"b\"/é*"}}"#);
     client.text(r#"{"id":9,"ack":{"seq":0}}"#);
-    assert_eq!(client.text_message(), r#"{"reply":{"id":9,"ok":{}}}"#, "a command without an id is not answered");
+    assert_eq!(
+        client.text_message(),
+        r#"{"reply":{"id":9,"ok":{}}}"#,
+        "a command without an id is not answered"
+    );
     let mut publisher = server.client();
     publisher.publish("news", [1]);
     assert_eq!(client.text_message(), message(1, 1));
@@ -411,7 +416,11 @@ fn commands_beyond_the_rate_are_refused() {
     let unsubscribe = r#"{"id":1,"unsubscribe":{"channel":"a"}}"#;
     assert_eq!(client.request(unsubscribe), json!({"id": 1, "ok": {}}));
     assert_refused(&mut client, unsubscribe, "rate_limited");
-    assert_eq!(client.request(r#"{"id":2,"ack":{"seq":0}}"#), json!({"id": 2, "ok": {}}), "acks do not count");
+    assert_eq!(
+        client.request(r#"{"id":2,"ack":{"seq":0}}"#),
+        json!({"id": 2, "ok": {}}),
+        "acks do not count"
+    );
     let_pass(Duration::from_secs(2));
     assert_eq!(client.request(unsubscribe), json!({"id": 1, "ok": {}}));
 }

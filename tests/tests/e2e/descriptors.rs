@@ -111,8 +111,9 @@ fn server_survives_refusals_of_the_kernel_and_accepts_again() {
     assert!(!connected.has_ended());
     assert_eq!(server.logs.count("cannot accept connections"), 1, "logged once, not for every attempt");
 
-    let answered =
-        |client: &mut RawClient| client.has_received_within(Duration::ZERO).expect("the client is not refused");
+    let answered = |client: &mut RawClient| {
+        client.has_received_within(Duration::ZERO).expect("the client is not refused")
+    };
     let waiting = clients.iter_mut().filter_map(|client| (!answered(client)).then_some(())).count();
     assert!((1..CLIENTS).contains(&waiting), "{waiting} wait");
     // The oldest connections were accepted first.

@@ -135,7 +135,7 @@ fn second_signal_ends_the_server_at_once() {
 fn new_server_waits_until_the_old_one_has_drained() {
     let mut server = RunningServer::with(&[]);
     let next = Launch::listening_on(&server.public.to_string()).spawn();
-    next.logs.await_line("waiting for the address");
+    next.logs.await_line("waiting for an address");
     drop(Client::connect(server.public, ""));
     server.terminate();
     server.await_exit(TIMEOUT);
@@ -148,7 +148,7 @@ fn new_server_waits_until_the_old_one_has_drained() {
 fn waiting_server_stops_on_a_signal() {
     let server = RunningServer::with(&[]);
     let mut next = Launch::listening_on(&server.public.to_string()).spawn();
-    next.logs.await_line("waiting for the address");
+    next.logs.await_line("waiting for an address");
     next.process.signal(Signal::HUP);
     next.process.signal(Signal::INT);
     assert_eq!(next.process.await_exit(TIMEOUT).code(), Some(0));

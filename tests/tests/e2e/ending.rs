@@ -70,7 +70,10 @@ fn pongs_and_acks_do_not_keep_an_idle_session_alive() {
         match frame.first {
             PING => {
                 pings += 1;
-                assert!(client.started_at.elapsed() < Duration::from_secs(2) + MAX_LATENESS, "the session is not closed");
+                assert!(
+                    client.started_at.elapsed() < Duration::from_secs(2) + MAX_LATENESS,
+                    "the session is not closed"
+                );
                 client.send(&masked(PONG, &frame.payload));
                 client.text(r#"{"ack":{"seq":0}}"#);
                 client.text(r#"{"pong":{"seq":0}}"#);

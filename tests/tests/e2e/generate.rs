@@ -17,7 +17,8 @@ fn subcommands(command: &[&str]) -> Vec<String> {
 /// Names of the man pages of a command and of all commands below it.
 fn pages(command: &[&str]) -> Vec<String> {
     let own = format!("{}.1", [&["encke"], command].concat().join("-"));
-    let subcommand_pages = subcommands(command).into_iter().flat_map(|name| pages(&[command, &[&name]].concat()));
+    let subcommand_pages =
+        subcommands(command).into_iter().flat_map(|name| pages(&[command, &[&name]].concat()));
     std::iter::once(own).chain(subcommand_pages).collect()
 }
 

@@ -160,7 +160,8 @@ fn upgraded_connection_stays_open() {
 #[test]
 fn request_without_a_valid_upgrade_is_refused() {
     let server = server();
-    let answer = send_request(server.public, "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    let answer =
+        send_request(server.public, "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     assert_eq!(answer.status, 426);
     assert_eq!(answer.error_code(), "upgrade_required");
     assert_eq!(answer.header("sec-websocket-version"), Some("13"));

@@ -97,7 +97,7 @@ fn other_http_servers_are_unhealthy() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("the listener is bound");
         let answers = thread::spawn(move || {
-            let (mut socket, _) = listener.accept().expect("it is request");
+            let (mut socket, _) = listener.accept().expect("the check connects");
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 let mut byte = [0];

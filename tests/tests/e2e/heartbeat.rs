@@ -46,7 +46,10 @@ fn next_ping_comes_one_interval_after_the_pong() {
         client.frame_of(PING);
         let answered = Instant::now();
         client.send(&masked(PONG, &[0; 8]));
-        let ping = client.frame_within(INTERVAL * 3 + MAX_LATENESS).expect("the connection is open").expect("a ping");
+        let ping = client
+            .frame_within(INTERVAL * 3 + MAX_LATENESS)
+            .expect("the connection is open")
+            .expect("a ping");
         assert_eq!(ping.first, PING);
         assert_between(answered, ping.not_after, INTERVAL, INTERVAL);
         client.send(&masked(PONG, &ping.payload));

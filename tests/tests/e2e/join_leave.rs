@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::restart::{Restarts, back};
+use crate::restart::{RestartableServer, resume_session};
 
 pub(crate) const JOIN_LEAVE_RULE: &str = "namespace=[{prefix='/room/', join_leave=true}]";
 
@@ -70,7 +70,10 @@ fn subscribers_receive_joins_and_leaves() {
     let mut bob = client_of(&server, "bob");
     let bob_is = of(&bob, "bob");
     bob.subscribe("/room/x");
-    assert_eq!([next_message(&mut ann), next_message(&mut bob)], [(); 2].map(|()| presence_message(2, "joined", &bob_is)));
+    assert_eq!(
+        [next_message(&mut ann), next_message(&mut bob)],
+        [(); 2].map(|()| presence_message(2, "joined", &bob_is))
+    );
     // Subscribing again is not a join, nor is subscribing to a pattern; but a subscriber of the pattern
     // receives joins and leaves.
     bob.subscribe("/room/x");
@@ -346,7 +349,9 @@ fn list_of_present_sessions_is_exact() {
             present.iter().map(|it| (session_of(it), it["user"].clone())).collect::<BTreeMap<_, _>>()
         };
         until("the list is right", || {
-            while let Some(ServerOutput::Object(object)) = observer.client.next_within(Duration::from_millis(50)) {
+            while let Some(ServerOutput::Object(object)) =
+                observer.client.next_within(Duration::from_millis(50))
+            {
                 observer.apply(&object);
             }
             observer.present_sessions == present()
@@ -371,7 +376,7 @@ fn presence_names_sessions_only_with_join_leave() {
 
 #[test]
 fn restart_causes_neither_joins_nor_leaves() {
-    let mut restarts = Restarts::with(&[JOIN_LEAVE_RULE]);
+    let mut restarts = RestartableServer::with(&[JOIN_LEAVE_RULE]);
     let mut stays = restarts.server.client();
     stays.subscribe("/room/x");
     let mut goes = restarts.server.client();
@@ -381,14 +386,18 @@ fn restart_causes_neither_joins_nor_leaves() {
         assert_eq!(next_message(&mut stays)["joined"], anonymous(hello));
     }
     restarts.restart();
-    let mut stays = back(&restarts, &stays_hello, 2);
+    let mut stays = resume_session(&restarts, &stays_hello, 2);
     assert_no_message(&mut stays);
     // The other client does not reconnect.
     restarts.server.admin.kick(&goes_hello.session);
     assert_eq!(next_message(&mut stays), presence_message(3, "left", &anonymous(&goes_hello)));
     restarts.restart();
-    let mut stays = back(&restarts, &stays_hello, 2);
-    assert_eq!(next_message(&mut stays), presence_message(3, "left", &anonymous(&goes_hello)), "the leave may be sent again");
+    let mut stays = resume_session(&restarts, &stays_hello, 2);
+    assert_eq!(
+        next_message(&mut stays),
+        presence_message(3, "left", &anonymous(&goes_hello)),
+        "the leave may be sent again"
+    );
     let mut new = restarts.server.client();
     new.subscribe("/room/x");
     assert_eq!(next_message(&mut stays), presence_message(4, "joined", &anonymous(&new.hello)));

@@ -10,7 +10,7 @@ use encke_tests::poll::PollClient;
 use encke_tests::server::run_to_end;
 use encke_tests::tokens::{IssuerKey, key_set};
 use encke_tests::waiting::{TIMEOUT, eventually_within, until};
-use encke_tests::{Backend, Client, EventStream, Launch, BackendReply, RunningServer};
+use encke_tests::{Backend, BackendReply, Client, EventStream, Launch, RunningServer};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -156,7 +156,11 @@ fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
     await_reads(&server, FAILED, 1.0);
     assert_eq!(Client::refusal_code(server.public, &alice(&known)), OVERLOADED);
     assert_eq!(bayeux_handshake(&server, &known)["advice"]["reconnect"], "handshake");
-    assert_eq!(Client::refusal_code(server.public, "token=nonsense"), UNAUTHORIZED, "the token is invalid with any key");
+    assert_eq!(
+        Client::refusal_code(server.public, "token=nonsense"),
+        UNAUTHORIZED,
+        "the token is invalid with any key"
+    );
     assert!(server.admin.metrics().refusals("issuer_keys") >= 2.0);
 
     publish(&issuer, &[&known]);
@@ -185,7 +189,7 @@ fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
         assert_refused(&mut client, &refresh(&new), "unavailable");
         assert_eq!(client.request(&refresh(&known).to_string())["ok"], json!({}));
     }
-    assert!(issuer.requests().iter().all(|asked| asked.path == "/keys"), "a redirect was followed");
+    assert!(issuer.requests().iter().all(|request| request.path == "/keys"), "a redirect was followed");
 }
 
 #[test]

@@ -1,16 +1,17 @@
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::{fs, io};
 
-use encke_tests::bayeux::{JSON, BayeuxPolling, assert_successful, connect, events, post, session};
+use encke_tests::bayeux::{BayeuxPolling, JSON, assert_successful, connect, events, post, session};
 use encke_tests::poll::get;
 use encke_tests::waiting::until;
-use encke_tests::{EventStream, RawClient, PollClient, RunningServer};
+use encke_tests::{EventStream, PollClient, RawClient, RunningServer};
 use serde_json::json;
 
 /// How the client ends the connection whose request is read late.
 type EndConnection = fn(RawClient);
 
-const ENDINGS: [EndConnection; 2] = [|late| late.stream().shutdown(Shutdown::Both).expect("the socket is connected"), RawClient::reset];
+const ENDINGS: [EndConnection; 2] =
+    [|late| late.stream().shutdown(Shutdown::Both).expect("the socket is connected"), RawClient::reset];
 
 /// Makes the server read a request after its connection has ended and after `newer` has run, by stopping the
 /// process in between.
@@ -19,7 +20,13 @@ fn read_late(server: &RunningServer, request: &str, end: EndConnection, newer: i
 }
 
 /// Like `read_late`, for a request that the server refuses for `reason`.
-fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: EndConnection, newer: impl FnOnce()) {
+fn refuse_late(
+    server: &RunningServer,
+    reason: &str,
+    request: &str,
+    end: EndConnection,
+    newer: impl FnOnce(),
+) {
     newer();
     let before = server.admin.metrics().refusals(reason);
     let is_refused = || server.admin.metrics().refusals(reason) == before + 1.0;
@@ -34,7 +41,9 @@ fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: EndConn
             late.send(request.as_bytes());
             end(late);
         });
-        until("the request is refused or the connection is closed", || is_refused() || server.open_descriptors() == open);
+        until("the request is refused or the connection is closed", || {
+            is_refused() || server.open_descriptors() == open
+        });
         if is_refused() {
             return;
         }
@@ -44,7 +53,9 @@ fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: EndConn
 
 /// Whether the server has accepted the connection: until then, the socket has no inode.
 fn is_accepted(client: &TcpStream) -> bool {
-    let port = |address: io::Result<SocketAddr>| format!(":{:04X}", address.expect("the socket is connected").port());
+    let port = |address: io::Result<SocketAddr>| {
+        format!(":{:04X}", address.expect("the socket is connected").port())
+    };
     let (client, server) = (port(client.local_addr()), port(client.peer_addr()));
     let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
     sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|socket| {

@@ -19,10 +19,7 @@ fn connections_are_limited() {
     let mut second = server.client();
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     let again = server.resume(&first.hello.resume);
-    assert!(
-        again.hello.recovered,
-        "a take-over uses the slot of the connection that it replaces"
-    );
+    assert!(again.hello.recovered, "a take-over uses the slot of the connection that it replaces");
     let first = again;
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the other connections are open");

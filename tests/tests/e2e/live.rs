@@ -191,7 +191,8 @@ fn sample_agrees_with_metrics_and_timers() {
 /// Validates JSON against a schema of the document: types, required fields, and no unknown fields.
 fn validate(value: &Value, schema: &Value, document: &Value, at: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
-        let schema = document.pointer(reference.trim_start_matches('#')).expect("the schema that the reference names");
+        let schema =
+            document.pointer(reference.trim_start_matches('#')).expect("the schema that the reference names");
         return validate(value, schema, document, at);
     }
     let kind = match value {

@@ -7,7 +7,7 @@ mod admin_channels;
 // API keys of the admin listener.
 mod api_keys;
 // Hook requests to the backend.
-mod asks;
+mod hooks;
 // API requests of the backend about sessions and users.
 mod backend;
 // Bayeux: stock clients, and the protocol byte by byte.
@@ -58,7 +58,7 @@ mod join_leave;
 mod late_requests;
 // Token keys that an issuer publishes.
 mod key_set;
-// Limits of connections and sessions.
+// Limits on connections and sessions.
 mod limits;
 // Live stream for the dashboard.
 mod live;
@@ -77,7 +77,7 @@ mod patterns;
 // The npm package: its served files, and the client's behaviour.
 mod package;
 // Files of the dashboard, and the permissions of its page.
-mod page;
+mod dashboard_files;
 // Long-polling.
 mod poll;
 // Prometheus: metrics, alerts, panels, and the metrics reference.
@@ -93,7 +93,7 @@ mod reminders;
 // Refused clients, commands and settings, and how refusals are reported.
 mod refusals;
 // Parked connections.
-mod rest;
+mod parking;
 // Messages that are sent again after a disconnect, and messages that need not be.
 mod replay;
 // Sessions that survive a restart of the server.

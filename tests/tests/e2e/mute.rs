@@ -48,7 +48,8 @@ fn session_of_a_mute_client_is_suspended_and_expires_once() {
     assert_eq!(session["phase"], "suspended", "{session}");
     let deadlines = session["deadlines"].as_array().expect("an array");
     let reconnect = deadlines.iter().find(|deadline| deadline["deadline"] == "reconnect");
-    let remaining = reconnect.and_then(|deadline| deadline["remaining_ms"].as_f64()).expect("the deadline is armed");
+    let remaining =
+        reconnect.and_then(|deadline| deadline["remaining_ms"].as_f64()).expect("the deadline is armed");
     assert!(remaining <= WINDOW.as_secs_f64() * 1e3, "{remaining}");
     assert!(deadlines.iter().all(|deadline| deadline["deadline"] != "ping"), "{session}");
     assert_eq!(server.admin.metrics().sessions("suspended"), 1.0);

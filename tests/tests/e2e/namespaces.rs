@@ -119,7 +119,8 @@ fn at_ms_adds_the_time_of_publication() {
             "{message}"
         );
     }
-    let have_times = [by_pattern.object(), by_pattern.object()].map(|object| at_ms(&object["message"]).is_some());
+    let have_times =
+        [by_pattern.object(), by_pattern.object()].map(|object| at_ms(&object["message"]).is_some());
     assert_eq!(have_times, [true, false]);
     let mut stream = EventStream::open(server.public, "channels=chat.a&last=1");
     stream.hello();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{Admin, Backend, Client, EventStream, Launch, RunningServer, ServerOutput, Schemathesis};
+use encke_tests::{Admin, Backend, Client, EventStream, Launch, RunningServer, Schemathesis, ServerOutput};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -80,7 +80,11 @@ fn proxy_protocol_provides_the_client_address() {
     for connection in [&mut one, &mut two, &mut proxy_itself] {
         assert!(!connection.hello().recovered);
     }
-    assert_eq!(connect(&version_2([192, 0, 2, 1])).close_code(), OVERLOADED, "whichever version names the client");
+    assert_eq!(
+        connect(&version_2([192, 0, 2, 1])).close_code(),
+        OVERLOADED,
+        "whichever version names the client"
+    );
 
     // The header arrives one byte at a time, and the request right after it.
     let mut slow = RawClient::connect(server.public);
@@ -117,7 +121,7 @@ fn connection_without_the_proxy_protocol_is_refused() {
     let _ = elsewhere.try_send(VERSION_1);
     elsewhere.await_end();
     until("the refusal is counted", || refusals(&server, "proxy") == 5.0);
-    // Half a header has the timeout of any handshake.
+    // An incomplete header has the timeout of any handshake.
     let mut half = RawClient::connect(server.public);
     half.send(&VERSION_1[..20]);
     half.await_end();
@@ -222,7 +226,8 @@ struct TlsEventStream {
 
 impl TlsEventStream {
     fn open(socket: TcpStream, certificate: &Certificate) -> Self {
-        let mut stream = tls::handshake_over(socket, certificate, tls::VERSIONS[1]).expect("the certificate is trusted");
+        let mut stream =
+            tls::handshake_over(socket, certificate, tls::VERSIONS[1]).expect("the certificate is trusted");
         stream
             .write_all(b"GET /events?channels=news HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .expect("the server reads");

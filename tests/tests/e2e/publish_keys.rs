@@ -1,4 +1,6 @@
-use encke_tests::bayeux::{BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, publish, with_field};
+use encke_tests::bayeux::{
+    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, publish, with_field,
+};
 use encke_tests::poll::post;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::until;
@@ -54,8 +56,16 @@ fn anonymous_session_is_one_publisher_on_every_transport() {
     let query = format!("resume={}", client.hello.resume);
     let mut requests = PollClient::connect(server.public);
     requests.send(&post(&query, JSON, &command(2, "a", "k")));
-    assert_eq!(requests.response().json()[0]["reply"]["ok"], first["ok"], "by a request next to the WebSocket");
-    assert_eq!(server.client().request(&command(1, "b", "k"))["ok"]["offset"], 2, "another session is another publisher");
+    assert_eq!(
+        requests.response().json()[0]["reply"]["ok"],
+        first["ok"],
+        "by a request next to the WebSocket"
+    );
+    assert_eq!(
+        server.client().request(&command(1, "b", "k"))["ok"]["offset"],
+        2,
+        "another session is another publisher"
+    );
     let api = r#"{"channel":"/news","data":"c","key":"k"}"#;
     let of_api = server.admin.post("/api/publish", api).json();
     assert_eq!(of_api["offset"], 3, "the API is another publisher, too");
@@ -79,7 +89,8 @@ fn a_user_is_one_publisher_on_all_sessions() {
 #[test]
 fn bayeux_carries_the_key_in_an_extension() {
     let server = RunningServer::with(&[]);
-    let (mut polls, mut socket) = (BayeuxPolling::connect(server.public), BayeuxWebSocket::connect(server.public));
+    let (mut polls, mut socket) =
+        (BayeuxPolling::connect(server.public), BayeuxWebSocket::connect(server.public));
     let id = polls.open(&[]);
     let keyed = |id: &str, data: &str, key: Value| {
         with_field(publish(id, "/news", data), "ext", json!({"encke": {"key": key}, "other": 1}))

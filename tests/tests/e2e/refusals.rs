@@ -76,7 +76,7 @@ fn a_misspelt_setting_is_an_error() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let printed = stderr(&[], &[("ENCKE_SESSION_PING_INTERVAL", "1s")]);
-    assert!(printed.contains("ENCKE_SESSION__PING_INTERVAL is (two underscores)"), "{printed}");
+    assert!(printed.contains("did you mean ENCKE_SESSION__PING_INTERVAL (two underscores)"), "{printed}");
     let printed = stderr(&["--set", "log.level=verbose"], &[]);
     assert!(printed.contains("`verbose` must be error, warn, info, debug, trace, off"), "{printed}");
 }
@@ -98,7 +98,8 @@ fn poisoned_data_is_malformed() {
     }
     let good = format!("{}{}", "[".repeat(64), "]".repeat(64));
     for data in [&good, "18446744073709551615", "-9223372036854775808", r#""\ud83d\ude00""#] {
-        let published = client.request(&format!(r#"{{"id":1,"publish":{{"channel":"news","data":{data}}}}}"#));
+        let published =
+            client.request(&format!(r#"{{"id":1,"publish":{{"channel":"news","data":{data}}}}}"#));
         assert!(published["ok"].is_object(), "{data}: {published}");
     }
 }
@@ -117,7 +118,10 @@ fn invalid_seq_does_not_move_a_permit() {
         assert_eq!(server.admin.metrics().value("encke_sessions{phase=\"attached\"}"), 10.0);
     }
     for client in &mut clients {
-        assert!(client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"].is_object(), "the client is still connected");
+        assert!(
+            client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"].is_object(),
+            "the client is still connected"
+        );
     }
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
 }
@@ -151,7 +155,9 @@ fn forged_tokens_are_rate_limited() {
     let query = format!("token={FORGED}");
     // From then on, tokens from this address are not verified. Some may be valid, so their clients are asked
     // to retry.
-    until("the address is asked to retry later", || Client::refusal_code(server.public, &query) == OVERLOADED);
+    until("the address is asked to retry later", || {
+        Client::refusal_code(server.public, &query) == OVERLOADED
+    });
     assert!(refusals(&server, "too_many_bad_signatures") > 0.0);
     assert!(refusals(&server, "token_signature") >= 10.0);
 }

@@ -2,11 +2,11 @@ use std::time::{Duration, Instant};
 
 use encke_tests::server::{IN_MEMORY, run_to_end};
 use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
-use encke_tests::{Admin, HttpResponse, Backend, Launch, RunningServer};
+use encke_tests::{Admin, Backend, HttpResponse, Launch, RunningServer};
 use serde_json::{Value, json};
 
-use crate::restart::Restarts;
-use crate::webhooks::{SECRET, accepted, assert_signed, telling};
+use crate::restart::RestartableServer;
+use crate::webhooks::{SECRET, accepted_events, assert_signed, launch_with_webhook};
 
 /// Longer than any test takes.
 const FAR: &str = "1h";
@@ -48,11 +48,11 @@ fn assert_error(answer: &HttpResponse, status: u16, code: &str) {
 }
 
 fn server_with_webhook(backend: &Backend) -> RunningServer {
-    telling(backend, r#""session.closed""#, r#",name="backend""#).start()
+    launch_with_webhook(backend, r#""session.closed""#, r#",name="backend""#).start()
 }
 
 fn received_reminders(backend: &Backend) -> Vec<Value> {
-    accepted(backend).into_iter().filter(|event| event["event"] == "reminder.due").collect()
+    accepted_events(backend).into_iter().filter(|event| event["event"] == "reminder.due").collect()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn webhook_receives_signed_reminders_whatever_its_events() {
     let backend = Backend::start();
     let server = server_with_webhook(&backend);
     put(server.admin, "game-7", &webhook_reminder("50ms", json!({"player": 2})));
-    until("it is received", || !received_reminders(&backend).is_empty());
+    until("the webhook receives the reminder", || !received_reminders(&backend).is_empty());
     let mut event = received_reminders(&backend).remove(0);
     let fields = event.as_object_mut().expect("an object");
     assert!(fields.remove("id").is_some_and(|id| id.is_string()));
@@ -109,13 +109,13 @@ fn later_put_moves_and_replaces_a_reminder() {
     assert_eq!(found, json!({"key": "moved", "webhook": "backend", "data": 1}));
     assert!((1.0..=3_600_000.0).contains(&due_in), "{due_in}");
     put(server.admin, "moved", &webhook_reminder("0s", json!(2)));
-    until("it is received", || !received_reminders(&backend).is_empty());
+    until("the webhook receives the reminder", || !received_reminders(&backend).is_empty());
     assert!(is_removed(server.admin, "moved"));
     // The reminder is postponed and gets another action, so its first action does not happen.
     put(server.admin, "kept", &webhook_reminder("2s", json!(3)));
     put(server.admin, "kept", &publish_reminder(FAR, "4"));
     put(server.admin, "last", &webhook_reminder("2500ms", json!(5)));
-    until("the last is received", || received_reminders(&backend).len() == 2);
+    until("the webhook receives the last reminder", || received_reminders(&backend).len() == 2);
     let received: Vec<_> = received_reminders(&backend).iter().map(|event| event["data"].clone()).collect();
     assert_eq!(received, [2, 5]);
     let (found, _) = pending(server.admin, "kept");
@@ -204,7 +204,7 @@ fn reminders_continue_after_a_restart() {
         "webhook=[{{name=\"backend\",url=\"{}\",events=[\"reminder.due\"],secret=\"{SECRET}\"}}]",
         backend.url("/encke")
     );
-    let mut restarts = Restarts::with(&[&events, IN_MEMORY]);
+    let mut restarts = RestartableServer::with(&[&events, IN_MEMORY]);
     put(restarts.server.admin, "soon", &webhook_reminder("1s", json!({"a": [1]})));
     put(restarts.server.admin, "far", &publish_reminder(FAR, "2"));
     let (_, due_before) = pending(restarts.server.admin, "far");
@@ -216,7 +216,7 @@ fn reminders_continue_after_a_restart() {
     let (found, due_after) = pending(restarts.server.admin, "far");
     assert_eq!(found, json!({"key": "far", "publish": {"channel": "news", "data": "2"}}));
     assert!(due_after <= due_before, "{due_after} of {due_before}");
-    until("it is received", || !received_reminders(&backend).is_empty());
+    until("the webhook receives the reminder", || !received_reminders(&backend).is_empty());
     restarts.restart();
     let received = received_reminders(&backend);
     assert_eq!(received.len(), 1, "{received:?}");
@@ -235,7 +235,7 @@ fn reminder_for_a_removed_webhook_is_logged() {
         "webhook=[{{name=\"backend\",url=\"{}\",events=[\"session.closed\"],secret=\"{SECRET}\"}}]",
         backend.url("/encke")
     );
-    let mut restarts = Restarts::with(&[&webhook]);
+    let mut restarts = RestartableServer::with(&[&webhook]);
     put(restarts.server.admin, "a", &webhook_reminder(FAR, json!(1)));
     restarts.stop();
     restarts.settings.retain(|setting| *setting != webhook);

@@ -188,7 +188,7 @@ fn messages_are_sent_again_after_an_unsubscribe() {
 }
 
 #[test]
-fn frame_pong_acknowledges_up_to_the_previous_ping() {
+fn frame_pong_acknowledges_up_to_the_previous_pong() {
     let server = RunningServer::with(&["session.max_unacked=16", "limits.commands_per_second=0"]);
     server.client().publish("news", 1..=40);
     let epoch = server.client().subscribe("news");
@@ -299,6 +299,10 @@ fn evicted_messages_become_a_gap_when_they_are_to_be_sent_again() {
     server.await_phase(&hello.session, "suspended");
     server.admin.await_offset("news", publisher.publish("news", 5..=6));
     let (mut client, _) = resume(&server, &hello, Some(0));
-    assert_eq!(client.text_message(), gap(2, &epoch, 1, 2), "the gap has the seq of the last missing message");
+    assert_eq!(
+        client.text_message(),
+        gap(2, &epoch, 1, 2),
+        "the gap has the seq of the last missing message"
+    );
     assert_messages(&mut client, 3..=6);
 }

@@ -70,7 +70,12 @@ fn mute_client_is_detected_and_expires_once_on_every_scheme() {
         let ping = client.frame_of(PING);
         let (code, reason, close) = client.close_frame();
         assert_eq!((code, &*reason), (4000, "pong_timeout"));
-        assert_took(scheme, close.not_before - ping.not_after, close.not_after - ping.not_before, PONG_TIMEOUT);
+        assert_took(
+            scheme,
+            close.not_before - ping.not_after,
+            close.not_after - ping.not_before,
+            PONG_TIMEOUT,
+        );
 
         server.await_removal(&hello.session);
         let expired = Instant::now();

@@ -133,7 +133,8 @@ fn stream_that_was_cut_off_receives_the_reason_when_its_link_is_restored() {
     server.admin.publish("news", 1);
     link.restore();
     let received = plain.to_end();
-    let goaway = received.iter().find(|event| event.contains("goaway")).expect("the stream receives the reason");
+    let goaway =
+        received.iter().find(|event| event.contains("goaway")).expect("the stream receives the reason");
     assert!(goaway.contains(r#"{"goaway":{"reason":"pong_timeout""#), "{goaway}");
     let again = source.await_value("hello", 2);
     assert_eq!((&again["recovered"], &again["session"]), (&json!(true), &hello["session"]));

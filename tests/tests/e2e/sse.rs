@@ -200,7 +200,11 @@ fn stream_may_begin_with_the_newest_messages() {
     let mut events = EventStream::open(server.public, "channels=news&last=2");
     let (hello_id, hello) = events.object();
     let hello = Hello::parse(hello);
-    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "the position is before the newest messages");
+    assert_eq!(
+        hello_id,
+        Some(id_at(&server, &hello.resume, 0, 1)),
+        "the position is before the newest messages"
+    );
     for (seq, number) in [(1, 2), (2, 3)] {
         assert_eq!(events.event(), message(&server, &hello.resume, seq, number, number));
     }
@@ -245,9 +249,17 @@ fn client_with_an_invalid_id_gets_a_new_session() {
     }
     let mut many = EventStream::reconnect(server.public, &format!("channels={nine}"), "s_nonsense:0");
     let (id, hello) = many.object();
-    assert_eq!(id, Some(format!("{}:0", Hello::parse(hello).resume)), "with many channels, an id has no positions");
+    assert_eq!(
+        id,
+        Some(format!("{}:0", Hello::parse(hello).resume)),
+        "with many channels, an id has no positions"
+    );
     let answer = request_events(server.public, "resume=s_nonsense", "");
-    assert_eq!((answer.status, &*answer.error_code()), (410, "gone"), "a new session would have no subscriptions");
+    assert_eq!(
+        (answer.status, &*answer.error_code()),
+        (410, "gone"),
+        "a new session would have no subscriptions"
+    );
     let answer = request_events(server.public, "channels=news", "Last-Event-ID: end\r\n");
     assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
 }
@@ -308,7 +320,10 @@ fn kicked_client_receives_the_reason() {
     assert_eq!(events.to_end(), [NEVER, &goaway("kicked")]);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "kicked")]);
     let reconnect = || request_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
-    assert!(reconnect().body.contains(r#""reason":"kicked""#), "sent once more, because the client may not have received it");
+    assert!(
+        reconnect().body.contains(r#""reason":"kicked""#),
+        "sent once more, because the client may not have received it"
+    );
     assert_eq!(reconnect().status, 410);
 }
 
@@ -429,7 +444,10 @@ fn forgotten_messages_are_reported_as_a_gap() {
         (&json!("news"), &json!(24), &json!(24)),
         "{object}"
     );
-    assert!(gap["from"].as_u64().is_some_and(|from| from <= 11), "the gap covers all lost messages: {object}");
+    assert!(
+        gap["from"].as_u64().is_some_and(|from| from <= 11),
+        "the gap covers all lost messages: {object}"
+    );
     assert_eq!(id, Some(id_at(&server, token, 24, 24)));
     for number in 25..=40 {
         assert_eq!(again.event(), message(&server, token, number, number, number));
@@ -445,7 +463,9 @@ fn stream_is_listed_with_its_transport() {
     let _socket = server.client();
     let sessions = server.admin.get("/api/sessions").json();
     let sessions = sessions["sessions"].as_array().expect("a list").clone();
-    let of = |id: &str| sessions.iter().find(|session| session["id"] == id).expect("the session is listed").clone();
+    let of = |id: &str| {
+        sessions.iter().find(|session| session["id"] == id).expect("the session is listed").clone()
+    };
     assert_eq!(of(&hello.session)["transport"], "sse");
     assert_eq!(server.admin.session(&hello.session)["transport"], "sse");
     let sse = || server.admin.metrics().value(r#"encke_connections{transport="sse",dialect="json"}"#);
@@ -483,8 +503,5 @@ fn subscriptions_count_against_the_rate_of_the_user() {
         EventStream::open(server.public, &query).hello();
     }
     let after = began.elapsed();
-    assert!(
-        after >= Duration::from_millis(1_800),
-        "the sessions of a user share a rate: {after:?}"
-    );
+    assert!(after >= Duration::from_millis(1_800), "the sessions of a user share a rate: {after:?}");
 }

@@ -4,7 +4,7 @@ use encke_tests::RunningServer;
 use encke_tests::waiting::until;
 use serde_json::{Value, json};
 
-use crate::restart::Restarts;
+use crate::restart::RestartableServer;
 
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
@@ -21,12 +21,17 @@ fn timeline(server: &RunningServer, session: &str) -> Option<Value> {
 /// milliseconds.
 #[track_caller]
 fn await_events(server: &RunningServer, session: &str, expected: &[(&str, Option<&str>)]) -> Vec<u64> {
-    let events =
-        || timeline(server, session).expect("the session is known")["events"].as_array().cloned().expect("events");
+    let events = || {
+        timeline(server, session).expect("the session is known")["events"]
+            .as_array()
+            .cloned()
+            .expect("events")
+    };
     until("the events have happened", || events().len() >= expected.len());
     let events = events();
     let expected: Vec<_> = expected.iter().map(|(event, reason)| (json!(event), json!(reason))).collect();
-    let listed: Vec<_> = events.iter().map(|event| (event["event"].clone(), event["reason"].clone())).collect();
+    let listed: Vec<_> =
+        events.iter().map(|event| (event["event"].clone(), event["reason"].clone())).collect();
     assert_eq!(listed, expected);
     events.iter().map(|event| event["at_ms"].as_u64().expect("a time")).collect()
 }
@@ -57,7 +62,8 @@ fn events_are_listed_in_order_with_their_times() {
     let times = await_events(&server, &session, &expected);
     assert!(times.is_sorted() && times[0] >= started && times[5] <= now_ms(), "{times:?}");
     assert!(times[5] - times[4] >= 300, "the window has passed: {times:?}");
-    let since = timeline(&server, &session).expect("the session is known")["since_ms"].as_u64().expect("a time");
+    let since =
+        timeline(&server, &session).expect("the session is known")["since_ms"].as_u64().expect("a time");
     assert!((before..=started).contains(&since), "the timeline begins when the server started");
 }
 
@@ -84,7 +90,7 @@ fn unknown_session_is_not_found() {
 /// Events before the restart are unknown, which `since_ms` shows; the session is known.
 #[test]
 fn session_from_before_a_restart_is_found() {
-    let mut restarts = Restarts::with(&[]);
+    let mut restarts = RestartableServer::with(&[]);
     let client = restarts.server.client();
     let hello = client.hello.clone();
     restarts.stop();

@@ -113,18 +113,24 @@ fn new_certificate_applies_to_new_connections() {
     let served = serve(&[]);
     let mut old = served.client();
     let new = Certificate::generate();
-    assert!(handshake(served.server.public, &new, VERSIONS[1]).is_err(), "the new certificate is not written yet");
+    assert!(
+        handshake(served.server.public, &new, VERSIONS[1]).is_err(),
+        "the new certificate is not written yet"
+    );
     new.write(served.directory.path());
     served.server.signal(Signal::HUP);
     served.await_certificate(&new);
-    assert!(handshake(served.server.public, &served.certificate, VERSIONS[1]).is_err(), "the old certificate is not used any more");
+    assert!(
+        handshake(served.server.public, &served.certificate, VERSIONS[1]).is_err(),
+        "the old certificate is not used any more"
+    );
     old.ping();
     assert_eq!(old.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
     TlsClient::connect(served.server.public, &new).ping();
     served.server.logs.await_line("certificate reloaded");
 }
 
-/// The key file is a pipe without a writer: reading it blocks for ever.
+/// The key file is a pipe without a writer: reading it blocks forever.
 #[test]
 fn blocking_certificate_file_does_not_block_the_server() {
     let mut served = serve(&[]);
@@ -217,7 +223,10 @@ fn incomplete_handshake_is_disconnected() {
         let mut client = RawClient::connect(served.server.public);
         client.send(bytes);
         let after = client.await_end() - from;
-        assert!(after >= Duration::from_secs(1) && after <= Duration::from_secs(1) + MAX_LATENESS, "{after:?}");
+        assert!(
+            after >= Duration::from_secs(1) && after <= Duration::from_secs(1) + MAX_LATENESS,
+            "{after:?}"
+        );
     }
     // A TLS handshake without a request does not extend the timeout.
     let from = Instant::now();
@@ -280,5 +289,8 @@ fn admin_listener_supports_tls() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     let refused = run_to_end(&["--set", "tls.admin=true"], &[]);
     let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert!(stderr.contains("`tls.admin`") && stderr.contains("needs tls.certificate and tls.key"), "{stderr}");
+    assert!(
+        stderr.contains("`tls.admin`") && stderr.contains("needs tls.certificate and tls.key"),
+        "{stderr}"
+    );
 }

@@ -31,7 +31,7 @@ fn a_token_is_printed() {
 
 #[test]
 fn invalid_token_options_are_refused() {
-    assert_refused(&run_to_end(&["token", "--sub", "alice"], &[]), "no auth.secret");
+    assert_refused(&run_to_end(&["token", "--sub", "alice"], &[]), "auth.secret is not set");
     assert_refused(&run_to_end(&["token", "--sub", "alice", "--kid", "b"], &[SECRET]), "`b`");
     assert_refused(&run_to_end(&["token", "--sub", ""], &[SECRET]), "`sub`");
     let read = ["token", "--sub", "a", "--allow", "news=read"];

@@ -87,7 +87,10 @@ fn session_requires_a_valid_token() {
     }
     assert_eq!(Client::refusal_code(server.public, ""), UNAUTHORIZED);
     let past = unix_time().as_secs();
-    assert_eq!(Client::refusal_code(server.public, &format!("token={}", expiring("alice", past))), TOKEN_EXPIRED);
+    assert_eq!(
+        Client::refusal_code(server.public, &format!("token={}", expiring("alice", past))),
+        TOKEN_EXPIRED
+    );
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("opened", "connect"), 0.0, "no session was opened");
 
@@ -180,7 +183,10 @@ fn expired_token_suspends_the_session() {
     let mut client = connect(&server, &expiring("alice", exp));
     assert_eq!(client.close_code(), Some(TOKEN_EXPIRED));
     let now = unix_time();
-    assert!(now >= Duration::from_secs(exp) && now <= Duration::from_secs(exp) + MAX_LATENESS, "{now:?}, {exp}");
+    assert!(
+        now >= Duration::from_secs(exp) && now <= Duration::from_secs(exp) + MAX_LATENESS,
+        "{now:?}, {exp}"
+    );
     server
         .logs
         .await_lifecycle(&client.hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
@@ -282,7 +288,7 @@ fn resume_with_a_narrower_token_ends_subscriptions() {
     assert_eq!(again.object()["message"]["channel"], "chat");
 }
 
-/// Whether the notice followed a refresh or was sent to the previous connection.
+/// The notice is repeated whether it followed a refresh or was sent to the previous connection.
 #[test]
 fn unsubscribed_notice_is_repeated_after_a_disconnect() {
     let server = server();
@@ -293,7 +299,9 @@ fn unsubscribed_notice_is_repeated_after_a_disconnect() {
     client.subscribe("news");
     client.send(&format!(r#"{{"id":2,"refresh":{{"token":"{narrow}"}}}}"#));
     // The client disconnects before it has read the notice.
-    until("the subscription has ended", || server.admin.session(&client.hello.session)["subscriptions"] == json!([]));
+    until("the subscription has ended", || {
+        server.admin.session(&client.hello.session)["subscriptions"] == json!([])
+    });
     let hello = client.drop_connection();
     let query = format!("resume={}&seq=0&token={narrow}", hello.resume);
     for _ in 0..2 {

@@ -1,4 +1,6 @@
-use encke_tests::bayeux::{self, BayeuxPolling, assert_successful, client_id, connect_now, events, handshake, with_field};
+use encke_tests::bayeux::{
+    self, BayeuxPolling, assert_successful, client_id, connect_now, events, handshake, with_field,
+};
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Client, EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
@@ -114,7 +116,11 @@ fn repeat_with_a_key_gets_the_first_reply() {
     let command = r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#;
     let first = connect(&server, "alice").request(command);
     assert_eq!(connect(&server, "alice").request(command), first);
-    assert_eq!(connect(&server, "bob").request(command)["ok"]["offset"], 2, "keys of another user are separate");
+    assert_eq!(
+        connect(&server, "bob").request(command)["ok"]["offset"],
+        2,
+        "keys of another user are separate"
+    );
 }
 
 #[test]

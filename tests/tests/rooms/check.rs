@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::hidden::hidden_ways;
+use crate::hidden_imports::hidden_imports;
 use crate::modules::Modules;
 use crate::order::{RoomOrder, room_of};
 use crate::resolve::Resolver;
@@ -42,13 +42,13 @@ impl fmt::Display for RoomViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Import { file, line, room, imported, is_above } => {
-                let place = if *is_above { "above" } else { "beside" };
-                write!(f, "{file}:{line}: room {room} imports {imported}, which is {place} it")
+                let place = if *is_above { "above it" } else { "on its floor" };
+                write!(f, "{file}:{line}: room {room} imports {imported}, which is {place}")
             }
             Self::Hidden { file, line, way } => write!(f, "{file}:{line}: {way} may hide an import"),
-            Self::Unlisted { file } => write!(f, "{file}: belongs to no room that is listed"),
-            Self::Undeclared { file } => write!(f, "{file}: no mod declares it"),
-            Self::Missing { root, room } => write!(f, "{root}: the room {room} is listed and has no file"),
+            Self::Unlisted { file } => write!(f, "{file}: belongs to no listed room"),
+            Self::Undeclared { file } => write!(f, "{file}: is not declared by any mod"),
+            Self::Missing { root, room } => write!(f, "{root}: the listed room {room} has no files"),
         }
     }
 }
@@ -91,7 +91,7 @@ fn hidden(order: &RoomOrder, modules: &Modules, source: &CrateSource) -> BTreeSe
     for module in modules.all.iter().filter(|module| !module.only_for_tests) {
         let tokens = source.text(&module.file).and_then(|text| text.parse().ok()).unwrap_or_default();
         let file = format!("{}/{}", order.root, module.file);
-        found.extend(hidden_ways(&tokens).into_iter().map(|(line, way)| RoomViolation::Hidden {
+        found.extend(hidden_imports(&tokens).into_iter().map(|(line, way)| RoomViolation::Hidden {
             file: file.clone(),
             line,
             way,
@@ -127,7 +127,8 @@ fn files(
         }
     }
     let root = &order.root;
-    found
-        .extend(missing.iter().map(|room| RoomViolation::Missing { root: root.clone(), room: (*room).to_owned() }));
+    found.extend(
+        missing.iter().map(|room| RoomViolation::Missing { root: root.clone(), room: (*room).to_owned() }),
+    );
     found
 }

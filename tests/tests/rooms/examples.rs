@@ -34,7 +34,7 @@ fn found(order: &str, source: &CrateSource) -> Vec<String> {
     RoomOrder::parse(order)
         .iter()
         .flat_map(|order| violations(order, source))
-        .map(|offence| offence.to_string())
+        .map(|violation| violation.to_string())
         .collect()
 }
 
@@ -47,12 +47,12 @@ pub(crate) const CELL_IMPORTS_HIGH: &str =
     "house/src/low/cell.rs:1: room low imports high, which is above it";
 
 #[test]
-fn a_crate_in_order_has_no_offence() {
+fn a_crate_in_order_has_no_violations() {
     assert!(crate_with(&[]).is_empty());
 }
 
 #[test]
-fn rooms_import_what_is_below_them() {
+fn rooms_may_import_lower_rooms() {
     assert!(
         crate_with(&[("high.rs", "use crate::{ground::Ground, left::Left, low::{Low, inner::Inner}};")])
             .is_empty()
@@ -61,13 +61,13 @@ fn rooms_import_what_is_below_them() {
 }
 
 #[test]
-fn an_import_upwards_is_told_with_its_line() {
+fn upward_import_is_reported_with_its_line() {
     let found = cell_with("//! A cell.\n\nuse std::fmt;\nuse crate::high::High;\n");
     assert_eq!(found, ["house/src/low/cell.rs:4: room low imports high, which is above it"]);
 }
 
 #[test]
-fn each_import_is_told_once() {
+fn each_import_is_reported_once() {
     let found =
         cell_with("use crate::high::{self, High};\nfn f() -> High { crate::high::high(); high::High }");
     let second = "house/src/low/cell.rs:2: room low imports high, which is above it";
@@ -75,16 +75,16 @@ fn each_import_is_told_once() {
 }
 
 #[test]
-fn rooms_beside_each_other_import_neither() {
+fn rooms_on_one_floor_may_not_import_each_other() {
     let found =
         crate_with(&[("left.rs", "use crate::right::Right;"), ("right.rs", "use super::left::Left;")]);
-    let left = "house/src/left.rs:1: room left imports right, which is beside it";
-    let right = "house/src/right.rs:1: room right imports left, which is beside it";
+    let left = "house/src/left.rs:1: room left imports right, which is on its floor";
+    let right = "house/src/right.rs:1: room right imports left, which is on its floor";
     assert_eq!(found, [left, right]);
 }
 
 #[test]
-fn a_room_within_a_room_has_its_own_place() {
+fn a_nested_room_has_a_floor_of_its_own() {
     let found = crate_with(&[("low/inner.rs", "use super::Low;")]);
     assert_eq!(found, ["house/src/low/inner.rs:1: room low/inner imports low, which is above it"]);
 }
@@ -98,7 +98,7 @@ fn the_root_is_a_room_too() {
 }
 
 #[test]
-fn the_library_does_not_import_the_binary() {
+fn imports_of_the_library_by_the_binary_are_checked() {
     let floors = r#"floors = ["main", "lib"]"#;
     let order = format!("[[crate]]\nname = \"house\"\nroot = \"house/src\"\n{floors}");
     let source = CrateSource::in_memory(&[("lib.rs", "pub struct Whole;"), ("main.rs", "use house::Whole;")]);
@@ -106,7 +106,7 @@ fn the_library_does_not_import_the_binary() {
 }
 
 #[test]
-fn what_is_for_tests_alone_may_import_anything() {
+fn test_code_may_import_anything() {
     for text in [
         "#[cfg(test)] use crate::high::High;",
         "#[cfg(test)] mod tests { use crate::high::High; }",
@@ -121,7 +121,7 @@ fn what_is_for_tests_alone_may_import_anything() {
 }
 
 #[test]
-fn what_is_also_for_others_may_not() {
+fn code_not_only_for_tests_is_checked() {
     for text in ["#[cfg(any(test, unix))] use crate::high::High;", "#[cfg(not(test))] use crate::high::High;"]
     {
         assert_eq!(cell_with(text), [CELL_IMPORTS_HIGH], "{text}");
@@ -129,12 +129,12 @@ fn what_is_also_for_others_may_not() {
 }
 
 #[test]
-fn what_may_hide_an_import_is_refused() {
+fn constructs_that_may_hide_an_import_are_rejected() {
     for (text, way) in [
         ("extern crate self as house;", "extern crate self"),
         ("mod a { include!(\"../high.rs\"); }", "include!"),
         ("#[macro_use] mod a {}", "#[macro_use]"),
-        ("macro_rules! up { ($r:ident) => { type Up = crate::$r::High; } }", "a path that a macro is given"),
+        ("macro_rules! up { ($r:ident) => { type Up = crate::$r::High; } }", "a path with a macro variable"),
     ] {
         assert_eq!(cell_with(text), [format!("house/src/low/cell.rs:1: {way} may hide an import")]);
     }
@@ -142,29 +142,29 @@ fn what_may_hide_an_import_is_refused() {
 }
 
 #[test]
-fn a_file_of_no_room_is_told() {
+fn a_file_in_no_room_is_reported() {
     let root = (
         "lib.rs",
         "mod ground; pub mod low; mod left; mod right; mod high; mod attic; #[cfg(test)] mod tests;",
     );
     let files = [root, ("attic/mod.rs", ""), ("tests.rs", ""), ("main.rs", "")];
-    assert_eq!(crate_with(&files), ["house/src/attic/mod.rs: belongs to no room that is listed"]);
+    assert_eq!(crate_with(&files), ["house/src/attic/mod.rs: belongs to no listed room"]);
 }
 
 #[test]
-fn a_file_that_nobody_declares_is_told() {
-    assert_eq!(crate_with(&[("low/lost.rs", "")]), ["house/src/low/lost.rs: no mod declares it"]);
+fn an_undeclared_file_is_reported() {
+    assert_eq!(crate_with(&[("low/lost.rs", "")]), ["house/src/low/lost.rs: is not declared by any mod"]);
 }
 
 #[test]
-fn a_room_without_files_is_told() {
+fn a_room_without_files_is_reported() {
     let root = ("lib.rs", "mod ground; pub mod low; mod left; mod right;");
     let found = crate_with(&[root, ("high.rs", "no such file"), ("main.rs", "")]);
-    assert_eq!(found, ["house/src: the room high is listed and has no file"]);
+    assert_eq!(found, ["house/src: the listed room high has no files"]);
 }
 
 #[test]
-fn a_circle_that_spans_two_rooms_has_an_offence_in_any_order() {
+fn an_import_cycle_violates_every_order() {
     let files = [("lib.rs", "mod a; mod b; mod c;"), ("a.rs", "use crate::b::B; pub struct A;")];
     let files = [
         &files[..],
@@ -181,6 +181,9 @@ fn a_circle_that_spans_two_rooms_has_an_offence_in_any_order() {
 
 #[test]
 #[should_panic(expected = "lists the room low twice")]
-fn a_room_is_listed_once() {
-    found("[[crate]]\nname = \"house\"\nroot = \"\"\nfloors = [\"low\", [\"low\"]]", &CrateSource::in_memory(&[]));
+fn listing_a_room_twice_is_an_error() {
+    found(
+        "[[crate]]\nname = \"house\"\nroot = \"\"\nfloors = [\"low\", [\"low\"]]",
+        &CrateSource::in_memory(&[]),
+    );
 }

@@ -13,7 +13,7 @@ mod names;
 // Finds the violations in a crate.
 mod check;
 // Constructs that may hide an import.
-mod hidden;
+mod hidden_imports;
 // The modules of a crate, and the names that each brings into scope.
 mod modules;
 // The list of rooms.
@@ -41,5 +41,5 @@ fn no_room_imports_one_above_it() {
         let source = CrateSource::read(&repository.join(&order.root));
         found.extend(violations(&order, &source).iter().map(ToString::to_string));
     }
-    assert!(found.is_empty(), "{} offences against tests/rooms.toml:\n{}", found.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} violations of tests/rooms.toml:\n{}", found.len(), found.join("\n"));
 }

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::Item;
 use syn::ext::IdentExt;
 
-use crate::paths::{ModuleContents, Import, NamedPath, only_for_tests};
+use crate::paths::{Import, ModuleContents, NamedPath, only_for_tests};
 use crate::source::CrateSource;
 
 pub(crate) type ModuleId = usize;
@@ -43,7 +43,8 @@ impl Modules {
         let mut modules = Self::default();
         for root in ["lib.rs", "main.rs"] {
             let Some(text) = source.text(root) else { continue };
-            let place = ModuleLocation { file: root, folder: String::new(), parent: None, only_for_tests: false };
+            let place =
+                ModuleLocation { file: root, folder: String::new(), parent: None, only_for_tests: false };
             let id = modules.read_file(source, &place, text);
             if root == "lib.rs" {
                 modules.library = Some(id);
@@ -104,7 +105,7 @@ impl Modules {
     ) -> ModuleId {
         let name = module.ident.unraw().to_string();
         let is_elsewhere = module.attrs.iter().any(|attribute| attribute.path().is_ident("path"));
-        assert!(!is_elsewhere, "{}: the order of rooms follows no #[path] (mod {name})", place.file);
+        assert!(!is_elsewhere, "{}: #[path] is not supported (mod {name})", place.file);
         let only_for_tests = place.only_for_tests || module.attrs.iter().any(only_for_tests);
         let folder = format!("{}{name}/", place.folder);
         if let Some((_, items)) = &module.content {

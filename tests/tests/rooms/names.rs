@@ -51,7 +51,7 @@ fn every_way_to_name_a_room_counts() {
 /// Paths that refer to no room: names of another crate, local names, words that are not paths, and
 /// visibilities.
 #[test]
-fn what_names_no_room_does_not_count() {
+fn other_paths_do_not_count() {
     for text in [
         "use ::high::High;",
         "use high::High;",
@@ -68,7 +68,7 @@ fn what_names_no_room_does_not_count() {
 }
 
 #[test]
-fn what_a_room_passes_on_is_taken_from_that_room() {
+fn re_exports_count_as_imports_from_the_re_exporting_room() {
     use crate::check::violations;
     use crate::order::RoomOrder;
     use crate::source::CrateSource;
@@ -76,7 +76,7 @@ fn what_a_room_passes_on_is_taken_from_that_room() {
     let head = "[[crate]]\nname = \"house\"\nroot = \"house/src\"";
     let order =
         RoomOrder::parse(&format!("{head}\nfloors = [\"ground\", \"low\", \"middle\", \"high\", \"lib\"]"));
-    let told = |low: &str, middle: &str, root: &str| -> Vec<String> {
+    let violations_with = |low: &str, middle: &str, root: &str| -> Vec<String> {
         let source = CrateSource::in_memory(&[
             ("lib.rs", &format!("mod ground; mod low; mod middle; mod high; {root}")),
             ("ground.rs", "pub struct Ground;"),
@@ -86,7 +86,7 @@ fn what_a_room_passes_on_is_taken_from_that_room() {
         ]);
         violations(&order[0], &source)
             .iter()
-            .map(|offence| offence.to_string().replace("house/src/", ""))
+            .map(|violation| violation.to_string().replace("house/src/", ""))
             .collect()
     };
     let low_imports_middle = "low.rs:1: room low imports middle, which is above it";
@@ -94,28 +94,28 @@ fn what_a_room_passes_on_is_taken_from_that_room() {
     let middle_imports_high = "middle.rs:1: room middle imports high, which is above it";
 
     // An item from a lower room, re-exported by a higher room.
-    let found = told("use crate::middle::Ground;", "pub use crate::ground::Ground;", "");
+    let found = violations_with("use crate::middle::Ground;", "pub use crate::ground::Ground;", "");
     assert_eq!(found, [low_imports_middle]);
     // The same through a glob, and under another name.
-    let found = told("use crate::middle::Ground;", "pub use crate::ground::*;", "");
+    let found = violations_with("use crate::middle::Ground;", "pub use crate::ground::*;", "");
     assert_eq!(found, [low_imports_middle]);
-    let found = told("use crate::middle::G;", "pub use crate::ground::Ground as G;", "");
+    let found = violations_with("use crate::middle::G;", "pub use crate::ground::Ground as G;", "");
     assert_eq!(found, [low_imports_middle]);
     // An item from a higher room, re-exported by a room in between.
     let all = [low_imports_high, low_imports_middle, middle_imports_high];
-    assert_eq!(told("use crate::middle::High;", "pub use crate::high::High;", ""), all);
+    assert_eq!(violations_with("use crate::middle::High;", "pub use crate::high::High;", ""), all);
     // Re-exports by the root count as imports from the defining room.
     let pass_on = "pub use ground::Ground; pub use high::High;";
-    assert!(told("use crate::Ground;", "use crate::Ground;", pass_on).is_empty());
-    assert_eq!(told("use crate::High;", "", pass_on), [low_imports_high]);
-    assert_eq!(told("use crate::High;", "", "pub use high::*;"), [low_imports_high]);
+    assert!(violations_with("use crate::Ground;", "use crate::Ground;", pass_on).is_empty());
+    assert_eq!(violations_with("use crate::High;", "", pass_on), [low_imports_high]);
+    assert_eq!(violations_with("use crate::High;", "", "pub use high::*;"), [low_imports_high]);
     // A glob imports the names that its module has imported.
     let inner = "mod inner { use super::*; fn f() { high::High; } } use crate::high;";
-    assert_eq!(told(inner, "", "").len(), 1);
+    assert_eq!(violations_with(inner, "", "").len(), 1);
 }
 
 #[test]
-fn imports_in_a_circle_end() {
+fn circular_imports_terminate() {
     let found = cell_with(
         "use self::a::*; mod a { pub use super::b::*; } mod b { pub use super::a::*; pub use super::*; } fn f() { x::y(); }",
     );

@@ -37,7 +37,9 @@ impl RoomOrder {
     }
 
     pub(crate) fn parse(text: &str) -> Vec<Self> {
-        toml::from_str::<RoomOrders>(text).unwrap_or_else(|error| panic!("the order of rooms: {error}")).crates
+        toml::from_str::<RoomOrders>(text)
+            .unwrap_or_else(|error| panic!("invalid list of rooms: {error}"))
+            .crates
     }
 
     /// Returns each listed room with its floor. Panics if a room is listed twice.

@@ -62,13 +62,13 @@ impl<'a> Resolver<'a> {
     }
 
     /// Whether `name` refers to an item of this crate in `module`.
-    fn has(&self, module: ModuleId, name: &str, asked: &mut BTreeSet<ModuleId>) -> bool {
+    fn has(&self, module: ModuleId, name: &str, visited: &mut BTreeSet<ModuleId>) -> bool {
         let here = &self.modules.all[module];
         here.children.contains_key(name)
             || here.names.contains_key(name)
             || here.items.contains(name)
-            || (asked.insert(module)
-                && self.globs[module].iter().any(|target| self.has(*target, name, asked)))
+            || (visited.insert(module)
+                && self.globs[module].iter().any(|target| self.has(*target, name, visited)))
     }
 }
 

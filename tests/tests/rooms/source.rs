@@ -17,8 +17,11 @@ impl CrateSource {
                 if path.is_dir() {
                     folders.push(path);
                 } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let name =
-                        path.strip_prefix(root).expect("it is below the root").to_string_lossy().into_owned();
+                    let name = path
+                        .strip_prefix(root)
+                        .expect("the file is below the root")
+                        .to_string_lossy()
+                        .into_owned();
                     files.insert(name, fs::read_to_string(&path).expect("a readable file"));
                 }
             }

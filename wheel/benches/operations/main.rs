@@ -6,8 +6,8 @@
 
 mod batches;
 mod phases;
-mod sessions;
 mod reusable;
+mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -33,8 +33,8 @@ use alloc::vec;
 
 use super::arena::NIL;
 use super::list::{List, ListLink, ListNode};
-use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
 use super::revolution::Revolution;
+use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
 use crate::{Tick, WorkBudget};
 
 /// A calendar: each day of the year has one page, which all years share and which is kept in order. Resembles

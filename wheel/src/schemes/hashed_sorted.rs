@@ -29,9 +29,9 @@
 //! | bad when | there are many more timers than slots, or many timers in one slot |
 
 use super::list::{ListLink, ListNode};
+use super::revolution::Revolution;
 use super::slots::Slots;
 use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
-use super::revolution::Revolution;
 use crate::{SlotRing, Tick, WorkBudget};
 
 /// Scheme 5: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its

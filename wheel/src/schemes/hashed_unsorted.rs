@@ -30,9 +30,9 @@
 
 use super::arena::NIL;
 use super::list::{ListLink, ListNode, pass};
+use super::revolution::Revolution;
 use super::slots::Slots;
 use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
-use super::revolution::Revolution;
 use crate::{SlotRing, Tick, WorkBudget};
 
 /// Scheme 6: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its

@@ -59,13 +59,13 @@ pub mod logic_simulation;
 pub mod non_cascading;
 pub mod one_migration;
 pub mod ordered_list;
+mod reusable;
+mod revolution;
 pub mod simple;
 mod slots;
-mod reusable;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod revolution;
 pub mod unordered_list;
 
 pub use balanced_tree::BalancedTree;
@@ -79,6 +79,6 @@ pub use logic_simulation::LogicSimulationWheel;
 pub use non_cascading::NonCascadingWheel;
 pub use one_migration::OneMigrationWheel;
 pub use ordered_list::OrderedList;
-pub use simple::SimpleWheel;
 pub use reusable::Reusable;
+pub use simple::SimpleWheel;
 pub use unordered_list::UnorderedList;

@@ -14,9 +14,9 @@ mod keyed;
 mod keys;
 mod owners;
 mod ranges;
+mod reusable;
 mod rings;
 mod seed;
-mod reusable;
 mod timetable;
 mod wakeup;
 

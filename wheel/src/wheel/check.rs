@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::wheel_core::WheelCore;
 use super::memory::ValueLayout;
 use super::slot_id::SlotId;
+use super::wheel_core::WheelCore;
 use super::{Owners, TimingWheel};
 use crate::{Tick, TimerKey};
 

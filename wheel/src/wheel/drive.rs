@@ -2,10 +2,10 @@
 
 mod batch;
 
-use super::wheel_core::WheelCore;
 use super::memory::{OwnerMemory, ValueLayout};
 use super::slot_id::SlotId;
 use super::timer_state::TimerState;
+use super::wheel_core::WheelCore;
 use crate::{Tick, WorkBudget};
 
 /// Total size of the owners from which on prefetching pays. Smaller wheels fit into the processor's cache.

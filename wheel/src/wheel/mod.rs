@@ -1,28 +1,28 @@
 #[cfg(test)]
 pub(crate) mod check;
 mod drive;
-mod wheel_core;
 mod line;
 mod memory;
 mod owner;
 mod owners;
-mod slot_id;
 mod queue;
-mod slots;
 mod reusable;
+mod slot_id;
+mod slots;
 mod timer_state;
+mod wheel_core;
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::{Expired, Expiry, SlotRing, Tick, TimerKey, WorkBudget};
-use wheel_core::WheelCore;
 use memory::Separate;
 pub use owner::{DueTimer, OwnerExpiry, OwnerMut};
 pub use owners::Owners;
-pub use slot_id::LEVELS;
 use reusable::ONLY_TIMER;
+pub use slot_id::LEVELS;
+use wheel_core::WheelCore;
 
 /// One-shot timers that each carry a `T`, ordered by deadline. See the [crate documentation](crate) for an
 /// example.

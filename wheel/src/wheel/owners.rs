@@ -1,9 +1,9 @@
 use core::fmt;
 
-use super::wheel_core::WheelCore;
 use super::memory::Interleaved;
 use super::owner::{OwnerExpiry, OwnerMut};
 use super::slot_id::LEVELS;
+use super::wheel_core::WheelCore;
 use crate::{SlotRing, Tick, TimerKey, WorkBudget};
 
 /// A collection of owners, each with a value and `K` timers of its own under one key.

@@ -4,10 +4,10 @@
 //! [`operator`] restarts the server; [`subscriber`] runs a subscriber, [`publisher`] a publisher; both
 //! reconnect with [`reconnecting`].
 
-mod subscriber;
 mod operator;
 mod publisher;
 mod reconnecting;
+mod subscriber;
 
 use std::cell::Cell;
 use std::rc::Rc;

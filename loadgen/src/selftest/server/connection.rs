@@ -20,11 +20,11 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
 use super::session::FaultySession;
 use super::state::{
-    AttachedSession, HANDSHAKE_TIMEOUT, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, ResumeRequest, WRITE_TIMEOUT, ServerState,
-    hello,
+    AttachedSession, HANDSHAKE_TIMEOUT, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, ResumeRequest,
+    ServerState, WRITE_TIMEOUT, hello,
 };
-use crate::selftest::invalid_frame::InvalidFrame;
 use crate::selftest::fault::Fault;
+use crate::selftest::invalid_frame::InvalidFrame;
 
 /// Time that a client has to end the connection after a Close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,20 +41,26 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<ServerState>) {
     let attached = world.attach(resume);
     let session = attached.session.clone();
     let mut replaced = session.connect();
-    let connection =
-        FaultyConnection { socket, position: attached.position, session: session.clone(), state: world.clone() };
+    let connection = FaultyConnection {
+        socket,
+        position: attached.position,
+        session: session.clone(),
+        state: world.clone(),
+    };
     // An error means that the client disconnected without a Close frame.
     let end = connection.run(&attached, replaced.clone()).await.unwrap_or(EndScope::Connection);
     let is_over = match end {
         EndScope::Session => true,
-        EndScope::Connection => timeout(world.fault.window(RECONNECT_WINDOW), replaced.changed()).await.is_err(),
+        EndScope::Connection => {
+            timeout(world.fault.window(RECONNECT_WINDOW), replaced.changed()).await.is_err()
+        }
     };
     if is_over {
         world.end(&session);
     }
 }
 
-/// What a client has ended.
+/// Extent of an end: the connection alone, or its session too.
 enum EndScope {
     Connection,
     Session,
@@ -95,7 +101,11 @@ struct PingTimer {
 }
 
 impl FaultyConnection {
-    async fn run(mut self, attached: &AttachedSession, mut replaced: watch::Receiver<u64>) -> Result<EndScope, Error> {
+    async fn run(
+        mut self,
+        attached: &AttachedSession,
+        mut replaced: watch::Receiver<u64>,
+    ) -> Result<EndScope, Error> {
         let fault = self.state.fault;
         sleep(fault.hello_delay()).await;
         match fault.frame_for_hello() {

@@ -1,8 +1,7 @@
 //! A small server that implements Encke's wire protocol with a chosen fault: hello, pings and pongs,
 //! channels, resumes, take-overs.
 //!
-//! It runs on the thread of its owner, next to the scenario that looks for the fault. It lives for a few
-//! seconds and keeps everything in memory until then.
+//! It runs on the thread of its owner, next to the scenario that looks for the fault. It lives for a few seconds and keeps everything in memory.
 
 mod connection;
 mod session;

@@ -59,7 +59,12 @@ impl ServerState {
             let (seq, place) = (self.fault.hello_seq(seq), self.fault.resume_position(had));
             Some(AttachedSession { session, recovered: true, seq, position: place })
         });
-        found.unwrap_or_else(|| AttachedSession { session: self.open_session(), recovered: false, seq: 0, position: 0 })
+        found.unwrap_or_else(|| AttachedSession {
+            session: self.open_session(),
+            recovered: false,
+            seq: 0,
+            position: 0,
+        })
     }
 
     fn open_session(&self) -> Rc<FaultySession> {
@@ -128,7 +133,10 @@ mod tests {
         let resume = ResumeRequest::parse(&format!("resume={}&seq={}", hello.resume, hello.seq));
         assert_eq!(resume, Some(ResumeRequest { session: 0, seq: 0 }));
         assert!(world.attach(resume).recovered);
-        assert!(!world.attach(Some(ResumeRequest { session: 0, seq: 1 })).recovered, "that seq was never sent");
+        assert!(
+            !world.attach(Some(ResumeRequest { session: 0, seq: 1 })).recovered,
+            "that seq was never sent"
+        );
         for bad in ["", "resume=s_0.secret", "resume=s_0&seq=1", "resume=s_0.secret&seq=x", "seq=1"] {
             assert_eq!(ResumeRequest::parse(bad), None, "{bad}");
         }

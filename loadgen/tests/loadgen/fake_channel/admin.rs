@@ -4,9 +4,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use super::{Mischief, Shared, publish};
+use super::{ChannelFault, FakeChannelState, publish};
 
-pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+pub(super) async fn serve(stream: TcpStream, shared: &FakeChannelState) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut head = String::new();
@@ -26,7 +26,7 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result
         stream.read_exact(&mut body).await?;
         let call: Value = serde_json::from_slice(&body).expect("calls are JSON");
         assert_eq!(call["channel"], "loadgen");
-        let refused = shared.mischief == Mischief::RefusePublications;
+        let refused = shared.fault == ChannelFault::RefusePublications;
         if !refused {
             publish(&call["data"], shared);
         }

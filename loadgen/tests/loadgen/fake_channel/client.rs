@@ -12,41 +12,41 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::stream::to_send;
-use super::{Mischief, Shared, publish};
+use super::{ChannelFault, FakeChannelState, publish};
 use crate::accept::accept;
 
 /// How long a session is kept after its connection has closed.
 const WINDOW: Duration = Duration::from_secs(1);
 /// How long a client may not read.
-const TIMEOUT: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Guard that records when a connection has closed.
-struct Lost<'a> {
+struct DisconnectGuard<'a> {
     session: usize,
-    shared: &'a Shared,
+    shared: &'a FakeChannelState,
 }
 
-impl Drop for Lost<'_> {
+impl Drop for DisconnectGuard<'_> {
     fn drop(&mut self) {
         let mut lost_at = self.shared.lost_at.lock().expect("the mutex is not poisoned");
         lost_at.insert(self.session, Instant::now());
     }
 }
 
-type Socket = WebSocketStream<TcpStream>;
+type FakeSocket = WebSocketStream<TcpStream>;
 
-pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
+pub(super) async fn serve(stream: TcpStream, shared: &FakeChannelState) -> Result<(), Error> {
     let (mut socket, query) = accept(stream).await?;
     let resume = parse_resume(&query).filter(|(session, _)| {
         let lost_at = shared.lost_at.lock().expect("the mutex is not poisoned").get(session).copied();
         let is_late = lost_at.is_some_and(|at| at.elapsed() > WINDOW);
-        shared.mischief != Mischief::Forget && (!is_late || shared.mischief == Mischief::NeverExpire)
+        shared.fault != ChannelFault::Forget && (!is_late || shared.fault == ChannelFault::NeverExpire)
     });
     let session = resume.map_or_else(|| shared.sessions.fetch_add(1, Ordering::Relaxed), |(it, _)| it);
-    let had = resume.filter(|_| shared.mischief != Mischief::Repeat);
+    let had = resume.filter(|_| shared.fault != ChannelFault::Repeat);
     let mut sent = had.map_or(0, |(_, seq)| seq);
     let mut subscribed = resume.is_some();
-    let _lost = Lost { session, shared };
+    let _lost = DisconnectGuard { session, shared };
     let hello = ServerMessage::Hello(Hello {
         version: 1,
         session: format!("s_{session}").into(),
@@ -66,7 +66,7 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Erro
             command = socket.next() => match command.transpose()? {
                 Some(Message::Text(text)) => {
                     let text = text.to_string();
-                    subscribed |= carry_out(&text, &mut socket, shared).await?;
+                    subscribed |= execute(&text, &mut socket, shared).await?;
                     // A new subscriber receives only later messages.
                     if text.contains("\"subscribe\"") {
                         sent = to_send(session, shared).len();
@@ -78,8 +78,8 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Erro
             _ = log.changed(), if subscribed => {
                 for (index, object) in to_send(session, shared).iter().enumerate().skip(sent) {
                     let send = socket.send(Message::text(object.with_seq(index + 1)));
-                    match shared.mischief {
-                        Mischief::CutTheSlow => match timeout(TIMEOUT, send).await {
+                    match shared.fault {
+                        ChannelFault::DisconnectSlow => match timeout(WRITE_TIMEOUT, send).await {
                             Ok(sent) => sent?,
                             Err(_) => return Ok(()),
                         },
@@ -98,16 +98,16 @@ fn parse_resume(query: &str) -> Option<(usize, usize)> {
 }
 
 /// Executes a command. Returns whether it was a successful subscription.
-async fn carry_out(text: &str, socket: &mut Socket, shared: &Shared) -> Result<bool, Error> {
+async fn execute(text: &str, socket: &mut FakeSocket, shared: &FakeChannelState) -> Result<bool, Error> {
     let command: Value = serde_json::from_str(text).expect("clients send JSON");
     if command.get("ack").is_some() {
         shared.acks.fetch_add(1, Ordering::Relaxed);
         return Ok(false);
     }
     let is_subscription = command.get("subscribe").is_some();
-    let refused = match shared.mischief {
-        Mischief::RefuseSubscriptions => is_subscription,
-        Mischief::RefusePublications => !is_subscription,
+    let refused = match shared.fault {
+        ChannelFault::RefuseSubscriptions => is_subscription,
+        ChannelFault::RefusePublications => !is_subscription,
         _ => false,
     };
     let outcome = if refused {

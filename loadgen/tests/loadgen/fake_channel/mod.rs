@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 /// Misbehaviour towards the first session. Messages are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Mischief {
+pub(crate) enum ChannelFault {
     None,
     Lose(usize),
     Double(usize),
@@ -32,7 +32,7 @@ pub(crate) enum Mischief {
     /// Accepts reconnecting clients however late they are.
     NeverExpire,
     /// Disconnects clients that do not read.
-    CutTheSlow,
+    DisconnectSlow,
     /// Rejects all subscriptions.
     RefuseSubscriptions,
     /// Rejects all publishes.
@@ -42,11 +42,11 @@ pub(crate) enum Mischief {
 pub(crate) struct FakeChannel {
     clients: SocketAddr,
     admin: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<FakeChannelState>,
 }
 
-struct Shared {
-    mischief: Mischief,
+struct FakeChannelState {
+    fault: ChannelFault,
     sessions: AtomicUsize,
     acks: AtomicU64,
     /// When each session lost its connection, by the session's number.
@@ -57,11 +57,11 @@ struct Shared {
 }
 
 impl FakeChannel {
-    pub(crate) async fn start(mischief: Mischief) -> Self {
+    pub(crate) async fn start(fault: ChannelFault) -> Self {
         let (clients, at) = listen().await;
         let (admin, admin_at) = listen().await;
-        let shared = Arc::new(Shared {
-            mischief,
+        let shared = Arc::new(FakeChannelState {
+            fault,
             sessions: AtomicUsize::new(0),
             acks: AtomicU64::new(0),
             lost_at: Mutex::default(),
@@ -69,10 +69,14 @@ impl FakeChannel {
             calls: Mutex::default(),
         });
         // Clients may disconnect at any time. The counts that the tests assert show any failure that matters.
-        tokio::spawn(serve_each(clients, shared.clone(), |stream, shared: Arc<Shared>| async move {
-            drop(client::serve(stream, &shared).await);
-        }));
-        tokio::spawn(serve_each(admin, shared.clone(), |stream, shared: Arc<Shared>| async move {
+        tokio::spawn(serve_each(
+            clients,
+            shared.clone(),
+            |stream, shared: Arc<FakeChannelState>| async move {
+                drop(client::serve(stream, &shared).await);
+            },
+        ));
+        tokio::spawn(serve_each(admin, shared.clone(), |stream, shared: Arc<FakeChannelState>| async move {
             drop(admin::serve(stream, &shared).await);
         }));
         Self { clients: at, admin: admin_at, shared }
@@ -106,8 +110,11 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-async fn serve_each<F>(listener: TcpListener, shared: Arc<Shared>, serve: fn(TcpStream, Arc<Shared>) -> F)
-where
+async fn serve_each<F>(
+    listener: TcpListener,
+    shared: Arc<FakeChannelState>,
+    serve: fn(TcpStream, Arc<FakeChannelState>) -> F,
+) where
     F: Future<Output = ()> + Send + 'static,
 {
     loop {
@@ -116,6 +123,6 @@ where
     }
 }
 
-fn publish(data: &Value, shared: &Shared) {
+fn publish(data: &Value, shared: &FakeChannelState) {
     shared.log.send_modify(|log| log.push(data.to_string().into()));
 }

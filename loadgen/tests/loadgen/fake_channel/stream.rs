@@ -2,26 +2,28 @@
 
 use std::sync::Arc;
 
-use super::{Mischief, Shared};
+use super::{ChannelFault, FakeChannelState};
 
 /// Returns the objects for a session, including any misbehaviour.
-pub(super) fn to_send(session: usize, shared: &Shared) -> Vec<Object> {
+pub(super) fn to_send(session: usize, shared: &FakeChannelState) -> Vec<Object> {
     let log = shared.log.borrow();
     let message = |index: usize| Object::Message { offset: index + 1, data: Arc::clone(&log[index]) };
-    let mischief = if session == 0 { shared.mischief } else { Mischief::None };
+    let fault = if session == 0 { shared.fault } else { ChannelFault::None };
     let mut objects = Vec::new();
     for index in 0..log.len() {
-        match mischief {
-            Mischief::Lose(lost) if lost == index => {}
-            Mischief::Double(doubled) if doubled == index => objects.extend([message(index), message(index)]),
-            Mischief::Swap(first) if first == index => {
+        match fault {
+            ChannelFault::Lose(lost) if lost == index => {}
+            ChannelFault::Double(doubled) if doubled == index => {
+                objects.extend([message(index), message(index)])
+            }
+            ChannelFault::Swap(first) if first == index => {
                 // Both are sent when both exist.
                 objects.extend((index + 1 < log.len()).then(|| message(index + 1)));
                 objects.extend((index + 1 < log.len()).then(|| message(index)));
             }
-            Mischief::Swap(first) if first + 1 == index => {}
-            Mischief::Gap(first) if first == index => objects.push(Object::Gap { from: index + 1 }),
-            Mischief::Gap(first) if first + 1 == index => {}
+            ChannelFault::Swap(first) if first + 1 == index => {}
+            ChannelFault::Gap(first) if first == index => objects.push(Object::Gap { from: index + 1 }),
+            ChannelFault::Gap(first) if first + 1 == index => {}
             _ => objects.push(message(index)),
         }
     }

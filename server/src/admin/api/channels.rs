@@ -143,8 +143,8 @@ fn parse_sort(text: &str) -> Result<Busyness, ApiError> {
     match text {
         "rate" => Ok(Busyness::Rate),
         "bytes" => Ok(Busyness::Bytes),
-        "followers" => Ok(Busyness::Subscribers),
-        _ => Err(ApiError::bad_request("sort must be rate, bytes or followers")),
+        "subscribers" => Ok(Busyness::Subscribers),
+        _ => Err(ApiError::bad_request("sort must be rate, bytes or subscribers")),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) enum HealthStatus {
     /// An expiry has waited for a worker for `timers.watchdog`.
     WorkersStalled,
     /// The thread that polls parked connections has been busy with one call for `timers.watchdog`.
-    RestStalled,
+    PollerStalled,
     /// Only from `/readyz`: the server is shutting down.
     Draining,
     /// Only from `/readyz`: the engine has been unreachable for two seconds.
@@ -45,7 +45,7 @@ impl HealthStatus {
             Self::Ok => StatusCode::OK,
             Self::WheelStalled
             | Self::WorkersStalled
-            | Self::RestStalled
+            | Self::PollerStalled
             | Self::Draining
             | Self::EngineDown => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -62,7 +62,7 @@ pub(crate) fn alive(context: &Context) -> Reply {
         Ok(()) => HealthStatus::Ok,
         Err(StalledComponent::Timeouts(timeouts::Stalled::Wheel)) => HealthStatus::WheelStalled,
         Err(StalledComponent::Timeouts(timeouts::Stalled::Workers)) => HealthStatus::WorkersStalled,
-        Err(StalledComponent::Parking) => HealthStatus::RestStalled,
+        Err(StalledComponent::Parking) => HealthStatus::PollerStalled,
     };
     status.reply()
 }

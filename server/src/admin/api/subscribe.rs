@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::routes::ApiCall;
-use super::sessions::{find, moved};
 use super::run_to_completion::run_to_completion;
+use super::sessions::{find, moved};
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};

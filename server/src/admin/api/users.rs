@@ -11,8 +11,8 @@ use serde::Serialize;
 use tokio::task::yield_now;
 
 use super::routes::ApiCall;
-use super::sessions::moved;
 use super::run_to_completion::run_to_completion;
+use super::sessions::moved;
 use crate::admin::Context;
 use crate::auth::{MAX_USER_BYTES, TooManyRevoked};
 use crate::http::reply::json;

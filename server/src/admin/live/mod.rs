@@ -5,12 +5,12 @@
 //!   a task, every second ──▶ Feed (900 samples, the newest) ◀── Viewer: a response body that pulls the next piece
 //! ```
 
-mod server_info;
 mod encoding;
 mod feed;
 mod history;
 mod limits;
 mod sample;
+mod server_info;
 #[cfg(test)]
 mod tests;
 mod viewer;
@@ -24,9 +24,9 @@ use futures_util::future::{Either, select};
 use super::Context;
 use crate::auth::Operator;
 use crate::clock::UnixTime;
-use server_info::ServerInfo;
 use feed::Feed;
 use sample::Sample;
+use server_info::ServerInfo;
 
 pub(crate) use limits::{LimitSettings, WebhookLimit, limits};
 pub(crate) use viewer::Viewer;

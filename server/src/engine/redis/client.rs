@@ -15,8 +15,8 @@ use redis::{RedisError, Value, cmd, from_redis_value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::detached_request::DetachedRequest;
 use super::connection::describe;
+use super::detached_request::DetachedRequest;
 use super::keys::RedisKeys;
 use super::message::{OpenedChannel, parse_offset};
 use super::presence::Peers;

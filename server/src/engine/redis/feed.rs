@@ -15,9 +15,9 @@ use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::RedisAddress;
-use super::live_connection::LiveConnection;
 use super::channel_subscription::{ChannelSubscription, NextStep};
 use super::client::{ConnectionError, RedisClient, SubscribeRequest};
+use super::live_connection::LiveConnection;
 use super::message::FeedMessage;
 use super::opening::OpenResults;
 use super::pattern_subscriptions::PatternSubscriptions;

@@ -13,9 +13,9 @@ use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::address::RedisAddress;
-use super::detached_request::DetachedRequest;
-use super::connection::{RedisConnection, login_info};
 use super::client::{CommandConnections, ConnectionError, EvictsKeys, RedisClient};
+use super::connection::{RedisConnection, login_info};
+use super::detached_request::DetachedRequest;
 use super::opening::OpenResults;
 use super::probe::{RedisInfo, learn_generation, send_probe};
 use super::pushes::{Push, PushReceiver, push_queue};

@@ -10,13 +10,13 @@
 //! read afterwards. All deadlines are on the server's own timing wheel.
 
 mod address;
-mod detached_request;
-mod live_connection;
-mod connection;
-mod feed;
 mod channel_subscription;
-mod keys;
 mod client;
+mod connection;
+mod detached_request;
+mod feed;
+mod keys;
+mod live_connection;
 mod message;
 mod opening;
 mod pattern_subscriptions;
@@ -47,10 +47,10 @@ use crate::executor::Executor;
 use crate::timeouts::Timeouts;
 
 pub use address::RedisAddress;
-use feed::FeedTask;
 pub use client::EvictsKeys;
 use client::RedisClient;
 pub(crate) use client::RedisHealth;
+use feed::FeedTask;
 pub use sentinel::Sentinels;
 pub use settings::{RedisLocation, RedisSettings};
 #[cfg(feature = "simulation")]

@@ -3,9 +3,9 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
 
+use super::client::{CommandConnections, check_reply, must_reconnect};
 use super::connection::unexpected;
 use super::keys::RedisKeys;
-use super::client::{CommandConnections, check_reply, must_reconnect};
 use super::message::OpenedChannel;
 use crate::channel::ChannelName;
 

@@ -14,11 +14,11 @@ use futures_util::{FutureExt, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, cmd};
 
-use super::detached_request::DetachedRequest;
-use super::connection::describe;
-use super::feed::LINGER;
 use super::channel_subscription::{LogWaiters, reply_to_all};
 use super::client::{RedisClient, SubscribeRequest, check_reply};
+use super::connection::describe;
+use super::detached_request::DetachedRequest;
+use super::feed::LINGER;
 use super::message::FeedMessage;
 use crate::admission::QuotaOwner;
 use crate::channel::{ChannelGuard, ChannelName, LogEpoch, Subscriber, new_epoch};

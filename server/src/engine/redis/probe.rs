@@ -4,8 +4,8 @@
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 
-use super::connection::unexpected;
 use super::client::{CommandConnections, RedisGeneration};
+use super::connection::unexpected;
 
 /// Relevant fields of Redis's `INFO`.
 #[derive(Clone, Debug, PartialEq, Eq)]

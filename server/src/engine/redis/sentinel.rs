@@ -10,8 +10,8 @@ use redis::{RedisError, cmd};
 use tokio_util::sync::CancellationToken;
 
 use super::address::RedisAddress;
-use super::connection::{RedisConnection, describe, login_info, unexpected};
 use super::client::{ConnectionError, RedisClient};
+use super::connection::{RedisConnection, describe, login_info, unexpected};
 use crate::channel::Subscriber;
 
 /// Time within which a Sentinel must answer, including the connection setup. After that, the next one is

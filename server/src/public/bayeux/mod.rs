@@ -1,11 +1,11 @@
 //! The paths of Bayeux, for CometD and Faye clients over HTTP.
 
-mod request;
 mod browser;
 mod callback;
 mod command;
 mod connect;
 mod handshake;
+mod request;
 mod session;
 mod socket;
 
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use crate::admission::Browsers;
 
+#[cfg(test)]
+pub(super) use command::{Replies, carry_out};
 pub(super) use request::read_head;
 #[cfg(feature = "simulation")]
 pub(crate) use request::request_with_body;
-#[cfg(test)]
-pub(super) use command::{Replies, carry_out};
 pub(crate) use socket::{SocketUpgrade, serve as serve_socket};
 
 /// State shared by all Bayeux requests.

@@ -28,7 +28,7 @@ use crate::events::{HookSink, NoHooks};
 use crate::executor::{BoxedTask, Executor};
 use crate::session::Attached;
 use crate::timeouts::Timeouts;
-use crate::{client, assembly};
+use crate::{assembly, client};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);

@@ -13,13 +13,13 @@ use crate::client::{Attachment, PartialMessageSender};
 use crate::parking::ParkBackoff;
 use crate::session::{Backlog, Signals};
 use crate::transport::Socket;
+use crate::transport::liveness_socket::LivenessSocket;
+use crate::transport::park_timer::ParkTimer;
 use crate::transport::parked::ConnectionParts;
 use crate::transport::pending_subscriptions::PendingSubscriptions;
-use crate::transport::liveness_socket::LivenessSocket;
+use crate::transport::pending_write::PendingWrite;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::park_timer::ParkTimer;
-use crate::transport::pending_write::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
 /// Approximate maximum size of a response. The rest follows in the next one, which the client requests at

@@ -3,12 +3,12 @@
 //! hyper reads only the request. While it is held, it takes no more than a small task, and the response is
 //! written to the bare socket. Then the socket is ready for the next request.
 
-mod response;
-mod parked;
 mod bayeux;
 mod connection;
-mod response_writer;
 mod json;
+mod parked;
+mod response;
+mod response_writer;
 
 use std::future::Future;
 use std::io::ErrorKind;
@@ -26,16 +26,16 @@ use crate::parking::ParkBackoff;
 use crate::session::Attached;
 use crate::transport::Socket;
 use crate::transport::end_of_stream::end_stream;
-use crate::transport::pending_subscriptions::PendingSubscriptions;
 use crate::transport::liveness_socket::LivenessSocket;
+use crate::transport::pending_subscriptions::PendingSubscriptions;
 
-pub(crate) use response::JsonArray;
-pub(crate) use parked::{PollContinuation, park};
 pub(crate) use bayeux::{ConnectResponseWriter, array_response};
 pub(crate) use connection::PollConnection;
 use connection::{Ending, Paused};
-pub(crate) use response_writer::PollResponseWriter;
 pub(crate) use json::JsonResponseWriter;
+pub(crate) use parked::{PollContinuation, park};
+pub(crate) use response::JsonArray;
+pub(crate) use response_writer::PollResponseWriter;
 
 /// A request to be held.
 #[derive(Debug)]

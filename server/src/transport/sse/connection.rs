@@ -13,14 +13,14 @@ use crate::client::{Attachment, hello, unsubscribed};
 use crate::parking::ParkBackoff;
 use crate::session::{Backlog, Signals, SubscribeOutcome};
 use crate::transport::Socket;
-use crate::transport::parked::ConnectionParts;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
-use crate::transport::pending_subscriptions::{PendingSubscriptions, RefusedChannel};
 use crate::transport::liveness_socket::{LivenessSocket, PingFate};
+use crate::transport::park_timer::ParkTimer;
+use crate::transport::parked::ConnectionParts;
+use crate::transport::pending_subscriptions::{PendingSubscriptions, RefusedChannel};
+use crate::transport::pending_write::PendingWrite;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
-use crate::transport::park_timer::ParkTimer;
-use crate::transport::pending_write::PendingWrite;
 use crate::transport::write_hold::WriteHold;
 
 /// One event stream of a session, owned by its task.

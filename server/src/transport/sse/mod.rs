@@ -6,9 +6,9 @@
 //! the kernel keeps telling the client that the stream has ended, so that it reconnects as soon as the
 //! network recovers.
 
-mod parked;
 mod connection;
 mod event;
+mod parked;
 mod positions;
 
 use std::future::Future;
@@ -21,8 +21,8 @@ use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
 use crate::session::Attached;
 use crate::transport::Socket;
-use crate::transport::pending_subscriptions::PendingSubscriptions;
 use crate::transport::liveness_socket::LivenessSocket;
+use crate::transport::pending_subscriptions::PendingSubscriptions;
 
 use connection::{Ending, EventStreamConnection, Paused};
 pub(crate) use event::{END_EVENT_ID, write_farewell};

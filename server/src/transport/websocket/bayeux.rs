@@ -8,8 +8,8 @@ use encke_core::dialect::bayeux::{
 use encke_core::dialect::{CommandRequest, Dialect, DialectName, Response, ServerEvent, TextSink};
 use encke_core::session::Heartbeat;
 
-use super::frame::Frames;
 use super::dialect::WebSocketDialect;
+use super::frame::Frames;
 use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::client::bayeux::{advice, end_pause_advice, final_reply};

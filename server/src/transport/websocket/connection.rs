@@ -11,11 +11,11 @@ use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::closing::Ending;
+use super::dialect::WebSocketDialect;
 use super::error_class;
 use super::frame::{Frames, OutgoingFrames, write_ping};
-use super::closing::Ending;
 use super::frame_limiter::FrameLimiter;
-use super::dialect::WebSocketDialect;
 use super::{Upgraded, websocket};
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, Services, hello, unsubscribed};
@@ -23,10 +23,10 @@ use crate::parking::ParkBackoff;
 use crate::session::{Backlog, Signals};
 use crate::transport::Socket;
 use crate::transport::liveness_socket::PingFate;
-use crate::transport::progress::TooSlow;
-use crate::transport::steps::poll_steps;
 use crate::transport::park_timer::ParkTimer;
 use crate::transport::pending_write::PendingWrite;
+use crate::transport::progress::TooSlow;
+use crate::transport::steps::poll_steps;
 use crate::transport::write_hold::WriteHold;
 
 /// One WebSocket of a session, owned by its task.

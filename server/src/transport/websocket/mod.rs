@@ -1,13 +1,13 @@
 //! WebSocket: from the upgraded socket to the closing handshake.
 
-mod parked;
 mod bayeux;
+mod closing;
 mod connection;
+mod dialect;
 mod error_class;
 mod frame;
-mod closing;
 mod frame_limiter;
-mod dialect;
+mod parked;
 mod sessionless;
 
 use std::future::{Future, poll_fn};
@@ -26,10 +26,10 @@ use crate::session::{AttachRefusal, AttachRequest};
 use crate::transport::Socket;
 use crate::transport::liveness_socket::LivenessSocket;
 
-use connection::{Greeting, Paused, WebSocketConnection};
 use closing::Ending;
-use frame_limiter::FrameLimiter;
+use connection::{Greeting, Paused, WebSocketConnection};
 use dialect::WebSocketDialect;
+use frame_limiter::FrameLimiter;
 
 pub(crate) use bayeux::BayeuxSocket;
 pub(crate) use sessionless::{SessionlessSocket, SocketEnd};

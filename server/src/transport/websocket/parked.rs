@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 
 use super::connection::{WebSocketConnection, pong_input};
+use super::dialect::WebSocketDialect;
 use super::frame::{Frames, OutgoingFrames, write_ping};
 use super::frame_limiter::FrameLimiter;
-use super::dialect::WebSocketDialect;
 use super::{NewSession, SocketOwner, run, websocket};
 use crate::client::Services;
 use crate::session::{
@@ -139,10 +139,10 @@ mod tests {
 
     use super::*;
     use crate::admission::{OpenConnection, OpenConnections};
+    use crate::assembly;
     use crate::client::{Caller, ConnectionParking};
     use crate::clock::Clock;
     use crate::config::Settings;
-    use crate::assembly;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::{Runtime, yield_now};

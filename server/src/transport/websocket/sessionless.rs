@@ -83,7 +83,10 @@ impl<S: Socket> SessionlessSocket<S> {
     }
 
     pub(crate) async fn send(&mut self, text: String) -> Result<(), SocketEnd> {
-        self.socket.send(Message::text(text)).await.map_err(|error| SocketEnd(error_class::classify(&error).1))
+        self.socket
+            .send(Message::text(text))
+            .await
+            .map_err(|error| SocketEnd(error_class::classify(&error).1))
     }
 
     /// Returns the socket, positioned after the last text, and the bytes already read beyond it.

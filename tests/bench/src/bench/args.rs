@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use crate::parking::ParkingPart;
 use crate::process::ServerKind;
-use crate::rest::ParkingPart;
 
 /// Maximum number of subscribers in a broadcast.
 const MAX_BROADCAST_CLIENTS: u32 = 10_000;
@@ -20,7 +20,7 @@ const NO_PING_INTERVAL: Duration = Duration::from_secs(600);
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 pub(crate) struct BenchArgs {
-    /// Number of connections to hold [default: 19000; 10000 with --broadcast, and in some parts of --rest]
+    /// Number of connections to hold [default: 19000; 10000 with --broadcast, and in some parts of --parking]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
     /// Number of measurements of each server [default: 5]
@@ -53,12 +53,12 @@ pub(crate) struct BenchArgs {
     broadcast: bool,
     /// Measure what parked connections cost: memory, pings, deliveries, commands and a reconnect storm
     #[arg(long, conflicts_with_all = ["broadcast", "mute", "storm"])]
-    rest: bool,
-    /// Measure only these parts of --rest
-    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', requires = "rest")]
+    parking: bool,
+    /// Measure only these parts of --parking
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', requires = "parking")]
     parts: Vec<ParkingPart>,
-    /// Number of messages in the fan-out of --rest [default: 1000]
-    #[arg(long, value_name = "N", requires = "rest", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of messages in the fan-out of --parking [default: 1000]
+    #[arg(long, value_name = "N", requires = "parking", value_parser = clap::value_parser!(u32).range(1..))]
     fanout: Option<u32>,
     /// Number of messages in the broadcast [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -103,12 +103,12 @@ pub(crate) struct Plan {
     /// Whether to measure a broadcast instead of heartbeats.
     pub(crate) broadcast: bool,
     /// Whether to measure parked connections instead of heartbeats.
-    pub(crate) rest: bool,
+    pub(crate) parking: bool,
     pub(crate) parts: Vec<ParkingPart>,
     /// Number of messages published before memory is measured again.
     pub(crate) fanout: u32,
     /// How long clients that send commands are measured.
-    pub(crate) speaking: Duration,
+    pub(crate) command_load: Duration,
     pub(crate) messages: u32,
     pub(crate) publish_rate: u32,
     /// Length of a message's data.
@@ -126,14 +126,16 @@ pub(crate) struct Plan {
 impl BenchArgs {
     pub(crate) fn plan(self) -> Plan {
         let quick = self.quick;
-        let seconds = |full, quickly| Duration::from_secs(if quick { quickly } else { full });
-        let count = |full, quickly| if quick { quickly } else { full };
-        let servers = match (self.only.is_empty(), self.variant.is_empty(), self.rest) {
+        let seconds = |full, quick_value| Duration::from_secs(if quick { quick_value } else { full });
+        let count = |full, quick_value| if quick { quick_value } else { full };
+        let servers = match (self.only.is_empty(), self.variant.is_empty(), self.parking) {
             (false, ..) => self.only,
             (_, true, false) => vec![ServerKind::Encke, ServerKind::Control],
             (_, false, false) => vec![ServerKind::Encke, ServerKind::Variant, ServerKind::Control],
             (_, true, true) => vec![ServerKind::Encke, ServerKind::Epoll, ServerKind::Control],
-            (_, false, true) => vec![ServerKind::Encke, ServerKind::Variant, ServerKind::Epoll, ServerKind::Control],
+            (_, false, true) => {
+                vec![ServerKind::Encke, ServerKind::Variant, ServerKind::Epoll, ServerKind::Control]
+            }
         };
         let parts = if self.parts.is_empty() { ParkingPart::value_variants().to_vec() } else { self.parts };
         let (connections, interval) = if self.broadcast {
@@ -153,10 +155,10 @@ impl BenchArgs {
             variant: self.variant,
             idle: if self.broadcast { seconds(10, 1) } else { seconds(5, 1) },
             broadcast: self.broadcast,
-            rest: self.rest,
+            parking: self.parking,
             parts,
             fanout: self.fanout.unwrap_or(count(1_000, 50)),
-            speaking: seconds(10, 2),
+            command_load: seconds(10, 2),
             messages: self.messages.unwrap_or(count(100, 10)),
             publish_rate: self.publish_rate,
             data_bytes: 100,
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn explicit_options_override_quick() {
-        let plan = |words: &[&str]| BenchArgs::try_parse_from(words).expect("good arguments").plan();
+        let plan = |words: &[&str]| BenchArgs::try_parse_from(words).expect("valid arguments").plan();
         assert_eq!(plan(&["bench"]).connections, 19_000);
         assert_eq!(plan(&["bench", "--quick"]).connections, 1_000);
         assert_eq!(plan(&["bench", "--quick", "--connections", "7"]).connections, 7);

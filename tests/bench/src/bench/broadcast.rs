@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::BenchFailure;
 use crate::args::Plan;
 use crate::clients::{BenchClients, Workload};
-use crate::pairs::Measurement;
+use crate::comparison::Measurement;
+use crate::heartbeat::{SETTLE, per_unit, to_real};
 use crate::placement::CpuPlacement;
-use crate::process::{BenchBinaries, ServerKind, MeasuredServer};
+use crate::process::{BenchBinaries, MeasuredServer, ServerKind};
 use crate::publisher::BroadcastPublisher;
 use crate::sample::{cpu_time, threads};
-use crate::scenario::{SETTLE, per_unit, to_real};
 use crate::statistics::percentile;
 use crate::subscribers::SubscriberTotals;
 
@@ -132,7 +132,11 @@ pub(crate) async fn measure(
 }
 
 /// Waits until all deliveries have arrived, or none has for [`GRACE`].
-pub(crate) async fn wait_for_deliveries(subscribers: &SubscriberTotals, expected: u64, poll_interval: Duration) {
+pub(crate) async fn wait_for_deliveries(
+    subscribers: &SubscriberTotals,
+    expected: u64,
+    poll_interval: Duration,
+) {
     let (mut received, mut since) = (subscribers.received.get(), Instant::now());
     while received < expected && since.elapsed() < GRACE {
         sleep(poll_interval).await;

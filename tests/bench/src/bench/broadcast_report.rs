@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::args::Plan;
 use crate::broadcast::BroadcastRow;
-use crate::pairs::{self, Figure, FigureSummary};
+use crate::comparison::{self, Figure, FigureSummary};
+use crate::heartbeat_report::BenchSetup;
 use crate::placement::CpuPlacement;
 use crate::process::ServerKind;
-use crate::report::BenchSetup;
 
 /// Maximum cost of a delivery by the server, as a multiple of the control's cost.
 const GOAL: f64 = 1.25;
@@ -61,14 +61,14 @@ impl BroadcastReport {
             report: &'a BroadcastReport,
             summary: BTreeMap<&'static str, FigureSummary>,
         }
-        let summary = pairs::summaries(&FIGURES, &self.rows);
+        let summary = comparison::summaries(&FIGURES, &self.rows);
         serde_json::to_string_pretty(&WithSummary { report: self, summary })
             .expect("string keys and plain values cannot fail to serialize")
     }
 
     pub(crate) fn table_of_run(&self, run: u32) -> String {
         let further = ["expected", "received", "lost", "duplicated", "misordered", "other", "closes"];
-        pairs::table_of_run(&FIGURES, &self.rows, run, further, |row| {
+        comparison::table_of_run(&FIGURES, &self.rows, run, further, |row| {
             let closes = row.unexpected_closes.into();
             [row.expected, row.received, row.lost, row.duplicated, row.misordered, row.other, closes]
                 .map(|count: u64| count.to_string())
@@ -77,15 +77,15 @@ impl BroadcastReport {
 
     /// Medians over the runs, and whether the goal was reached.
     pub(crate) fn summary_table(&self) -> String {
-        let table = pairs::summary_table(&FIGURES, &self.rows);
-        let threads = pairs::threads(&self.rows, |row| &row.threads);
-        let reached = DELIVERY.summary(&self.rows).against(ServerKind::Control, ServerKind::Encke).map_or_else(
-            String::new,
-            |ratio| {
+        let table = comparison::summary_table(&FIGURES, &self.rows);
+        let threads = comparison::threads(&self.rows, |row| &row.threads);
+        let reached = DELIVERY
+            .summary(&self.rows)
+            .against(ServerKind::Control, ServerKind::Encke)
+            .map_or_else(String::new, |ratio| {
                 let verdict = if ratio.median <= GOAL { "reached" } else { "missed" };
                 format!(": {verdict} with {}", ratio.show(2))
-            },
-        );
+            });
         format!(
             "{table}\n{threads}\ngoal     a delivery costs at most {GOAL} times the control's CPU time{reached}"
         )

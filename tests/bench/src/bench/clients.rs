@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::BenchFailure;
-use crate::speaking::CommandLoad;
+use crate::command_load::CommandLoad;
 use crate::subscribers::{SubscriberProgress, SubscriberTotals};
 
 /// Maximum time from the connect to the hello.
@@ -43,14 +43,14 @@ struct ClientCounts {
     errand: Workload,
 }
 
-/// What each client does besides answering pings.
+/// Task of each client besides answering pings.
 #[derive(Debug, Default)]
 pub(crate) enum Workload {
     #[default]
     None,
     /// Subscribes, and counts what it receives.
     Subscribe(SubscriberTotals),
-    Speak(Rc<CommandLoad>),
+    SendCommands(Rc<CommandLoad>),
 }
 
 impl BenchClients {
@@ -62,7 +62,8 @@ impl BenchClients {
         rate: u32,
         errand: Workload,
     ) -> Result<Self, BenchFailure> {
-        let clients = Self::connect_all(server, size, rate, ClientCounts { errand, ..ClientCounts::default() }).await?;
+        let clients =
+            Self::connect_all(server, size, rate, ClientCounts { errand, ..ClientCounts::default() }).await?;
         if let Some(subscribers) = clients.subscribers() {
             let each = u32::try_from(subscribers.commands.len())?;
             let subscribed = |_: &ClientCounts| subscribers.subscribed.get() / each;
@@ -71,7 +72,12 @@ impl BenchClients {
         Ok(clients)
     }
 
-    async fn connect_all(server: SocketAddr, size: u32, rate: u32, counts: ClientCounts) -> Result<Self, BenchFailure> {
+    async fn connect_all(
+        server: SocketAddr,
+        size: u32,
+        rate: u32,
+        counts: ClientCounts,
+    ) -> Result<Self, BenchFailure> {
         let (dialer, counts) = (Rc::new(dialer(server)?), Rc::new(counts));
         let mut tasks = JoinSet::new();
         let start = Instant::now();
@@ -97,11 +103,11 @@ impl BenchClients {
         self.counts.pings.get()
     }
 
-    /// What the clients received, if they have subscribed.
+    /// Totals of received messages, if the clients have subscribed.
     pub(crate) fn subscribers(&self) -> Option<&SubscriberTotals> {
         match &self.counts.errand {
             Workload::Subscribe(subscribers) => Some(subscribers),
-            Workload::None | Workload::Speak(_) => None,
+            Workload::None | Workload::SendCommands(_) => None,
         }
     }
 
@@ -123,9 +129,10 @@ impl BenchClients {
                 let (size, ended) = (self.size, self.ended());
                 let why = self.counts.last_error.borrow().as_ref().map(|error| format!(": {error}"));
                 let why = why.unwrap_or_default();
-                return Err(
-                    format!("{counted} of {size} clients were {what}; {ended} have ended{why}").into()
-                );
+                return Err(format!(
+                    "{counted} of {size} clients were {what}; {ended} connections have ended{why}"
+                )
+                .into());
             }
             sleep(POLL_INTERVAL).await;
         }
@@ -154,9 +161,13 @@ async fn run(dialer: Rc<Dialer>, counts: Rc<ClientCounts>, number: u32) {
             increment(&counts.greeted);
             match &counts.errand {
                 Workload::None => answer_pings(connection, &counts, None).await,
-                Workload::Subscribe(subscribers) => answer_pings(connection, &counts, Some(subscribers)).await,
+                Workload::Subscribe(subscribers) => {
+                    answer_pings(connection, &counts, Some(subscribers)).await
+                }
                 // Boxed, since a task is as large as the largest of these futures.
-                Workload::Speak(speaking) => Box::pin(speaking.run_client(&mut connection, number)).await,
+                Workload::SendCommands(speaking) => {
+                    Box::pin(speaking.run_client(&mut connection, number)).await
+                }
             }
         }
         Err(failure) => failure.to_string(),
@@ -186,7 +197,7 @@ async fn answer_pings(
             ClientEvent::Text(text) => {
                 let received = subscribers.map_or(Ok(()), |it| it.receive(text, &mut progress));
                 if let Err(code) = received {
-                    return ControlFlow::Break(format!("the server refuses the subscription: {code}"));
+                    return ControlFlow::Break(format!("the server refused the subscription: {code}"));
                 }
             }
             ClientEvent::Pong(_) | ClientEvent::Id(_) => {}

@@ -7,10 +7,14 @@ use serde_json::Value;
 use crate::BenchFailure;
 use crate::args::Plan;
 use crate::placement::CpuPlacement;
-use crate::process::{BenchBinaries, ServerKind, MeasuredServer};
+use crate::process::{BenchBinaries, MeasuredServer, ServerKind};
 
 /// Clients that stop answering pings: none may be dropped early. Measures how late each is detected.
-pub(crate) async fn mute(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<Value, BenchFailure> {
+pub(crate) async fn mute(
+    plan: &Plan,
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<Value, BenchFailure> {
     let (interval, timeout) = (Duration::from_secs(1), Duration::from_millis(500));
     let server = MeasuredServer::encke(interval, timeout, &plan.set, binaries, placement).await?;
     let count = plan.mute_connections.to_string();
@@ -19,8 +23,13 @@ pub(crate) async fn mute(plan: &Plan, binaries: &BenchBinaries, placement: &CpuP
 }
 
 /// All connections are dropped at once, and all clients reconnect at once.
-pub(crate) async fn storm(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<Value, BenchFailure> {
-    let server = MeasuredServer::encke(plan.interval, plan.interval / 2, &plan.set, binaries, placement).await?;
+pub(crate) async fn storm(
+    plan: &Plan,
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<Value, BenchFailure> {
+    let server =
+        MeasuredServer::encke(plan.interval, plan.interval / 2, &plan.set, binaries, placement).await?;
     let (count, rate) = (plan.storm_connections.to_string(), plan.rate.to_string());
     let load = ["--connections", &count, "--rate", &rate, "--duration", "2s"];
     run("storm", &load, server, binaries).await
@@ -41,7 +50,12 @@ pub(crate) async fn storm_without_handshake_limit(
 }
 
 /// Runs a scenario against a fresh server, and returns loadgen's report.
-async fn run(scenario: &str, load: &[&str], server: MeasuredServer, binaries: &BenchBinaries) -> Result<Value, BenchFailure> {
+async fn run(
+    scenario: &str,
+    load: &[&str],
+    server: MeasuredServer,
+    binaries: &BenchBinaries,
+) -> Result<Value, BenchFailure> {
     let mut command = binaries.command("loadgen");
     command.arg(scenario).arg(format!("ws://{}/ws", server.clients)).args(load).args(["--json", "-"]);
     let output = command.spawn()?.wait_with_output().await?;

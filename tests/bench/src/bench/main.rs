@@ -1,25 +1,25 @@
 //! Measures the server and its controls alternately, and prints the figures and their ratios.
 //!
-//! [`process`] starts a server on a processor of its own, [`clients`] connect to it, [`scenario`],
-//! [`broadcast`] and [`rest`] are the measurements, [`sample`] reads the process's counters, and [`report`]
+//! [`process`] starts a server on a processor of its own, [`clients`] connect to it, [`heartbeat`],
+//! [`broadcast`] and [`parking`] are the measurements, [`sample`] reads the process's counters, and [`heartbeat_report`]
 //! prints the results. The benchmark uses one thread, on another processor.
 
 mod args;
 mod broadcast;
 mod broadcast_report;
-mod bytes;
 mod clients;
+mod command_load;
+mod comparison;
+mod heartbeat;
+mod heartbeat_report;
 mod loadgen;
-mod pairs;
+mod memory;
+mod parking;
+mod parking_report;
 mod placement;
 mod process;
 mod publisher;
-mod report;
-mod rest;
-mod rest_report;
 mod sample;
-mod scenario;
-mod speaking;
 mod statistics;
 mod subscribers;
 
@@ -32,11 +32,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use args::{BenchArgs, Plan};
 use broadcast_report::BroadcastReport;
+use heartbeat_report::HeartbeatReport;
+use parking::ParkingRow;
+use parking_report::ParkingReport;
 use placement::CpuPlacement;
 use process::{BenchBinaries, ServerKind};
-use report::HeartbeatReport;
-use rest::ParkingRow;
-use rest_report::ParkingReport;
 
 /// Reason why the benchmark has no figures, as a message for its user.
 type BenchFailure = Box<dyn std::error::Error>;
@@ -60,18 +60,18 @@ fn run(plan: &Plan) -> Result<(), BenchFailure> {
     let placement = CpuPlacement::choose()?;
     rlimit::increase_nofile_limit(u64::MAX)?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    let told = runtime.block_on(async {
+    let output = runtime.block_on(async {
         // Dropping the measurement kills the processes it has started.
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
-            told = measure(plan, &binaries, &placement) => told,
+            output = measure(plan, &binaries, &placement) => output,
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
             _ = terminated.recv() => Err("terminated".into()),
         }
     })?;
-    writeln!(io::stdout(), "{}", told.summary)?;
+    writeln!(io::stdout(), "{}", output.summary)?;
     if let Some(path) = &plan.json {
-        std::fs::write(path, told.json)
+        std::fs::write(path, output.json)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())
@@ -83,10 +83,14 @@ struct BenchOutput {
     json: String,
 }
 
-async fn measure(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<BenchOutput, BenchFailure> {
+async fn measure(
+    plan: &Plan,
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<BenchOutput, BenchFailure> {
     if plan.broadcast {
         measure_broadcast(plan, binaries, placement).await
-    } else if plan.rest {
+    } else if plan.parking {
         measure_parking(plan, binaries, placement).await
     } else {
         measure_heartbeats(plan, binaries, placement).await
@@ -101,7 +105,7 @@ async fn measure_heartbeats(
     let mut report = HeartbeatReport::new(plan, placement);
     for run in 1..=plan.runs {
         for kind in measurement_order(run, plan, |_| true) {
-            report.rows.push(scenario::measure(run, kind, plan, binaries, placement).await?);
+            report.rows.push(heartbeat::measure(run, kind, plan, binaries, placement).await?);
         }
         writeln!(io::stdout(), "{}", report.table_of_run(run))?;
     }
@@ -116,7 +120,11 @@ async fn measure_heartbeats(
     Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
 }
 
-async fn measure_broadcast(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<BenchOutput, BenchFailure> {
+async fn measure_broadcast(
+    plan: &Plan,
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<BenchOutput, BenchFailure> {
     let mut report = BroadcastReport::new(plan, placement);
     for run in 1..=plan.runs {
         for kind in measurement_order(run, plan, |_| true) {
@@ -128,7 +136,11 @@ async fn measure_broadcast(plan: &Plan, binaries: &BenchBinaries, placement: &Cp
 }
 
 /// Measures part by part, so that measurements of different servers are only minutes apart.
-async fn measure_parking(plan: &Plan, binaries: &BenchBinaries, placement: &CpuPlacement) -> Result<BenchOutput, BenchFailure> {
+async fn measure_parking(
+    plan: &Plan,
+    binaries: &BenchBinaries,
+    placement: &CpuPlacement,
+) -> Result<BenchOutput, BenchFailure> {
     let mut report = ParkingReport::new(plan, placement);
     for run in 1..=plan.runs {
         let mut rows: Vec<ParkingRow> = plan.servers.iter().map(|kind| ParkingRow::new(run, *kind)).collect();
@@ -146,7 +158,11 @@ async fn measure_parking(plan: &Plan, binaries: &BenchBinaries, placement: &CpuP
 }
 
 /// Returns the order in which servers are measured in a run, and announces each.
-fn measurement_order(run: u32, plan: &Plan, wanted: impl Fn(ServerKind) -> bool) -> impl Iterator<Item = ServerKind> {
+fn measurement_order(
+    run: u32,
+    plan: &Plan,
+    wanted: impl Fn(ServerKind) -> bool,
+) -> impl Iterator<Item = ServerKind> {
     // The order rotates, because a later server may find the machine warmer.
     let mut order = plan.servers.clone();
     let places = order.len();

@@ -66,10 +66,8 @@ impl BenchBinaries {
             return Ok(Self { directory });
         }
         let names = missing.join(", ");
-        Err(format!(
-            "{names} must be built first, with: cargo build --release --workspace --exclude encke-sim"
-        )
-        .into())
+        Err(format!("{names} must be built first: cargo build --release --workspace --exclude encke-sim")
+            .into())
     }
 
     /// Builds a command for a program in that directory, or for an absolute path. All servers get the same
@@ -108,8 +106,7 @@ impl MeasuredServer {
             let pong_timeout = plan.interval / 2;
             let settings = plan.settings(kind);
             async move {
-                Self::start_encke(program, plan.interval, pong_timeout, &settings, binaries, placement)
-                    .await
+                Self::start_encke(program, plan.interval, pong_timeout, &settings, binaries, placement).await
             }
         };
         match (kind, &plan.against) {
@@ -163,16 +160,16 @@ impl MeasuredServer {
 
     async fn launch(mut command: Command, placement: &CpuPlacement) -> Result<Self, BenchFailure> {
         let mut child = placement.on_server_cpu(|| command.spawn())??;
-        let stdout = child.stdout.take().ok_or("the server's output is not ours to read")?;
+        let stdout = child.stdout.take().ok_or("the server's output is not piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let (clients, admin) = timeout(START_TIMEOUT, read_banner(&mut lines))
             .await
-            .map_err(|_| "the server does not say where it listens")??;
+            .map_err(|_| "the server did not print its addresses")??;
         Ok(Self { child, clients, admin, _stdout: lines })
     }
 
     pub(crate) fn pid(&self) -> Result<i32, BenchFailure> {
-        let pid = self.child.id().ok_or("the server has ended")?;
+        let pid = self.child.id().ok_or("the server has exited")?;
         Ok(i32::try_from(pid)?)
     }
 
@@ -212,7 +209,7 @@ async fn read_banner(
             return Ok((clients, admin));
         }
     }
-    Err("the server ended instead of listening".into())
+    Err("the server exited before it listened".into())
 }
 
 fn address_after(line: &str, scheme: &str) -> Option<SocketAddr> {

@@ -49,6 +49,6 @@ impl BroadcastPublisher {
         });
         timeout(CONFIRM_TIMEOUT, replies)
             .await?
-            .map_err(|end| format!("the publisher's connection: {end}"))?
+            .map_err(|end| format!("the publisher's connection ended: {end}"))?
     }
 }

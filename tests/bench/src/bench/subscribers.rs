@@ -25,7 +25,7 @@ pub(crate) struct SubscriberTotals {
     last: RefCell<Vec<Option<Instant>>>,
 }
 
-/// What one client received: everything below `next` except `missed`.
+/// Offsets that one client received: all below `next` except `missed`.
 #[derive(Debug)]
 pub(crate) struct SubscriberProgress {
     next: u64,

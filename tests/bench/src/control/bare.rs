@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
 
-use crate::frames::{self, CLOSE, PING, InvalidInput, TEXT, encode_frame, take_frame};
+use crate::frames::{self, CLOSE, InvalidInput, PING, TEXT, encode_frame, take_frame};
+use crate::messages::{self, ControlCommand, HELLO, PING_PAYLOAD};
 use crate::pinger::PingSchedule;
 use crate::socket::SEND_BUFFER;
-use crate::words::{self, ControlCommand, HELLO, PING_PAYLOAD};
 
 /// Bytes read at once, and the maximum length of a client's message.
 const READ_BUFFER: usize = 16 * 1024;
@@ -103,7 +103,7 @@ pub(crate) fn serve(listener: TcpListener, pace: PingSchedule) -> io::Result<Inf
 
 impl BareServer {
     fn wait(&self, events: &mut Vec<Event>, at_most: Duration) -> io::Result<()> {
-        let timeout = at_most.try_into().expect("a batch is shorter than what the kernel can count");
+        let timeout = at_most.try_into().expect("the duration of a batch fits into a timespec");
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -144,10 +144,10 @@ impl BareServer {
         let batch = self.pace.batch_of(self.added, self.current);
         self.added += 1;
         let entry = self.connections.vacant_entry();
-        let key = u32::try_from(entry.key()).expect("there are fewer sockets");
+        let key = u32::try_from(entry.key()).expect("there are fewer than 2^32 sockets");
         epoll::add(&self.epoll, &socket, EventData::new_u64(key.into()), EventFlags::IN)?;
         self.due[batch].push(key);
-        let batch = u32::try_from(batch).expect("the lists of batches fit into memory");
+        let batch = u32::try_from(batch).expect("there are fewer than 2^32 batches");
         entry.insert(BareConnection { socket, batch, upgraded: false, subscribed: false, partial: None });
         Ok(())
     }
@@ -161,16 +161,17 @@ impl BareServer {
     /// Reads once. Input that remains is reported by the next wait.
     fn read(&mut self, key: usize, buffer: &mut [u8]) -> Result<(), ConnectionOver> {
         let connection = &mut self.connections[key];
-        let kept = connection.partial.as_mut().map(|kept| std::mem::take(&mut kept.input)).unwrap_or_default();
-        buffer[..kept.len()].copy_from_slice(&kept);
-        let room = &mut buffer[kept.len()..];
+        let earlier =
+            connection.partial.as_mut().map(|partial| std::mem::take(&mut partial.input)).unwrap_or_default();
+        buffer[..earlier.len()].copy_from_slice(&earlier);
+        let room = &mut buffer[earlier.len()..];
         let read = match recv(&connection.socket, room, RecvFlags::empty()) {
             Ok((0, _)) => return Err(ConnectionOver),
             Ok((read, _)) => read,
             Err(Errno::AGAIN | Errno::INTR) => 0,
             Err(_) => return Err(ConnectionOver),
         };
-        let mut input = &mut buffer[..kept.len() + read];
+        let mut input = &mut buffer[..earlier.len() + read];
         if !self.connections[key].upgraded {
             let Some((answer, length)) = frames::upgrade(input)? else { return self.store_input(key, input) };
             self.connections[key].upgraded = true;
@@ -204,12 +205,15 @@ impl BareServer {
         let reply = match ControlCommand::read(text) {
             Some(ControlCommand::Subscribe { id, channel }) => {
                 self.connections[key].subscribed = true;
-                words::subscribed(id, channel, self.published)
+                messages::subscribed(id, channel, self.published)
             }
             Some(ControlCommand::Publish { id, channel, data }) => {
                 self.published += 1;
-                self.broadcast(&encode_frame(TEXT, words::message(self.published, channel, data).as_bytes()));
-                words::published(id, self.published)
+                self.broadcast(&encode_frame(
+                    TEXT,
+                    messages::message(self.published, channel, data).as_bytes(),
+                ));
+                messages::published(id, self.published)
             }
             None => return Ok(()),
         };
@@ -239,8 +243,11 @@ impl BareServer {
 
     fn flush_output(&mut self, key: usize) -> Result<(), ConnectionOver> {
         let connection = &mut self.connections[key];
-        let output =
-            connection.partial.as_mut().map(|kept| std::mem::take(&mut kept.output)).unwrap_or_default();
+        let output = connection
+            .partial
+            .as_mut()
+            .map(|partial| std::mem::take(&mut partial.output))
+            .unwrap_or_default();
         epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(key as u64), EventFlags::IN)
             .map_err(|_| ConnectionOver)?;
         connection.write(&output, &self.epoll, key)?;
@@ -252,8 +259,8 @@ impl BareServer {
 impl BareConnection {
     /// Bytes that the kernel has no room for are buffered until the socket is writable.
     fn write(&mut self, bytes: &[u8], epoll: &OwnedFd, key: usize) -> Result<(), ConnectionOver> {
-        let waits = self.partial.as_ref().is_some_and(|kept| !kept.output.is_empty());
-        let written = if waits {
+        let is_pending = self.partial.as_ref().is_some_and(|partial| !partial.output.is_empty());
+        let written = if is_pending {
             0
         } else {
             match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
@@ -269,13 +276,14 @@ impl BareConnection {
             }
             output.extend(&bytes[written..]);
             let both = EventFlags::IN | EventFlags::OUT;
-            epoll::modify(epoll, &self.socket, EventData::new_u64(key as u64), both).map_err(|_| ConnectionOver)?;
+            epoll::modify(epoll, &self.socket, EventData::new_u64(key as u64), both)
+                .map_err(|_| ConnectionOver)?;
         }
         Ok(())
     }
 
     fn drop_empty_partial(&mut self) {
-        self.partial.take_if(|kept| kept.input.is_empty() && kept.output.is_empty());
+        self.partial.take_if(|partial| partial.input.is_empty() && partial.output.is_empty());
     }
 }
 

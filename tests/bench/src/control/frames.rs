@@ -50,13 +50,13 @@ pub(crate) fn take_frame<'a>(input: &mut &'a mut [u8]) -> Result<Option<ClientFr
 
 /// Returns the length of the payload, and the position of the mask.
 fn payload_length(input: &[u8]) -> Result<Option<(usize, usize)>, InvalidInput> {
-    let [first, second, further @ ..] = input else { return Ok(None) };
+    let [first, second, rest @ ..] = input else { return Ok(None) };
     if first & 0xF0 != 0x80 || second & 0x80 == 0 {
         // Fragmented, or not masked.
         return Err(InvalidInput);
     }
     Ok(match second & 0x7F {
-        126 => further.first_chunk().map(|length| (usize::from(u16::from_be_bytes(*length)), 4)),
+        126 => rest.first_chunk().map(|length| (usize::from(u16::from_be_bytes(*length)), 4)),
         // Longer than the read buffer.
         127 => return Err(InvalidInput),
         length => Some((length.into(), 2)),
@@ -113,11 +113,11 @@ mod tests {
             let mut bytes = bytes.clone();
             let mut input = &mut bytes[..cut];
             let mut taken = 0;
-            while let Some(mut frame) = take_frame(&mut input).expect("good frames") {
+            while let Some(mut frame) = take_frame(&mut input).expect("valid frames") {
                 match taken {
                     0 => assert_eq!(frame.text().ok(), Some("one")),
                     1 => assert_eq!(frame.opcode, 10),
-                    _ => panic!("the third is never whole"),
+                    _ => panic!("the third frame is never complete"),
                 }
                 taken += 1;
             }
@@ -125,7 +125,7 @@ mod tests {
         }
         let mut bytes = bytes;
         let mut input = &mut bytes[23..];
-        let mut third = take_frame(&mut input).expect("a good frame").expect("a whole one");
+        let mut third = take_frame(&mut input).expect("a valid frame").expect("it is complete");
         assert_eq!(third.text().ok(), Some(long.as_str()));
         assert!(input.is_empty());
     }
@@ -142,10 +142,10 @@ mod tests {
     fn only_a_complete_request_is_answered() {
         let request =
             b"GET /ws HTTP/1.1\r\nHost: a\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nfurther";
-        let whole = request.len() - "further".len();
-        assert!(upgrade(&request[..whole - 1]).expect("a good beginning").is_none());
-        let (answer, length) = upgrade(request).expect("a good request").expect("a whole one");
-        assert_eq!(length, whole);
+        let length_without_rest = request.len() - "further".len();
+        assert!(upgrade(&request[..length_without_rest - 1]).expect("a valid beginning").is_none());
+        let (answer, length) = upgrade(request).expect("a valid request").expect("it is complete");
+        assert_eq!(length, length_without_rest);
         assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{answer}");
         assert!(upgrade(b"GET / HTTP/1.1\r\n\r\n").is_err());
     }

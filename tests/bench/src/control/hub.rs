@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use crate::messages::{self, ControlCommand};
 use crate::pinger::ConnectionSignal;
-use crate::words::{self, ControlCommand};
 
 /// Messages are numbered from 1 and kept forever: there are few. A reader compares its cursor with
 /// `published`, and takes the lock only when there is a new message.
@@ -39,11 +39,11 @@ impl Hub {
             Some(ControlCommand::Subscribe { id, channel }) => {
                 let cursor = self.published();
                 self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(bell));
-                HubOutcome::Subscribed { cursor, reply: words::subscribed(id, channel, cursor) }
+                HubOutcome::Subscribed { cursor, reply: messages::subscribed(id, channel, cursor) }
             }
             Some(ControlCommand::Publish { id, channel, data }) => {
                 let offset = self.publish(channel, data);
-                HubOutcome::Published { reply: words::published(id, offset) }
+                HubOutcome::Published { reply: messages::published(id, offset) }
             }
             None => HubOutcome::None,
         }
@@ -63,7 +63,7 @@ impl Hub {
         let offset = {
             let mut messages = self.messages.write().unwrap_or_else(PoisonError::into_inner);
             let offset = messages.len() + 1;
-            let text = words::message(offset, channel, data);
+            let text = messages::message(offset, channel, data);
             messages.push(text.into());
             self.published.store(offset, Ordering::Release);
             offset

@@ -8,10 +8,10 @@
 mod bare;
 mod frames;
 mod hub;
+mod messages;
 mod pinger;
 mod socket;
 mod websocket;
-mod words;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 fn run(args: &ControlArgs) -> io::Result<std::convert::Infallible> {
     rlimit::increase_nofile_limit(u64::MAX)?;
     let pace = PingSchedule::new(args.interval, args.batch).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "the interval must have room for two batches")
+        io::Error::new(io::ErrorKind::InvalidInput, "the interval must be at least two batches")
     })?;
     let listener = socket::listen(args.listen)?;
     let address = listener.local_addr()?;

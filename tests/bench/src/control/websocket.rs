@@ -18,10 +18,10 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::hub::{HubOutcome, Hub};
+use crate::hub::{Hub, HubOutcome};
+use crate::messages::{HELLO, PING_PAYLOAD};
 use crate::pinger::{ConnectionSignal, Pinger};
 use crate::socket::SEND_BUFFER;
-use crate::words::{HELLO, PING_PAYLOAD};
 
 /// As small as the server's.
 const READ_BUFFER: usize = 256;
@@ -65,7 +65,8 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>, hub: &Arc<Hub>)
 /// Frees hyper's read buffer. It takes 8 KB and is usually empty, since clients wait for the response before
 /// they send.
 async fn websocket(upgraded: Upgraded) -> WebSocketStream<TcpStream> {
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
+    let parts =
+        upgraded.downcast::<TokioIo<TcpStream>>().expect("the connection is served on a TokioIo<TcpStream>");
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)

@@ -4,7 +4,7 @@ use encke_core::dialect::{Since, StartPosition};
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, TEXT};
-use super::{Carrier, PendingCommand, ChannelSubscription};
+use super::{Carrier, ChannelSubscription, PendingCommand};
 use crate::fault::Fault;
 use crate::scenario::nanos;
 use crate::schedule::{Action, ClientNumber};

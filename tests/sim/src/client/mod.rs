@@ -1,16 +1,16 @@
 //! Clients: perfect models of a correct client, with faults that the scenario chooses.
 
 mod actions;
-mod poll_answer;
 mod bayeux;
 mod connecting;
 mod early_input;
 mod event_stream;
 mod frames;
-mod session_model;
+mod poll_answer;
 mod polling;
 mod posts;
 mod reading;
+mod session_model;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,9 +23,9 @@ use crate::scenario::Scenario;
 use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
 use crate::truth::LOGS;
 pub(crate) use bayeux::{Bayeux, BayeuxReply};
-pub(crate) use session_model::{SessionModel, ChannelSubscription};
 pub(crate) use polling::PollRequest;
 pub(crate) use posts::Post;
+pub(crate) use session_model::{ChannelSubscription, SessionModel};
 
 /// Epoch and offset of the last message that a client has of a channel.
 type LastMessage = (String, u64);

@@ -8,7 +8,7 @@ use encke_server::simulation::SessionView;
 
 use super::Simulation;
 use super::bayeux::SocketState;
-use crate::client::{Carrier, SimClient, ChannelSubscription};
+use crate::client::{Carrier, ChannelSubscription, SimClient};
 use crate::schedule::{ConnectionNumber, Direction};
 use crate::truth::{channel_name, channel_of};
 

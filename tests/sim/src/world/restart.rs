@@ -8,7 +8,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::session::Deadline;
 use encke_server::simulation::{
-    ChannelView, Parameters, RestoreResult, SimulatedServer, SessionView, SimulatedEngine, SimulatedTime,
+    ChannelView, Parameters, RestoreResult, SessionView, SimulatedEngine, SimulatedServer, SimulatedTime,
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;

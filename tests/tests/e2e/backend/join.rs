@@ -1,9 +1,9 @@
 use encke_tests::{Client, EventStream, PollClient};
 use serde_json::{Value, json};
 
-use super::{UNAUTHORIZED, client_of, come_back, connect, done, launch, message, token};
+use super::{UNAUTHORIZED, assert_ok, client_of, connect, launch, message, resume, token};
 
-/// A token that joins these channels, and may follow those that begin with an `a`.
+/// A token that joins these channels, and allows to subscribe to channels that begin with `a`.
 fn joining(channels: &[&str]) -> String {
     token("alice", json!({"channels": {"a*": ["subscribe"]}, "join": channels}))
 }
@@ -13,30 +13,31 @@ fn subscribed(object: &Value) -> &str {
 }
 
 #[test]
-fn a_session_joins_what_its_token_names() {
+fn session_joins_the_channels_of_its_token() {
     let server = launch().start();
     let mut client = connect(&server, &joining(&["a", "ab"]));
-    let told = [client.object(), client.object()];
-    assert_eq!(told.each_ref().map(subscribed), ["a", "ab"]);
+    let notices = [client.object(), client.object()];
+    assert_eq!(notices.each_ref().map(subscribed), ["a", "ab"]);
     server.admin.publish("ab", 1);
     assert_eq!(client.object(), message(1, "ab", 1, 1));
-    // What it has left it does not join again, neither when it comes back nor with a token that names the same.
+    // The session does not join a channel again that it has left, neither on resume nor with a token that
+    // names it again.
     client.request(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
     let query = format!("seq=1&token={}", joining(&["a", "ab"]));
-    let mut client = come_back(&server, &client.hello, &query);
+    let mut client = resume(&server, &client.hello, &query);
     let more = json!({"id": 2, "refresh": {"token": joining(&["a", "ab", "abc"])}});
     client.send(&more.to_string());
-    let mut heard = [client.object(), client.object()];
-    heard.sort_by_key(|object| object["reply"].is_null());
-    assert_eq!(heard[0], json!({"reply": {"id": 2, "ok": {}}}));
-    assert_eq!(subscribed(&heard[1]), "abc");
+    let mut received = [client.object(), client.object()];
+    received.sort_by_key(|object| object["reply"].is_null());
+    assert_eq!(received[0], json!({"reply": {"id": 2, "ok": {}}}));
+    assert_eq!(subscribed(&received[1]), "abc");
     server.admin.publish("a", 1);
     server.admin.publish("abc", 1);
     assert_eq!(client.object(), message(2, "abc", 1, 1));
 }
 
 #[test]
-fn a_token_that_does_not_allow_what_it_joins_is_refused() {
+fn token_that_joins_a_forbidden_channel_is_refused() {
     let server = launch().set("limits.max_subscriptions=2").start();
     let refused = |token: &str| {
         assert_eq!(Client::refusal_code(server.public, &format!("token={token}")), UNAUTHORIZED);
@@ -56,7 +57,7 @@ fn a_token_that_does_not_allow_what_it_joins_is_refused() {
 }
 
 #[test]
-fn it_joins_on_every_transport_after_the_hello() {
+fn session_joins_after_the_hello_on_every_transport() {
     let server = launch().start();
     let token = joining(&["a"]);
     let mut stream = EventStream::open(server.public, &format!("channels=ab&token={token}"));
@@ -68,24 +69,25 @@ fn it_joins_on_every_transport_after_the_hello() {
     assert_eq!(subscribed(&answer[1]), "a");
 }
 
-/// What the backend has said holds, whatever the token; what a token has said, for as long as the token says so.
+/// Subscriptions made by the backend last whatever the token; those made by a token last as long as tokens
+/// allow them.
 #[test]
-fn another_token_ends_what_it_does_not_allow() {
+fn another_token_ends_subscriptions_that_it_does_not_allow() {
     let server = launch().start();
     let mut client = connect(&server, &joining(&["a"]));
     assert_eq!(subscribed(&client.object()), "a");
     let path = format!("/api/sessions/{}/subscribe", client.hello.session);
-    let begun = done(&server.admin.post(&path, r#"{"channel":"secret"}"#));
-    assert_eq!(client.object(), json!({"subscribed": begun}));
+    let subscription = assert_ok(&server.admin.post(&path, r#"{"channel":"secret"}"#));
+    assert_eq!(client.object(), json!({"subscribed": subscription}));
     let nothing = token("alice", json!({"channels": {}}));
     client.send(&json!({"id": 1, "refresh": {"token": nothing}}).to_string());
     let forbidden = json!({"unsubscribed": {"channel": "a", "reason": "forbidden"}});
     assert_eq!(client.object(), forbidden);
     assert_eq!(client.object(), json!({"reply": {"id": 1, "ok": {}}}));
-    // It may not have heard that.
-    let mut client = come_back(&server, &client.hello, &format!("seq=0&token={nothing}"));
+    // The client may not have received that.
+    let mut client = resume(&server, &client.hello, &format!("seq=0&token={nothing}"));
     assert_eq!(client.object(), forbidden);
-    assert_eq!(client.object(), json!({"subscribed": begun}));
+    assert_eq!(client.object(), json!({"subscribed": subscription}));
     server.admin.publish("a", 1);
     server.admin.publish("secret", 1);
     assert_eq!(client.object(), message(1, "secret", 1, 1));

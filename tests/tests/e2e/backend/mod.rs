@@ -1,16 +1,16 @@
 use std::time::SystemTime;
 
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::{Admin, HttpResponse, Client, Hello, Launch, RunningServer};
+use encke_tests::{Admin, Client, Hello, HttpResponse, Launch, RunningServer};
 use serde_json::{Value, json};
 
-// Channels that a token names.
+// Channels that a token joins.
 mod join;
-// To one session, and to all of a user.
+// Direct messages to a session, and to all sessions of a user.
 mod send;
-// Channels that the backend makes a session follow, or leave.
+// Subscriptions that the backend begins and ends.
 mod subscribe;
-// All sessions of a user: disconnected, or revoked.
+// Disconnecting and revoking all sessions of a user.
 mod users;
 
 const DISCONNECTED: u16 = 4007;
@@ -21,13 +21,13 @@ fn launch() -> Launch {
     Launch::default().environment("ENCKE_AUTH__SECRET", SECRET)
 }
 
-/// In seconds since 1970.
+/// Seconds since 1970.
 fn now() -> f64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.expect("it is after 1970").as_secs_f64()
+    now.expect("the clock is after 1970").as_secs_f64()
 }
 
-/// A token that was issued just now, with more claims.
+/// A token that was issued just now, with additional claims.
 fn token(user: &str, more: Value) -> String {
     let mut claims = json!({"sub": user, "iat": now(), "channels": {"*": ["subscribe", "publish"]}});
     let Value::Object(more) = more else { panic!("claims are an object") };
@@ -43,9 +43,9 @@ fn client_of(server: &RunningServer, user: &str) -> Client {
     connect(server, &token(user, json!({})))
 }
 
-/// What the API answers that has succeeded.
+/// Asserts that a request has succeeded, and returns the body of the answer.
 #[track_caller]
-fn done(answer: &HttpResponse) -> Value {
+fn assert_ok(answer: &HttpResponse) -> Value {
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
 }
@@ -65,7 +65,7 @@ fn message(seq: u64, channel: &str, offset: u64, data: impl Into<Value>) -> Valu
 }
 
 #[track_caller]
-fn come_back(server: &RunningServer, hello: &Hello, query: &str) -> Client {
+fn resume(server: &RunningServer, hello: &Hello, query: &str) -> Client {
     let client = Client::connect(server.public, &format!("resume={}&{query}", hello.resume));
     assert!(client.hello.recovered, "{:?}", client.hello);
     client

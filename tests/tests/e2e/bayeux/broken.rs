@@ -7,38 +7,40 @@ use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
 use encke_tests::stock::{ALL, BayeuxTransport};
 use encke_tests::waiting::{TIMEOUT, eventually_within, let_pass, until};
-use encke_tests::{Launch, Relay, RunningServer, BayeuxLibrary, StockClient};
+use encke_tests::{BayeuxLibrary, Launch, Relay, RunningServer, StockClient};
 use serde_json::json;
 
-use super::{Running, publish, start, start_all, up_to};
+use super::{StartedClient, publish, start, start_all, up_to};
 
-/// Clients notice by themselves that a poll is not answered: soon after it should have been.
-const SOON: [&str; 3] = ["session.poll_hold=1s", "session.ping_interval=1s", "session.pong_timeout=500ms"];
+/// Clients detect by themselves that a poll is not answered, soon after the answer is due.
+const SHORT_TIMEOUTS: [&str; 3] =
+    ["session.poll_hold=1s", "session.ping_interval=1s", "session.pong_timeout=500ms"];
 
-/// The wait for a client that is not told anything: what it allows for a request, and a busy machine's share.
+/// Limit for a client that is not notified of anything: its own timeout for a request, and time for a busy
+/// machine.
 const LONG: Duration = Duration::from_secs(40);
 
 #[track_caller]
-fn await_connects(running: &Running, count: usize) {
+fn await_connects(running: &StartedClient, count: usize) {
     let connects = || {
-        let heard = running.client.values("connect");
-        (heard.iter().filter(|connect| connect["successful"] == true).count() >= count).then_some(())
+        let replies = running.client.values("connect");
+        (replies.iter().filter(|connect| connect["successful"] == true).count() >= count).then_some(())
     };
-    eventually_within(LONG, format!("{} is back", running.name), connects);
+    eventually_within(LONG, format!("{} has reconnected", running.name), connects);
 }
 
-fn connects(running: &Running) -> usize {
+fn connects(running: &StartedClient) -> usize {
     running.client.values("connect").iter().filter(|connect| connect["successful"] == true).count()
 }
 
-/// Its session is the one that it had.
+/// Asserts that the client is still in its first session.
 #[track_caller]
-fn assert_same_session(server: &RunningServer, running: &Running) {
+fn assert_same_session(server: &RunningServer, running: &StartedClient) {
     assert_eq!(running.client.count("handshake"), 1, "{}", running.name);
     assert_eq!(server.admin.phase(&running.session).as_deref(), Some("attached"), "{}", running.name);
 }
 
-/// Waits until the log has it that the session's window is over.
+/// Waits until the log shows that the session's window has ended.
 #[track_caller]
 fn await_expired(server: &RunningServer, session: &str) {
     until(format!("the log has the end of {session}"), || {
@@ -47,7 +49,7 @@ fn await_expired(server: &RunningServer, session: &str) {
 }
 
 #[test]
-fn a_stock_client_that_is_cut_comes_back_to_its_session() {
+fn stock_client_resumes_after_a_cut() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let relay = Relay::new(server.public, || Fate::Intact);
     let all = start_all(relay.address, &["/news"]);
@@ -56,7 +58,8 @@ fn a_stock_client_that_is_cut_comes_back_to_its_session() {
     for round in 1..=2 {
         let before: Vec<_> = all.iter().map(connects).collect();
         assert!(relay.cut_all() >= all.len());
-        // The second poll after the cut: a message that is published from here on is not on its way through a connection that is gone.
+        // Wait for the second poll after the cut: a message published from then on is not in transit on a
+        // closed connection.
         for (running, before) in all.iter().zip(before) {
             await_connects(running, before + 2);
         }
@@ -70,13 +73,15 @@ fn a_stock_client_that_is_cut_comes_back_to_its_session() {
     }
 }
 
-/// Nobody tells either side. Faye by WebSocket is not among them: it closes the dead socket, and waits half a minute for the answer.
+/// Neither side is notified. Faye over WebSocket is excluded: it closes the dead socket, and waits half a
+/// minute for the answer.
 #[test]
-fn a_stock_client_that_hears_nothing_comes_back_to_its_session() {
-    let server = RunningServer::with(&SOON);
+fn stock_client_resumes_after_an_unnoticed_connection_loss() {
+    let server = RunningServer::with(&SHORT_TIMEOUTS);
     let relay = Relay::new(server.public, || Fate::Intact);
-    let but_one = ALL.map(|each| (each != (BayeuxLibrary::Faye, BayeuxTransport::WebSocket)).then_some(each));
-    let all = start(&Vec::from_iter(but_one.into_iter().flatten()), relay.address, &["/news"]);
+    let all_but_one =
+        ALL.map(|each| (each != (BayeuxLibrary::Faye, BayeuxTransport::WebSocket)).then_some(each));
+    let all = start(&Vec::from_iter(all_but_one.into_iter().flatten()), relay.address, &["/news"]);
     publish(&server, "/news", 1..=2);
     all.iter().for_each(|running| running.client.await_delivered("/news", &up_to(2)));
     relay.silence_all();
@@ -91,11 +96,11 @@ fn a_stock_client_that_hears_nothing_comes_back_to_its_session() {
     }
 }
 
-/// The server notices a machine that has lost its power, and the session ends when its window does.
+/// The server detects a machine that has lost its power, and the session ends with its window.
 #[test]
-fn a_stock_client_whose_machine_is_gone_expires() {
+fn session_of_a_vanished_machine_expires() {
     let link = NetworkLink::new();
-    let server = SOON
+    let server = SHORT_TIMEOUTS
         .iter()
         .fold(
             Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string()),
@@ -106,7 +111,8 @@ fn a_stock_client_whose_machine_is_gone_expires() {
         .set("session.reconnect_window=3s")
         .start();
     let clients = [BayeuxTransport::LongPolling, BayeuxTransport::WebSocket].map(|transport| {
-        let client = StockClient::start_beyond(&link, BayeuxLibrary::CometD, transport, server.public, &["/news"]);
+        let client =
+            StockClient::start_beyond(&link, BayeuxLibrary::CometD, transport, server.public, &["/news"]);
         (client, transport)
     });
     let sessions = clients.each_ref().map(|(client, transport)| client.await_ready(*transport, &["/news"]));
@@ -124,9 +130,9 @@ fn a_stock_client_whose_machine_is_gone_expires() {
     );
 }
 
-/// The kernel ends its connections. Its session waits for as long as it may, and no longer.
+/// The kernel ends the client's connections. Its session lasts for the window, and no longer.
 #[test]
-fn a_stock_client_that_is_killed_expires_on_time() {
+fn session_of_a_killed_stock_client_expires_on_time() {
     const WINDOW: Duration = Duration::from_secs(3);
     let server = RunningServer::with(&["session.poll_gap=1s", "session.reconnect_window=3s"]);
     let all = start_all(server.public, &["/news"]);
@@ -134,7 +140,8 @@ fn a_stock_client_that_is_killed_expires_on_time() {
     all.iter().for_each(|running| running.client.signal(Signal::KILL));
     for running in &all {
         server.await_removal(&running.session);
-        // By WebSocket, from the cut on; by polls from the last answer, which was before.
+        // Over WebSocket, the window counts from the kill; with polls, from the last answer, which was before
+        // it.
         if running.transport == BayeuxTransport::WebSocket {
             let after = killed.elapsed();
             assert!(after >= WINDOW, "{} after {after:?}", running.name);
@@ -144,12 +151,13 @@ fn a_stock_client_that_is_killed_expires_on_time() {
     assert_eq!(server.admin.metrics().events("expired", "reconnect_window"), all.len() as f64);
 }
 
-/// An administrator drops its connections. aiocometd takes the milliseconds that it is asked to stay away for seconds.
+/// An administrator drops the connections. aiocometd is excluded, because it takes the advised interval in
+/// milliseconds for seconds.
 #[test]
-fn a_stock_client_that_is_dropped_comes_back_to_its_session() {
+fn stock_client_resumes_after_a_dropped_connection() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
-    let which = ALL.iter().copied().filter(|(stock, _)| *stock != BayeuxLibrary::Aiocometd);
-    let all = start(&Vec::from_iter(which), server.public, &["/news"]);
+    let selected = ALL.iter().copied().filter(|(stock, _)| *stock != BayeuxLibrary::Aiocometd);
+    let all = start(&Vec::from_iter(selected), server.public, &["/news"]);
     for round in 1..=2 {
         let before: Vec<_> = all.iter().map(connects).collect();
         for running in &all {
@@ -167,18 +175,18 @@ fn a_stock_client_that_is_dropped_comes_back_to_its_session() {
 }
 
 #[test]
-fn a_stock_client_that_is_kicked_stays_away() {
+fn kicked_stock_client_does_not_reconnect() {
     let server = RunningServer::with(&[]);
     let all = start_all(server.public, &["/news"]);
     for running in &all {
         server.admin.kick(&running.session);
     }
     for running in &all {
-        until(format!("{} is told", running.name), || {
+        until(format!("{} is advised not to reconnect", running.name), || {
             running.client.values("connect").iter().any(|reply| reply["advice"]["reconnect"] == "none")
         });
     }
-    // Otherwise they would be back in half a second.
+    // A client that reconnects does so within half a second.
     let_pass(Duration::from_secs(2));
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
     for running in &all {
@@ -186,16 +194,19 @@ fn a_stock_client_that_is_kicked_stays_away() {
     }
 }
 
-/// One that ends as it should, and one that does not. Each client handshakes anew by itself, and follows what it followed.
+/// One server drains, the other is killed. Each client handshakes again by itself, and renews its
+/// subscriptions.
 #[test]
-fn a_stock_client_goes_on_with_another_server() {
+fn stock_client_continues_with_another_server() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut server = RunningServer::with(&["shutdown.drain=200ms"]);
         let relay = Relay::new(server.public, || Fate::Intact);
-        // Of a drain, aiocometd takes the milliseconds that it is asked to stay away for seconds.
-        let which =
-            ALL.iter().copied().filter(|(stock, _)| signal == Signal::KILL || *stock != BayeuxLibrary::Aiocometd);
-        let all = start(&Vec::from_iter(which), relay.address, &["/news", "/more/*"]);
+        // aiocometd takes the interval that a drain advises, in milliseconds, for seconds.
+        let selected = ALL
+            .iter()
+            .copied()
+            .filter(|(stock, _)| signal == Signal::KILL || *stock != BayeuxLibrary::Aiocometd);
+        let all = start(&Vec::from_iter(selected), relay.address, &["/news", "/more/*"]);
         publish(&server, "/news", [1]);
         all.iter().for_each(|running| running.client.await_delivered("/news", &up_to(1)));
         server.signal(signal);
@@ -221,9 +232,10 @@ fn a_stock_client_goes_on_with_another_server() {
     }
 }
 
-/// As if its machine had been suspended. What is published before and after comes, with the extension without exception.
+/// As if the server's machine had been suspended. Messages published before and after the pause arrive, with
+/// the extension without exception.
 #[test]
-fn stock_clients_outlast_a_server_that_stands_still() {
+fn stock_clients_survive_a_pause_of_the_server() {
     let server = RunningServer::with(&["session.poll_hold=2s", "session.reconnect_window=30s"]);
     let all = start_all(server.public, &["/news"]);
     publish(&server, "/news", 1..=20);
@@ -236,10 +248,11 @@ fn stock_clients_outlast_a_server_that_stands_still() {
     publish(&server, "/news", [41]);
     for running in &all {
         let last = || running.client.delivered("/news").last() == Some(&json!(41));
-        until(format!("{} has the last", running.name), last);
+        until(format!("{} has the last message", running.name), last);
         let mut given = running.client.delivered("/news");
         if running.stock == BayeuxLibrary::CometDWithAck {
-            // What still comes on the socket that it closes, it has asked for on the next one.
+            // Messages that still arrive on the socket that it is closing were requested again on the next
+            // one.
             let mut seen = HashSet::new();
             given.retain(|number| seen.insert(number.to_string()));
             assert_eq!(given, up_to(41), "{}", running.name);

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{publish, up_to};
 
-/// Tabs from one server with clients of another, which may be the same. They take commands.
+/// Opens tabs with pages of one server and clients of another, which may be the same. The script takes
+/// commands.
 #[track_caller]
 fn tabs(from: &RunningServer, server: &RunningServer, tabs: &[Value]) -> Script {
     let (from, server) = (from.public.to_string(), server.public.to_string());
@@ -16,7 +17,7 @@ fn tabs(from: &RunningServer, server: &RunningServer, tabs: &[Value]) -> Script 
     script
 }
 
-/// Waits until a tab follows what it is to, by this transport: the id of its session.
+/// Waits until a tab is subscribed over this transport. Returns the id of its session.
 #[track_caller]
 fn await_ready(page: &Script, tab: u32, transport: &str) -> String {
     let key = |name: &str| format!("{name}@{tab}");
@@ -31,51 +32,52 @@ fn await_ready(page: &Script, tab: u32, transport: &str) -> String {
     session(handshake["clientId"].as_str().expect("a client id"))
 }
 
-/// These come to a tab, once and in order, and nothing else.
+/// Asserts that a tab receives 1 to `last`, once and in order, and nothing else.
 #[track_caller]
 fn await_news(page: &Script, tab: u32, last: u64) {
     let given = || page.values(&format!("message@{tab}"));
-    until(format!("{last} messages come to tab {tab}"), || given().len() as u64 >= last);
+    until(format!("tab {tab} has {last} messages"), || given().len() as u64 >= last);
     let data: Vec<_> = given().into_iter().map(|mut message| message["data"].take()).collect();
     assert_eq!(data, up_to(last), "tab {tab}");
 }
 
-/// One browser may poll as often as it likes: its tabs are there for as many tests.
+/// One browser may poll as often as it likes, because its tabs stand for several tests.
 const MANY_TABS: [&str; 2] = ["session.poll_hold=1s", "bayeux.polls_per_browser=0"];
 
-/// Of the server's own origin.
+/// On a page of the server's own origin.
 #[test]
-fn pages_of_cometd_and_faye_follow_and_publish() {
+fn pages_of_cometd_and_faye_subscribe_and_publish() {
     let server = RunningServer::with(&MANY_TABS);
     let used = ["long-polling", "websocket"];
-    follow_and_publish(&server, &server, &[("cometd", used), ("faye", used)]);
+    subscribe_and_publish(&server, &server, &[("cometd", used), ("faye", used)]);
 }
 
-/// A browser asks before it sends JSON there.
+/// A browser sends a preflight request before it sends JSON to another origin.
 #[test]
-fn pages_of_cometd_from_a_listed_origin() {
+fn pages_of_cometd_from_an_allowed_origin() {
     let pages = RunningServer::with(&[]);
-    let server = listing(&pages).start();
-    follow_and_publish(&pages, &server, &[("cometd", ["long-polling", "websocket"])]);
+    let server = launch_allowing(&pages).start();
+    subscribe_and_publish(&pages, &server, &[("cometd", ["long-polling", "websocket"])]);
 }
 
-/// Faye handshakes by a script if the server is of another origin, whatever it uses then: a form, or a WebSocket.
+/// If the server has another origin, Faye handshakes by a script, whatever transport it uses later: a form,
+/// or a WebSocket.
 #[test]
-fn pages_of_faye_from_a_listed_origin() {
+fn pages_of_faye_from_an_allowed_origin() {
     let pages = RunningServer::with(&[]);
-    let server = listing(&pages).set("bayeux.callback_polling=true").start();
-    follow_and_publish(&pages, &server, &[("faye", ["cross-origin-long-polling", "websocket"])]);
+    let server = launch_allowing(&pages).set("bayeux.callback_polling=true").start();
+    subscribe_and_publish(&pages, &server, &[("faye", ["cross-origin-long-polling", "websocket"])]);
 }
 
-/// A server that lists the origin of another.
-fn listing(pages: &RunningServer) -> Launch {
-    let listed = format!(r#"auth.origins=["http://{}"]"#, pages.public);
-    MANY_TABS.iter().fold(Launch::default().set(&listed), |launch, setting| launch.set(setting))
+/// A server that allows the origin of another.
+fn launch_allowing(pages: &RunningServer) -> Launch {
+    let origins = format!(r#"auth.origins=["http://{}"]"#, pages.public);
+    MANY_TABS.iter().fold(Launch::default().set(&origins), |launch, setting| launch.set(setting))
 }
 
-/// Each client by requests, which it calls by the first name, and by the other transport.
+/// Runs each client with requests, for which it has the first name, and with the other transport.
 #[track_caller]
-fn follow_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(&str, [&str; 2])]) {
+fn subscribe_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(&str, [&str; 2])]) {
     let all: Vec<_> = clients.iter().flat_map(|(client, used)| used.map(|used| (*client, used))).collect();
     let channel = |client: &str, used: &str| format!("/news/{client}/{used}");
     let options = all.iter().map(|(client, used)| {
@@ -91,7 +93,7 @@ fn follow_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(
         page.send_command(&json!({"tab": tab, "publish": [channel, 4]}));
         assert_eq!(page.await_value(&format!("publish@{tab}"), 1)["successful"], true);
         await_news(&page, tab, 4);
-        // A hold that ends with nothing, and what comes after it.
+        // A held connect ends empty, and a message follows.
         let connect = format!("connect@{tab}");
         page.await_object(&connect, page.count(&connect) + 2);
         publish(server, &channel, [5]);
@@ -102,40 +104,40 @@ fn follow_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(
     }
 }
 
-/// They have the same cookie, and share the few connections that a browser opens to a server.
+/// Both tabs have the same cookie, and share the few connections that a browser opens to a server.
 #[test]
-fn of_two_tabs_one_polls_by_the_clock() {
+fn second_tab_of_a_browser_polls_at_intervals() {
     let server = RunningServer::with(&["session.poll_hold=2s"]);
     let each = json!({"client": "cometd", "transport": "long-polling", "subscribe": ["/news"]});
     let mut page = tabs(&server, &server, &[each.clone(), each]);
     let sessions = [1, 2].map(|tab| await_ready(&page, tab, "long-polling"));
-    let told = |tab: u32| {
+    let is_advised = |tab: u32| {
         let advised = page.values(&format!("connect@{tab}"));
         advised.iter().any(|reply| reply["advice"]["multiple-clients"] == true)
     };
-    until("one is told of the other", || told(1) || told(2));
+    until("a tab is advised that there are several", || is_advised(1) || is_advised(2));
     publish(&server, "/news", 1..=5);
     for tab in [1, 2] {
         await_news(&page, tab, 5);
     }
-    // The one that is held goes; the other's connects are held from then on.
-    let (polls, waits) = if told(1) { (2, 1) } else { (1, 2) };
-    page.send_command(&json!({"tab": polls, "close": true}));
-    let key = format!("connect@{waits}");
-    until("the other hears that it is alone", || {
+    // The tab with the held connect closes. From then on, the other's connects are held.
+    let (holding, waiting) = if is_advised(1) { (2, 1) } else { (1, 2) };
+    page.send_command(&json!({"tab": holding, "close": true}));
+    let key = format!("connect@{waiting}");
+    until("the other tab is advised that it is alone", || {
         let replies = page.values(&key);
         let paused = replies.iter().rposition(|reply| reply["advice"]["multiple-clients"] == true);
         replies.iter().skip(paused.unwrap_or_default() + 1).any(|reply| reply["advice"]["interval"] == 0)
     });
     publish(&server, "/news", [6]);
-    await_news(&page, waits, 6);
-    assert_eq!(server.admin.phase(&sessions[waits as usize - 1]).as_deref(), Some("attached"));
+    await_news(&page, waiting, 6);
+    assert_eq!(server.admin.phase(&sessions[waiting as usize - 1]).as_deref(), Some("attached"));
 }
 
-/// The page is another, the session is the same: what was published meanwhile comes as well. What the old page had not acknowledged yet
-/// comes again: the new one knows nothing of it.
+/// The page is new, and the session is the same: messages published meanwhile arrive as well. Messages that
+/// the old page had not acknowledged arrive again, because the new page does not know them.
 #[test]
-fn a_page_that_is_reloaded_keeps_its_session() {
+fn reloaded_page_keeps_its_session() {
     let server = RunningServer::with(&MANY_TABS);
     let transports = ["long-polling", "websocket"];
     let options = transports.map(|transport| {
@@ -151,18 +153,18 @@ fn a_page_that_is_reloaded_keeps_its_session() {
             page.send_command(&json!({"tab": tab, "reload": true}));
             let first = 3 * (reload - 1) + 1;
             publish(&server, &channel, first..first + 3);
-            let nth = usize::try_from(reload).expect("small");
+            let nth = usize::try_from(reload).expect("the number is small");
             let handshake = page.await_value(&format!("handshake@{tab}"), nth);
             assert_eq!(handshake["ext"]["reload"], true, "{handshake}");
             let given = || -> BTreeSet<u64> {
                 let given = page.values(&format!("message@{tab}"));
                 given.iter().filter_map(|message| message["data"].as_u64()).collect()
             };
-            until(format!("all up to {} come", first + 2), || given().len() as u64 >= first + 2);
+            until(format!("all messages up to {} arrive", first + 2), || given().len() as u64 >= first + 2);
             assert_eq!(given(), (1..first + 3).collect());
         }
         server.await_phase(&session, "attached");
     }
     let opened = server.admin.metrics().events("opened", "connect");
-    assert_eq!(opened, 2.0, "no session but the first of each");
+    assert_eq!(opened, 2.0, "each tab has opened one session");
 }

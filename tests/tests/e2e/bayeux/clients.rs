@@ -3,13 +3,13 @@ use std::collections::BTreeMap;
 use encke_tests::bayeux::{BayeuxPolling, connect_now, events, publish};
 use encke_tests::stock::BayeuxTransport;
 use encke_tests::waiting::until;
-use encke_tests::{Backend, Client, BackendReply, PollClient, RunningServer, BayeuxLibrary};
+use encke_tests::{Backend, BackendReply, BayeuxLibrary, Client, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{start_all, up_to};
 
 #[test]
-fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
+fn each_stock_client_subscribes_publishes_and_disconnects_on_each_transport() {
     let server = RunningServer::with(&[]);
     let mut all = start_all(server.public, &["/news"]);
     for (running, number) in all.iter_mut().zip(0..) {
@@ -30,7 +30,7 @@ fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
 
         client.send_command(&json!({ "unsubscribe": own }));
         assert_eq!(client.await_value("unsubscribe", 1)["successful"], true, "{name}");
-        server.admin.publish(&own, "to nobody");
+        server.admin.publish(&own, "without a subscriber");
     }
     server.admin.publish("/news", 1);
     for (running, number) in all.iter_mut().zip(0..) {
@@ -48,13 +48,14 @@ fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
     }
 }
 
-/// The backend answers what no hook takes: CometD calls it a remote call, others listen to the channel.
+/// Publishes to service channels are calls of the backend. CometD has an API for remote calls; other clients
+/// listen to the channel.
 #[test]
 fn stock_clients_call_the_backend() {
     let backend = Backend::start();
-    backend.reply_with(|asked| {
-        let asked = asked.json();
-        BackendReply::json(json!({"data": {"method": asked["method"], "echo": asked["data"]}}))
+    backend.reply_with(|request| {
+        let request = request.json();
+        BackendReply::json(json!({"data": {"method": request["method"], "echo": request["data"]}}))
     });
     let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
     for running in &mut start_all(server.public, &["/news"]) {
@@ -72,11 +73,11 @@ fn stock_clients_call_the_backend() {
     }
 }
 
-/// Numbers on one channel, from everyone to everyone: those of CometD, Faye and aiocometd, a raw poller, and the `json` dialect by
-/// WebSocket and by poll. All see the same messages in the same order.
+/// Every client publishes numbers to one channel that all are subscribed to: CometD, Faye and aiocometd, a
+/// raw poller, and the `json` dialect over WebSocket and polls. All see the same messages in the same order.
 #[test]
-fn what_anyone_publishes_comes_to_all_once_and_in_order() {
-    const EACH: u64 = 15;
+fn all_publishes_reach_all_clients_once_and_in_order() {
+    const MESSAGES: u64 = 15;
     let server = RunningServer::with(&[]);
     let mut all = start_all(server.public, &["/all"]);
     let mut json_socket = server.client();
@@ -88,7 +89,7 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
     let raw_id = raw.open(&["/all"]);
 
     let names = all.len() as u64 + 3;
-    for number in 1..=EACH {
+    for number in 1..=MESSAGES {
         for (running, name) in all.iter_mut().zip(0..) {
             running.client.publish("/all", json!([name, number]));
         }
@@ -99,18 +100,20 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
         let mut publisher = BayeuxPolling::connect(server.public);
         let reply = publisher.request(&publish(&raw_id, "/all", bayeux));
         assert_eq!(reply.last().map(|reply| &reply["successful"]), Some(&json!(true)), "{reply:?}");
-        // What has come with the reply counts as well: nothing has, for a poll is where messages come.
+        // Messages that come with the reply would count as well, but they only come with connects.
         assert_eq!(events(&reply), [] as [Value; 0]);
     }
 
-    let total = usize::try_from(names * EACH).expect("few");
-    let seen = by_json(&mut json_socket, total);
-    // Faye sends several requests at a time, on as many connections: whichever is read first is published first.
-    let hurries = |name: u64| {
-        let running = all.get(usize::try_from(name).expect("few"));
-        running.is_some_and(|it| (it.stock, it.transport) == (BayeuxLibrary::Faye, BayeuxTransport::LongPolling))
+    let total = usize::try_from(names * MESSAGES).expect("the number is small");
+    let seen = json_messages(&mut json_socket, total);
+    // Faye sends several requests at a time, on as many connections. The request that is read first is
+    // published first.
+    let is_concurrent = |name: u64| {
+        let running = all.get(usize::try_from(name).expect("the number is small"));
+        running
+            .is_some_and(|it| (it.stock, it.transport) == (BayeuxLibrary::Faye, BayeuxTransport::LongPolling))
     };
-    assert_whole(&seen, names, EACH, hurries);
+    assert_complete(&seen, names, MESSAGES, is_concurrent);
     for running in &all {
         until(format!("{} has all {total}", running.name), || running.client.received("/all").len() >= total);
     }
@@ -124,47 +127,47 @@ fn what_anyone_publishes_comes_to_all_once_and_in_order() {
             polled.push(object["message"]["data"].clone());
         }
     }
-    let mut by_raw = Vec::new();
-    while by_raw.len() < total {
-        by_raw.extend(events(&raw.request(&connect_now(&raw_id))));
+    let mut raw_messages = Vec::new();
+    while raw_messages.len() < total {
+        raw_messages.extend(events(&raw.request(&connect_now(&raw_id))));
     }
-    for (name, came) in all
+    for (name, received) in all
         .iter()
         .map(|running| (&*running.name, running.client.received("/all")))
-        .chain([("a json poll", polled), ("a raw poll", by_raw)])
+        .chain([("a json poll", polled), ("a raw poll", raw_messages)])
     {
-        assert_eq!(came, seen, "{name}");
+        assert_eq!(received, seen, "{name}");
     }
 }
 
-/// What a client of the `json` dialect is given.
+/// Data of the messages that a `json` client receives.
 #[track_caller]
-fn by_json(client: &mut Client, count: usize) -> Vec<Value> {
+fn json_messages(client: &mut Client, count: usize) -> Vec<Value> {
     std::iter::from_fn(|| Some(client.object()))
         .filter_map(|object| object.get("message").map(|message| message["data"].clone()))
         .take(count)
         .collect()
 }
 
-/// Each publisher's numbers, each once, and in order unless it hurries.
+/// Asserts that each publisher's numbers are there once, and in order unless the publisher is concurrent.
 #[track_caller]
-fn assert_whole(seen: &[Value], publishers: u64, each: u64, hurries: impl Fn(u64) -> bool) {
+fn assert_complete(seen: &[Value], publishers: u64, each: u64, is_concurrent: impl Fn(u64) -> bool) {
     let mut of = BTreeMap::<u64, Vec<Value>>::new();
     for data in seen {
         of.entry(data[0].as_u64().expect("a name")).or_default().push(data[1].clone());
     }
     assert_eq!(of.keys().copied().collect::<Vec<_>>(), Vec::from_iter(0..publishers));
     for (publisher, mut numbers) in of {
-        if hurries(publisher) {
+        if is_concurrent(publisher) {
             numbers.sort_by_key(Value::as_u64);
         }
         assert_eq!(numbers, up_to(each), "of {publisher}");
     }
 }
 
-/// However many of its subscriptions match, a message comes once; channels that come to be later are seen as well.
+/// A message arrives once, however many subscriptions match. Channels that are created later match as well.
 #[test]
-fn wildcards_bring_each_message_once() {
+fn wildcards_deliver_each_message_once() {
     let server = RunningServer::with(&[]);
     let patterns = ["/a/*", "/a/**", "/a/b"];
     let mut all = start_all(server.public, &patterns);
@@ -181,7 +184,7 @@ fn wildcards_bring_each_message_once() {
         }
         assert_eq!(running.client.count("came"), 6, "{}", running.name);
     }
-    // One of three ends: what others match still comes.
+    // One of three patterns ends. Messages that the others match still arrive.
     for running in &mut all {
         running.client.send_command(&json!({"unsubscribe": "/a/**"}));
         assert_eq!(running.client.await_value("unsubscribe", 1)["successful"], true, "{}", running.name);
@@ -196,9 +199,9 @@ fn wildcards_bring_each_message_once() {
     }
 }
 
-/// It hears why, and goes on.
+/// The client receives the reason, and continues.
 #[test]
-fn a_stock_client_that_is_refused_something_goes_on() {
+fn stock_client_continues_after_a_refusal() {
     let server = RunningServer::with(&["limits.max_subscriptions=2"]);
     let mut all = start_all(server.public, &["/one", "/two"]);
     for running in &mut all {

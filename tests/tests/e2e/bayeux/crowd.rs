@@ -1,5 +1,6 @@
 use encke_tests::bayeux::{
-    BayeuxPolling, assert_successful, client_id, connect, connect_with_ack, events, handshake, subscribe, with_field,
+    BayeuxPolling, assert_successful, client_id, connect, connect_with_ack, events, handshake, subscribe,
+    with_field,
 };
 use encke_tests::waiting::until;
 use encke_tests::{RunningServer, crowd};
@@ -10,42 +11,42 @@ use super::{publish, up_to};
 const POLLERS: usize = 500;
 const MESSAGES: u64 = 30;
 
-/// Every other one acknowledges.
+/// Every other poller acknowledges.
 #[test]
 fn five_hundred_pollers_miss_nothing() {
     crowd::require_descriptors(POLLERS);
     let server = RunningServer::with(&[]);
     let mut pollers: Vec<_> = (0..POLLERS).map(|number| Poller::open(&server, number % 2 == 0)).collect();
     pollers.iter_mut().for_each(Poller::poll);
-    until("all are held", || {
+    until("all polls are held", || {
         server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#)
             >= POLLERS as f64
     });
     for number in 1..=MESSAGES {
         publish(&server, "/news", [number]);
-        // Some are ahead, some behind.
-        let behind = usize::try_from(number).expect("few");
+        // Some pollers are ahead, some are behind.
+        let behind = usize::try_from(number).expect("the number is small");
         for poller in pollers.iter_mut().skip(behind % 3).step_by(3) {
             poller.take();
         }
     }
     for poller in &mut pollers {
-        while poller.came.len() < up_to(MESSAGES).len() {
+        while poller.received.len() < up_to(MESSAGES).len() {
             poller.take();
         }
-        assert_eq!(poller.came, up_to(MESSAGES));
+        assert_eq!(poller.received, up_to(MESSAGES));
     }
     assert_eq!(server.admin.metrics().sessions("attached"), POLLERS as f64);
     assert_eq!(server.admin.metrics().events("suspended", "poll_gap"), 0.0);
 }
 
-/// A client with one request after the other.
+/// A client that sends one request after the other.
 struct Poller {
     polls: BayeuxPolling,
     client_id: String,
-    /// What it acknowledges, if it does.
+    /// Last ack, if the client acknowledges.
     ack: Option<u64>,
-    came: Vec<Value>,
+    received: Vec<Value>,
 }
 
 impl Poller {
@@ -54,8 +55,8 @@ impl Poller {
         let hello = with_field(handshake(), "ext", json!({ "ack": acknowledges }));
         let client_id = client_id(&polls.reply(&hello));
         assert_successful(&polls.reply(&subscribe(&client_id, "/news")));
-        let mut poller = Self { polls, client_id, ack: acknowledges.then_some(0), came: Vec::new() };
-        // The first is answered at once.
+        let mut poller = Self { polls, client_id, ack: acknowledges.then_some(0), received: Vec::new() };
+        // The first connect is answered at once.
         poller.poll();
         let answer = poller.polls.response();
         poller.note(&answer);
@@ -70,7 +71,7 @@ impl Poller {
         self.polls.send(&poll);
     }
 
-    /// Awaits the answer of the poll that is held, and polls again.
+    /// Waits for the answer of the held poll, and polls again.
     fn take(&mut self) {
         let answer = self.polls.response();
         self.note(&answer);
@@ -78,7 +79,7 @@ impl Poller {
     }
 
     fn note(&mut self, answer: &[Value]) {
-        self.came.extend(events(answer));
+        self.received.extend(events(answer));
         let reply = answer.last().expect("a reply comes last");
         assert_successful(reply);
         if let Some(ack) = &mut self.ack {

@@ -1,4 +1,5 @@
-//! `ENCKE_SEED=<n>` gives the connections the same fates again.
+//! The acknowledgement extension on connections that break. `ENCKE_SEED=<n>` repeats the fates of the
+//! connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,23 +8,24 @@ use std::time::Duration;
 use encke_tests::relay::Fate;
 use encke_tests::stock::BayeuxTransport;
 use encke_tests::waiting::eventually_within;
-use encke_tests::{Relay, RunningServer, BayeuxLibrary};
+use encke_tests::{BayeuxLibrary, Relay, RunningServer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{publish, start, up_to};
 
-/// A client backs off after each connection that breaks.
+/// Long, because a client backs off after each connection that breaks.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How far ahead of the client is published, in messages: less than a channel keeps.
+/// How far the publisher may get ahead of the client, in messages. Less than the history of a channel.
 const AHEAD: usize = 100;
 
 const BROKEN: usize = 10;
 
-/// Anywhere: within the handshake, a reply, a message; before the server has answered, or after.
+/// Connections break anywhere: within the handshake, a reply or a message; before the server has answered, or
+/// after.
 #[test]
-fn wherever_connections_break_the_extension_loses_nothing_and_doubles_nothing() {
+fn extension_prevents_losses_and_duplicates_wherever_connections_break() {
     let seed =
         std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
     println!("ENCKE_SEED={seed}");
@@ -40,7 +42,7 @@ fn break_connections(seed: u64, transport: BayeuxTransport) {
     let connections = Arc::new(AtomicUsize::new(0));
     let relay = Relay::new(server.public, {
         let connections = Arc::clone(&connections);
-        // The first two are whole: a session and its subscriptions are made by then.
+        // The first two connections last, so that there is a session with its subscriptions.
         move || match connections.fetch_add(1, Ordering::AcqRel) {
             0..2 => Fate::Intact,
             number if number < 2 + BROKEN => Fate::Cut(rng.random_range(0..6_000)),
@@ -53,22 +55,22 @@ fn break_connections(seed: u64, transport: BayeuxTransport) {
     while connections.load(Ordering::Acquire) < 2 + BROKEN {
         published += 1;
         publish(&server, "/news", [published]);
-        // The first ones, and those that by chance last long.
+        // Cuts the first connections, and those that happen to last long.
         if published >= cut_at {
             relay.cut_all();
             cut_at = published + 50;
         }
-        let last = usize::try_from(published).expect("not that many");
+        let last = usize::try_from(published).expect("the number fits into usize");
         eventually_within(LONG, "the client keeps up", || {
             (running.client.delivered("/news").len() + AHEAD >= last).then_some(())
         });
     }
-    let last = usize::try_from(published).expect("not that many");
+    let last = usize::try_from(published).expect("the number fits into usize");
     eventually_within(LONG, format!("{last} messages by {transport:?}"), || {
         (running.client.delivered("/news").len() >= last).then_some(())
     });
     assert_eq!(running.client.delivered("/news"), up_to(published), "{transport:?}");
-    assert_eq!(running.client.count("handshake"), 1, "its session lasts");
+    assert_eq!(running.client.count("handshake"), 1, "the session is the first one");
     let replies = running.client.values("connect");
     assert!(replies.iter().all(|reply| reply["ext"].get("encke").is_none()), "no gaps: {replies:?}");
 }

@@ -1,27 +1,27 @@
-// Cuts, restarts, a server that stands still, a client that is killed.
+// Cuts, restarts, a server that pauses, a client that is killed.
 mod broken;
 // CometD and Faye in Chromium.
 mod browser;
-// Each stock client by each transport.
+// Each stock client with each transport.
 mod clients;
-// Many at once.
+// Many clients at once.
 mod crowd;
-// Nothing lost, nothing doubled: the acknowledgement extension.
+// No losses and no duplicates: the acknowledgement extension.
 mod lossless;
-// nginx with its defaults in front.
+// Behind nginx with its default settings.
 mod nginx;
-// The same, and what is told of what is lost, of a client that changes transports.
+// The same for a client that changes transports, and reports of losses without the extension.
 mod raw_cuts;
-// Byte by byte.
+// The protocol byte by byte.
 mod wire;
 
 use std::net::SocketAddr;
 
 use encke_tests::stock::{ALL, BayeuxTransport};
-use encke_tests::{RunningServer, BayeuxLibrary, StockClient};
+use encke_tests::{BayeuxLibrary, RunningServer, StockClient};
 
-/// A stock client that is running, and what it may use.
-struct Running {
+/// A running stock client.
+struct StartedClient {
     name: String,
     stock: BayeuxLibrary,
     transport: BayeuxTransport,
@@ -29,34 +29,38 @@ struct Running {
     session: String,
 }
 
-/// Starts all of them side by side, each following these channels, and waits until all do.
+/// Starts all stock clients in parallel, each subscribed to these channels, and waits until all are.
 #[track_caller]
-fn start_all(server: SocketAddr, channels: &[&str]) -> Vec<Running> {
+fn start_all(server: SocketAddr, channels: &[&str]) -> Vec<StartedClient> {
     start(&ALL, server, channels)
 }
 
-/// Starts these side by side, each following these channels, and waits until all do.
+/// Starts these clients in parallel, each subscribed to these channels, and waits until all are.
 #[track_caller]
-fn start(which: &[(BayeuxLibrary, BayeuxTransport)], server: SocketAddr, channels: &[&str]) -> Vec<Running> {
+fn start(
+    selected: &[(BayeuxLibrary, BayeuxTransport)],
+    server: SocketAddr,
+    channels: &[&str],
+) -> Vec<StartedClient> {
     let start = |&(stock, transport): &(BayeuxLibrary, BayeuxTransport)| {
         (stock, transport, StockClient::start(stock, transport, server, channels))
     };
-    let started: Vec<_> = which.iter().map(start).collect();
+    let started: Vec<_> = selected.iter().map(start).collect();
     let ready = started.into_iter().map(|(stock, transport, client)| {
         let session = client.await_ready(transport, channels);
-        Running { name: format!("{stock:?} by {transport:?}"), stock, transport, client, session }
+        StartedClient { name: format!("{stock:?} by {transport:?}"), stock, transport, client, session }
     });
     ready.collect()
 }
 
-/// Publishes numbers on a channel, from nowhere.
+/// Publishes numbers to a channel through the API.
 fn publish(server: &RunningServer, channel: &str, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
         server.admin.publish(channel, number);
     }
 }
 
-/// So many numbers, from 1 on.
+/// Numbers from 1 to `last`.
 fn up_to(last: u64) -> Vec<serde_json::Value> {
     (1..=last).map(serde_json::Value::from).collect()
 }

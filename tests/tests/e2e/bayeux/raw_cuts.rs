@@ -1,4 +1,5 @@
-//! `ENCKE_SEED=<n>` gives the connections the same fates again.
+//! Clients that change transports on connections that break. `ENCKE_SEED=<n>` repeats the fates of the
+//! connections.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use encke_tests::admin::HttpResponse;
 use encke_tests::bayeux::{
-    JSON, BayeuxPolling, assert_successful, client_id, connect_now, connect_now_with_ack, events, handshake, post,
-    subscribe, with_field,
+    BayeuxPolling, JSON, assert_successful, client_id, connect_now, connect_now_with_ack, events, handshake,
+    post, subscribe, with_field,
 };
 use encke_tests::raw::{PING, PONG, TEXT, masked};
 use encke_tests::relay::Fate;
@@ -22,10 +23,10 @@ use super::{publish, up_to};
 
 const CONNECTIONS: u32 = 40;
 
-/// How long a client listens before it asks again.
-const LISTENS: Duration = Duration::from_millis(20);
+/// How long a client listens before it sends the next connect.
+const LISTEN_TIME: Duration = Duration::from_millis(20);
 
-#[expect(clippy::print_stdout, reason = "a run that fails can be had again")]
+#[expect(clippy::print_stdout, reason = "a failing run can be repeated")]
 fn rng() -> (u64, SmallRng) {
     let seed =
         std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
@@ -33,7 +34,7 @@ fn rng() -> (u64, SmallRng) {
     (seed, SmallRng::seed_from_u64(seed))
 }
 
-/// A relay that cuts each connection somewhere after the answer to an upgrade, and often not at all.
+/// A relay that cuts connections somewhere after the response to an upgrade, and lets one in four last.
 fn relay(server: &RunningServer, seed: u64) -> Relay {
     let mut rng = SmallRng::seed_from_u64(seed ^ 1);
     Relay::new(server.public, move || match rng.random_range(0..4) {
@@ -42,7 +43,7 @@ fn relay(server: &RunningServer, seed: u64) -> Relay {
     })
 }
 
-/// A session of the server that follows `/news`: its client id.
+/// Opens a session that is subscribed to `/news`. Returns its client id.
 fn open(server: &RunningServer, acknowledges: bool) -> String {
     let mut polls = BayeuxPolling::connect(server.public);
     let id = client_id(&polls.reply(&with_field(handshake(), "ext", json!({ "ack": acknowledges }))));
@@ -50,15 +51,15 @@ fn open(server: &RunningServer, acknowledges: bool) -> String {
     id
 }
 
-/// A socket that may break at any time: then it says nothing more.
-struct Socket {
+/// A socket that may break at any time, after which it returns nothing more.
+struct BreakingSocket {
     raw: RawClient,
     broken: bool,
-    /// Connects without a reply.
+    /// Number of connects without a reply.
     unanswered: usize,
 }
 
-impl Socket {
+impl BreakingSocket {
     fn connect(address: SocketAddr) -> Self {
         let mut raw = RawClient::connect(address);
         raw.request_upgrade_at("/bayeux", "");
@@ -71,7 +72,7 @@ impl Socket {
         self.unanswered += 1;
     }
 
-    /// What comes within so long, or before the end.
+    /// Returns the next messages, unless `limit` or the connection ends first.
     fn next(&mut self, limit: Duration) -> Option<Vec<Value>> {
         let until = Instant::now() + limit;
         while !self.broken {
@@ -92,22 +93,23 @@ impl Socket {
         None
     }
 
-    /// What comes up to the reply to a connect, and to all before it, or to the end.
-    fn hear_out(&mut self, connect: &Value) -> Vec<Value> {
+    /// Sends a connect. Returns the messages up to the replies to it and to all connects before it, or up to
+    /// the end.
+    fn request_up_to_end(&mut self, connect: &Value) -> Vec<Value> {
         self.send(connect);
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         while self.unanswered > 0
             && let Some(more) = self.next(TIMEOUT)
         {
-            came.extend(more);
+            received.extend(more);
         }
-        came
+        received
     }
 
-    /// What comes up to the reply to a connect, if all of it comes.
-    fn ask(&mut self, connect: &Value) -> Option<Vec<Value>> {
-        let came = self.hear_out(connect);
-        came.iter().any(is_reply).then_some(came)
+    /// Sends a connect. Returns the messages up to its reply, if there is one.
+    fn request(&mut self, connect: &Value) -> Option<Vec<Value>> {
+        let received = self.request_up_to_end(connect);
+        received.iter().any(is_reply).then_some(received)
     }
 }
 
@@ -115,8 +117,8 @@ fn is_reply(message: &Value) -> bool {
     message["channel"] == "/meta/connect"
 }
 
-/// A request on a connection of its own: the answer, if all of it comes.
-fn ask_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
+/// Sends a request on a connection of its own. Returns the answer, if all of it arrives.
+fn request_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let request = post("/bayeux", &format!("{JSON}Connection: close\r\n"), &message.to_string());
@@ -129,81 +131,82 @@ fn ask_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
     (answer.body.len() == length).then(|| encke_tests::bayeux::messages(&answer))
 }
 
-/// By sockets and by requests in turn, wherever they break: every message once, and in order.
+/// Over sockets and requests in random turns, wherever they break: every message arrives once, and in order.
 #[test]
 fn with_acknowledgements_nothing_is_lost_across_transports() {
     let (seed, mut rng) = rng();
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
     let relay = relay(&server, seed);
     let id = open(&server, true);
-    let (mut came, mut ack, mut published) = (Vec::new(), 0, 0);
+    let (mut received, mut ack, mut published) = (Vec::new(), 0, 0);
     let mut note = |answer: Option<Vec<Value>>, ack: &mut u64| {
         let Some(answer) = answer else { return };
-        came.extend(events(&answer));
+        received.extend(events(&answer));
         let reply = answer.last().expect("a reply comes last");
         assert_successful(reply);
         *ack = reply["ext"]["ack"].as_u64().expect("an ack");
         assert_eq!(reply["ext"].get("encke"), None, "no gap");
     };
     for _ in 0..CONNECTIONS {
-        let mut socket = rng.random_bool(0.5).then(|| Socket::connect(relay.address));
+        let mut socket = rng.random_bool(0.5).then(|| BreakingSocket::connect(relay.address));
         for _ in 0..rng.random_range(1..6) {
             let more = rng.random_range(0..8);
             publish(&server, "/news", published + 1..=published + more);
             published += more;
             let connect = connect_now_with_ack(&id, ack);
             let answer = match &mut socket {
-                Some(socket) => socket.ask(&connect),
-                None => ask_once(relay.address, &connect),
+                Some(socket) => socket.request(&connect),
+                None => request_once(relay.address, &connect),
             };
             note(answer, &mut ack);
         }
     }
     for _ in 0..2 {
-        note(ask_once(server.public, &connect_now_with_ack(&id, ack)), &mut ack);
+        note(request_once(server.public, &connect_now_with_ack(&id, ack)), &mut ack);
     }
-    assert_eq!(came, up_to(published));
+    assert_eq!(received, up_to(published));
 }
 
-/// At most once, in order; and whatever did not come is told.
+/// Messages arrive at most once and in order, and missing ones are reported.
 #[test]
-fn without_them_what_a_broken_socket_swallows_is_told() {
+fn without_acknowledgements_lost_messages_are_reported() {
     let (seed, mut rng) = rng();
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
     let relay = relay(&server, seed);
     let id = open(&server, false);
-    let (mut came, mut told, mut published) = (Vec::<u64>::new(), BTreeSet::new(), 0);
+    let (mut received, mut reported, mut published) = (Vec::<u64>::new(), BTreeSet::new(), 0);
     let mut note = |messages: Vec<Value>| {
         for message in messages {
             if let Some(gaps) = message["ext"]["encke"]["gaps"].as_array() {
                 for gap in gaps {
                     let end = |name: &str| gap[name].as_u64().unwrap_or_else(|| panic!("{gap}"));
-                    told.extend(end("from")..=end("to"));
+                    reported.extend(end("from")..=end("to"));
                 }
             }
-            came.extend(events(&[message]).iter().filter_map(Value::as_u64));
+            received.extend(events(&[message]).iter().filter_map(Value::as_u64));
         }
     };
     for number in 0..=CONNECTIONS {
         let address = if number == CONNECTIONS { server.public } else { relay.address };
-        let mut socket = Socket::connect(address);
+        let mut socket = BreakingSocket::connect(address);
         for _ in 0..rng.random_range(2..6) {
             socket.send(&connect_now(&id));
             let more = rng.random_range(0..24);
             publish(&server, "/news", published + 1..=published + more);
             published += more;
-            while let Some(messages) = socket.next(LISTENS) {
+            while let Some(messages) = socket.next(LISTEN_TIME) {
                 note(messages);
             }
         }
-        // Whatever comes with the last of these came before it. Who leaves without having read it loses it, and nobody can see that.
+        // Everything sent before the last of these replies has been read. If a client left messages unread,
+        // their loss could not be detected.
         for _ in 0..2 {
-            note(socket.hear_out(&connect_now(&id)));
+            note(socket.request_up_to_end(&connect_now(&id)));
         }
     }
-    assert!(came.is_sorted_by(|one, next| one < next), "{came:?}");
-    assert!(came.len() < up_to(published).len(), "nothing was lost, so this shows nothing");
+    assert!(received.is_sorted_by(|one, next| one < next), "{received:?}");
+    assert!(received.len() < up_to(published).len(), "nothing was lost, so the test proves nothing");
     let missing: Vec<_> =
-        (1..=published).filter(|number| !came.contains(number) && !told.contains(number)).collect();
-    assert_eq!(missing, [] as [u64; 0], "of {published}; came: {came:?}; told: {told:?}");
+        (1..=published).filter(|number| !received.contains(number) && !reported.contains(number)).collect();
+    assert_eq!(missing, [] as [u64; 0], "of {published}; received: {received:?}; reported: {reported:?}");
 }

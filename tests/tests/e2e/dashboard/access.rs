@@ -2,12 +2,12 @@ use encke_tests::waiting::until;
 use encke_tests::{Dashboard, RunningServer};
 use serde_json::json;
 
-use super::{named, with_names};
+use super::{client_of, server_with_users};
 
 #[test]
 fn axe_finds_nothing_serious_on_any_page() {
-    let server = with_names(&["limits.max_channels=1"]);
-    let mut alice = named(&server, "alice");
+    let server = server_with_users(&["limits.max_channels=1"]);
+    let mut alice = client_of(&server, "alice");
     alice.subscribe("news");
     server.admin.publish("news", json!({"any": "json", "long": "x".repeat(1000)}));
     let id = alice.hello.session.clone();
@@ -28,69 +28,69 @@ fn axe_finds_nothing_serious_on_any_page() {
         page.go(place);
         until(format!("{place} is drawn"), || page.count(seen) > 0);
         if place == session {
-            look(&mut page, place);
+            check_accessibility(&mut page, place);
             page.click("text=End session…");
-            look(&mut page, "the question");
+            check_accessibility(&mut page, "the confirmation");
             page.press("Escape");
             continue;
         }
-        look(&mut page, place);
+        check_accessibility(&mut page, place);
     }
 }
 
 #[test]
 fn axe_finds_nothing_serious_in_the_documents() {
-    let server = with_names(&[]);
+    let server = server_with_users(&[]);
     let mut page = Dashboard::open(server.admin.address(), "docs");
     page.await_visible("h1");
-    look(&mut page, "/docs");
+    check_accessibility(&mut page, "/docs");
 }
 
-/// In every view.
+/// Checks a page with axe and for sideways scrolling, in each view.
 #[track_caller]
-fn look(page: &mut Dashboard, place: &str) {
+fn check_accessibility(page: &mut Dashboard, place: &str) {
     for scheme in ["light", "dark"] {
         for (width, height) in [(390, 844), (1280, 800)] {
             page.perform("view", &json!([{ "width": width, "height": height, "colorScheme": scheme }]));
             let view = format!("{place}, {scheme}, {width} wide");
             assert_eq!(page.perform("axe", &json!([])), json!([]), "{view}");
             let widths = page.perform("widths", &json!([]));
-            assert_eq!(widths[0], widths[1], "{view}: it scrolls sideways");
+            assert_eq!(widths[0], widths[1], "{view}: the page does not scroll sideways");
         }
     }
 }
 
 #[test]
-fn the_content_is_skipped_to_and_the_page_stays() {
+fn skip_link_focuses_the_content_and_keeps_the_page() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
     page.await_text("h1", "Channel");
     page.fill("#data", "not to be lost");
-    skip(&mut page);
+    skip_to_content(&mut page);
     page.await_text("h1", "Channel");
     assert_eq!(page.perform("title", &json!([])), "news · Encke");
     assert_eq!(page.perform("kept", &json!(["not to be lost"])), true);
-    assert_eq!(page.perform("kept", &json!(["/#/channels/news"])), true, "the address is as it was");
+    assert_eq!(page.perform("kept", &json!(["/#/channels/news"])), true, "the address is unchanged");
 
     let server = RunningServer::with(&["auth.api_keys=['0123456789abcdef']"]);
     let mut page = Dashboard::open(server.admin.address(), "#/limits");
     page.await_text("h1", "Sign in");
-    skip(&mut page);
+    skip_to_content(&mut page);
     page.fill("#key", "0123456789abcdef");
     page.press("Enter");
     page.await_text("h1", "Limits");
-    until("its heading has the focus", || page.focused() == "Limits");
+    until("the heading has the focus", || page.focused() == "Limits");
 }
 
 #[track_caller]
-fn skip(page: &mut Dashboard) {
+fn skip_to_content(page: &mut Dashboard) {
     page.tab_to("Skip to the content");
     page.press("Enter");
     until("the content has the focus", || page.count("main:focus") == 1);
 }
 
 #[test]
-fn a_page_that_is_not_there_has_no_name() {
+fn unknown_page_has_no_name() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/nowhere/x");
     page.await_text("h1", "Page not found");
@@ -102,14 +102,14 @@ fn a_page_that_is_not_there_has_no_name() {
 
 #[test]
 fn each_page_has_a_title_and_takes_the_focus() {
-    let server = with_names(&[]);
+    let server = server_with_users(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("h1", "Overview");
     for title in ["Sessions", "Channels", "Limits", "Playground", "Overview"] {
         page.tab_to(title);
         page.press("Enter");
         page.await_text("h1", title);
-        until("its heading has the focus", || page.focused() == title);
+        until("the heading has the focus", || page.focused() == title);
         assert_eq!(page.perform("title", &json!([])), format!("{title} · Encke"));
         page.await_texts("nav [aria-current]", &[title]);
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::quoted;
 
 #[test]
-fn channels_are_ranked_by_what_they_are_asked_for() {
+fn channels_are_ranked_by_each_criterion() {
     let server = RunningServer::with(&[]);
     let mut clients = [server.client(), server.client()];
     clients[0].subscribe("followed");
@@ -21,12 +21,12 @@ fn channels_are_ranked_by_what_they_are_asked_for() {
     page.await_text("[data-channel='followed'][data-sort='followers']", "2");
     let bytes = server.admin.get("/api/channels/full").json()["bytes"].as_f64().expect("it is a number");
     let shown = page.text("[data-channel='full'][data-sort='bytes']").expect("it is shown");
-    let kib: f64 = shown.strip_suffix(" KiB").expect("it is that long").parse().expect("it is a number");
+    let kib: f64 = shown.strip_suffix(" KiB").expect("the size is in KiB").parse().expect("it is a number");
     assert!((kib - bytes / 1024.0).abs() < 0.01, "{shown} of {bytes}");
 }
 
 #[test]
-fn a_channel_has_its_log_its_followers_and_a_form() {
+fn channel_page_shows_its_log_its_subscribers_and_a_form() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.subscribe("news");
@@ -42,7 +42,7 @@ fn a_channel_has_its_log_its_followers_and_a_form() {
 
     page.fill("#data", "{\"second\": ");
     page.click("form .main");
-    until("it is said at the field", || {
+    until("the error is shown at the field", || {
         page.text("#data-problem").is_some_and(|text| text.starts_with("Invalid JSON: "))
     });
     let invalid = page.perform("attribute", &json!(["#data", "aria-invalid"]));
@@ -58,9 +58,9 @@ fn a_channel_has_its_log_its_followers_and_a_form() {
     page.await_text("section:has(> h2:text('Subscribers')) tbody .badge", "◐ suspended");
 }
 
-/// JavaScript's numbers have 53 bits.
+/// JavaScript's numbers have 53 bits of precision.
 #[test]
-fn json_is_published_and_shown_as_it_is_written() {
+fn json_is_published_and_shown_unchanged() {
     let server = RunningServer::with(&[]);
     let written = r#"{"a":9007199254740993,"b":[1e300,1.0,0.12345678901234567890]}"#;
     let mut page = Dashboard::open(server.admin.address(), "#/channels/exact");
@@ -72,9 +72,9 @@ fn json_is_published_and_shown_as_it_is_written() {
     assert!(log.contains(&format!("\"data\":{written}")), "{log}");
 }
 
-/// A log that begins anew has the same offsets again.
+/// A log that starts again has the same offsets as the old one.
 #[test]
-fn after_a_restart_a_log_has_what_is_new() {
+fn log_shows_new_messages_after_a_restart() {
     let server = RunningServer::with(&[]);
     for number in 0..3 {
         server.admin.publish("news", format!("old {number}"));
@@ -115,7 +115,7 @@ fn long_data_is_cut_between_characters() {
 }
 
 #[test]
-fn a_channel_that_is_not_there_comes_to_be() {
+fn missing_channel_is_created_by_a_publish() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/channels/later");
     page.await_text(

@@ -2,9 +2,10 @@ use encke_tests::Dashboard;
 use encke_tests::waiting::until;
 use serde_json::json;
 
-use super::{named, quoted, with_names};
+use super::{client_of, quoted, server_with_users};
 
-/// What others may name a channel or a user: markup, what ends an attribute, letters that turn what follows around, and as long as may be.
+/// Names that clients may choose for channels and users: markup, text that ends an attribute, characters that
+/// reverse the direction of text, and a name of the maximum length.
 fn hostile_names() -> Vec<String> {
     let markup = "<img src=x onerror=alert(1)>";
     let long = format!("{markup}{}", "w".repeat(255 - markup.len()));
@@ -19,31 +20,31 @@ fn hostile_names() -> Vec<String> {
     short.into_iter().map(str::to_owned).chain([long]).collect()
 }
 
-/// No element that such a name could make is there, and no attribute.
+/// Asserts that the page has no element or attribute that such a name could create.
 #[track_caller]
 fn assert_harmless(page: &mut Dashboard) {
-    for made in [
+    for injected in [
         "main img",
         "script:not([src='/dashboard/main.js'])",
         "[onerror]",
         "[onfocus]",
         "[href^='javascript:' i]",
     ] {
-        assert_eq!(page.count(made), 0, "{made}");
+        assert_eq!(page.count(injected), 0, "{injected}");
     }
     let widths = page.perform("widths", &json!([]));
-    assert_eq!(widths[0], widths[1], "nothing is too wide");
+    assert_eq!(widths[0], widths[1], "the page does not scroll sideways");
     page.assert_no_fault();
 }
 
 #[test]
-fn names_and_data_of_others_are_never_markup() {
-    let server = with_names(&[]);
+fn names_and_data_are_never_treated_as_markup() {
+    let server = server_with_users(&[]);
     let names = hostile_names();
     let clients: Vec<_> = names
         .iter()
         .map(|name| {
-            let mut client = named(&server, name);
+            let mut client = client_of(&server, name);
             let reply = client.request(&json!({"id": 1, "subscribe": {"channel": name}}).to_string());
             assert_eq!(reply["ok"]["channel"], **name, "{reply}");
             server.admin.publish(name, json!({ "<b onclick=alert(5)>": name }));
@@ -55,14 +56,14 @@ fn names_and_data_of_others_are_never_markup() {
     for (width, height) in [(1280, 800), (390, 844)] {
         page.perform("view", &json!([{ "width": width, "height": height }]));
         page.go("#/sessions");
-        until("all users are there", || {
+        until("all users are listed", || {
             let shown = page.texts(".list .name");
             names.iter().all(|name| shown.contains(name))
         });
         assert_harmless(&mut page);
         page.go("#/channels");
-        for sort in ["rate", "bytes", "followers"] {
-            until("all channels are there", || {
+        for sort in ["rate", "bytes", "subscribers"] {
+            until("all channels are listed", || {
                 let shown = page.texts(&format!("tr:has([data-sort='{sort}']) .name"));
                 names.iter().all(|name| shown.contains(name))
             });

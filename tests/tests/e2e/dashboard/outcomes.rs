@@ -1,4 +1,4 @@
-//! What is said of an order that was not confirmed.
+//! Reports about actions that were not confirmed.
 
 use encke_tests::{Dashboard, RunningServer};
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ fn error(code: &str) -> Value {
 }
 
 #[test]
-fn only_what_the_server_refuses_was_not_published() {
+fn only_a_refused_publish_is_reported_as_not_published() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
     page.await_visible("#data");
-    for (status, error, says) in [
+    for (status, error, report) in [
         (400, error("bad_channel"), "Not published: because of bad_channel"),
         (401, error("unauthorized"), "Not published: because of unauthorized"),
         (503, error("limit"), "Not published: because of limit"),
@@ -22,31 +22,31 @@ fn only_what_the_server_refuses_was_not_published() {
         (503, error("overloaded"), "Not published: because of overloaded"),
         (503, error("draining"), "Not published: because of draining"),
         (503, error("outcome_unknown"), "Unknown whether it was published: because of outcome_unknown"),
-        // Of something in between.
+        // The answer of a proxy in between.
         (502, Value::Null, "Unknown whether it was published: the server answered 502"),
         (NO_ANSWER, Value::Null, "Unknown whether it was published: the server does not answer"),
     ] {
         page.perform("answer", &json!(["POST", "/api/publish", status, error]));
         page.click("form .main");
-        page.await_text("form [role='status']", says);
+        page.await_text("form [role='status']", report);
     }
 }
 
 #[test]
-fn only_what_the_server_refuses_was_not_done() {
+fn only_a_refused_action_is_reported_as_not_done() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
     let _client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text(".badge", "● attached");
-    for (status, error, says) in [
+    for (status, error, report) in [
         (403, error("forbidden"), "Not done: because of forbidden"),
         (NO_ANSWER, Value::Null, "Unknown whether it was done: the server does not answer"),
     ] {
         page.perform("answer", &json!(["DELETE", format!("/api/sessions/{id}"), status, error]));
         page.click("text=End session…");
         page.click("dialog .danger");
-        page.await_text(".notice", says);
+        page.await_text(".notice", report);
     }
 }

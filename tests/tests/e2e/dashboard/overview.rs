@@ -3,8 +3,8 @@ use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Dashboard, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
 
-/// Has something of everything, and is at rest.
-fn server_with_life() -> (RunningServer, Vec<encke_tests::client::BackgroundClient>, EventStream) {
+/// A server with sessions, channels and connections of each kind, on which nothing changes.
+fn populated_server() -> (RunningServer, Vec<encke_tests::client::BackgroundClient>, EventStream) {
     let server = RunningServer::with(&["limits.max_sessions=5", "session.ping_interval=1h"]);
     let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
     for client in &mut clients {
@@ -23,8 +23,8 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
-fn what_the_overview_shows_is_what_the_api_says() {
-    let (server, _clients, _stream) = server_with_life();
+fn overview_agrees_with_the_api() {
+    let (server, _clients, _stream) = populated_server();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("#stream b", "live");
     assert_eq!(page.perform("title", &json!([])), "Overview · Encke");
@@ -44,7 +44,7 @@ fn what_the_overview_shows_is_what_the_api_says() {
     page.await_text("[data-name='channels']", "1");
     page.await_text("[data-name='published.note']", "7 total");
 
-    until("the wheel is at rest, and shown as it is", || {
+    until("the wheel is stable and shown correctly", || {
         let timers = server.admin.get("/api/timers").json();
         let levels = timers["levels"].as_array().expect("there are levels");
         let shown = |page: &mut Dashboard, name: &str| page.number(name);
@@ -58,27 +58,28 @@ fn what_the_overview_shows_is_what_the_api_says() {
 }
 
 #[test]
-fn a_chart_is_read_by_keyboard() {
-    let (server, _clients, _stream) = server_with_life();
+fn chart_can_be_read_by_keyboard() {
+    let (server, _clients, _stream) = populated_server();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("[data-name='sessions']", "5");
     page.click("[data-panel='Sessions by phase'] .chart");
     page.press("End");
-    let says = |page: &mut Dashboard, part: &str| page.text(".at").is_some_and(|text| text.contains(part));
-    until("its newest point is told", || says(&mut page, ": attached 4, suspended 1"));
+    let shows = |page: &mut Dashboard, part: &str| page.text(".at").is_some_and(|text| text.contains(part));
+    until("the newest point is shown", || shows(&mut page, ": attached 4, suspended 1"));
     page.press("Home");
-    until("its oldest is", || says(&mut page, " ago: attached "));
-    let told = page.perform("attribute", &json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]));
-    assert!(told.as_str().is_some_and(|text| text.contains(" ago: attached ")), "{told}");
+    until("the oldest point is shown", || shows(&mut page, " ago: attached "));
+    let value =
+        page.perform("attribute", &json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]));
+    assert!(value.as_str().is_some_and(|text| text.contains(" ago: attached ")), "{value}");
     page.press("Escape");
-    until("it is put away", || page.texts(".at").is_empty());
+    until("the values are hidden", || page.texts(".at").is_empty());
     let chart = json!(["[data-panel='Sessions by phase'] .chart", "aria-valuetext"]);
     let now = |page: &mut Dashboard, text: &str| page.perform("attribute", &chart).as_str() == Some(text);
-    until("the newest is told again", || now(&mut page, "now: attached 4, suspended 1"));
+    until("the newest value is announced again", || now(&mut page, "now: attached 4, suspended 1"));
     page.press("Tab");
-    // It takes the place of the one that is suspended.
+    // The new session evicts the suspended one.
     let _more = server.client();
-    until("whoever comes back to it is told what is now", || now(&mut page, "now: attached 5, suspended 0"));
+    until("the current value is announced on return", || now(&mut page, "now: attached 5, suspended 0"));
 }
 
 #[test]
@@ -87,8 +88,8 @@ fn a_scheme_without_slots_has_bars() {
     let _clients = [server.client(), server.client()].map(encke_tests::Client::into_background);
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_visible(".level-bars li");
-    assert!(page.texts("canvas").is_empty(), "there is nothing to turn");
-    until("its timers are told", || {
+    assert!(page.texts("canvas").is_empty(), "no wheel is drawn");
+    until("the timers are shown", || {
         let entries = number(&server.admin.get("/api/timers").json()["entries"]);
         page.text(".no-slots .total")
             .is_some_and(|text| text == format!("{entries} timers, held by binary-heap, which has no slots"))
@@ -96,14 +97,14 @@ fn a_scheme_without_slots_has_bars() {
 }
 
 #[test]
-fn what_is_near_its_bound_comes_first() {
-    let (server, clients, _stream) = server_with_life();
+fn limit_that_is_nearly_reached_comes_first() {
+    let (server, clients, _stream) = populated_server();
     let mut page = Dashboard::open(server.admin.address(), "#/limits");
     page.await_text(".limits tbody tr:first-child code", "limits.max_sessions");
     page.await_text(".limits tbody tr:first-child .word", "full");
     assert_eq!(page.number("limits.max_sessions.used"), Some(5));
     assert_eq!(page.number("limits.max_sessions.max"), Some(5));
-    until("it is told in words", || {
+    until("the summary is shown", || {
         page.text("[data-name='says']")
             .is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near or reached."))
     });
@@ -113,7 +114,7 @@ fn what_is_near_its_bound_comes_first() {
 }
 
 #[test]
-fn the_stream_comes_back_when_the_server_does() {
+fn stream_reconnects_to_a_restarted_server() {
     let mut server = RunningServer::with(&[]);
     let (public, admin) = (server.public.to_string(), server.admin.address().to_string());
     let mut page = Dashboard::open(server.admin.address(), "#/");
@@ -126,5 +127,7 @@ fn the_stream_comes_back_when_the_server_does() {
     let _client = server.client().into_background();
     page.await_text("#stream b", "live");
     page.await_text("[data-name='sessions']", "1");
-    until("they are counted below", || page.text("#about").is_some_and(|text| text.ends_with(", 1 session")));
+    until("the footer counts the session", || {
+        page.text("#about").is_some_and(|text| text.ends_with(", 1 session"))
+    });
 }

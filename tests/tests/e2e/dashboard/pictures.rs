@@ -8,17 +8,17 @@ use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, Dashboard, EventStream, Hello, RunningServer};
 use serde_json::json;
 
-use super::{named, with_names};
+use super::{client_of, server_with_users};
 
-/// What a picture may take: the README shows them all.
-const MOST_BYTES: u64 = 150_000;
+/// Maximum size of a picture, in bytes: the README shows all of them.
+const MAX_BYTES: u64 = 150_000;
 
-/// How old the server is at least that is shown.
-const LIVED_MS: f64 = 25_000.0;
+/// Minimum uptime of the server in the pictures, in milliseconds.
+const MIN_UPTIME_MS: f64 = 25_000.0;
 
 const USERS: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
 
-/// How often something is published: every so many rounds.
+/// Channels, each with the number of rounds from one message to the next.
 const CHANNELS: [(&str, usize); 6] = [
     ("prices.eur", 1),
     ("prices.usd", 2),
@@ -28,23 +28,23 @@ const CHANNELS: [(&str, usize); 6] = [
     ("orders", 16),
 ];
 
-/// Clients who come, and some who leave and come back, while messages are published.
-struct Life<'a> {
+/// Activity on the server: clients connect, some disconnect and resume, and messages are published.
+struct Activity<'a> {
     server: &'a RunningServer,
     staying: Vec<BackgroundClient>,
     away: Vec<(&'static str, Hello)>,
     round: usize,
 }
 
-impl Life<'_> {
-    fn go_on(&mut self) {
+impl Activity<'_> {
+    fn next_round(&mut self) {
         self.round += 1;
         for (channel, _) in CHANNELS.iter().filter(|(_, every)| self.round.is_multiple_of(*every)) {
             self.server.admin.publish(channel, json!({ "round": self.round, "from": "somewhere" }));
         }
         let user = USERS[self.round % USERS.len()];
         if self.round.is_multiple_of(11) {
-            let mut client = named(self.server, user);
+            let mut client = client_of(self.server, user);
             client.subscribe(CHANNELS[self.round % CHANNELS.len()].0);
             if self.round.is_multiple_of(2) {
                 self.staying.push(client.into_background());
@@ -55,17 +55,17 @@ impl Life<'_> {
         if self.round.is_multiple_of(37)
             && let Some((user, hello)) = self.away.pop()
         {
-            self.staying.push(come_back(self.server, user, &hello).into_background());
+            self.staying.push(resume(self.server, user, &hello).into_background());
         }
     }
 }
 
-fn come_back(server: &RunningServer, user: &str, hello: &Hello) -> Client {
+fn resume(server: &RunningServer, user: &str, hello: &Hello) -> Client {
     let token = sign(&json!({ "sub": user, "channels": { "*": ["subscribe"] } }), SECRET);
     Client::connect(server.public, &format!("resume={}&token={token}", hello.resume))
 }
 
-/// Into `target/pictures`; with `ENCKE_PICTURES=1`, to where the README shows them.
+/// Directory for the pictures: `target/pictures`, or with `ENCKE_PICTURES=1` that of the README's pictures.
 fn folder() -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let is_for_readme = std::env::var_os("ENCKE_PICTURES").is_some();
@@ -81,23 +81,23 @@ fn take(page: &mut Dashboard, name: &str, height: u32) {
         page.perform("view", &json!([{ "width": 1280, "height": height, "colorScheme": scheme }]));
         let path = folder().join(format!("{picture}.png"));
         page.perform("picture", &json!([path]));
-        let bytes = std::fs::metadata(&path).expect("it was written").len();
-        assert!((5_000..MOST_BYTES).contains(&bytes), "{picture}: {bytes} bytes");
+        let bytes = std::fs::metadata(&path).expect("the picture was written").len();
+        assert!((5_000..MAX_BYTES).contains(&bytes), "{picture}: {bytes} bytes");
     }
     page.perform("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
 }
 
-/// Goes on until the server is as old as that, as its page says.
+/// Continues until the server's uptime, as its page shows it, exceeds `age_ms`.
 #[track_caller]
-fn live_until(life: &mut Life<'_>, page: &mut Dashboard, age_ms: f64) {
-    eventually_within(CROWD_TIMEOUT, "the server has lived a while", || {
-        life.go_on();
+fn run_until(activity: &mut Activity<'_>, page: &mut Dashboard, age_ms: f64) {
+    eventually_within(CROWD_TIMEOUT, "the server has been up for long enough", || {
+        activity.next_round();
         let uptime = page.perform("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
         uptime.as_str()?.parse::<f64>().ok().filter(|uptime_ms| *uptime_ms > age_ms)
     });
 }
 
-/// Clients of this user that stay, and answer pings.
+/// Clients of this user that stay connected and answer pings.
 fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
     let token = sign(&json!({ "sub": user }), SECRET);
     let arguments = ["--connections", "90", "--rate", "50", "--duration", "5m", "--token", &token];
@@ -105,14 +105,14 @@ fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
 }
 
 #[test]
-fn each_page_has_its_picture() {
-    let server = with_names(&[
+fn pictures_of_all_pages() {
+    let server = server_with_users(&[
         "session.ping_interval=5s",
         "session.pong_timeout=3s",
         "limits.max_sessions=400",
         "limits.max_channels=8",
     ]);
-    let mut alice = named(&server, "alice");
+    let mut alice = client_of(&server, "alice");
     for channel in ["news", "chat.lobby", "/games/**"] {
         alice.subscribe(channel);
     }
@@ -120,14 +120,14 @@ fn each_page_has_its_picture() {
     let _crowds = ["kiosk", "phone", "wall"].map(|user| crowd(&server, user));
     let token = sign(&json!({ "sub": "alice", "channels": { "*": ["subscribe"] } }), SECRET);
     let _stream = EventStream::open(server.public, &format!("channels=news&token={token}"));
-    let mut life = Life { server: &server, staying: Vec::new(), away: Vec::new(), round: 0 };
+    let mut activity = Activity { server: &server, staying: Vec::new(), away: Vec::new(), round: 0 };
     let mut page = Dashboard::open(server.admin.address(), "#/");
-    live_until(&mut life, &mut page, 0.4 * LIVED_MS);
+    run_until(&mut activity, &mut page, 0.4 * MIN_UPTIME_MS);
     let hello = alice.hello.clone();
     drop(alice);
-    live_until(&mut life, &mut page, 0.6 * LIVED_MS);
-    let alice = come_back(&server, "alice", &hello).into_background();
-    live_until(&mut life, &mut page, LIVED_MS);
+    run_until(&mut activity, &mut page, 0.6 * MIN_UPTIME_MS);
+    let alice = resume(&server, "alice", &hello).into_background();
+    run_until(&mut activity, &mut page, MIN_UPTIME_MS);
     take(&mut page, "overview", 1060);
 
     page.go("#/sessions");
@@ -143,7 +143,7 @@ fn each_page_has_its_picture() {
     take(&mut page, "channels", 700);
 
     page.go("#/channels/chat.lobby");
-    until("its log is there", || page.texts(".log code").len() > 10);
+    until("the log is shown", || page.texts(".log code").len() > 10);
     page.await_visible("tbody .badge");
     take(&mut page, "channel", 800);
 
@@ -154,10 +154,10 @@ fn each_page_has_its_picture() {
     page.go("#/playground");
     page.fill("#token", &token);
     page.click("button:text-is('Connect')");
-    until("it is greeted", || page.texts("[data-way='received']").len() == 1);
+    until("the hello is shown", || page.texts("[data-way='received']").len() == 1);
     page.fill("#token", "");
     page.click("button:text-is('Send')");
-    until("it is answered", || page.texts("[data-way='received']").len() > 1);
+    until("the reply is shown", || page.texts("[data-way='received']").len() > 1);
     page.click("text=Drop the connection");
     page.await_visible("[data-deadline='reconnect']");
     take(&mut page, "playground", 920);

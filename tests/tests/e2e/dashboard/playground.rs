@@ -6,7 +6,7 @@ use encke_tests::{Dashboard, Launch, RunningServer};
 use serde_json::json;
 use tungstenite::Message;
 
-use super::with_names;
+use super::server_with_users;
 
 const STATE: &str = "[data-name='player']";
 
@@ -15,17 +15,17 @@ fn connected(server: &RunningServer) -> (Dashboard, String) {
     page.await_text(STATE, "Not connected.");
     page.click("button:text-is('Connect')");
     page.await_text(STATE, "Connected, in a new session.");
-    let id = eventually("its session is told", || page.text("main a.id").filter(|id| id.starts_with("s_")));
+    let id = eventually("the session is shown", || page.text("main a.id").filter(|id| id.starts_with("s_")));
     (page, id)
 }
 
-/// Sends a template as it is.
-fn say(page: &mut Dashboard, template: &str) {
+/// Sends a template unchanged.
+fn send_template(page: &mut Dashboard, template: &str) {
     page.perform("choose", &json!(["#template", template]));
     page.click("button:text-is('Send')");
 }
 
-/// A frame that begins so.
+/// Waits for a frame that begins with this text.
 fn await_frame(page: &mut Dashboard, way: &str, begins: &str) {
     until(format!("{way}: {begins}"), || {
         page.texts(&format!("[data-way='{way}']")).iter().any(|frame| frame.starts_with(begins))
@@ -33,20 +33,20 @@ fn await_frame(page: &mut Dashboard, way: &str, begins: &str) {
 }
 
 #[test]
-fn a_client_in_the_page_is_cut_and_comes_back() {
+fn client_in_the_page_disconnects_and_resumes() {
     let server = RunningServer::with(&[]);
     let (mut page, id) = connected(&server);
     assert!(page.sockets()[0].starts_with(&format!("ws://{}/ws?heartbeat=message", server.public)));
-    say(&mut page, "subscribe");
+    send_template(&mut page, "subscribe");
     await_frame(&mut page, "sent", r#"{"id":1,"subscribe""#);
     await_frame(&mut page, "received", r#"{"reply":{"id":1,"ok""#);
-    say(&mut page, "publish");
+    send_template(&mut page, "publish");
     await_frame(&mut page, "received", r#"{"message":{"seq":1,"channel":"news""#);
 
     page.click("text=Drop the connection");
     server.await_phase(&id, "suspended");
     page.await_text("main .badge", "◐ suspended");
-    until("its window runs down", || page.texts("[data-deadline='reconnect']").len() == 1);
+    until("the reconnect window is shown", || page.texts("[data-deadline='reconnect']").len() == 1);
     server.admin.publish("news", 2);
     page.click("button:text-is('Reconnect')");
     page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
@@ -54,19 +54,19 @@ fn a_client_in_the_page_is_cut_and_comes_back() {
     page.await_text("main .badge", "● attached");
     assert_eq!(page.text("main a.id"), Some(id.clone()));
 
-    // Its session is looked at elsewhere, and it is still there.
+    // Another page shows the session, which is still open.
     page.click("main a.id");
     page.await_text("h1", "Session");
     page.await_text(".badge", "● attached");
     page.go("#/playground");
     page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
-    say(&mut page, "close: end the session");
+    send_template(&mut page, "close: end the session");
     server.await_removal(&id);
     page.await_text(STATE, "Closed by the server: 1000 (normal).");
 }
 
 #[test]
-fn a_session_that_is_gone_waits_for_nobody() {
+fn ended_session_cannot_be_resumed() {
     let server = RunningServer::with(&[]);
     let (mut page, id) = connected(&server);
     page.await_text("main .badge", "● attached");
@@ -81,9 +81,9 @@ fn a_session_that_is_gone_waits_for_nobody() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_given_up() {
+fn attempt_to_connect_can_be_dropped() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it has an address");
+    let address = listener.local_addr().expect("the listener is bound");
     let server = RunningServer::with(&[&format!("listen.public_url=http://{address}")]);
     let mut page = Dashboard::open(server.admin.address(), "#/playground");
     page.fill("#token", "some.token");
@@ -96,13 +96,13 @@ fn a_server_that_does_not_answer_is_given_up() {
     page.await_text("h1", "Limits");
     page.go("#/playground");
     page.await_text(STATE, "Connection dropped before it was open.");
-    assert_eq!(page.perform("kept", &json!(["some.token"])), true, "the token is still typed");
+    assert_eq!(page.perform("kept", &json!(["some.token"])), true, "the token is still in its field");
 }
 
-/// Says what no Encke says.
-fn stranger() -> SocketAddr {
+/// A server that sends frames which Encke never sends.
+fn foreign_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it has an address");
+    let address = listener.local_addr().expect("the listener is bound");
     thread::spawn(move || {
         let (stream, _) = listener.accept().expect("the page connects");
         let mut socket = tungstenite::accept(stream).expect("the page upgrades");
@@ -118,8 +118,8 @@ fn stranger() -> SocketAddr {
 }
 
 #[test]
-fn what_is_no_frame_of_encke_is_shown_as_it_is() {
-    let url = format!("listen.public_url=http://{}", stranger());
+fn unknown_frames_are_shown_unchanged() {
+    let url = format!("listen.public_url=http://{}", foreign_server());
     let server = RunningServer::with(&[&url]);
     let mut page = Dashboard::open(server.admin.address(), "#/playground");
     page.click("button:text-is('Connect')");
@@ -141,23 +141,23 @@ fn what_is_no_frame_of_encke_is_shown_as_it_is() {
 }
 
 #[test]
-fn of_all_frames_the_newest_are_kept() {
+fn newest_frames_are_kept() {
     const KEPT: usize = 500;
     let server = RunningServer::with(&["session.ping_interval=1h"]);
     let (mut page, _) = connected(&server);
-    say(&mut page, "subscribe");
+    send_template(&mut page, "subscribe");
     await_frame(&mut page, "received", r#"{"reply":{"id":1,"ok""#);
     for number in 1..=KEPT + 10 {
         server.admin.publish("news", number);
     }
     let newest =
         format!(r#"{{"message":{{"seq":{0},"channel":"news","offset":{0},"data":{0}}}}}"#, KEPT + 10);
-    until("the newest is there", || page.text("[data-way]").as_deref() == Some(&*newest));
+    until("the newest frame is shown", || page.text("[data-way]").as_deref() == Some(&*newest));
     assert_eq!(page.texts("[data-way]").len(), KEPT);
 }
 
 #[test]
-fn a_client_that_falls_silent_is_found_out() {
+fn silent_client_is_detected() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
     let (mut page, id) = connected(&server);
     await_frame(&mut page, "received", r#"{"ping":"#);
@@ -174,11 +174,11 @@ fn a_client_that_falls_silent_is_found_out() {
 }
 
 #[test]
-fn a_client_without_a_token_is_told_what_is_missing() {
-    let server = with_names(&[]);
+fn client_without_a_token_sees_the_close_code() {
+    let server = server_with_users(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/playground");
     page.click("button:text-is('Connect')");
-    until("it says why", || page.text(STATE).is_some_and(|text| text.contains("4102")));
+    until("the reason is shown", || page.text(STATE).is_some_and(|text| text.contains("4102")));
     let claims = json!({"sub": "alice", "channels": {"*": ["subscribe"]}});
     page.fill("#token", &encke_tests::tokens::sign(&claims, encke_tests::tokens::SECRET));
     page.click("button:text-is('Connect')");
@@ -186,7 +186,7 @@ fn a_client_without_a_token_is_told_what_is_missing() {
 }
 
 #[test]
-fn the_page_connects_to_where_clients_are_told_to() {
+fn page_connects_to_the_public_url() {
     let server = RunningServer::with(&[]);
     let url = format!("listen.public_url=http://localhost:{}/", server.public.port());
     let other = Launch::with(&[&url]).start();

@@ -4,19 +4,19 @@ use encke_tests::waiting::until;
 use encke_tests::{Client, Dashboard, RunningServer};
 use serde_json::json;
 
-use super::{named, names, with_names};
+use super::{client_of, names, server_with_users};
 
 const ROWS: &str = ".list tbody th";
 
-/// The row of a session.
+/// Selector of a session's row.
 fn link(id: &str) -> String {
     format!(".list a[href='#/sessions/{id}']")
 }
 
 #[test]
-fn the_table_is_filtered_and_has_pages() {
-    let server = with_names(&["session.reconnect_window=10m"]);
-    let clients: Vec<_> = (0..60).map(|number| named(&server, &format!("user-{number}"))).collect();
+fn table_has_filters_and_pages() {
+    let server = server_with_users(&["session.reconnect_window=10m"]);
+    let clients: Vec<_> = (0..60).map(|number| client_of(&server, &format!("user-{number}"))).collect();
     let ids: BTreeSet<_> = clients.iter().map(|client| client.hello.session.clone()).collect();
     let clients: Vec<_> = clients.into_iter().map(Client::into_background).collect();
     let mut page = Dashboard::open(server.admin.address(), "#/sessions");
@@ -27,7 +27,7 @@ fn the_table_is_filtered_and_has_pages() {
     let both = first.iter().cloned().chain(page.texts(ROWS));
     assert_eq!(both.collect::<BTreeSet<_>>(), ids);
     page.click("text=Previous page");
-    until("the first page is back", || page.texts(ROWS) == first);
+    until("the first page is shown again", || page.texts(ROWS) == first);
 
     page.fill("#user", "user-17");
     page.press("Enter");
@@ -37,23 +37,25 @@ fn the_table_is_filtered_and_has_pages() {
     page.go("#/sessions");
     page.perform("choose", &json!(["#phase", "suspended"]));
     page.click("text=Filter");
-    // A page that is filtered may be empty, and not the last.
-    until("there is none", || page.text("[data-name='says']").is_some_and(|text| text.starts_with("No")));
+    // A filtered page may be empty without being the last.
+    until("no session is listed", || {
+        page.text("[data-name='says']").is_some_and(|text| text.starts_with("No"))
+    });
     drop(clients);
-    until("those who have left are there", || page.texts(ROWS).len() == 50);
+    until("the suspended sessions are listed", || page.texts(ROWS).len() == 50);
     assert_eq!(page.texts(".list .badge"), ["◐ suspended"; 50]);
 }
 
 #[test]
-fn a_session_is_shown_as_the_api_has_it() {
-    let server = with_names(&["session.reconnect_window=10m", "session.ping_interval=10m"]);
-    let mut alice = named(&server, "alice");
+fn session_page_agrees_with_the_api() {
+    let server = server_with_users(&["session.reconnect_window=10m", "session.ping_interval=10m"]);
+    let mut alice = client_of(&server, "alice");
     alice.subscribe("news");
     alice.subscribe("chat");
     server.admin.publish("news", 1);
     server.admin.publish("news", 2);
     let id = alice.hello.session.clone();
-    until("both have come", || server.admin.session(&id)["seq"] == 2);
+    until("both messages are sent", || server.admin.session(&id)["seq"] == 2);
     let alice = alice.into_background();
 
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
@@ -69,30 +71,30 @@ fn a_session_is_shown_as_the_api_has_it() {
     let is_shown = |page: &mut Dashboard, deadline: &str, begins: &str| {
         page.text(&format!("[data-deadline='{deadline}']")).is_some_and(|text| text.starts_with(begins))
     };
-    until("its lifetime runs", || is_shown(&mut page, "lifetime", "23 h 59 min"));
+    until("the lifetime is shown", || is_shown(&mut page, "lifetime", "23 h 59 min"));
     page.await_texts(".events b", &["opened"]);
 
     drop(alice);
     page.await_text(".badge", "◐ suspended");
     page.await_texts(".events b", &["suspended", "opened"]);
-    until("its window runs", || is_shown(&mut page, "reconnect", "9 min "));
+    until("the reconnect window is shown", || is_shown(&mut page, "reconnect", "9 min "));
 
     assert_eq!(server.admin.kick(&id).status, 204);
     page.await_text(".notice", "This session has ended: kicked.");
     page.await_text(".badge", "○ closed");
     page.await_text(".acts .note", "The session has already ended.");
-    until("its life is told to its end", || page.text(".events b").is_some_and(|last| last == "closed"));
+    until("the timeline ends with the close", || page.text(".events b").is_some_and(|last| last == "closed"));
 }
 
 #[test]
-fn nothing_is_known_of_a_session_that_never_was() {
+fn unknown_session_is_reported() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/sessions/s_fjuLroW4R2mZ1cY0pX9dTA");
     page.await_text(".notice", "Unknown session: it ended long ago, or never existed.");
 }
 
 #[test]
-fn a_session_is_ended_by_keyboard_after_a_question() {
+fn session_is_ended_by_keyboard_after_confirmation() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
@@ -108,7 +110,7 @@ fn a_session_is_ended_by_keyboard_after_a_question() {
     page.await_text("dialog h2", "End this session?");
     assert_eq!(page.focused(), "Cancel");
     page.press("Escape");
-    until("the question is gone", || page.count("dialog") == 0);
+    until("the dialog is closed", || page.count("dialog") == 0);
     assert_eq!(page.focused(), "End session…");
     assert_eq!(server.admin.phase(&id).as_deref(), Some("attached"));
 
@@ -123,7 +125,7 @@ fn a_session_is_ended_by_keyboard_after_a_question() {
 }
 
 #[test]
-fn a_session_is_disconnected_after_a_question() {
+fn session_is_disconnected_after_confirmation() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
@@ -140,9 +142,9 @@ fn a_session_is_disconnected_after_a_question() {
 }
 
 #[test]
-fn a_question_names_its_session_and_goes_with_its_page() {
-    let server = with_names(&[]);
-    let clients = ["alice", "bob"].map(|name| named(&server, name));
+fn confirmation_names_its_session_and_closes_with_its_page() {
+    let server = server_with_users(&[]);
+    let clients = ["alice", "bob"].map(|name| client_of(&server, name));
     let [alice, bob] = clients.each_ref().map(|client| client.hello.session.clone());
     let _clients = clients.map(Client::into_background);
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{alice}"));
@@ -153,7 +155,7 @@ fn a_question_names_its_session_and_goes_with_its_page() {
     page.await_text("#question-about", &format!("{bob}, user bob"));
     page.perform("back", &json!([]));
     page.await_text("[data-name='user']", "alice");
-    until("the question is gone", || page.count("dialog") == 0);
+    until("the dialog is closed", || page.count("dialog") == 0);
     assert_eq!(page.focused(), "Session");
     assert_eq!(server.admin.phase(&bob).as_deref(), Some("attached"));
     page.click("text=End session…");

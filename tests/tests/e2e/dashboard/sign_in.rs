@@ -20,18 +20,18 @@ fn sign_in(page: &mut Dashboard, key: &str) {
 }
 
 #[test]
-fn a_key_is_asked_for_and_kept_nowhere() {
+fn key_is_required_and_not_stored() {
     let server = server();
     let client = server.client();
     let id = client.hello.session.clone();
     let _client = client.into_background();
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text("h1", "Sign in");
-    assert!(page.texts("[role='alert']").is_empty(), "nobody has tried yet");
+    assert!(page.texts("[role='alert']").is_empty(), "no key was tried yet");
     sign_in(&mut page, "some-key-0123456789");
     page.await_text("[role='alert']", "The server does not accept this key.");
     sign_in(&mut page, PUBLISH);
-    until("its scope is told", || {
+    until("the missing scope is reported", || {
         page.text("[role='alert']").is_some_and(|text| text.contains("lacks the scope read"))
     });
     sign_in(&mut page, ALL);
@@ -48,7 +48,7 @@ fn a_key_is_asked_for_and_kept_nowhere() {
 }
 
 #[test]
-fn what_no_header_can_carry_is_told_from_a_wrong_key() {
+fn invalid_key_is_distinguished_from_a_wrong_key() {
     let server = server();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     sign_in(&mut page, "some-key-0123456789");
@@ -60,7 +60,7 @@ fn what_no_header_can_carry_is_told_from_a_wrong_key() {
         ("k".repeat(8193), "8,193 characters"),
     ] {
         sign_in(&mut page, &key);
-        until(format!("{fault} is told"), || {
+        until(format!("{fault} is reported"), || {
             page.text("[role='alert']").is_some_and(|text| text.contains(fault))
         });
         assert_eq!(page.focused(), "key");
@@ -71,18 +71,18 @@ fn what_no_header_can_carry_is_told_from_a_wrong_key() {
     page.perform("answer", &json!(["GET", "/api/live", 0]));
     sign_in(&mut page, ALL);
     page.await_text("#stream b", "reconnecting");
-    assert!(page.texts("[role='alert']").is_empty(), "nothing is known of this key");
+    assert!(page.texts("[role='alert']").is_empty(), "the key was not rejected");
 }
 
 #[test]
-fn who_signs_in_next_finds_nothing_of_the_last_client() {
+fn sign_out_removes_everything_of_the_last_client() {
     const TOKEN: &str = "of.the.last";
     let server = server();
     let mut page = Dashboard::open(server.admin.address(), "#/playground");
     sign_in(&mut page, ALL);
     page.await_text("h1", "Playground");
     page.click("button:text-is('Connect')");
-    let id = eventually("its session is told", || page.text("main a.id").filter(|id| id.starts_with("s_")));
+    let id = eventually("the session is shown", || page.text("main a.id").filter(|id| id.starts_with("s_")));
     page.fill("#token", TOKEN);
     page.click("text=Sign out");
     page.await_text("h1", "Sign in");
@@ -97,7 +97,7 @@ fn who_signs_in_next_finds_nothing_of_the_last_client() {
 }
 
 #[test]
-fn a_key_that_only_looks_does_no_more() {
+fn read_only_key_allows_no_actions() {
     let server = server();
     let mut client = server.client();
     client.subscribe("news");

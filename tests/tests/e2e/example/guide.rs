@@ -10,15 +10,15 @@ use super::{BACKEND, Example, SERVER, names};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// What the guide has its reader type.
+/// Commands that the guide asks its reader to type.
 fn commands() -> Vec<&'static str> {
     let guide = README.split_once("\n## Guide\n").expect("the README has a guide").1;
-    let guide = guide.split_once("\n## ").expect("it ends").0;
+    let guide = guide.split_once("\n## ").expect("another section follows").0;
     let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split_once("```").expect("blocks end").0);
     blocks.flat_map(str::lines).collect()
 }
 
-/// What is on a page now.
+/// Current contents of a page.
 fn on_page(pages: &Script, name: &str) -> Value {
     pages.values(name).pop().unwrap_or_default()
 }
@@ -32,17 +32,18 @@ fn await_messages(pages: &Script, names: &[&str], messages: &[&str]) {
     }
 }
 
-/// Returns when the page has taken it.
+/// Sends a command to the pages, and waits until it is done.
 #[track_caller]
-fn tell(pages: &mut Script, command: &Value) {
+fn run_command(pages: &mut Script, command: &Value) {
     let before = pages.count("done");
     pages.send_command(command);
     pages.await_object("done", before + 1);
 }
 
-fn await_gone(server: &RunningServer, user: &str) {
-    let is_gone = || server.admin.get(&format!("/api/sessions?user={user}")).json()["sessions"] == json!([]);
-    until(format!("{user} has no session"), is_gone);
+fn await_no_session(server: &RunningServer, user: &str) {
+    let has_no_session =
+        || server.admin.get(&format!("/api/sessions?user={user}")).json()["sessions"] == json!([]);
+    until(format!("{user} has no session"), has_no_session);
 }
 
 fn interrupt(mut process: Process) {
@@ -51,22 +52,22 @@ fn interrupt(mut process: Process) {
 }
 
 #[track_caller]
-fn cut_alice(example: &Example, command: &str) {
-    let output = example.shell(command).output().expect("there is a shell");
+fn disconnect_alice(example: &Example, command: &str) {
+    let output = example.shell(command).output().expect("sh is installed");
     assert_eq!(output.stdout, br#"{"sessions":1}"#, "{output:?}");
 }
 
-/// Whom the backend has on its list.
-fn gone(example: &Example, command: &str) -> Vec<(Value, Value)> {
-    let output = example.shell(command).output().expect("there is a shell");
-    let gone: Vec<Value> = serde_json::from_slice(&output.stdout).expect("the backend answers JSON");
-    gone.into_iter().map(|mut event| (event["user"].take(), event["event"].take())).collect()
+/// Users and events on the backend's list of departures.
+fn departures(example: &Example, command: &str) -> Vec<(Value, Value)> {
+    let output = example.shell(command).output().expect("sh is installed");
+    let listed: Vec<Value> = serde_json::from_slice(&output.stdout).expect("the backend answers JSON");
+    listed.into_iter().map(|mut event| (event["user"].take(), event["event"].take())).collect()
 }
 
 #[test]
-fn the_guide_word_for_word() {
-    let [start_backend, start_server, cut, who_has_gone] = commands()[..] else {
-        panic!("other commands than this test follows: {:?}", commands());
+fn guide_works_word_for_word() {
+    let [start_backend, start_server, disconnect, list_departures] = commands()[..] else {
+        panic!("unexpected commands in the guide: {:?}", commands());
     };
     assert_eq!((start_backend, start_server), (BACKEND, SERVER));
     let example = Example::new();
@@ -81,48 +82,50 @@ fn the_guide_word_for_word() {
             present.split(", ").collect::<HashSet<_>>() == HashSet::from(both)
         });
     }
-    tell(&mut pages, &json!({"say": ["alice", "one"]}));
+    run_command(&mut pages, &json!({"say": ["alice", "one"]}));
     await_messages(&pages, &both, &["alice: one"]);
-    tell(&mut pages, &json!({"ask": ["bob"]}));
+    run_command(&mut pages, &json!({"ask": ["bob"]}));
     until("the call is answered", || on_page(&pages, "bob")["gone"] == "nobody");
 
-    cut_alice(&example, cut);
-    tell(&mut pages, &json!({"say": ["bob", "two"]}));
+    disconnect_alice(&example, disconnect);
+    run_command(&mut pages, &json!({"say": ["bob", "two"]}));
     await_messages(&pages, &both, &["alice: one", "bob: two"]);
 
     server.while_stopped(|| {
-        tell(&mut pages, &json!({"say": ["alice", "three"]}));
+        run_command(&mut pages, &json!({"say": ["alice", "three"]}));
         let_pass(Duration::from_secs(1));
     });
     await_messages(&pages, &both, &["alice: one", "bob: two", "alice: three"]);
 
     server.signal(Signal::INT);
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
-    tell(&mut pages, &json!({"say": ["bob", "four"]}));
+    run_command(&mut pages, &json!({"say": ["bob", "four"]}));
     server = example.launch(start_server).start();
     await_messages(&pages, &both, &["alice: one", "bob: two", "alice: three", "bob: four"]);
 
     interrupt(backend);
-    cut_alice(&example, cut);
-    tell(&mut pages, &json!({"say": ["alice", "five"]}));
+    disconnect_alice(&example, disconnect);
+    run_command(&mut pages, &json!({"say": ["alice", "five"]}));
     let all = ["alice: one", "bob: two", "alice: three", "bob: four", "alice: five"];
     await_messages(&pages, &both, &all);
-    tell(&mut pages, &json!({"leave": ["bob"]}));
-    await_gone(&server, "bob");
+    run_command(&mut pages, &json!({"leave": ["bob"]}));
+    await_no_session(&server, "bob");
     let backend = example.start_backend(start_backend);
-    // A pause between two tries is up to 30 s.
+    // The pause between two attempts is up to 30 s.
     let bob = (json!("bob"), json!("session.closed"));
-    eventually_within(TIMEOUT + Duration::from_secs(30), "bob has gone", || {
-        (gone(&example, who_has_gone) == [bob.clone()]).then_some(())
+    eventually_within(TIMEOUT + Duration::from_secs(30), "the backend lists bob", || {
+        (departures(&example, list_departures) == [bob.clone()]).then_some(())
     });
     await_messages(&pages, &["alice"], &all);
-    tell(&mut pages, &json!({"leave": ["alice"]}));
+    run_command(&mut pages, &json!({"leave": ["alice"]}));
     let alice = (json!("alice"), json!("session.closed"));
-    until("alice has gone", || gone(&example, who_has_gone) == [bob.clone(), alice.clone()]);
+    until("the backend lists alice", || {
+        departures(&example, list_departures) == [bob.clone(), alice.clone()]
+    });
 
     let events = example.events();
     let sessions: HashSet<_> = events.iter().filter_map(|event| event["session"].as_str()).collect();
-    assert_eq!(sessions.len(), 2, "each has had one session throughout: {events:?}");
+    assert_eq!(sessions.len(), 2, "each user has had one session: {events:?}");
     for session in sessions {
         let names = names(&events, session);
         assert_eq!((names.first(), names.last()), (Some(&"session.opened"), Some(&"session.closed")));

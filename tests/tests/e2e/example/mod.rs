@@ -1,6 +1,7 @@
-//! The chat of `tests/example`: its very files, but for the addresses, in a folder like that of a fresh clone.
+//! The chat of `tests/example`: its original files, except for the addresses, in a directory like that of a
+//! fresh clone.
 
-// As the README's guide has it, in two browsers.
+// The README's guide, in two browsers.
 mod guide;
 
 use std::fs;
@@ -15,11 +16,11 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-/// What starts the backend, and the server.
+/// Commands that start the backend and the server.
 pub(crate) const BACKEND: &str = "mkdir -p /tmp/encke && python3 tests/example/backend.py";
 pub(crate) const SERVER: &str = "cargo run --release -- --config tests/example/encke.toml";
 
-/// See the [module](self).
+/// A copy of the example, see the [module](self).
 pub(crate) struct Example {
     clone: TempDir,
     pub(crate) backend: Port,
@@ -27,20 +28,20 @@ pub(crate) struct Example {
     admin: Port,
 }
 
-/// A port that nothing else is given, also while nobody listens there.
+/// A port that stays reserved while nothing listens on it.
 pub(crate) struct Port {
     pub(crate) address: SocketAddr,
     _bound: Socket,
 }
 
 impl Port {
-    /// Others may bind to it as this does, and listen.
+    /// Binds without listening, with an option that lets others bind to the port as well, and listen.
     fn reserve() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        socket.set_reuse_address(true).expect("a socket takes an option");
+        socket.set_reuse_address(true).expect("the socket accepts the option");
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("there is a free port");
         let address = socket.local_addr().ok().and_then(|address| address.as_socket());
-        Self { address: address.expect("it is bound"), _bound: socket }
+        Self { address: address.expect("the socket is bound"), _bound: socket }
     }
 }
 
@@ -52,14 +53,14 @@ impl Example {
         let copy = example.clone.path().join("tests/example");
         fs::create_dir_all(&copy).expect("a folder");
         for name in ["backend.py", "encke.toml", "index.html"] {
-            let text = fs::read_to_string(original.join(name)).expect("the example has it");
-            fs::write(copy.join(name), example.here(&text)).expect("a file");
+            let text = fs::read_to_string(original.join(name)).expect("the example has the file");
+            fs::write(copy.join(name), example.localized(&text)).expect("a file");
         }
         example
     }
 
-    /// The text with the addresses and the folder of this test.
-    fn here(&self, text: &str) -> String {
+    /// Replaces the addresses and the directory in a text by those of this test.
+    fn localized(&self, text: &str) -> String {
         let port = format!("PORT = {}", self.backend.address.port());
         text.replace("127.0.0.1:3000", &self.backend.address.to_string())
             .replace("PORT = 3000", &port)
@@ -68,34 +69,36 @@ impl Example {
             .replace("/tmp/encke", &self.clone.path().join("encke").display().to_string())
     }
 
-    /// A shell's process that runs a command of the README in the clone, and becomes the last program of it.
+    /// A shell that runs a command of the README in the clone, and becomes the last program of that command.
     pub(crate) fn shell(&self, command: &str) -> Command {
         let (before, last) = command.rsplit_once("&& ").unwrap_or(("true ", command));
         let mut shell = Command::new("sh");
-        shell.args(["-c", &self.here(&format!("{before}&& exec {last}"))]).current_dir(self.clone.path());
+        shell
+            .args(["-c", &self.localized(&format!("{before}&& exec {last}"))])
+            .current_dir(self.clone.path());
         shell
     }
 
-    /// Runs the backend until it listens.
+    /// Starts the backend, and waits until it listens.
     #[track_caller]
     pub(crate) fn start_backend(&self, command: &str) -> Process {
         let child = self.shell(command).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let backend = Process::new(child.expect("there is a shell"));
+        let backend = Process::new(child.expect("sh is installed"));
         until("the backend listens", || TcpStream::connect(self.backend.address).is_ok());
         backend
     }
 
-    /// The server under test, with the arguments that the README has for it.
+    /// The server under test, with the arguments of the README.
     #[track_caller]
     pub(crate) fn launch(&self, command: &str) -> Launch {
-        let arguments = command.strip_prefix("cargo run --release -- ").expect("it runs the server");
+        let arguments = command.strip_prefix("cargo run --release -- ").expect("the command runs the server");
         let [public, admin] = [&self.public, &self.admin].map(|port| port.address.to_string());
         let launch = Launch::listening_on_both(&public, &admin);
         let launch = launch.run_first(&format!("cd '{}'", self.clone.path().display()));
         arguments.split(' ').fold(launch, Launch::argument)
     }
 
-    /// What the backend has at this path.
+    /// The backend's answer at this path.
     #[track_caller]
     pub(crate) fn get(&self, path: &str, headers: &str) -> String {
         let Port { address, .. } = self.backend;
@@ -107,7 +110,7 @@ impl Example {
         answer.body
     }
 
-    /// What the backend answers to this.
+    /// The backend's answer to this body.
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &str) -> HttpResponse {
         let Port { address, .. } = self.backend;
@@ -115,18 +118,18 @@ impl Example {
         admin::send_request(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
     }
 
-    /// All that the server has told the backend, each event once, in the order in which it came first.
+    /// All events that the server has sent to the backend, each once, in the order of their first arrival.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
         serde_json::from_str(&self.get("/events", "")).expect("the backend answers JSON")
     }
 }
 
-/// The names of the events of a session, which have the numbers from 1 on.
+/// Names of the events of a session. Asserts that the events are numbered from 1.
 #[track_caller]
 pub(crate) fn names<'a>(events: &'a [Value], session: &str) -> Vec<&'a str> {
-    let of_it: Vec<_> = events.iter().filter(|event| event["session"] == session).collect();
-    let numbers: Vec<_> = of_it.iter().map(|event| event["number"].as_u64()).collect();
-    assert_eq!(numbers, (1..).map(Some).take(of_it.len()).collect::<Vec<_>>(), "{session}: {of_it:?}");
-    of_it.iter().map(|event| event["event"].as_str().expect("an event has a name")).collect()
+    let own: Vec<_> = events.iter().filter(|event| event["session"] == session).collect();
+    let numbers: Vec<_> = own.iter().map(|event| event["number"].as_u64()).collect();
+    assert_eq!(numbers, (1..).map(Some).take(own.len()).collect::<Vec<_>>(), "{session}: {own:?}");
+    own.iter().map(|event| event["event"].as_str().expect("an event has a name")).collect()
 }

@@ -24,7 +24,7 @@ fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn
         while !run.is_finished() {
             look(&server.admin.metrics());
         }
-        run.join().expect("loadgen has run to its end")
+        run.join().expect("loadgen succeeds")
     });
     report.assert(&[("lost", 0.0), ("doubled", 0.0), ("cuts", 0.0), ("received", report.number("sent"))]);
     assert!(report.number("sent") > 0.0, "{report:?}");
@@ -34,13 +34,13 @@ fn attack_for(duration: &str, server: &RunningServer, words: &str, look: impl Fn
 
 /// Asserts that a new client was admitted during this attack.
 #[track_caller]
-fn assert_visited(report: &LoadgenReport, attack: &str) {
+fn assert_visitor_admitted(report: &LoadgenReport, attack: &str) {
     report.assert(&[(&format!("/attacks/{attack}/visitor/admitted"), 1.0)]);
 }
 
 #[test]
-fn no_attack_harms_a_session_beside_it() {
-    let _turn = heavy_test_lock();
+fn no_attack_harms_a_concurrent_session() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack all --connections 20", |_| {});
     for attack in [
@@ -57,7 +57,7 @@ fn no_attack_harms_a_session_beside_it() {
         "slowread",
         "events",
     ] {
-        assert_visited(&report, attack);
+        assert_visitor_admitted(&report, attack);
         assert!(report.number(&format!("/attacks/{attack}/attacker/connections")) >= 20.0, "{report:?}");
         let history = |which| report.number(&format!("/attacks/{attack}/visitor/history_{which}"));
         assert_eq!(history("received"), history("expected"), "{attack}: {report:?}");
@@ -65,18 +65,18 @@ fn no_attack_harms_a_session_beside_it() {
 }
 
 #[test]
-fn any_server_of_websockets_can_be_attacked() {
-    let _turn = heavy_test_lock();
+fn any_websocket_server_can_be_attacked() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack all --target plain --connections 20", |_| {});
     for attack in ["frames", "headers", "handshakes", "fragments"] {
-        assert_visited(&report, attack);
+        assert_visitor_admitted(&report, attack);
     }
 }
 
 #[test]
 fn controls_send_nothing() {
-    let _turn = heavy_test_lock();
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack none,burn", |_| {});
     for control in ["none", "burn"] {
@@ -90,8 +90,8 @@ fn controls_send_nothing() {
 }
 
 #[test]
-fn no_more_sessions_are_attached_than_there_may_be_connections_whatever_they_resume() {
-    let _turn = heavy_test_lock();
+fn attached_sessions_never_exceed_max_connections() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_connections=10"]);
     let arguments = "--attack resume --connections 20 --connect-timeout 2s";
     // A replaced connection counts until it is closed.
@@ -102,8 +102,8 @@ fn no_more_sessions_are_attached_than_there_may_be_connections_whatever_they_res
 }
 
 #[test]
-fn sessions_are_no_more_than_there_may_be_and_newcomers_get_one() {
-    let _turn = heavy_test_lock();
+fn sessions_never_exceed_max_sessions_and_new_clients_get_one() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_sessions=60"]);
     let look = |metrics: &Metrics| {
         // The two numbers are not read atomically: one session of each connection may be counted in both
@@ -112,26 +112,26 @@ fn sessions_are_no_more_than_there_may_be_and_newcomers_get_one() {
         assert!(sessions <= 60.0 + 10.0, "{}", metrics.text());
     };
     let report = attack(&server, "--attack suspended --connections 10", look);
-    assert_visited(&report, "suspended");
+    assert_visitor_admitted(&report, "suspended");
     assert!(report.number("/answers/suspended/session") > 60.0, "{report:?}");
 }
 
 #[test]
-fn channels_are_no_more_than_there_may_be_and_nobody_else_loses_one() {
-    let _turn = heavy_test_lock();
+fn channels_never_exceed_max_channels_and_others_keep_theirs() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_channels=200"]);
     let look = |metrics: &Metrics| assert!(metrics.value("encke_channels") <= 200.0, "{}", metrics.text());
-    // Half of the attack's commands are publishes and half are subscribes. A channel with a subscriber cannot
-    // be evicted, so there is only one connection.
+    // The only connection publishes. A second one would subscribe, and a channel with a subscriber cannot be
+    // evicted.
     let report = attack(&server, "--attack channels --connections 1", look);
-    assert_visited(&report, "channels");
+    assert_visitor_admitted(&report, "channels");
     assert!(report.number("/answers/channels/ok") > 200.0, "{report:?}");
 }
 
 #[test]
-fn history_is_no_more_than_there_may_be() {
+fn history_never_exceeds_its_total_limit() {
     const TOTAL_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
-    let _turn = heavy_test_lock();
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["channel.history_total_bytes=4MiB"]);
     let look = |metrics: &Metrics| {
         // Each connection may exceed the limit by one message while room is made for it.
@@ -143,8 +143,8 @@ fn history_is_no_more_than_there_may_be() {
 }
 
 #[test]
-fn history_of_others_stays_however_fast_an_attacker_publishes() {
-    let _turn = heavy_test_lock();
+fn a_fast_publisher_does_not_evict_history_of_others() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["channel.history_total_bytes=4MiB"]);
     let report = attack(&server, "--attack history --connections 2", |_| {});
     let history = |which| report.number(&format!("/attacks/history/visitor/history_{which}"));
@@ -153,26 +153,26 @@ fn history_of_others_stays_however_fast_an_attacker_publishes() {
 }
 
 #[test]
-fn silent_sockets_are_cut_and_newcomers_are_let_in() {
-    let _turn = heavy_test_lock();
+fn silent_sockets_are_evicted_and_new_clients_admitted() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_handshakes=20"]);
     // No socket is evicted before it has been silent for a second.
     let report = attack_for("3s", &server, "--attack handshakes --connections 60", |_| {});
-    assert_visited(&report, "handshakes");
+    assert_visitor_admitted(&report, "handshakes");
     assert!(report.number("/answers/handshakes/cut") > 0.0, "{report:?}");
 }
 
 #[test]
-fn headers_without_end_are_refused() {
-    let _turn = heavy_test_lock();
+fn endless_headers_are_rejected() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = attack(&server, "--attack headers --connections 20", |_| {});
     assert!(report.number("/attacks/headers/attacker/connections") > 20.0, "{report:?}");
 }
 
 #[test]
-fn forged_tokens_let_nobody_in() {
-    let _turn = heavy_test_lock();
+fn forged_tokens_are_rejected() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
     let claims =
         json!({ "sub": "healthy", "exp": 4_102_444_800_u64, "channels": {"*": ["subscribe", "publish"]} });
@@ -183,8 +183,8 @@ fn forged_tokens_let_nobody_in() {
 }
 
 #[test]
-fn commands_above_the_limit_are_refused() {
-    let _turn = heavy_test_lock();
+fn commands_above_the_rate_limit_are_rejected() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.commands_per_second=30"]);
     let report = attack(&server, "--attack publishes --connections 4 --rate 10", |_| {});
     assert!(report.number("/answers/publishes/error_rate_limited") > 0.0, "{report:?}");
@@ -192,18 +192,18 @@ fn commands_above_the_limit_are_refused() {
 }
 
 /// Runs loadgen with arguments that it must refuse.
-fn refused(words: &str) -> Output {
+fn run_refused(words: &str) -> Output {
     let output = Command::new(binaries::loadgen()).args(words.split(' ')).output();
     output.expect("loadgen can be started")
 }
 
 #[test]
-fn servers_elsewhere_are_not_attacked() {
+fn remote_servers_are_not_attacked() {
     // Documentation addresses (RFC 5737, RFC 3849), which no host uses.
     for url in ["ws://192.0.2.1/ws", "ws://[2001:db8::1]/ws"] {
-        let output = refused(&format!("abuse {url} --attack frames"));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("--authorized"), "{said}");
+        let output = run_refused(&format!("abuse {url} --attack frames"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("--authorized"), "{stderr}");
     }
 }

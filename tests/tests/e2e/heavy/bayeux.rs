@@ -13,8 +13,8 @@ fn run(server: &RunningServer, scheme: &str, scenario: &str, words: &str) -> Loa
 }
 
 #[test]
-fn no_connect_is_held_too_short() {
-    let _turn = heavy_test_lock();
+fn no_connect_is_answered_early() {
+    let _lock = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&["session.poll_hold=1s"]);
         for ack in ["", " --ext-ack"] {
@@ -33,8 +33,8 @@ fn no_connect_is_held_too_short() {
 }
 
 #[test]
-fn with_acknowledgements_nothing_is_lost_or_doubled_in_a_cut() {
-    let _turn = heavy_test_lock();
+fn with_acknowledgements_a_disconnect_neither_loses_nor_duplicates() {
+    let _lock = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&[]);
         let words = "--ext-ack --connections 100 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
@@ -53,8 +53,8 @@ fn with_acknowledgements_nothing_is_lost_or_doubled_in_a_cut() {
 }
 
 #[test]
-fn without_them_nothing_is_doubled() {
-    let _turn = heavy_test_lock();
+fn without_acknowledgements_nothing_is_duplicated() {
+    let _lock = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&[]);
         let words = "--connections 100 --rate 500 --messages 100 --publish-rate 50";
@@ -75,8 +75,8 @@ fn without_them_nothing_is_doubled() {
 }
 
 #[test]
-fn sessions_wait_for_the_whole_window_and_no_longer() {
-    let _turn = heavy_test_lock();
+fn sessions_expire_at_the_end_of_the_reconnect_window() {
+    let _lock = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
         let window = "--reconnect-window 3s --margin 700ms";
@@ -104,15 +104,15 @@ fn sessions_wait_for_the_whole_window_and_no_longer() {
 }
 
 #[test]
-fn clients_leave_by_a_disconnect() {
-    let _turn = heavy_test_lock();
+fn clients_end_their_sessions_with_a_disconnect() {
+    let _lock = heavy_test_lock();
     for scheme in SCHEMES {
         let server = RunningServer::with(&[]);
         let report = run(&server, scheme, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
         report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
         assert!(report.number("left") > 0.0, "{report:?}");
         // The end of the run may have disconnected some clients before they received the reply.
-        until("all who left have ended their sessions", || {
+        until("all clients that left have closed their sessions", || {
             server.admin.metrics().events("closed", "client") >= report.number("left")
         });
     }

@@ -18,11 +18,11 @@ const SESSIONS: usize = 1_000;
 const USERS: usize = 10;
 /// How long the backend is down. Sessions that are disconnected during that time and do not reconnect expire
 /// before it ends.
-const DOWN: Duration = Duration::from_secs(60);
+const BACKEND_DOWNTIME: Duration = Duration::from_secs(60);
 const WINDOW: &str = "session.reconnect_window=20s";
 /// Number of clients disconnected at a time: few enough for those that reconnect to do so within the window,
 /// even on a busy machine.
-const CUT: usize = 50;
+const DISCONNECT_BATCH: usize = 50;
 
 /// Client, with the events that the backend must receive for its session.
 struct Visitor {
@@ -32,16 +32,16 @@ struct Visitor {
 }
 
 /// Session that expires, with the events that the backend must receive for it.
-type Told = (String, Vec<&'static str>);
+type ExpectedEvents = (String, Vec<&'static str>);
 
 /// Returns the token of a signed-in user.
 fn token(example: &Example, user: usize) -> String {
     let answer = example.post("/login", &format!("name=user{user}"));
     let cookie = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next());
-    example.get("/token", &format!("Cookie: {}\r\n", cookie.expect("who signs in gets a cookie")))
+    example.get("/token", &format!("Cookie: {}\r\n", cookie.expect("signing in sets a cookie")))
 }
 
-fn enter(server: &RunningServer, example: &Example) -> Vec<Visitor> {
+fn connect_visitors(server: &RunningServer, example: &Example) -> Vec<Visitor> {
     let tokens: Vec<_> = (0..USERS).map(|user| format!("token={}", token(example, user))).collect();
     let queries: Vec<_> = tokens.iter().cycle().take(SESSIONS).cloned().collect();
     let visitors = connect(server, &queries).into_iter();
@@ -50,14 +50,18 @@ fn enter(server: &RunningServer, example: &Example) -> Vec<Visitor> {
 
 /// Disconnects half of the clients. Half of these reconnect at once; the sessions of the others, which will
 /// expire, are returned.
-fn cut_half(server: &RunningServer, random: &mut SmallRng, visitors: &mut Vec<Visitor>) -> Vec<Told> {
+fn disconnect_half(
+    server: &RunningServer,
+    random: &mut SmallRng,
+    visitors: &mut Vec<Visitor>,
+) -> Vec<ExpectedEvents> {
     visitors.shuffle(random);
-    let mut cut = visitors.split_off(visitors.len() / 2);
+    let mut disconnected = visitors.split_off(visitors.len() / 2);
     let mut lost = Vec::new();
-    while !cut.is_empty() {
-        let some = cut.split_off(cut.len().saturating_sub(CUT));
+    while !disconnected.is_empty() {
+        let batch = disconnected.split_off(disconnected.len().saturating_sub(DISCONNECT_BATCH));
         let mut returning = Vec::new();
-        for Visitor { client, hello, mut events } in some {
+        for Visitor { client, hello, mut events } in batch {
             if random.random() {
                 client.reset();
             } else {
@@ -86,7 +90,7 @@ fn cut_half(server: &RunningServer, random: &mut SmallRng, visitors: &mut Vec<Vi
 }
 
 /// Disconnects all remaining clients for good.
-fn lose(visitors: Vec<Visitor>) -> Vec<Told> {
+fn disconnect_all(visitors: Vec<Visitor>) -> Vec<ExpectedEvents> {
     let lost = visitors.into_iter().map(|Visitor { hello, mut events, .. }| {
         events.extend(["session.suspended", "session.expired"]);
         (hello.session, events)
@@ -102,49 +106,53 @@ fn await_events(server: &RunningServer, example: &Example, count: usize) -> Vec<
         (server.admin.metrics().value(delivered) == count as f64).then_some(())
     });
     let events = example.events();
-    assert_eq!(events.len(), count, "each once");
+    assert_eq!(events.len(), count, "each event once");
     events
 }
 
 #[test]
-fn a_thousand_sessions_are_told_once_and_in_order_though_the_backend_was_down() {
-    let _turn = heavy_test_lock();
+fn events_of_a_thousand_sessions_are_delivered_once_and_in_order_despite_backend_downtime() {
+    let _lock = heavy_test_lock();
     require_descriptors(SESSIONS);
-    let seed =
-        std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
+    let seed = std::env::var("ENCKE_SEED")
+        .map_or_else(|_| rand::random(), |seed| seed.parse().expect("ENCKE_SEED is a number"));
     println!("ENCKE_SEED={seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let example = Example::new();
     let backend = example.start_backend(BACKEND);
     let server = example.launch(SERVER).set(WINDOW).set("session.ping_interval=10m").start();
 
-    let mut visitors = enter(&server, &example);
-    let mut told = cut_half(&server, &mut random, &mut visitors);
+    let mut visitors = connect_visitors(&server, &example);
+    let mut expired = disconnect_half(&server, &mut random, &mut visitors);
     // The backend ends while it receives events.
     drop(backend);
     let killed = Instant::now();
-    let before = told.len();
+    let before = expired.len();
     for _ in 0..2 {
-        told.extend(cut_half(&server, &mut random, &mut visitors));
+        expired.extend(disconnect_half(&server, &mut random, &mut visitors));
     }
-    assert_eq!(Client::refusal_code(server.public, "token=t"), 4005, "nobody can say who that is");
+    assert_eq!(
+        Client::refusal_code(server.public, "token=t"),
+        4005,
+        "authentication is impossible without the backend"
+    );
     await_sessions(&server, "attached", visitors.len());
     await_sessions(&server, "suspended", 0);
     let queued = server.admin.metrics().value(r#"encke_webhook_queued{webhook="0"}"#);
-    assert!(queued >= 2.0 * (told.len() - before) as f64, "{queued} events wait for the backend");
-    let_pass(DOWN.saturating_sub(killed.elapsed()));
+    assert!(queued >= 2.0 * (expired.len() - before) as f64, "{queued} events are queued");
+    let_pass(BACKEND_DOWNTIME.saturating_sub(killed.elapsed()));
 
     let _backend = example.start_backend(BACKEND);
-    let staying = visitors.iter().map(|visitor| visitor.events.len()).sum::<usize>();
-    let gone = told.iter().map(|(_, events)| events.len()).sum::<usize>();
-    await_events(&server, &example, staying + gone);
-    println!("{} have stayed, {} have expired", visitors.len(), told.len());
+    let remaining_events = visitors.iter().map(|visitor| visitor.events.len()).sum::<usize>();
+    let expired_events = expired.iter().map(|(_, events)| events.len()).sum::<usize>();
+    await_events(&server, &example, remaining_events + expired_events);
+    println!("{} remain, {} have expired", visitors.len(), expired.len());
 
-    told.extend(lose(visitors));
-    let count = told.iter().map(|(_, events)| events.len()).sum();
+    expired.extend(disconnect_all(visitors));
+    let count = expired.iter().map(|(_, events)| events.len()).sum();
     let events = await_events(&server, &example, count);
-    assert_eq!(told.len(), SESSIONS);
-    for (session, expected) in &told {
+    assert_eq!(expired.len(), SESSIONS);
+    for (session, expected) in &expired {
         assert_eq!(names(&events, session), *expected, "{session}");
     }
 }

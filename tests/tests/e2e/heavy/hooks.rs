@@ -17,27 +17,27 @@ const OTHERS: usize = 20;
 
 /// Hooks that block on the expiry of one session and record the expiries of the others.
 #[derive(Clone, Default)]
-struct OneBlocks(Arc<Noted>);
+struct BlockOnOneExpiry(Arc<ExpiryRecord>);
 
 #[derive(Default)]
-struct Noted {
-    blocks_on: Mutex<Option<String>>,
+struct ExpiryRecord {
+    blocked_session: Mutex<Option<String>>,
     blocked: AtomicBool,
-    over: AtomicBool,
+    has_finished: AtomicBool,
     expired: Mutex<Vec<(String, Instant)>>,
 }
 
-impl Hooks for OneBlocks {
+impl Hooks for BlockOnOneExpiry {
     fn session_event(&self, session: SessionId, _: Option<&str>, event: LifecycleEvent) {
         if event.transition != Transition::Expired {
             return;
         }
-        let Noted { blocks_on, blocked, over, expired } = &*self.0;
+        let ExpiryRecord { blocked_session: blocks_on, blocked, has_finished: over, expired } = &*self.0;
         let id = session.to_string();
         if blocks_on.lock().as_ref() == Some(&id) {
             blocked.store(true, Ordering::Release);
             // If this blocked the other expiries, the wait would time out.
-            until("all others have expired", || expired.lock().len() == OTHERS);
+            until("all other sessions expire", || expired.lock().len() == OTHERS);
             over.store(true, Ordering::Release);
         } else {
             expired.lock().push((id, Instant::now()));
@@ -48,19 +48,19 @@ impl Hooks for OneBlocks {
 fn start(settings: &[&str], hooks: impl Hooks) -> Server {
     let settings = ["listen.public=127.0.0.1:0", "listen.admin=127.0.0.1:0"].iter().chain(settings);
     let settings = Settings { flags: settings.map(|&flag| flag.to_owned()).collect(), ..Settings::default() };
-    let config = settings.resolve().expect("a valid configuration");
-    Server::start(config, Box::new(hooks), Box::new(|| 0)).expect("it starts")
+    let config = settings.resolve().expect("the configuration is valid");
+    Server::start(config, Box::new(hooks), Box::new(|| 0)).expect("the server starts")
 }
 
 #[test]
-fn a_hook_that_blocks_delays_no_one_else() {
-    let _turn = heavy_test_lock();
-    let hooks = OneBlocks::default();
+fn a_blocking_hook_delays_no_other_session() {
+    let _lock = heavy_test_lock();
+    let hooks = BlockOnOneExpiry::default();
     let server = start(&["timers.workers=2", "session.reconnect_window=1s"], hooks.clone());
-    let noted = &*hooks.0;
+    let record = &*hooks.0;
     let connect = || Client::connect(server.public_address(), "");
     let (first, others) = (connect(), (0..OTHERS).map(|_| connect()).collect::<Vec<_>>());
-    *noted.blocks_on.lock() = Some(first.hello.session.clone());
+    *record.blocked_session.lock() = Some(first.hello.session.clone());
 
     first.drop_connection();
     let mut left = Vec::new();
@@ -71,8 +71,8 @@ fn a_hook_that_blocks_delays_no_one_else() {
         let at = Instant::now();
         left.push((other.drop_connection().session, at));
     }
-    until("the first one blocks its worker", || noted.blocked.load(Ordering::Acquire));
-    until("all others have expired", || noted.expired.lock().len() == OTHERS);
+    until("the first session blocks its worker", || record.blocked.load(Ordering::Acquire));
+    until("all other sessions expire", || record.expired.lock().len() == OTHERS);
     let timers = Admin::new(server.admin_address()).get("/api/timers").json();
     let since_last_turn = timers["since_last_turn_ms"].as_f64().expect("a number");
     assert!(since_last_turn < MAX_LATENESS.as_millis() as f64, "{timers}");
@@ -81,39 +81,39 @@ fn a_hook_that_blocks_delays_no_one_else() {
         "{timers}"
     );
 
-    let expired = noted.expired.lock().clone();
+    let expired = record.expired.lock().clone();
     for (session, at) in &left {
-        let (_, then) = expired.iter().find(|(id, _)| id == session).expect("each expires");
+        let (_, then) = expired.iter().find(|(id, _)| id == session).expect("every session expires");
         let after = *then - *at;
         assert!(after >= WINDOW, "early: {after:?}");
         assert!(after < WINDOW + MAX_LATENESS, "late: {after:?}");
     }
-    until("the one that blocks is over", || noted.over.load(Ordering::Acquire));
+    until("the blocked hook finishes", || record.has_finished.load(Ordering::Acquire));
     server.stop();
 }
 
 /// Hooks that block on every expiry until released.
 #[derive(Clone, Default)]
-struct Blocks(Arc<AtomicBool>);
+struct BlockOnExpiry(Arc<AtomicBool>);
 
-impl Hooks for Blocks {
+impl Hooks for BlockOnExpiry {
     fn session_event(&self, _: SessionId, _: Option<&str>, event: LifecycleEvent) {
         if event.transition == Transition::Expired {
-            until("it is let go", || self.0.load(Ordering::Acquire));
+            until("the hook is released", || self.0.load(Ordering::Acquire));
         }
     }
 }
 
 #[test]
 fn a_server_whose_workers_are_stuck_is_not_healthy() {
-    let let_go = Arc::new(AtomicBool::new(false));
+    let released = Arc::new(AtomicBool::new(false));
     let settings = [
         "timers.workers=1",
         "timers.watchdog=1s",
         "timers.stall_threshold=500ms",
         "session.reconnect_window=100ms",
     ];
-    let server = start(&settings, Blocks(Arc::clone(&let_go)));
+    let server = start(&settings, BlockOnExpiry(Arc::clone(&released)));
     let supervisor = FakeSupervisor::on_path();
     server.feed_watchdog(Supervisor::new(Some(supervisor.name.clone()), Some("400000")));
     assert_eq!(supervisor.next(), "WATCHDOG=1");
@@ -127,21 +127,21 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
     assert!(age() > 1.0, "{}", age());
     assert!(admin.get("/api/timers").json()["dispatch"]["age_ms"].as_f64() > Some(1000.0));
     // Notifications sent before the stall may still be queued.
-    until("the watchdog is told nothing", || supervisor.try_next().is_none());
+    until("all earlier notifications are read", || supervisor.try_next().is_none());
     let_pass(Duration::from_secs(1));
-    assert_eq!(supervisor.try_next(), None, "nothing is told while the worker is stuck");
-    let_go.store(true, Ordering::Release);
+    assert_eq!(supervisor.try_next(), None, "no keep-alive while the worker is stuck");
+    released.store(true, Ordering::Release);
     assert_eq!(supervisor.next(), "WATCHDOG=1");
-    until("the worker goes on", || admin.get("/healthz").status == 200);
-    until("nothing waits any more", || age() < 1.0);
+    until("the worker continues", || admin.get("/healthz").status == 200);
+    until("no dispatched work is pending", || age() < 1.0);
     server.stop();
 }
 
 /// Hooks that record the user of each session opened.
 #[derive(Clone, Default)]
-struct Users(Arc<Mutex<Vec<Option<String>>>>);
+struct UserRecorder(Arc<Mutex<Vec<Option<String>>>>);
 
-impl Hooks for Users {
+impl Hooks for UserRecorder {
     fn session_event(&self, _: SessionId, user: Option<&str>, event: LifecycleEvent) {
         if event.transition == Transition::Opened {
             self.0.lock().push(user.map(ToOwned::to_owned));
@@ -150,14 +150,14 @@ impl Hooks for Users {
 }
 
 #[test]
-fn a_hook_is_told_the_user() {
-    let users = Users::default();
+fn a_hook_receives_the_user() {
+    let users = UserRecorder::default();
     let secret = format!("auth.secret={SECRET}");
     let server = start(&[&secret], users.clone());
     let claims = serde_json::json!({"sub": "alice", "channels": {}});
     let token = sign(&claims, SECRET);
     let client = Client::connect(server.public_address(), &format!("token={token}"));
-    until("it is told", || *users.0.lock() == [Some("alice".to_owned())]);
+    until("the hook is called", || *users.0.lock() == [Some("alice".to_owned())]);
     drop(client);
     server.stop();
 }

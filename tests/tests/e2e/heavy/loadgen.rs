@@ -3,10 +3,11 @@ use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy_test_lock;
 
 #[test]
-fn those_who_answer_are_left_alone() {
-    let _turn = heavy_test_lock();
+fn clients_that_answer_pings_stay_connected() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
-    let report = LoadgenReport::run("hold", &server, &["--connections", "200", "--rate", "400", "--duration", "3s"]);
+    let report =
+        LoadgenReport::run("hold", &server, &["--connections", "200", "--rate", "400", "--duration", "3s"]);
     assert_eq!(report.number("connected"), 200.0, "{report:?}");
     assert_eq!(report.number("errors"), 0.0, "{report:?}");
     assert_eq!(report.number("unexpected_closes"), 0.0, "{report:?}");
@@ -14,8 +15,8 @@ fn those_who_answer_are_left_alone() {
 }
 
 #[test]
-fn every_mute_client_is_closed_and_no_other() {
-    let _turn = heavy_test_lock();
+fn only_mute_clients_are_closed() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "200", "--rate", "400", "--duration", "10s", "--share", "0.5"];
     let report = LoadgenReport::run("mute", &server, &arguments);
@@ -28,8 +29,8 @@ fn every_mute_client_is_closed_and_no_other() {
 }
 
 #[test]
-fn all_come_back_after_a_cut() {
-    let _turn = heavy_test_lock();
+fn all_clients_resume_after_a_disconnect() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let arguments = ["--connections", "1000", "--rate", "2000", "--duration", "1s"];
     let report = LoadgenReport::run("storm", &server, &arguments);

@@ -16,7 +16,7 @@ fn server() -> RunningServer {
 
 /// Signs a token that is valid for this long.
 fn token(valid: Duration) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is past 1970");
     let claims =
         json!({"sub": "alice", "exp": (now + valid).as_secs(), "channels": {"*": ["subscribe", "publish"]}});
     sign(&claims, SECRET)
@@ -29,10 +29,10 @@ fn run(arguments: &[&str], report: &TempDir, secret: &str) -> (Output, Value) {
     let output = command.output().expect("loadgen can be started");
     let mut written = vec![output.stdout.clone(), output.stderr.clone()];
     for file in fs::read_dir(report.path()).expect("the report was written") {
-        written.push(fs::read(file.expect("it is there").path()).expect("it can be read"));
+        written.push(fs::read(file.expect("the file exists").path()).expect("the file can be read"));
     }
     for bytes in &written {
-        assert!(!String::from_utf8_lossy(bytes).contains(secret), "the secret was printed");
+        assert!(!String::from_utf8_lossy(bytes).contains(secret), "the output contains the secret");
     }
     let result = report.path().join("result.json");
     let json = fs::read_to_string(&result).ok().and_then(|text| serde_json::from_str(&text).ok());
@@ -40,8 +40,8 @@ fn run(arguments: &[&str], report: &TempDir, secret: &str) -> (Output, Value) {
 }
 
 #[test]
-fn all_kinds_of_connections_show_the_token() {
-    let _turn = heavy_test_lock();
+fn every_kind_of_connection_sends_the_token() {
+    let _lock = heavy_test_lock();
     let (server, token) = (server(), token(Duration::from_secs(3600)));
     let (ws, sse) =
         (format!("ws://{}/ws", server.public), format!("http://{}/events?channels=news", server.public));
@@ -68,7 +68,7 @@ fn all_kinds_of_connections_show_the_token() {
             false,
         ),
     ] {
-        let report = tempfile::tempdir().expect("there is room");
+        let report = tempfile::tempdir().expect("a temporary directory can be created");
         let (output, json) = run(&[scenario, &["--token", &token]].concat(), &report, &token);
         assert!(output.status.success(), "{scenario:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(json["errors"], 0, "{scenario:?}: {json:#}");
@@ -77,25 +77,29 @@ fn all_kinds_of_connections_show_the_token() {
 }
 
 #[test]
-fn a_command_writes_the_token_and_is_run_again_when_that_is_about_to_expire() {
-    let _turn = heavy_test_lock();
+fn the_token_command_runs_again_before_the_token_expires() {
+    let _lock = heavy_test_lock();
     let server = server();
     let url = format!("ws://{}/ws", server.public);
     for (valid, runs_expected) in [(3600, 1), (5, 21)] {
-        let (token, files) = (token(Duration::from_secs(valid)), tempfile::tempdir().expect("there is room"));
-        let (runs, report) = (files.path().join("runs"), tempfile::tempdir().expect("there is room"));
+        let (token, files) = (
+            token(Duration::from_secs(valid)),
+            tempfile::tempdir().expect("a temporary directory can be created"),
+        );
+        let (runs, report) =
+            (files.path().join("runs"), tempfile::tempdir().expect("a temporary directory can be created"));
         let command = format!("echo x >> {}; echo {token}", runs.display());
         let hold = ["hold", &url, "--connections", "20", "--rate", "1000", "--duration", "100ms"];
         let (output, json) = run(&[&hold[..], &["--token-command", &command]].concat(), &report, &token);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!((&json["connected"], &json["errors"]), (&json!(20), &json!(0)), "{json:#}");
-        let count = fs::read_to_string(&runs).expect("the command was run").lines().count();
-        assert_eq!(count, runs_expected, "for a token that is good for {valid} s");
+        let count = fs::read_to_string(&runs).expect("the command ran").lines().count();
+        assert_eq!(count, runs_expected, "for a token that is valid for {valid} s");
     }
 }
 
 #[test]
-fn who_has_no_good_token_is_not_let_in() {
+fn clients_without_a_valid_token_are_rejected() {
     let server = server();
     let url = format!("ws://{}/ws", server.public);
     let hold = ["hold", &url, "--connections", "2", "--rate", "1000", "--duration", "0s"];
@@ -106,7 +110,7 @@ fn who_has_no_good_token_is_not_let_in() {
         (&["--token-command", "echo wrong-secret; exit 3"], 1, "exit status: 3"),
         (&["--token", "wrong-secret", "--token-command", "true"], 2, "cannot be used with"),
     ] {
-        let report = tempfile::tempdir().expect("there is room");
+        let report = tempfile::tempdir().expect("a temporary directory can be created");
         let (output, _) = run(&[&hold[..], options].concat(), &report, "wrong");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{stderr}");

@@ -20,8 +20,8 @@ fn run(server: &RunningServer, scenario: &str, words: &str) -> LoadgenReport {
 }
 
 #[test]
-fn no_poll_is_held_too_short() {
-    let _turn = heavy_test_lock();
+fn no_poll_is_answered_early() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let report = run(&server, "hold", "--connections 200 --rate 200 --duration 4s --poll-hold 1s");
     report.assert(&[
@@ -38,8 +38,8 @@ fn no_poll_is_held_too_short() {
 }
 
 #[test]
-fn each_poller_has_each_message_once_and_in_order() {
-    let _turn = heavy_test_lock();
+fn polls_deliver_each_message_once_and_in_order() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let words = "--connections 200 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
     let report = run(&server, "fanout", words);
@@ -48,8 +48,8 @@ fn each_poller_has_each_message_once_and_in_order() {
 }
 
 #[test]
-fn pollers_come_back_in_time_and_not_after_it() {
-    let _turn = heavy_test_lock();
+fn polling_sessions_expire_at_the_end_of_the_reconnect_window() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
     let words = "--connections 50 --rate 500 --messages 60 --publish-rate 20 --cuts 3 --away 500ms --outside 0.2 \
                  --margin 700ms --grace 3s";
@@ -72,8 +72,8 @@ fn pollers_come_back_in_time_and_not_after_it() {
 }
 
 #[test]
-fn a_second_poll_has_the_session() {
-    let _turn = heavy_test_lock();
+fn a_second_poll_takes_the_session_over() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = run(&server, "takeover", "--connections 100 --rate 400 --duration 500ms");
     report.assert(&[
@@ -87,8 +87,8 @@ fn a_second_poll_has_the_session() {
 }
 
 #[test]
-fn timeouts_end_pollers_on_time() {
-    let _turn = heavy_test_lock();
+fn timeouts_close_polling_sessions_on_time() {
+    let _lock = heavy_test_lock();
     for (setting, code) in [("session.idle=2s", "4004"), ("session.lifetime=2s", "4006")] {
         // A single poll is held all the time: if a session ends between two polls, only the next poll can
         // report that it is closed.
@@ -106,21 +106,21 @@ fn timeouts_end_pollers_on_time() {
 }
 
 #[test]
-fn pollers_come_and_go() {
-    let _turn = heavy_test_lock();
+fn polling_clients_connect_and_leave() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = run(&server, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
     report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
     assert!(report.number("left") > 0.0, "{report:?}");
     // The end of the run may have disconnected some clients before they received the reply.
-    until("all who left have ended their sessions", || {
+    until("all clients that left have closed their sessions", || {
         server.admin.metrics().events("closed", "client") >= report.number("left")
     });
 }
 
 #[test]
-fn two_thousand_pollers_come_back_at_once() {
-    let _turn = heavy_test_lock();
+fn two_thousand_polling_clients_resume_at_once() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let report = run(&server, "storm", "--connections 2000 --rate 2000 --duration 500ms");
     report.assert(&[("dropped", 2000.0), ("resumed", 2000.0), ("errors", 0.0), ("unexpected_closes", 0.0)]);

@@ -13,13 +13,13 @@ const LINE_CONTRAST: f64 = 3.0;
 
 /// Runs a scenario that writes its report page to `directory`.
 fn run(scenario: &str, server: &RunningServer, arguments: &[&str], directory: &Path) {
-    let directory = directory.to_str().expect("its name is text");
+    let directory = directory.to_str().expect("the path is text");
     drop(LoadgenReport::run(scenario, server, &[arguments, &["--report", directory]].concat()));
 }
 
 #[track_caller]
 fn assert_readable(page: &Path) {
-    let script = Script::start("report.mjs", &[page.to_str().expect("its name is text")]);
+    let script = Script::start("report.mjs", &[page.to_str().expect("the path is text")]);
     for nth in 1..=4 {
         let view = script.await_value("view", nth);
         for name in ["empty", "overlapping", "outside"] {
@@ -35,10 +35,10 @@ fn assert_readable(page: &Path) {
 }
 
 #[test]
-fn pages_can_be_read_and_ask_for_nothing() {
-    let _turn = heavy_test_lock();
+fn pages_are_readable_and_load_nothing() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
-    let place = tempfile::tempdir().expect("there is room for a directory");
+    let place = tempfile::tempdir().expect("a temporary directory can be created");
     let [mute, fanout, both] = ["mute", "fanout", "both"].map(|name| place.path().join(name));
     let connections = ["--connections", "100", "--rate", "100"];
     run("mute", &server, &[&connections[..], &["--duration", "10s", "--share", "0.5"]].concat(), &mute);

@@ -26,7 +26,7 @@ const ONCE_AND_IN_ORDER: [(&str, f64); 8] = [
 
 #[test]
 fn late_only_pongs_after_the_deadline_end_a_connection() {
-    let _turn = heavy_test_lock();
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "100", "--rate", "400", "--duration", "6s", "--margin", "500ms"];
     let report = LoadgenReport::run("late", &server, &arguments);
@@ -45,13 +45,13 @@ fn late_only_pongs_after_the_deadline_end_a_connection() {
 }
 
 #[test]
-fn mute_what_arrived_while_loadgen_was_stopped_is_not_called_early() {
+fn mute_closes_received_while_loadgen_was_stopped_are_not_counted_as_early() {
     const CONNECTIONS: f64 = 100.0;
-    let _turn = heavy_test_lock();
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let arguments = ["--connections", "100", "--rate", "1000", "--duration", "20s"];
     let running = LoadgenRun::start("mute", &server, &arguments);
-    until("all have come", || server.admin.metrics().sessions("attached") == CONNECTIONS);
+    until("all clients are connected", || server.admin.metrics().sessions("attached") == CONNECTIONS);
     // The first pings are sent half a second to a second after the hello, and the closes follow a second
     // later.
     running.process.freeze(Duration::from_millis(1200));
@@ -63,7 +63,7 @@ fn mute_what_arrived_while_loadgen_was_stopped_is_not_called_early() {
 
 #[test]
 fn expire_timeouts_end_connections_on_time() {
-    let _turn = heavy_test_lock();
+    let _lock = heavy_test_lock();
     for (setting, options) in [
         ("session.idle=2s", ["--after", "2s", "--code", "4004"].as_slice()),
         ("session.lifetime=2s", &["--after", "2s", "--code", "4006"]),
@@ -85,8 +85,8 @@ fn expire_timeouts_end_connections_on_time() {
 }
 
 #[test]
-fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
-    let _turn = heavy_test_lock();
+fn vanish_sessions_expire_at_the_end_of_the_window() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.reconnect_window=2s"]);
     for kill in ["rst", "fin"] {
         let common = ["--connections", "100", "--rate", "400", "--duration", "300ms", "--margin", "700ms"];
@@ -105,8 +105,8 @@ fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
 }
 
 #[test]
-fn takeover_the_second_connection_has_the_session() {
-    let _turn = heavy_test_lock();
+fn takeover_the_second_connection_gets_the_session() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[]);
     let arguments = ["--connections", "200", "--rate", "400", "--duration", "500ms"];
     let report = LoadgenReport::run("takeover", &server, &arguments);
@@ -124,8 +124,8 @@ fn takeover_the_second_connection_has_the_session() {
 }
 
 #[test]
-fn resume_has_everything_once_and_in_order() {
-    let _turn = heavy_test_lock();
+fn resume_delivers_everything_once_and_in_order() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.reconnect_window=3s"]);
     let report = LoadgenReport::run(
         "resume",
@@ -166,16 +166,16 @@ fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, LoadgenReport) {
 }
 
 #[test]
-fn slow_who_does_not_read_is_given_up_and_holds_up_no_one() {
-    let _turn = heavy_test_lock();
+fn slow_a_client_that_does_not_read_is_closed_and_delays_no_other() {
+    let _lock = heavy_test_lock();
     let (server, report) = slow(&["session.write_timeout=1s"], &["--slow-for", "3s"]);
     report.assert(&[("closed", 4.0), ("still_open", 0.0)]);
     assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 4.0);
 }
 
 #[test]
-fn slow_who_reads_with_pauses_is_kept() {
-    let _turn = heavy_test_lock();
+fn slow_a_client_that_reads_with_pauses_is_kept() {
+    let _lock = heavy_test_lock();
     let (server, report) = slow(
         &["session.write_timeout=3s"],
         &["--read-rate", "400000", "--read-every", "1s", "--slow-for", "100ms"],
@@ -185,8 +185,8 @@ fn slow_who_reads_with_pauses_is_kept() {
 }
 
 #[test]
-fn slow_links_are_slow_and_not_dead() {
-    let _turn = heavy_test_lock();
+fn slow_links_are_not_considered_dead() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     // 200 KB at 6 KB/s, with pings queued behind the messages.
     let report = LoadgenReport::run(
@@ -204,11 +204,14 @@ fn slow_links_are_slow_and_not_dead() {
 }
 
 #[test]
-fn churn_who_comes_and_goes_is_served() {
-    let _turn = heavy_test_lock();
+fn churn_all_arriving_clients_are_served() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
-    let report =
-        LoadgenReport::run("churn", &server, &["--rate", "100", "--duration", "4s", "--lifetime", "exp:500ms"]);
+    let report = LoadgenReport::run(
+        "churn",
+        &server,
+        &["--rate", "100", "--duration", "4s", "--lifetime", "exp:500ms"],
+    );
     report.assert(&[("errors", 0.0), ("skipped", 0.0), ("unexpected_closes", 0.0)]);
     let [arrived, connected, left] = ["arrived", "connected", "left"].map(|name| report.number(name));
     // 400 arrivals, plus or minus five standard deviations.
@@ -269,14 +272,15 @@ const PLAN: &str = r#"
 "#;
 
 #[test]
-fn mix_all_at_once_holds_together() {
-    let _turn = heavy_test_lock();
+fn mix_scenarios_run_together() {
+    let _lock = heavy_test_lock();
     // Clients that answer may be late on a busy machine, while mute clients must be detected before their
     // scenario ends.
     let server = RunningServer::with(&["session.ping_interval=2s", "session.pong_timeout=2s"]);
-    let plan = tempfile::NamedTempFile::new().expect("there is room for a file");
-    fs::write(plan.path(), PLAN).expect("there is room in it");
-    let report = LoadgenReport::run("mix", &server, &["--plan", plan.path().to_str().expect("its name is text")]);
+    let plan = tempfile::NamedTempFile::new().expect("a temporary file can be created");
+    fs::write(plan.path(), PLAN).expect("the file can be written");
+    let report =
+        LoadgenReport::run("mix", &server, &["--plan", plan.path().to_str().expect("the path is text")]);
     report.assert(&ONCE_AND_IN_ORDER);
     report.assert_none_early();
     let soak = |path: &str| report.number(&format!("/plan/soak/runs/{path}"));
@@ -299,9 +303,9 @@ fn mix_all_at_once_holds_together() {
 /// Restarts the server under load, and asserts that each session is resumed and each message delivered once
 /// and in order.
 fn assert_restarted(publisher: &str, sessions: f64) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let [public, admin] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let [public, admin] = [public, admin].map(|it| it.local_addr().expect("it is bound"));
+    let folder = tempfile::tempdir().expect("a temporary directory can be created");
+    let [public, admin] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    let [public, admin] = [public, admin].map(|it| it.local_addr().expect("the listener is bound"));
     let snapshot = folder.path().join("snapshot");
     let encke = binaries::encke();
     let start = format!(
@@ -329,13 +333,13 @@ fn assert_restarted(publisher: &str, sessions: f64) {
 }
 
 #[test]
-fn restart_all_sessions_are_back_with_all_that_publishers_say() {
-    let _turn = heavy_test_lock();
+fn restart_keeps_all_sessions_and_published_messages() {
+    let _lock = heavy_test_lock();
     assert_restarted("ws", 102.0);
 }
 
 #[test]
-fn restart_what_the_admin_api_is_asked_to_publish_meanwhile_comes_once() {
-    let _turn = heavy_test_lock();
+fn restart_admin_api_publishes_arrive_once() {
+    let _lock = heavy_test_lock();
     assert_restarted("admin", 100.0);
 }

@@ -3,11 +3,11 @@ use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy_test_lock;
 
 const CONNECTIONS: f64 = 500.0;
-const A_MEBIBYTE: f64 = 1024.0 * 1024.0;
+const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 #[test]
-fn what_the_server_takes_is_told() {
-    let _turn = heavy_test_lock();
+fn server_costs_are_reported() {
+    let _lock = heavy_test_lock();
     // Long enough for a busy machine to pause the load generator for a while, and short enough for two pings
     // each.
     let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
@@ -26,34 +26,34 @@ fn what_the_server_takes_is_told() {
     // can appear early.
     report.assert(&[("pings_early", 0.0)]);
     assert!(report.number("/ping_lateness_ms/count") >= CONNECTIONS, "{report:?}");
-    let told = |path: &str| report.number(&format!("/server/{path}"));
-    assert_eq!(told("pid"), f64::from(server.id()));
+    let measured = |path: &str| report.number(&format!("/server/{path}"));
+    assert_eq!(measured("pid"), f64::from(server.id()));
 
     // The server used CPU time, on no more cores than it has threads.
-    let threads = told("threads_peak");
+    let threads = measured("threads_peak");
     assert!(threads >= 4.0, "{report:?}");
-    assert!(told("cpu_seconds") > 0.0, "{report:?}");
-    assert!((0.0001..=threads).contains(&told("cores/mean")), "{report:?}");
-    assert!(told("cores/peak") >= told("cores/mean"), "{report:?}");
+    assert!(measured("cpu_seconds") > 0.0, "{report:?}");
+    assert!((0.0001..=threads).contains(&measured("cores/mean")), "{report:?}");
+    assert!(measured("cores/peak") >= measured("cores/mean"), "{report:?}");
 
     let resident = server.resident_bytes() as f64;
-    assert!(told("resident_bytes/before") > A_MEBIBYTE, "{report:?}");
-    assert!(told("resident_bytes/peak") >= told("resident_bytes/steady"), "{report:?}");
-    assert!((resident / 4.0..resident * 4.0).contains(&told("resident_bytes/steady")), "{report:?}");
+    assert!(measured("resident_bytes/before") > MEBIBYTE, "{report:?}");
+    assert!(measured("resident_bytes/peak") >= measured("resident_bytes/steady"), "{report:?}");
+    assert!((resident / 4.0..resident * 4.0).contains(&measured("resident_bytes/steady")), "{report:?}");
     // This is a debug build with few connections, so only the order of magnitude is checked.
-    assert!((500.0..100_000.0).contains(&told("bytes_per_connection")), "{report:?}");
+    assert!((500.0..100_000.0).contains(&measured("bytes_per_connection")), "{report:?}");
 
-    assert!(told("descriptors/peak") >= told("descriptors/before") + CONNECTIONS, "{report:?}");
-    assert_eq!(told("steady_connections"), CONNECTIONS);
-    assert!(told("steady_seconds") >= 1.0, "{report:?}");
+    assert!(measured("descriptors/peak") >= measured("descriptors/before") + CONNECTIONS, "{report:?}");
+    assert_eq!(measured("steady_connections"), CONNECTIONS);
+    assert!(measured("steady_seconds") >= 1.0, "{report:?}");
 
     // There is one timer for each session, except for timers that are being fired, and each session was
     // pinged.
-    assert!(told("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");
-    assert!(told("timers/expiries") >= CONNECTIONS, "{report:?}");
-    let lateness = ["p50", "p99", "p99.9", "max"].map(|name| told(&format!("timers/lateness_ms/{name}")));
+    assert!(measured("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");
+    assert!(measured("timers/expiries") >= CONNECTIONS, "{report:?}");
+    let lateness = ["p50", "p99", "p99.9", "max"].map(|name| measured(&format!("timers/lateness_ms/{name}")));
     assert!(lateness.is_sorted() && lateness[0] >= 0.0, "{lateness:?}");
-    assert!(told("timers/dispatch/depth_peak") >= 0.0, "{report:?}");
+    assert!(measured("timers/dispatch/depth_peak") >= 0.0, "{report:?}");
 
     // The same quantities are sampled every second.
     for name in ["cores", "resident_bytes", "descriptors", "threads"] {

@@ -5,8 +5,8 @@ use encke_tests::client::BackgroundClient;
 use encke_tests::waiting::{heavy_test_lock, until};
 
 #[test]
-fn a_frozen_server_kills_no_one() {
-    let _turn = heavy_test_lock();
+fn a_freeze_ends_no_connection_or_session() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&[
         "session.ping_interval=5s",
         "session.pong_timeout=5s",
@@ -22,7 +22,7 @@ fn a_frozen_server_kills_no_one() {
     let again = server.resume(&suspended.resume);
     assert!(again.hello.recovered, "a freeze does not count against the reconnect window");
     let before: Vec<_> = clients.iter().map(BackgroundClient::pings).collect();
-    until("everyone gets another ping", || {
+    until("every client gets another ping", || {
         clients.iter().zip(&before).all(|(client, before)| client.pings() > *before)
     });
     for client in &clients {

@@ -12,14 +12,14 @@ const WINDOW_MS: &str = "3000";
 const HOLD_MS: &str = "1000";
 
 /// Servers from npm.
-struct Servers {
+struct NpmServers {
     _script: Script,
     socketio: String,
     plain: String,
     faye: String,
 }
 
-impl Servers {
+impl NpmServers {
     #[track_caller]
     fn start() -> Self {
         let script = Script::start("servers.mjs", &["500", PING_TIMEOUT_MS, WINDOW_MS, HOLD_MS]);
@@ -44,9 +44,9 @@ fn run(url: &str, scenario: &str, words: &str) -> LoadgenReport {
 }
 
 #[test]
-fn socketio_and_plain_servers_are_held_and_pinged() {
-    let _turn = heavy_test_lock();
-    let servers = Servers::start();
+fn hold_works_with_socketio_and_plain_servers() {
+    let _lock = heavy_test_lock();
+    let servers = NpmServers::start();
     for (url, target) in [(&servers.socketio, "socketio"), (&servers.plain, "plain")] {
         let report = run(url, "hold", &format!("--target {target} --duration 2500ms --ping-every 500ms"));
         report.assert(&[("unexpected_closes", 0.0)]);
@@ -56,9 +56,9 @@ fn socketio_and_plain_servers_are_held_and_pinged() {
 }
 
 #[test]
-fn socketio_and_plain_servers_notice_who_is_mute_or_late_and_nobody_else() {
-    let _turn = heavy_test_lock();
-    let servers = Servers::start();
+fn socketio_and_plain_servers_close_only_mute_and_late_clients() {
+    let _lock = heavy_test_lock();
+    let servers = NpmServers::start();
     // Less than the plain server waits, because a ping may be read late on a busy machine. Socket.IO
     // announces its timeout.
     for (url, options) in
@@ -76,9 +76,9 @@ fn socketio_and_plain_servers_notice_who_is_mute_or_late_and_nobody_else() {
 }
 
 #[test]
-fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
-    let _turn = heavy_test_lock();
-    let servers = Servers::start();
+fn socketio_sessions_are_recovered_only_within_the_window() {
+    let _lock = heavy_test_lock();
+    let servers = NpmServers::start();
     let report = run(&servers.socketio, "storm", "--target socketio --duration 1s");
     report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
     let options = "--target socketio --duration 1s --reconnect-window 3s --margin 1s";
@@ -88,8 +88,8 @@ fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
 
 #[test]
 fn faye_holds_polls_and_delivers_everything_once() {
-    let _turn = heavy_test_lock();
-    let servers = Servers::start();
+    let _lock = heavy_test_lock();
+    let servers = NpmServers::start();
     for url in [servers.faye.clone(), servers.faye.replace("http:", "ws:")] {
         let report = run(&url, "hold", "--target bayeux --duration 3500ms");
         report.assert(&[("unexpected_closes", 0.0), ("holds_early", 0.0)]);
@@ -103,8 +103,8 @@ fn faye_holds_polls_and_delivers_everything_once() {
 }
 
 #[test]
-fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
-    let _turn = heavy_test_lock();
+fn encke_works_as_a_plain_websocket_server() {
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let url = format!("ws://{}/ws", server.public);
     let report = run(&url, "hold", "--target plain --duration 3s");
@@ -112,7 +112,7 @@ fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
     assert!(report.number("pings") >= 50.0, "{report:?}");
     let report = run(&url, "hold", "--target plain --duration 2s --ping-every 300ms");
     report.assert(&[("unexpected_closes", 0.0), ("pings", 0.0)]);
-    assert!(report.number("pongs") >= 200.0, "whom it hears it does not ping: {report:?}");
+    assert!(report.number("pongs") >= 200.0, "clients that send are not pinged: {report:?}");
     let report = run(&url, "mute", "--target plain --pong-timeout 800ms --duration 20s");
     report.assert(&[("closed", 50.0)]);
     report.assert_none_early();
@@ -120,12 +120,12 @@ fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
 
 #[test]
 fn event_streams_of_encke_are_held_and_resumed() {
-    let _turn = heavy_test_lock();
+    let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let url = format!("http://{}/events?channels=news", server.public);
     let report = run(&url, "hold", "--target sse --duration 3s");
     report.assert(&[("unexpected_closes", 0.0)]);
-    assert!(report.number("pings") >= 50.0, "comments: {report:?}");
+    assert!(report.number("pings") >= 50.0, "heartbeat comments: {report:?}");
     let report = run(&url, "storm", "--target sse --duration 500ms");
     report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
     // A client without a hello cannot tell whether its session was resumed, so the server's metrics are

@@ -1,11 +1,11 @@
 //! The JavaScript client in `server/client`, in node and in Chromium, over each of its transports.
 
-mod blocked;
+mod blocked_transports;
+mod broken_connections;
 mod commands;
-mod cut;
+mod module_http;
 mod npm;
-mod restarted;
-mod served;
+mod server_restart;
 mod tokens;
 
 use std::net::SocketAddr;
@@ -17,30 +17,30 @@ use serde_json::{Value, json};
 
 /// Runtime and transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
+struct ClientKind {
     place: &'static str,
     transport: &'static str,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind { place: "node", transport: "websocket" },
-    Kind { place: "node", transport: "events" },
-    Kind { place: "node", transport: "poll" },
-    Kind { place: "page", transport: "websocket" },
-    Kind { place: "page", transport: "events" },
-    Kind { place: "page", transport: "poll" },
+const KINDS: [ClientKind; 6] = [
+    ClientKind { place: "node", transport: "websocket" },
+    ClientKind { place: "node", transport: "events" },
+    ClientKind { place: "node", transport: "poll" },
+    ClientKind { place: "page", transport: "websocket" },
+    ClientKind { place: "page", transport: "events" },
+    ClientKind { place: "page", transport: "poll" },
 ];
 
 /// Kinds for tests that do not depend on the combination of Chromium and transport: Chromium takes a while to
 /// start.
-const WITH_ONE_PAGE: [Kind; 4] = [
-    Kind { place: "node", transport: "websocket" },
-    Kind { place: "node", transport: "events" },
-    Kind { place: "node", transport: "poll" },
-    Kind { place: "page", transport: "events" },
+const KINDS_WITH_ONE_PAGE: [ClientKind; 4] = [
+    ClientKind { place: "node", transport: "websocket" },
+    ClientKind { place: "node", transport: "events" },
+    ClientKind { place: "node", transport: "poll" },
+    ClientKind { place: "page", transport: "events" },
 ];
 
-impl Kind {
+impl ClientKind {
     /// Starts a client of `server` that connects through `base`.
     fn start(self, server: &RunningServer, base: SocketAddr, options: &Value) -> Script {
         let mut all = json!({"transports": [self.transport], "ws": true});
@@ -51,7 +51,7 @@ impl Kind {
     /// Starts a client that subscribes to these channels, and returns it with its hello. `options` are
     /// additional.
     #[track_caller]
-    fn follow(
+    fn start_subscribed(
         self,
         server: &RunningServer,
         base: SocketAddr,
@@ -61,7 +61,7 @@ impl Kind {
         let mut all = json!({ "channels": channels });
         merge(&mut all, options);
         let client = self.start(server, base, &all);
-        await_followed(&client, channels);
+        await_subscribed(&client, channels);
         let hello = client.await_value("hello", 1);
         (client, hello)
     }
@@ -80,10 +80,10 @@ fn start(place: &str, server: &RunningServer, base: SocketAddr, options: &Value)
 
 /// Waits until the server has confirmed the subscriptions to all channels.
 #[track_caller]
-fn await_followed(client: &Script, channels: &[&str]) {
+fn await_subscribed(client: &Script, channels: &[&str]) {
     for channel in channels {
-        let is_followed = || client.values("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
-        until(format!("it follows {channel}"), is_followed);
+        let is_subscribed = || client.values("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
+        until(format!("the client is subscribed to {channel}"), is_subscribed);
     }
 }
 
@@ -93,7 +93,7 @@ fn folder() -> PathBuf {
 }
 
 /// Session id of a hello.
-fn id(hello: &Value) -> &str {
+fn session_id(hello: &Value) -> &str {
     hello["session"].as_str().expect("a hello has a session")
 }
 
@@ -112,7 +112,7 @@ fn publish(server: &RunningServer, numbers: impl IntoIterator<Item = u64>) {
 /// Asserts that the numbers from 1 to `last` arrive on `news`, once and in order, and nothing else.
 #[track_caller]
 fn assert_news(client: &Script, last: u64) {
-    client.await_object("message", usize::try_from(last).expect("not that many"));
+    client.await_object("message", usize::try_from(last).expect("a small number"));
     assert_eq!(data(client, "news"), Vec::from_iter(1..=last));
 }
 
@@ -127,8 +127,8 @@ fn states(client: &Script) -> Vec<String> {
 #[track_caller]
 fn await_open(client: &Script, nth: usize) -> Value {
     let open = || client.values("state").into_iter().filter(|state| state["state"] == "open");
-    until(format!("open for the {nth}th time, of {:?}", states(client)), || open().count() >= nth);
-    open().nth(nth - 1).expect("it was counted")
+    until(format!("open {nth} times; states so far: {:?}", states(client)), || open().count() >= nth);
+    open().nth(nth - 1).expect("the state was counted")
 }
 
 /// Waits until the client is closed for good. Returns the reason.
@@ -136,5 +136,8 @@ fn await_open(client: &Script, nth: usize) -> Value {
 fn await_closed(client: &Script) -> String {
     let closed = || client.values("state").into_iter().find(|state| state["state"] == "closed");
     until("the client is closed", || closed().is_some());
-    closed().expect("it is")["reason"].as_str().expect("there is a reason").to_owned()
+    closed().expect("the client is closed")["reason"]
+        .as_str()
+        .expect("a closed state has a reason")
+        .to_owned()
 }

@@ -4,18 +4,18 @@ use encke_tests::Script;
 use serde_json::json;
 
 /// Limit for the compressed module, as it is served.
-const MOST_GZIPPED_BYTES: u64 = 5 * 1024;
+const MAX_GZIPPED_BYTES: u64 = 5 * 1024;
 
 #[test]
 fn the_module_is_small() {
     let script = Script::start("package.mjs", &[]);
     let size = script.await_value("gzipped", 1);
-    println!("server/client/encke.js: {size} bytes, gzipped; {MOST_GZIPPED_BYTES} at most");
-    assert!(size.as_u64().is_some_and(|size| size <= MOST_GZIPPED_BYTES), "{size}");
+    println!("server/client/encke.js: {size} bytes, gzipped; {MAX_GZIPPED_BYTES} at most");
+    assert!(size.as_u64().is_some_and(|size| size <= MAX_GZIPPED_BYTES), "{size}");
 }
 
 #[test]
-fn the_package_has_what_it_needs_and_can_be_imported() {
+fn the_package_is_complete_and_can_be_imported() {
     let script = Script::start("package.mjs", &[]);
     let files = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "encke.d.ts", "encke.js", "package.json"];
     assert_eq!(script.await_value("packed", 1), json!(files));
@@ -27,23 +27,23 @@ fn the_package_has_what_it_needs_and_can_be_imported() {
 
 /// TypeScript accepts a correct program with `encke.d.ts` and rejects an incorrect one.
 #[test]
-fn the_types_hold() {
+fn type_declarations_are_correct() {
     let script = Script::start("types.mjs", &[]);
     assert_eq!(script.await_value("complaints", 1), json!([]));
 }
 
 /// Rules that cannot be tested with a real server at the right moment: the client runs with a fake WebSocket.
 #[test]
-fn the_client_keeps_its_rules() {
+fn client_rules_hold_with_a_fake_websocket() {
     let script = Script::start("client_alone.mjs", &[]);
     let rules = script.await_value("rules", 1).as_u64().expect("a number");
     for nth in 1..=rules {
-        script.await_object("holds", usize::try_from(nth).expect("a few"));
+        script.await_object("holds", usize::try_from(nth).expect("a small number"));
     }
 }
 
 #[test]
-fn node_ends_when_the_client_is_closed() {
+fn node_exits_when_the_client_is_closed() {
     for transports in [json!(["websocket"]), json!(["events"]), json!(["poll"])] {
         let server = encke_tests::RunningServer::with(&[]);
         let base = format!("http://{}", server.public);

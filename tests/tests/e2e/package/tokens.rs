@@ -7,14 +7,14 @@ use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Launch, RunningServer};
 use serde_json::{Value, json};
 
-use super::{KINDS, WITH_ONE_PAGE, assert_news, await_closed, await_open, id, publish, states};
+use super::{KINDS, KINDS_WITH_ONE_PAGE, assert_news, await_closed, await_open, publish, session_id, states};
 
 fn server() -> RunningServer {
     Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start()
 }
 
 fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs()
 }
 
 fn token(sub: &str, exp: u64) -> String {
@@ -24,21 +24,21 @@ fn token(sub: &str, exp: u64) -> String {
 
 /// The client obtains another token and continues where it was.
 #[test]
-fn a_token_that_expires_is_exchanged_for_another() {
-    for kind in WITH_ONE_PAGE {
+fn an_expired_token_is_replaced() {
+    for kind in KINDS_WITH_ONE_PAGE {
         let server = server();
         // On a busy machine, the first token may expire before it is used.
         let (mut client, hello) = [4, 8, 16, 32]
             .into_iter()
             .map(|seconds| {
                 let tokens = [token("alice", unix_time() + seconds), token("alice", unix_time() + 3_600)];
-                kind.follow(&server, server.public, &["news"], &json!({ "tokens": tokens }))
+                kind.start_subscribed(&server, server.public, &["news"], &json!({ "tokens": tokens }))
             })
             .find(|(client, _)| states(client) == ["connecting", "open"])
-            .expect("some are in time");
+            .expect("one of the tokens is used in time");
         publish(&server, 1..=2);
         client.await_object("message", 2);
-        until("the token has expired", || states(&client).contains(&"waiting".to_owned()));
+        until("the token expires", || states(&client).contains(&"waiting".to_owned()));
         client.send_command(&json!({"ask": ["publish", "news", 3]}));
         await_open(&client, 2);
         client.await_object("answer", 1);
@@ -50,7 +50,7 @@ fn a_token_that_expires_is_exchanged_for_another() {
         let hellos = client.values("hello");
         // A polling client may check for its session with the resume token alone, and is rejected for the
         // expired token.
-        let is_same = hellos.iter().all(|other| id(other) == id(&hello));
+        let is_same = hellos.iter().all(|other| session_id(other) == session_id(&hello));
         assert!(is_same || kind.transport == "poll", "{kind:?}: {hellos:?}");
         assert_eq!(client.count("gap") + client.count("fallback"), 0);
     }
@@ -59,8 +59,8 @@ fn a_token_that_expires_is_exchanged_for_another() {
 /// The token provider may hang on a half-open connection. The client calls it again, and does not blame the
 /// transport.
 #[test]
-fn a_token_that_never_comes_is_asked_for_again() {
-    for kind in WITH_ONE_PAGE {
+fn a_missing_token_is_requested_again() {
+    for kind in KINDS_WITH_ONE_PAGE {
         let server = server();
         let tokens = json!([null, token("alice", unix_time() + 3_600)]);
         let options = json!({"tokens": tokens, "hello_ms": 1_000, "transports": [kind.transport, "poll"]});
@@ -68,13 +68,13 @@ fn a_token_that_never_comes_is_asked_for_again() {
         await_open(&client, 1);
         assert_eq!(client.count("fallback"), 0, "{kind:?}");
         let waited = client.values("state").into_iter().find(|state| state["state"] == "waiting");
-        assert_eq!(waited.expect("it has waited")["reason"], "timeout", "{kind:?}");
+        assert_eq!(waited.expect("the client has waited")["reason"], "timeout", "{kind:?}");
     }
 }
 
 /// With a fixed token, trying again is futile.
 #[test]
-fn a_client_does_not_come_back_with_what_was_refused() {
+fn a_client_does_not_retry_a_rejected_token() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "node") {
         let server = server();
         for (token, reason) in [
@@ -89,11 +89,11 @@ fn a_client_does_not_come_back_with_what_was_refused() {
 }
 
 #[test]
-fn a_client_that_was_kicked_stays_away() {
-    for kind in WITH_ONE_PAGE {
+fn a_kicked_client_does_not_reconnect() {
+    for kind in KINDS_WITH_ONE_PAGE {
         let server = RunningServer::with(&[]);
-        let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
-        assert_eq!(server.admin.kick(id(&hello)).status, 204);
+        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &json!({}));
+        assert_eq!(server.admin.kick(session_id(&hello)).status, 204);
         assert_eq!(await_closed(&client), "kicked", "{kind:?}");
         client.send_command(&json!({"ask": ["publish", "news", 1]}));
         assert_eq!(client.await_value("failed", 1)["code"], "closed");
@@ -107,7 +107,7 @@ fn a_client_that_was_kicked_stays_away() {
 fn a_client_that_closes_or_leaves_ends_its_session() {
     for kind in KINDS {
         let server = RunningServer::with(&[]);
-        let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
+        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &json!({}));
         if kind.place == "page" {
             client.send_command(&json!({"leave": true}));
         } else {
@@ -115,21 +115,21 @@ fn a_client_that_closes_or_leaves_ends_its_session() {
             client.await_object("answer", 1);
             assert_eq!(await_closed(&client), "normal", "{kind:?}");
         }
-        server.await_removal(id(&hello));
+        server.await_removal(session_id(&hello));
         assert_eq!(server.admin.metrics().events("closed", "client"), 1.0, "{kind:?}");
     }
 }
 
 /// A page in the browser's back-forward cache, simulated with `pagehide` and `pageshow`.
 #[test]
-fn a_page_that_is_shown_again_goes_on() {
+fn a_page_shown_again_reconnects() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
         let server = RunningServer::with(&[]);
-        let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
+        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &json!({}));
         publish(&server, 1..=2);
         client.await_object("message", 2);
         client.send_command(&json!({"fire": "pagehide"}));
-        server.await_removal(id(&hello));
+        server.await_removal(session_id(&hello));
         publish(&server, 3..=4);
         client.send_command(&json!({"fire": "pageshow"}));
         await_open(&client, 2);

@@ -7,7 +7,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Client, EventStream, PollClient, RunningServer};
 use serde_json::{Value, json};
 
-use super::{after, await_held, goaway, message, of, open};
+use super::{await_held, command_query, goaway, message, open, poll_query};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -17,11 +17,11 @@ fn ids(replies: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn replies_come_in_order() {
+fn replies_arrive_in_order() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
     let answer = requests.post(
-        &of(&hello),
+        &command_query(&hello),
         r#"[{"id":3,"publish":{"channel":"news","data":1}},{"publish":{"channel":"news","data":2}},
             {"id":1,"dance":{}},{"id":2,"presence":{"channel":"news"}}]"#,
     );
@@ -32,34 +32,35 @@ fn replies_come_in_order() {
     assert_eq!(replies[1]["reply"]["error"]["code"], "unknown_command");
     assert_eq!(replies[2]["reply"]["ok"]["total"], 1);
     // A single command without an array, and a body without commands that have an id.
-    assert_eq!(ids(&requests.post(&of(&hello), r#" {"id":4,"ack":{"seq":0}}"#).json()), [4]);
+    assert_eq!(ids(&requests.post(&command_query(&hello), r#" {"id":4,"ack":{"seq":0}}"#).json()), [4]);
     for nothing in ["[]", r#"{"ack":{"seq":0}}"#] {
-        assert_eq!(requests.post(&of(&hello), nothing).body, "[]");
+        assert_eq!(requests.post(&command_query(&hello), nothing).body, "[]");
     }
-    assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1), message(2, 2, 2)]));
+    assert_eq!(requests.get(&poll_query(&hello, 0)).json(), json!([message(1, 1, 1), message(2, 2, 2)]));
 }
 
 #[test]
-fn a_subscription_wakes_the_poll_that_is_held() {
+fn a_subscription_completes_a_held_poll() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "chat");
     let [epoch, _] = [1, 2].map(|number| server.admin.publish("news", number)["epoch"].clone());
-    requests.send_get(&after(&hello, 0));
+    requests.send_get(&poll_query(&hello, 0));
     await_held(&server, &hello);
     let since = json!({"epoch": epoch, "offset": 0});
     let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
-    let replies = PollClient::connect(server.public).post(&of(&hello), &subscribe.to_string()).json();
+    let replies =
+        PollClient::connect(server.public).post(&command_query(&hello), &subscribe.to_string()).json();
     assert_eq!(replies[0]["reply"]["ok"]["recovered"], true, "{replies}");
     assert_eq!(requests.response().json(), json!([message(1, 1, 1), message(2, 2, 2)]));
     // Later messages complete a held poll as well, but not after the client has unsubscribed.
-    requests.send_get(&after(&hello, 2));
+    requests.send_get(&poll_query(&hello, 2));
     await_held(&server, &hello);
     server.admin.publish("news", 3);
     assert_eq!(requests.response().json(), json!([message(3, 3, 3)]));
-    requests.post(&of(&hello), r#"{"unsubscribe":{"channel":"news"}}"#);
+    requests.post(&command_query(&hello), r#"{"unsubscribe":{"channel":"news"}}"#);
     server.admin.publish("news", 4);
     server.admin.publish("chat", 5);
-    let answer = requests.get(&after(&hello, 3)).json();
+    let answer = requests.get(&poll_query(&hello, 3)).json();
     assert_eq!(
         (answer[0]["message"]["channel"].as_str(), answer.as_array().map(Vec::len)),
         (Some("chat"), Some(1))
@@ -67,26 +68,26 @@ fn a_subscription_wakes_the_poll_that_is_held() {
 }
 
 #[test]
-fn an_event_stream_speaks_by_requests() {
+fn an_event_stream_sends_commands_by_post() {
     let server = RunningServer::with(&[]);
     let mut events = EventStream::open(server.public, "channels=chat");
     let hello = events.hello();
     let mut requests = PollClient::connect(server.public);
     let body = r#"[{"id":1,"subscribe":{"channel":"news"}},{"id":2,"publish":{"channel":"news","data":7}}]"#;
-    assert_eq!(ids(&requests.post(&of(&hello), body).json()), [1, 2]);
+    assert_eq!(ids(&requests.post(&command_query(&hello), body).json()), [1, 2]);
     assert_eq!(events.object().1["message"]["data"], 7);
-    assert_eq!(ids(&requests.post(&of(&hello), r#"{"id":3,"close":{}}"#).json()), [3]);
-    assert!(events.to_end().last().is_some_and(|end| end.contains("goaway")), "it is told");
+    assert_eq!(ids(&requests.post(&command_query(&hello), r#"{"id":3,"close":{}}"#).json()), [3]);
+    assert!(events.to_end().last().is_some_and(|end| end.contains("goaway")), "the stream gets a goaway");
     server.await_removal(&hello.session);
 }
 
 #[test]
-fn a_websocket_has_requests_beside_it() {
+fn a_websocket_session_accepts_posted_commands() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
     client.subscribe("news");
     let mut requests = PollClient::connect(server.public);
-    let query = of(&client.hello);
+    let query = command_query(&client.hello);
     let body = r#"[{"id":1,"publish":{"channel":"news","data":7}},{"id":2,"subscribe":{"channel":"chat"}}]"#;
     assert_eq!(ids(&requests.post(&query, body).json()), [1, 2]);
     assert_eq!(client.object(), message(1, 1, 7));
@@ -97,17 +98,21 @@ fn a_websocket_has_requests_beside_it() {
 }
 
 #[test]
-fn close_ends_the_poll_that_is_held() {
+fn close_ends_a_held_poll() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    requests.send_get(&after(&hello, 0));
+    requests.send_get(&poll_query(&hello, 0));
     await_held(&server, &hello);
-    let mut beside = PollClient::connect(server.public);
+    let mut separate = PollClient::connect(server.public);
     let body = r#"[{"id":1,"close":{}},{"id":2,"publish":{"channel":"news","data":1}}]"#;
-    assert_eq!(ids(&beside.post(&of(&hello), body).json()), [1], "what follows counts no more");
+    assert_eq!(
+        ids(&separate.post(&command_query(&hello), body).json()),
+        [1],
+        "commands after the close are ignored"
+    );
     assert_eq!(goaway(&requests.response().json()), "normal");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "client")]);
-    assert_eq!(beside.post(&of(&hello), r#"{"ack":{"seq":0}}"#).status, 410);
+    assert_eq!(separate.post(&command_query(&hello), r#"{"ack":{"seq":0}}"#).status, 410);
 }
 
 /// Acknowledging a message that was never sent closes the session, whichever way the acknowledgement arrives.
@@ -115,7 +120,9 @@ fn close_ends_the_poll_that_is_held() {
 fn a_bad_acknowledgement_ends_the_session() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    let answer = requests.post(&of(&hello), r#"[{"id":1,"ack":{"seq":0}},{"id":2,"ack":{"seq":9}}]"#).json();
+    let answer = requests
+        .post(&command_query(&hello), r#"[{"id":1,"ack":{"seq":0}},{"id":2,"ack":{"seq":9}}]"#)
+        .json();
     assert_eq!(goaway(&answer), "protocol_error");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "protocol_error")]);
 }
@@ -124,7 +131,7 @@ fn a_bad_acknowledgement_ends_the_session() {
 fn bad_requests_leave_the_session_unharmed() {
     let server = RunningServer::with(&["limits.max_message=1KiB", "limits.receive_total=1MiB"]);
     let (mut requests, hello) = open(&server, "news");
-    let query = of(&hello);
+    let query = command_query(&hello);
     let ack = r#"{"ack":{"seq":0}}"#;
     for (content_type, status) in [
         ("", 415),
@@ -157,7 +164,7 @@ fn bad_requests_leave_the_session_unharmed() {
     assert_eq!(raw.response().status, 413);
     let replies = requests.post(&query, &commands(64)).json();
     assert_eq!(replies.as_array().map(Vec::len), Some(64));
-    assert_eq!(requests.post("", ack).status, 400, "whose?");
+    assert_eq!(requests.post("", ack).status, 400, "no session is named");
     assert_eq!(requests.post("resume=nonsense", ack).status, 410);
     let (session, _) = hello.resume.split_once('.').expect("an id and a secret");
     assert_eq!(requests.post(&format!("resume={session}.AAAA"), ack).status, 410);
@@ -166,15 +173,18 @@ fn bad_requests_leave_the_session_unharmed() {
 
 /// The rate limit applies to the session, whichever way its commands arrive.
 #[test]
-fn requests_count_with_the_sessions_rate() {
+fn posted_commands_count_towards_the_session_rate() {
     let server = RunningServer::with(&["limits.commands_per_second=5"]);
     let mut client = server.client();
     for id in 1..=3 {
-        assert!(client.request(&format!(r#"{{"id":{id},"presence":{{"channel":"news"}}}}"#))["ok"].is_object());
+        assert!(
+            client.request(&format!(r#"{{"id":{id},"presence":{{"channel":"news"}}}}"#))["ok"].is_object()
+        );
     }
     let presence: Vec<Value> = (1..=4).map(|id| json!({"id": id, "presence": {"channel": "news"}})).collect();
-    let replies =
-        PollClient::connect(server.public).post(&of(&client.hello), &json!(presence).to_string()).json();
+    let replies = PollClient::connect(server.public)
+        .post(&command_query(&client.hello), &json!(presence).to_string())
+        .json();
     assert!(replies[0]["reply"]["ok"].is_object(), "{replies}");
     assert_eq!(replies[3]["reply"]["error"]["code"], "rate_limited", "{replies}");
 }
@@ -185,7 +195,7 @@ fn a_flood_ends_the_session() {
     let (mut requests, hello) = open(&server, "news");
     let flood: Vec<Value> = vec![json!({"presence": {"channel": "news"}}); 64];
     for _ in 0..50 {
-        let answer = requests.post(&of(&hello), &json!(flood).to_string());
+        let answer = requests.post(&command_query(&hello), &json!(flood).to_string());
         if answer.status == 410 {
             break;
         }
@@ -200,37 +210,41 @@ fn another_users_token_changes_nothing() {
     let alices = token("alice", json!({"news": ["subscribe"]}));
     let mut requests = PollClient::connect(server.public);
     let hello = super::hello(&requests.get(&format!("channels=news&token={alices}")).json());
-    let poll = format!("{}&token={alices}", after(&hello, 0));
+    let poll = format!("{}&token={alices}", poll_query(&hello, 0));
     requests.send_get(&poll);
     await_held(&server, &hello);
     let bobs = token("bob", json!({"*": ["subscribe", "publish"]}));
     let forged = sign(&json!({"sub": "alice", "channels": {"*": ["publish"]}}), &"x".repeat(32));
-    let mut beside = PollClient::connect(server.public);
+    let mut separate = PollClient::connect(server.public);
     for (bad, code) in [(&bobs, "forbidden"), (&forged, "unauthorized")] {
         let body = json!([{"id": 1, "refresh": {"token": bad}}, {"id": 2, "publish": {"channel": "news", "data": 1}}]);
-        let replies = beside.post(&of(&hello), &body.to_string()).json();
+        let replies = separate.post(&command_query(&hello), &body.to_string()).json();
         assert_eq!(replies[0]["reply"]["error"]["code"], code, "{replies}");
         assert_eq!(replies[1]["reply"]["error"]["code"], "forbidden", "{replies}");
     }
-    assert_eq!(beside.get(&format!("{}&token={bobs}", after(&hello, 0))).status, 403);
+    assert_eq!(separate.get(&format!("{}&token={bobs}", poll_query(&hello, 0))).status, 403);
     // If her own new token permits less, her poll is notified as well.
     let none = token("alice", json!({}));
-    let replies = beside.post(&of(&hello), &json!({"id": 1, "refresh": {"token": none}}).to_string()).json();
+    let replies = separate
+        .post(&command_query(&hello), &json!({"id": 1, "refresh": {"token": none}}).to_string())
+        .json();
     assert_eq!(replies[0], json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}}));
     assert_eq!(ids(&json!([replies[1]])), [1]);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
-    assert!(Client::connect(server.public, &format!("{}&token={alices}", of(&hello))).hello.recovered);
+    assert!(
+        Client::connect(server.public, &format!("{}&token={alices}", command_query(&hello))).hello.recovered
+    );
 }
 
 /// Incomplete bodies count towards the limit on partial messages.
 #[test]
-fn half_bodies_take_no_more_than_all_may_together() {
+fn partial_bodies_are_limited_in_total() {
     const CLIENTS: usize = 40;
     let server = RunningServer::with(&["limits.receive_total=256KiB", "limits.handshake_timeout=60s"]);
     let (mut requests, hello) = open(&server, "news");
     let half = format!(
         "POST /poll?{} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 60000\r\n\r\n{}",
-        of(&hello),
+        command_query(&hello),
         " ".repeat(32_000)
     );
     let mut crowd: Vec<_> = (0..CLIENTS).map(|_| PollClient::connect(server.public)).collect();
@@ -238,46 +252,46 @@ fn half_bodies_take_no_more_than_all_may_together() {
         client.send(&half);
     }
     let metric = |name: &str| server.admin.metrics().value(name);
-    until("some are given up", || metric("encke_partial_messages_closed_total") >= 30.0);
+    until("partial bodies are evicted", || metric("encke_partial_messages_closed_total") >= 30.0);
     assert!(metric("encke_partial_message_bytes") <= 256.0 * 1024.0);
     // On a busy machine it need not be the first.
-    let mut told = None;
-    until("one of them is told", || {
-        told = crowd.iter().position(|client| hears(client.stream()));
-        told.is_some()
+    let mut answered = None;
+    until("one of the clients gets a response", || {
+        answered = crowd.iter().position(|client| is_readable(client.stream()));
+        answered.is_some()
     });
-    let answer = crowd[told.expect("there is one")].response();
+    let answer = crowd[answered.expect("a response was found")].response();
     assert_eq!((answer.status, answer.error_code().as_str()), (503, "overloaded"));
     drop(crowd);
-    until("nothing is left", || metric("encke_partial_message_bytes") == 0.0);
-    assert_eq!(requests.post(&of(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
+    until("all partial bodies are freed", || metric("encke_partial_message_bytes") == 0.0);
+    assert_eq!(requests.post(&command_query(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
 /// Whether data is available to read.
-fn hears(stream: &TcpStream) -> bool {
-    stream.set_nonblocking(true).expect("it is open");
-    let hears = stream.peek(&mut [0]).is_ok();
-    stream.set_nonblocking(false).expect("it is open");
-    hears
+fn is_readable(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("the socket is open");
+    let is_readable = stream.peek(&mut [0]).is_ok();
+    stream.set_nonblocking(false).expect("the socket is open");
+    is_readable
 }
 
 /// Polls and requests may arrive at the rate at which an idle WebSocket may send frames. The excess is
 /// delayed.
 #[test]
-fn requests_that_come_too_fast_wait() {
+fn requests_above_the_rate_are_delayed() {
     let server = RunningServer::with(&["limits.frames_per_second=10"]);
     let (mut requests, hello) = open(&server, "news");
     let acks = format!("[{}]", vec![r#"{"ack":{"seq":0}}"#; 30].join(","));
     let from = Instant::now();
     for _ in 0..2 {
-        assert_eq!(requests.post(&of(&hello), &acks).body, "[]");
+        assert_eq!(requests.post(&command_query(&hello), &acks).body, "[]");
     }
     assert!(from.elapsed() >= Duration::from_millis(1900), "{:?}", from.elapsed());
     server.admin.publish("news", 1);
     let from = Instant::now();
     for _ in 0..10 {
-        assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
+        assert_eq!(requests.get(&poll_query(&hello, 0)).json(), json!([message(1, 1, 1)]));
     }
     // The requests sent before count as well.
     assert!(from.elapsed() >= Duration::from_millis(2900), "{:?}", from.elapsed());

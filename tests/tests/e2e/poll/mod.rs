@@ -1,15 +1,15 @@
 // POST: commands alongside a poll, an event stream, or a WebSocket.
 mod commands;
 // Polls that end with an error, a goaway, or a disconnect.
-mod endings;
+mod close;
 // How long polls are held, and which responses are repeated.
-mod holding;
+mod hold;
 // The time between two polls.
 mod pauses;
 // HTTP on the connection: sequential, pipelined and partial requests, and unexpected bodies.
 mod requests;
 // Origins and tokens.
-mod strangers;
+mod access;
 
 use encke_tests::waiting::until;
 use encke_tests::{Hello, PollClient, RunningServer};
@@ -31,12 +31,12 @@ fn hello(answer: &Value) -> Hello {
 }
 
 /// Query of a session's next poll.
-fn after(hello: &Hello, seq: u64) -> String {
+fn poll_query(hello: &Hello, seq: u64) -> String {
     format!("resume={}&seq={seq}", hello.resume)
 }
 
 /// Query of a session's commands.
-fn of(hello: &Hello) -> String {
+fn command_query(hello: &Hello) -> String {
     format!("resume={}", hello.resume)
 }
 
@@ -68,5 +68,5 @@ fn await_polls(server: &RunningServer, count: u32) {
 #[track_caller]
 fn goaway(answer: &Value) -> &str {
     let last = answer.as_array().and_then(|objects| objects.last()).expect("there is an object");
-    last["goaway"]["reason"].as_str().unwrap_or_else(|| panic!("no farewell: {answer}"))
+    last["goaway"]["reason"].as_str().unwrap_or_else(|| panic!("no goaway: {answer}"))
 }

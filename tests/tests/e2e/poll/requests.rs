@@ -6,19 +6,23 @@ use encke_tests::waiting::let_pass;
 use encke_tests::{Certificate, Launch, PollClient, RunningServer};
 use serde_json::json;
 
-use super::{after, await_held, await_polls, hello, message, of, open};
+use super::{await_held, await_polls, command_query, hello, message, open, poll_query};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
 #[test]
-fn requests_may_come_while_one_is_held() {
+fn requests_may_follow_a_held_poll() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
     let publish = |data: u64| {
-        post(&of(&hello), JSON, &format!(r#"{{"id":{data},"publish":{{"channel":"chat","data":{data}}}}}"#))
+        post(
+            &command_query(&hello),
+            JSON,
+            &format!(r#"{{"id":{data},"publish":{{"channel":"chat","data":{data}}}}}"#),
+        )
     };
     // Several requests in one packet, then one that arrives byte by byte.
-    requests.send(&(get(&after(&hello, 0)) + &publish(1) + &get(&after(&hello, 1)) + &publish(2)));
+    requests.send(&(get(&poll_query(&hello, 0)) + &publish(1) + &get(&poll_query(&hello, 1)) + &publish(2)));
     await_held(&server, &hello);
     for byte in publish(3).chars() {
         requests.send(&byte.to_string());
@@ -37,12 +41,12 @@ fn requests_may_come_while_one_is_held() {
 
 /// Requests beyond the read-ahead limit stay in the socket.
 #[test]
-fn more_may_come_than_is_read_ahead() {
+fn requests_beyond_the_read_ahead_limit_are_answered() {
     const REQUESTS: usize = 1000;
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
-    let ack = post(&of(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
-    requests.send(&(get(&after(&hello, 0)) + &ack.repeat(REQUESTS)));
+    let ack = post(&command_query(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
+    requests.send(&(get(&poll_query(&hello, 0)) + &ack.repeat(REQUESTS)));
     await_held(&server, &hello);
     server.admin.publish("news", 1);
     assert_eq!(requests.response().json(), json!([message(1, 1, 1)]));
@@ -64,7 +68,7 @@ fn one_connection_may_open_many_sessions() {
 }
 
 #[test]
-fn a_client_that_asks_for_it_gets_the_end_of_the_connection() {
+fn connection_close_is_honoured() {
     let server = RunningServer::with(&[]);
     let (_, hello) = open(&server, "news");
     let held_then = |request: &str| {
@@ -77,11 +81,11 @@ fn a_client_that_asks_for_it_gets_the_end_of_the_connection() {
         assert_eq!(answer.header("connection"), Some("close"));
         requests.await_end();
     };
-    held_then(&get_with(&after(&hello, 0), "Connection: close\r\n"));
-    held_then(&get_with(&after(&hello, 1), "Connection: Keep-Alive, Close\r\n"));
-    held_then(&format!("GET /poll?{} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", after(&hello, 2)));
+    held_then(&get_with(&poll_query(&hello, 0), "Connection: close\r\n"));
+    held_then(&get_with(&poll_query(&hello, 1), "Connection: Keep-Alive, Close\r\n"));
+    held_then(&format!("GET /poll?{} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", poll_query(&hello, 2)));
     let mut requests = PollClient::connect(server.public);
-    requests.send(&post(&of(&hello), &format!("{JSON}Connection: close\r\n"), "[]"));
+    requests.send(&post(&command_query(&hello), &format!("{JSON}Connection: close\r\n"), "[]"));
     assert_eq!(requests.response().body, "[]");
     requests.await_end();
 }
@@ -97,12 +101,12 @@ fn the_body_of_a_get_is_not_read_as_a_request() {
     let length = format!("Content-Length: {}\r\n", smuggled.len());
     let chunked = format!("{:x}\r\n{smuggled}\r\n0\r\n\r\n", smuggled.len());
     for (headers, body) in [(&*length, &smuggled), ("Transfer-Encoding: chunked\r\n", &chunked)] {
-        for query in [after(&hello, 0), "channels=news".into()] {
+        for query in [poll_query(&hello, 0), "channels=news".into()] {
             let mut requests = PollClient::connect(server.public);
             requests.send(&(get_with(&query, headers) + body));
             assert_eq!(requests.response().status, 200);
             if let Some(answer) = requests.try_response() {
-                panic!("an answer to what was no request: {answer:?}");
+                panic!("a response to the body: {answer:?}");
             }
         }
     }
@@ -110,7 +114,7 @@ fn the_body_of_a_get_is_not_read_as_a_request() {
 }
 
 #[test]
-fn what_is_no_poll_is_told_so() {
+fn malformed_requests_are_rejected() {
     let server = RunningServer::with(&[]);
     let (mut requests, hello) = open(&server, "news");
     for query in ["seq=x", "seq=-1", "channels=", "channels=a%0Ab", "resume=a&seq="] {
@@ -124,10 +128,10 @@ fn what_is_no_poll_is_told_so() {
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, POST, OPTIONS")));
     }
     server.admin.publish("news", 1);
-    assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
+    assert_eq!(requests.get(&poll_query(&hello, 0)).json(), json!([message(1, 1, 1)]));
     // A malformed request ends the connection, but not the poll before it.
     let mut broken = PollClient::connect(server.public);
-    broken.send_get(&after(&hello, 1));
+    broken.send_get(&poll_query(&hello, 1));
     await_held(&server, &hello);
     broken.send("nonsense\r\n\r\n");
     server.admin.publish("news", 2);
@@ -138,26 +142,26 @@ fn what_is_no_poll_is_told_so() {
 
 #[test]
 fn polls_over_tls() {
-    let directory = tempfile::tempdir().expect("there is room for files");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let certificate = Certificate::generate();
     let (chain, key) = certificate.write(directory.path());
     let set = |name: &str, path: &std::path::Path| format!("tls.{name}={}", path.display());
     let server = Launch::default().set(&set("certificate", &chain)).set(&set("key", &key)).start();
     for version in VERSIONS {
-        let stream = handshake(server.public, &certificate, version).expect("trusted");
+        let stream = handshake(server.public, &certificate, version).expect("the certificate is trusted");
         let mut requests = PollClient::over(stream);
         let hello = hello(&requests.get("channels=news").json());
         for seq in 0..3 {
             // The command is in the same TLS record as the poll.
-            let ack = post(&of(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
-            requests.send(&(get(&after(&hello, seq)) + &ack));
+            let ack = post(&command_query(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
+            requests.send(&(get(&poll_query(&hello, seq)) + &ack));
             await_held(&server, &hello);
             let_pass(Duration::from_millis(20));
             server.admin.publish("news", seq);
             assert_eq!(requests.response().json()[0]["message"]["seq"], seq + 1);
             assert_eq!(requests.response().json()[0]["reply"]["id"], 1);
         }
-        let reply = requests.post(&of(&hello), r#"{"id":2,"close":{}}"#).json();
+        let reply = requests.post(&command_query(&hello), r#"{"id":2,"close":{}}"#).json();
         assert_eq!(reply[0]["reply"]["id"], 2);
         server.await_removal(&hello.session);
     }

@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use encke_tests::server::run_to_end;
 
-use super::Everything;
+use super::FullServer;
 
-/// The labels of a metric, with their values.
+/// Labels of a metric, with their values.
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
-/// Of a cell such as "`a`: `1`, `2`; `b`: `3`".
+/// Parses a cell such as "`a`: `1`, `2`; `b`: `3`".
 fn labels_of(cell: &str) -> Labels {
     let label = |text: &str| {
         let mut words = text.split('`').skip(1).step_by(2).map(str::to_owned);
@@ -16,10 +16,10 @@ fn labels_of(cell: &str) -> Labels {
     cell.split("; ").filter_map(label).collect()
 }
 
-/// What the reference says: each metric by its name in the text, the kind and the labels.
-fn told() -> BTreeMap<String, (String, Labels)> {
-    let text = String::from_utf8(run_to_end(&["reference"], &[]).stdout).expect("it is text");
-    let (_, metrics) = text.split_once("### Metrics").expect("it has metrics");
+/// Parses the reference: the kind and the labels of each metric, by its name in the text format.
+fn documented_metrics() -> BTreeMap<String, (String, Labels)> {
+    let text = String::from_utf8(run_to_end(&["reference"], &[]).stdout).expect("the reference is text");
+    let (_, metrics) = text.split_once("### Metrics").expect("the reference has metrics");
     let row = |line: &str| {
         let cells: Vec<_> = line.split(" | ").collect();
         let name = cells.first()?.strip_prefix("| `")?.strip_suffix('`')?.to_owned();
@@ -28,9 +28,9 @@ fn told() -> BTreeMap<String, (String, Labels)> {
     metrics.lines().filter_map(row).collect()
 }
 
-/// A series without its value: the name, and its labels but for the bound of a bucket.
+/// Parses the name and the labels of a series, without its value and without bucket bounds.
 fn series(line: &str) -> (&str, Vec<(&str, &str)>) {
-    let (series, _) = line.rsplit_once(' ').expect("a value follows");
+    let (series, _) = line.rsplit_once(' ').expect("a series has a value");
     let Some((name, labels)) = series.split_once('{') else { return (series, Vec::new()) };
     let labels = labels
         .trim_end_matches('}')
@@ -40,25 +40,25 @@ fn series(line: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 #[test]
-fn every_metric_that_a_server_shows_is_in_the_reference() {
-    let told = told();
-    let everything = Everything::start();
-    let metrics = everything.server.admin.metrics();
-    let mut shown = BTreeSet::new();
+fn every_exported_metric_is_documented() {
+    let documented = documented_metrics();
+    let full_server = FullServer::start();
+    let metrics = full_server.server.admin.metrics();
+    let mut exported = BTreeSet::new();
     for line in metrics.text().lines().filter(|line| !line.starts_with('#')) {
         let (name, labels) = series(line);
         let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| {
             let name = name.strip_suffix(end)?;
-            told.get(name).filter(|(kind, _)| kind == "histogram").map(|found| (name, found))
+            documented.get(name).filter(|(kind, _)| kind == "histogram").map(|found| (name, found))
         });
-        let found = of_histogram.or_else(|| told.get(name).map(|found| (name, found)));
+        let found = of_histogram.or_else(|| documented.get(name).map(|found| (name, found)));
         let (name, (_, expected)) = found.unwrap_or_else(|| panic!("the reference lacks {line}"));
-        shown.insert(name);
+        exported.insert(name);
         for (label, value) in labels {
             let values = expected.get(label);
             assert!(values.is_some_and(|values| values.contains(value)), "{label}={value} of {name}");
         }
     }
-    let told: BTreeSet<_> = told.keys().map(String::as_str).collect();
-    assert_eq!(told, shown, "what the reference says and the server does not show");
+    let documented: BTreeSet<_> = documented.keys().map(String::as_str).collect();
+    assert_eq!(documented, exported, "the reference and the server list the same metrics");
 }

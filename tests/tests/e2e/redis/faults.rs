@@ -5,17 +5,18 @@ use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, RunningServer};
 use serde_json::{Value, json};
 
-use super::nodes::{assert_message, followers_of_three};
+use super::nodes::{assert_message, subscribers_with_three_messages};
 use super::{keys_of_news, launch, node};
 
-/// A server notices within two probes that Redis stands still, and connects anew within a second.
-pub(super) const NOTICED: Duration = Duration::from_secs(30);
+/// A server notices within two probes that Redis does not respond, and reconnects within a second once it
+/// does.
+pub(super) const DETECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until messages can be published again.
 #[track_caller]
 pub(super) fn await_published(server: &RunningServer, data: &Value) -> Value {
     let body = json!({"channel": "news", "data": data}).to_string();
-    eventually_within(NOTICED, "it is published", || {
+    eventually_within(DETECTION_TIMEOUT, "the message is published", || {
         let answer = server.admin.post("/api/publish", &body);
         assert!(answer.status == 200 || answer.status == 503, "{answer:?}");
         (answer.status == 200).then(|| answer.json())
@@ -23,24 +24,26 @@ pub(super) fn await_published(server: &RunningServer, data: &Value) -> Value {
 }
 
 #[track_caller]
-fn next(client: &mut Client) -> Value {
+fn next_object(client: &mut Client) -> Value {
     client.object()
 }
 
 #[test]
-fn an_empty_redis_is_told_to_everyone() {
+fn an_empty_redis_causes_gaps() {
     let mut redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let (mut followers, epochs) = followers_of_three(&nodes);
+    let (mut subscribers, epochs) = subscribers_with_three_messages(&nodes);
     redis.kill();
-    until("it is noticed", || nodes.iter().all(|node| node.admin.get("/readyz").status == 503));
+    until("the servers notice the failure", || {
+        nodes.iter().all(|node| node.admin.get("/readyz").status == 503)
+    });
     assert_eq!(nodes[0].admin.get("/readyz").json(), json!({"status": "engine_down"}));
     for node in &nodes {
         assert_eq!(node.admin.get("/healthz").status, 200);
         let reply = node.client().request(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
         assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     }
-    // What is followed already can still be followed here; what is not, cannot.
+    // Existing subscriptions can still be joined on this server; new channels cannot be opened.
     let mut late = nodes[0].client();
     assert_eq!(late.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 3);
     let reply = late.request(r#"{"id":2,"subscribe":{"channel":"sports"}}"#);
@@ -48,36 +51,36 @@ fn an_empty_redis_is_told_to_everyone() {
     redis.restart();
     let published = await_published(&nodes[1], &json!("again"));
     assert_ne!(published["epoch"], json!(epochs[0]));
-    for follower in followers.iter_mut().chain([&mut late]) {
-        let gap = next(follower);
+    for subscriber in subscribers.iter_mut().chain([&mut late]) {
+        let gap = next_object(subscriber);
         assert_eq!(gap["gap"]["epoch"], published["epoch"], "{gap}");
         assert_eq!(gap["gap"].get("from"), None, "{gap}");
-        assert_message(follower, 1, &json!("again"));
+        assert_message(subscriber, 1, &json!("again"));
     }
-    until("it is ready", || nodes.iter().all(|node| node.admin.get("/readyz").status == 200));
+    until("the server is ready", || nodes.iter().all(|node| node.admin.get("/readyz").status == 200));
 }
 
 #[test]
-fn a_redis_that_stands_still_loses_nothing() {
+fn a_frozen_redis_loses_nothing() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let mut follower = nodes[0].client();
-    follower.subscribe("news");
+    let mut subscriber = nodes[0].client();
+    subscriber.subscribe("news");
     nodes[1].admin.publish("news", 1);
-    assert_message(&mut follower, 1, &json!(1));
+    assert_message(&mut subscriber, 1, &json!(1));
     redis.process().while_stopped(|| {
         let answer = nodes[1].admin.post("/api/publish", r#"{"channel":"news","data":"perhaps"}"#);
         assert_eq!((answer.status, &*answer.error_code()), (503, "outcome_unknown"), "{answer:?}");
-        until("it is noticed", || {
+        until("the servers notice the failure", || {
             let answer = nodes[1].admin.post("/api/publish", r#"{"channel":"news","data":"no"}"#);
             answer.error_code() == "unavailable"
         });
     });
     await_published(&nodes[1], &json!("after"));
-    // Whatever of it was published comes, once and in order.
+    // Whatever was published in the meantime arrives once and in order.
     let mut offset = 1;
     loop {
-        let object = next(&mut follower);
+        let object = next_object(&mut subscriber);
         assert_eq!(object["message"]["offset"], offset + 1, "{object}");
         offset += 1;
         if object["message"]["data"] == "after" {
@@ -87,25 +90,28 @@ fn a_redis_that_stands_still_loses_nothing() {
 }
 
 #[test]
-fn connections_that_break_lose_nothing() {
+fn broken_connections_lose_nothing() {
     const MESSAGES: u64 = 300;
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let mut follower = nodes[0].client();
-    follower.subscribe("news");
+    let mut subscriber = nodes[0].client();
+    subscriber.subscribe("news");
     let mut connection = redis.connect();
     let mut published = 0;
     for number in 1..=MESSAGES {
         if number % 50 == 0 {
             for kind in ["pubsub", "normal"] {
-                redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).exec(&mut connection).expect("killed");
+                redis::cmd("CLIENT")
+                    .arg(&["KILL", "TYPE", kind])
+                    .exec(&mut connection)
+                    .expect("the connections are killed");
             }
         }
         let answer =
             nodes[1].admin.post("/api/publish", &json!({"channel": "news", "data": number}).to_string());
         match answer.status {
             200 => published = answer.json()["offset"].as_u64().expect("an offset"),
-            // It was killed in the middle of it.
+            // The connection was killed during the publish.
             503 => {
                 published = await_published(&nodes[1], &json!(number))["offset"].as_u64().expect("an offset")
             }
@@ -115,32 +121,33 @@ fn connections_that_break_lose_nothing() {
     assert!(published >= MESSAGES);
     let (mut last, mut offset) = (0, 0);
     while offset < published {
-        let object = next(&mut follower);
+        let object = next_object(&mut subscriber);
         assert_eq!(object["message"]["offset"], offset + 1, "{object}");
         let number = object["message"]["data"].as_u64().expect("a number");
-        // An answer that was lost may have been published as well.
+        // A publish whose reply was lost may have taken effect, and then appears twice.
         assert!(number == last + 1 || number == last, "{object} after {last}");
         (last, offset) = (number, offset + 1);
     }
     assert_eq!(last, MESSAGES);
 }
 
-/// Messages 4 and 5 are gone, as on a replica that lagged, and connections stay.
+/// Removes messages 4 and 5, as if a lagging replica had been promoted, and keeps all connections.
 #[track_caller]
-fn lose_the_newest(redis: &Redis) {
+fn lose_newest_messages(redis: &Redis) {
     let mut connection = redis.connect();
     let [meta, log, _] = keys_of_news();
-    let mut lose = redis::pipe();
-    lose.atomic();
-    lose.cmd("XDEL").arg(&log).arg(&["0-4", "0-5"]).cmd("XSETID").arg(&log).arg("0-3");
-    lose.cmd("HSET").arg(&meta).arg(&["offset", "3"]);
-    lose.cmd("DEBUG").arg("CHANGE-REPL-ID");
-    lose.exec(&mut connection).expect("the newest messages are lost");
+    let mut pipeline = redis::pipe();
+    pipeline.atomic();
+    pipeline.cmd("XDEL").arg(&log).arg(&["0-4", "0-5"]).cmd("XSETID").arg(&log).arg("0-3");
+    pipeline.cmd("HSET").arg(&meta).arg(&["offset", "3"]);
+    pipeline.cmd("DEBUG").arg("CHANGE-REPL-ID");
+    pipeline.exec(&mut connection).expect("the newest messages are lost");
 }
 
-/// What a failover to a replica that lagged leaves behind: the newest messages are missing, and their numbers are given again.
+/// Simulates a failover to a lagging replica: the newest messages are missing, and their offsets are used
+/// again.
 #[test]
-fn only_those_who_have_seen_a_lost_message_are_told() {
+fn only_clients_that_saw_lost_messages_get_a_gap() {
     let redis = Redis::with(&["--enable-debug-command", "yes"]);
     let node = node(&redis);
     let mut saw_all = node.client();
@@ -158,17 +165,19 @@ fn only_those_who_have_seen_a_lost_message_are_told() {
     }
     (1..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!(offset)));
 
-    lose_the_newest(&redis);
-    let gap = eventually_within(NOTICED, "it is noticed", || saw_all.next_within(Duration::from_millis(100)));
+    lose_newest_messages(&redis);
+    let gap = eventually_within(DETECTION_TIMEOUT, "the server notices the loss", || {
+        saw_all.next_within(Duration::from_millis(100))
+    });
     drop(gap);
     let published = node.admin.publish("news", "four");
     assert_eq!(published["offset"], 4);
     assert_ne!(published["epoch"], json!(epoch));
     assert_message(&mut saw_all, 4, &json!("four"));
-    let mut back = Client::connect(node.public, &format!("resume={}&seq=3", hello.resume));
-    assert!(back.hello.recovered);
-    assert_message(&mut back, 4, &json!("four"));
-    // The same by position, in a session of its own.
+    let mut resumed = Client::connect(node.public, &format!("resume={}&seq=3", hello.resume));
+    assert!(resumed.hello.recovered);
+    assert_message(&mut resumed, 4, &json!("four"));
+    // The same by position, in a new session.
     for (offset, recovered) in [(3, true), (5, false)] {
         let since = json!({"epoch": epoch, "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
@@ -177,50 +186,50 @@ fn only_those_who_have_seen_a_lost_message_are_told() {
     }
 }
 
-/// A server that only follows notices as well that Redis has lost its scripts.
+/// A server that does not publish also notices that Redis has lost its scripts.
 #[test]
-fn scripts_that_are_lost_are_brought_again() {
+fn lost_scripts_are_loaded_again() {
     let redis = Redis::start();
     let node = node(&redis);
     let mut client = node.client();
     client.subscribe("news");
-    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("flushed");
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("Redis is flushed");
     let mut id = 0;
-    until("another channel can be followed", || {
+    until("another channel can be subscribed to", || {
         id += 1;
         let reply = client.request(&json!({"id": id, "subscribe": {"channel": "sports"}}).to_string());
         assert!(reply["ok"].is_object() || reply["error"]["code"] == "unavailable", "{reply}");
         reply["ok"].is_object()
     });
-    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("flushed");
-    // Nobody asks anything: the lease is what cannot be renewed.
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("Redis is flushed");
+    // No client sends anything: the failing renewal of the lease reveals the loss.
     let connects = || node.admin.metrics().value("encke_engine_connects_total");
-    eventually_within(NOTICED, "it is noticed", || (connects() >= 3.0).then_some(()));
+    eventually_within(DETECTION_TIMEOUT, "the server notices the loss", || (connects() >= 3.0).then_some(()));
 }
 
-/// What servers count lives by may be lost while they are connected, and with it how many there were.
+/// The key of the generation may be lost while servers are connected.
 #[test]
-fn lost_messages_are_noticed_also_after_the_count_of_lives_was_lost() {
+fn lost_messages_are_detected_even_if_the_generation_was_lost() {
     let redis = Redis::with(&["--enable-debug-command", "yes"]);
     let node = node(&redis);
-    redis::cmd("FLUSHALL").exec(&mut redis.connect()).expect("flushed");
+    redis::cmd("FLUSHALL").exec(&mut redis.connect()).expect("Redis is flushed");
     let mut saw_all = node.client();
     let epoch = saw_all.subscribe("news");
     for offset in 1..=5 {
         node.admin.publish("news", offset);
     }
     (1..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!(offset)));
-    lose_the_newest(&redis);
+    lose_newest_messages(&redis);
     let published = await_published(&node, &json!("again"));
     assert_ne!(published["epoch"], json!(epoch));
-    let gap = next(&mut saw_all);
+    let gap = next_object(&mut saw_all);
     assert!(gap["gap"].is_object(), "{gap}");
     assert_message(&mut saw_all, 4, &json!("again"));
 }
 
-/// Whoever publishes first, before any server has noticed by itself, gives no number a second time.
+/// The first server to publish must not reuse offsets, even if no server has noticed the failover yet.
 #[test]
-fn numbers_are_not_given_again_on_a_connection_that_survives_a_failover() {
+fn offsets_are_not_reused_on_connections_that_survive_a_failover() {
     let redis = Redis::with(&["--enable-debug-command", "yes"]);
     let nodes = [node(&redis), node(&redis)];
     let mut saw_all = nodes[0].client();
@@ -229,12 +238,12 @@ fn numbers_are_not_given_again_on_a_connection_that_survives_a_failover() {
         nodes[0].admin.publish("news", offset);
     }
     (1..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!(offset)));
-    lose_the_newest(&redis);
+    lose_newest_messages(&redis);
     for node in &nodes {
         let published = await_published(node, &json!("again"));
         assert_ne!(published["epoch"], json!(epoch));
     }
-    let gap = next(&mut saw_all);
+    let gap = next_object(&mut saw_all);
     assert!(gap["gap"].is_object(), "{gap}");
     (4..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!("again")));
 }
@@ -253,24 +262,24 @@ fn without_redis_a_server_starts_and_waits_for_it() {
 }
 
 #[test]
-fn metrics_tell_how_redis_does() {
+fn metrics_report_the_state_of_redis() {
     let mut redis = Redis::start();
     let node = node(&redis);
     let value = |name: &str| node.admin.metrics().value(&format!("encke_engine_{name}"));
     node.admin.publish("news", 1);
     assert_eq!((value("up"), value("connects_total")), (1.0, 1.0));
-    let life = value("life");
-    assert!(life > 0.0);
+    let generation = value("generation");
+    assert!(generation > 0.0);
     assert_eq!(value("publish_seconds_count"), 1.0);
     let mut client = node.client();
     client.subscribe("news");
-    assert_eq!(value("openings_total"), 1.0);
-    until("a probe is back", || value("feed_lag_seconds_count") >= 1.0);
-    until("it has its lease", || value("servers") == 1.0);
+    assert_eq!(value("channel_opens_total"), 1.0);
+    until("a probe returns", || value("feed_lag_seconds_count") >= 1.0);
+    until("the server has its lease", || value("servers") == 1.0);
     redis.kill();
-    until("it is noticed", || value("up") == 0.0);
+    until("the servers notice the failure", || value("up") == 0.0);
     redis.restart();
-    until("it is back", || value("up") == 1.0 && value("connects_total") == 2.0);
-    assert!(value("life") >= life, "{life}");
-    until("what is followed is read again", || value("openings_total") >= 2.0);
+    until("Redis is connected again", || value("up") == 1.0 && value("connects_total") == 2.0);
+    assert!(value("generation") >= generation, "{generation}");
+    until("the channel is opened again", || value("channel_opens_total") >= 2.0);
 }

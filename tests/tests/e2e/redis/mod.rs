@@ -3,36 +3,36 @@
 use encke_tests::redis::Redis;
 use encke_tests::{Launch, RunningServer};
 
-// What a server's user must be allowed.
+// Permissions of the server's Redis user.
 mod access;
-// What Redis keeps on disk, and what it may have lost of that.
+// Persistence, and losses despite persistence.
 mod disk;
-// Redis goes away, comes back, stands still, is another.
+// Redis that is killed, restarted, frozen or replaced.
 mod faults;
-// Joins and leaves, on all servers.
+// Joins and leaves over several servers.
 mod join_leave;
-// Links that fail one way, and a reader that Redis gives up.
+// Links that fail in one direction, and a slow server that Redis disconnects.
 mod links;
-// What the scripts do, in Rust.
+// Model of the scripts in Rust.
 mod model;
-// Several servers, one Redis.
+// Several servers with one Redis.
 mod nodes;
-// Patterns, which are one server's own.
+// Patterns, whose logs are local to each server.
 mod patterns;
-// Who follows a channel, on all servers.
+// Presence over several servers.
 mod presence;
-// Sessions that outlive their server, and what they follow in Redis.
+// Sessions restored from a snapshot, with subscriptions in Redis.
 mod restarts;
-// More reminders at once than Redis is asked at once.
+// More simultaneous reminders than a server requests from Redis at once.
 mod reminders;
-// The scripts held against the model.
+// The scripts compared with the model.
 mod scripts;
-// A master that fails, and Sentinels that make a replica the master.
+// Failovers by Sentinels.
 mod sentinels;
-// TLS, and certificates that will not do.
+// TLS, and unacceptable certificates.
 mod tls;
 
-/// A server whose channels are there.
+/// A server with its channels in this Redis.
 fn launch(redis: &Redis) -> Launch {
     Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.url())])
 }
@@ -42,7 +42,7 @@ fn node(redis: &Redis) -> RunningServer {
     launch(redis).start()
 }
 
-/// The keys of the channel `news`: what is known of it, its log, where servers listen.
+/// Meta key, log and feed of the channel `news`.
 fn keys_of_news() -> [String; 3] {
     ["m", "l", "c"].map(|kind| format!("encke:{{38}}{kind}:news"))
 }

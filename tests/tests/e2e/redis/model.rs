@@ -1,13 +1,14 @@
-//! What the scripts of channels do, without Redis: slow, and plain enough to be believed. The simulation has it for its Redis.
+//! Model of the channel scripts without Redis, slow but obviously correct. The simulator uses it in place of
+//! Redis.
 
 #![expect(dead_code, reason = "each of those that use it needs another part")]
 
 use std::collections::BTreeMap;
 
-/// Earlier epochs that are remembered.
-const MOST_PAST_EPOCHS: usize = 4;
+/// Maximum number of past epochs remembered.
+const MAX_PAST_EPOCHS: usize = 4;
 
-/// Channels, by name.
+/// All channels, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     channels: BTreeMap<String, Channel>,
@@ -15,9 +16,9 @@ pub(super) struct Model {
 
 #[derive(Clone, Debug, Default)]
 struct Channel {
-    /// What is known of publishes that had keys, oldest first, and what they were answered.
+    /// Known publishes with a key, oldest first: the key, and the epoch and offset of the reply.
     known: Vec<(String, (String, u64))>,
-    /// Nothing, if its meta key is gone.
+    /// `None` if the meta key does not exist.
     meta: Option<Meta>,
     /// Offsets and messages, oldest first.
     log: Vec<(u64, String)>,
@@ -27,87 +28,96 @@ struct Channel {
 struct Meta {
     epoch: String,
     offset: u64,
-    life: u64,
-    /// Earlier epochs with their cuts, newest first.
+    generation: u64,
+    /// Past epochs with their cuts, newest first.
     past: Vec<(String, u64)>,
 }
 
-/// What a server learns by opening a channel.
+/// State that a server reads when it opens a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Opened {
+pub(super) struct OpenedChannel {
     pub(super) epoch: String,
     pub(super) offset: u64,
     pub(super) past: Vec<(String, u64)>,
-    /// At least the newest of these are there.
+    /// Entries of the log. Redis may have trimmed the oldest ones.
     pub(super) log: Vec<(u64, String)>,
 }
 
 impl Model {
-    /// A publish that has a key; so many of these are known. Returns also whether it was published before.
+    /// Publishes with a key, of which the last `max` are known. Also returns whether the publish was a
+    /// repeat.
     pub(super) fn publish_once(
         &mut self,
         channel: &str,
         data: &str,
         new_epoch: &str,
-        life: u64,
-        (id, most): (&str, usize),
+        generation: u64,
+        (id, max): (&str, usize),
     ) -> (String, u64, bool) {
         let known = &mut self.channels.entry(channel.to_owned()).or_default().known;
         if let Some((_, (epoch, offset))) = known.iter().find(|(known, _)| known == id) {
             return (epoch.clone(), *offset, true);
         }
-        if known.len() == most {
+        if known.len() == max {
             known.remove(0);
         }
-        let published = self.publish(channel, data, new_epoch, life);
+        let published = self.publish(channel, data, new_epoch, generation);
         let known = &mut self.channels.entry(channel.to_owned()).or_default().known;
         known.push((id.to_owned(), published.clone()));
         (published.0, published.1, false)
     }
 
-    /// All publishes that had keys have become too old to be known.
+    /// Lets all known publishes expire.
     pub(super) fn forget_publishes(&mut self, channel: &str) {
         self.channels.entry(channel.to_owned()).or_default().known.clear();
     }
 
-    /// Returns the epoch and the offset.
-    pub(super) fn publish(&mut self, channel: &str, data: &str, new_epoch: &str, life: u64) -> (String, u64) {
+    /// Publishes. Returns the epoch and the offset.
+    pub(super) fn publish(
+        &mut self,
+        channel: &str,
+        data: &str,
+        new_epoch: &str,
+        generation: u64,
+    ) -> (String, u64) {
         let channel = self.channels.entry(channel.to_owned()).or_default();
-        let meta = channel.in_life(new_epoch, life);
+        let meta = channel.at_generation(new_epoch, generation);
         meta.offset += 1;
         let published = (meta.epoch.clone(), meta.offset);
         channel.log.push((published.1, data.to_owned()));
         published
     }
 
-    pub(super) fn open(&mut self, channel: &str, new_epoch: &str, life: u64) -> Opened {
+    pub(super) fn open(&mut self, channel: &str, new_epoch: &str, generation: u64) -> OpenedChannel {
         let channel = self.channels.entry(channel.to_owned()).or_default();
-        let Meta { epoch, offset, past, .. } = channel.in_life(new_epoch, life).clone();
-        Opened { epoch, offset, past, log: channel.log.clone() }
+        let Meta { epoch, offset, past, .. } = channel.at_generation(new_epoch, generation).clone();
+        OpenedChannel { epoch, offset, past, log: channel.log.clone() }
     }
 
-    /// The log has become too old.
+    /// Lets the log expire.
     pub(super) fn expire_log(&mut self, channel: &str) {
         self.channels.entry(channel.to_owned()).or_default().log.clear();
     }
 
-    /// Nobody has used the channel for long, or somebody has removed the key.
+    /// Removes the meta key, as by expiry or by an operator.
     pub(super) fn lose_meta(&mut self, channel: &str) {
         self.channels.entry(channel.to_owned()).or_default().meta = None;
     }
 
-    /// The log keeps so many messages.
-    pub(super) fn trim(&mut self, channel: &str, most: usize) {
+    /// Trims the log to its newest `max` messages.
+    pub(super) fn trim(&mut self, channel: &str, max: usize) {
         let log = &mut self.channels.entry(channel.to_owned()).or_default().log;
-        log.drain(..log.len().saturating_sub(most));
+        log.drain(..log.len().saturating_sub(max));
     }
 
-    /// Another Redis takes over, which lacks the newest messages, so many of each log.
+    /// Simulates a failover to a Redis that lacks the newest messages. `lost` returns their number for each
+    /// log.
     pub(super) fn lose_tails(&mut self, mut lost: impl FnMut() -> u64) {
         for Channel { meta, log, known } in self.channels.values_mut() {
             let Some(meta) = meta else { continue };
             meta.offset -= lost().min(meta.offset);
-            // What has not even what was there when an epoch began has not heard of that epoch.
+            // A replica that lacks messages from before the start of an epoch does not know that epoch
+            // either.
             while meta.past.first().is_some_and(|(_, cut)| *cut > meta.offset) {
                 let unheard = std::mem::replace(&mut meta.epoch, meta.past.remove(0).0);
                 known.retain(|(_, (epoch, _))| *epoch != unheard);
@@ -117,34 +127,34 @@ impl Model {
         }
     }
 
-    /// The epoch, the newest message and the life, if the channel is known.
+    /// Epoch, newest offset and generation, if the channel is known.
     pub(super) fn state(&self, channel: &str) -> Option<(String, u64, u64)> {
         let meta = self.channels.get(channel)?.meta.as_ref()?;
-        Some((meta.epoch.clone(), meta.offset, meta.life))
+        Some((meta.epoch.clone(), meta.offset, meta.generation))
     }
 
     pub(super) fn log(&self, channel: &str) -> &[(u64, String)] {
         self.channels.get(channel).map_or(&[], |channel| &channel.log)
     }
 
-    /// Redis is empty.
+    /// Empties Redis.
     pub(super) fn flush(&mut self) {
         self.channels.clear();
     }
 }
 
 impl Channel {
-    fn in_life(&mut self, new_epoch: &str, life: u64) -> &mut Meta {
+    fn at_generation(&mut self, new_epoch: &str, generation: u64) -> &mut Meta {
         let fresh = match self.meta.take() {
-            Some(meta) if meta.life >= life => meta,
+            Some(meta) if meta.generation >= generation => meta,
             Some(mut meta) => {
                 meta.past.insert(0, (std::mem::replace(&mut meta.epoch, new_epoch.to_owned()), meta.offset));
-                meta.past.truncate(MOST_PAST_EPOCHS);
-                Meta { life, ..meta }
+                meta.past.truncate(MAX_PAST_EPOCHS);
+                Meta { generation, ..meta }
             }
             None => {
                 self.log.clear();
-                Meta { epoch: new_epoch.to_owned(), offset: 0, life, past: Vec::new() }
+                Meta { epoch: new_epoch.to_owned(), offset: 0, generation, past: Vec::new() }
             }
         };
         self.meta.insert(fresh)

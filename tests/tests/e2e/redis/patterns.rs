@@ -9,41 +9,41 @@ use serde_json::{Value, json};
 
 use super::{launch, node};
 
-/// Globs that Redis compares with each publish.
-fn globs(connection: &mut Connection) -> u64 {
+/// Number of globs that Redis matches against each publish.
+fn glob_count(connection: &mut Connection) -> u64 {
     redis::cmd("PUBSUB").arg("NUMPAT").query(connection).expect("a number")
 }
 
 #[track_caller]
-fn message(client: &mut Client) -> Value {
+fn next_message(client: &mut Client) -> Value {
     let object = client.object();
     assert!(object["message"].is_object(), "{object}");
     object["message"].clone()
 }
 
-/// The next object is a gap of unknown length. Returns its epoch.
+/// Asserts that the next object is a gap of unknown length. Returns its epoch.
 #[track_caller]
-fn gap(client: &mut Client, channel: &str) -> Value {
+fn next_gap(client: &mut Client, channel: &str) -> Value {
     let object = client.object();
     let gap = &object["gap"];
     assert_eq!((&gap["channel"], gap.get("from")), (&json!(channel), None), "{object}");
     gap["epoch"].clone()
 }
 
-/// Redis tells all its databases what is published in one of them.
+/// Redis's publish/subscribe ignores databases.
 #[test]
-fn nothing_is_heard_of_another_database() {
+fn messages_of_another_database_are_ignored() {
     let redis = Redis::start();
-    let here = launch(&redis).set("engine.database=1").start();
-    let mut client = here.client();
+    let server = launch(&redis).set("engine.database=1").start();
+    let mut client = server.client();
     client.subscribe("/a/*");
-    node(&redis).admin.publish("/a/b", "of another");
-    here.admin.publish("/a/b", "of this one");
-    assert_eq!(message(&mut client)["data"], "of this one");
+    node(&redis).admin.publish("/a/b", "other database");
+    server.admin.publish("/a/b", "this database");
+    assert_eq!(next_message(&mut client)["data"], "this database");
 }
 
 #[test]
-fn what_matches_is_heard_wherever_it_was_published() {
+fn matching_messages_arrive_from_all_servers() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
     let mut client = nodes[0].client();
@@ -59,46 +59,47 @@ fn what_matches_is_heard_wherever_it_was_published() {
             "seq": number, "pattern": {"name": "/a/**", "epoch": epoch, "offset": number},
             "epoch": reply["epoch"], "channel": channel, "offset": reply["offset"], "data": channel,
         });
-        assert_eq!(message(&mut client), expected);
+        assert_eq!(next_message(&mut client), expected);
     }
     for at in [1, 3] {
-        assert_eq!(message(&mut shallow)["channel"], published[at].0);
+        assert_eq!(next_message(&mut shallow)["channel"], published[at].0);
     }
-    let mut heard = Vec::new();
-    until("both came, once", || {
-        heard.extend(events(&polls.request(&connect_now(&id))));
-        heard.len() >= 2
+    let mut received = Vec::new();
+    until("both messages arrive", || {
+        received.extend(events(&polls.request(&connect_now(&id))));
+        received.len() >= 2
     });
     nodes[0].admin.publish("/a/z", "last");
-    until("the last came", || {
-        heard.extend(events(&polls.request(&connect_now(&id))));
-        heard.last().is_some_and(|data| data == "last")
+    until("the last message arrives", || {
+        received.extend(events(&polls.request(&connect_now(&id))));
+        received.last().is_some_and(|data| data == "last")
     });
-    assert_eq!(heard, ["/a/b", "/a/d", "last"]);
-    // The history is this server's, and so is the epoch: another knows nothing of it.
+    assert_eq!(received, ["/a/b", "/a/d", "last"]);
+    // History and epoch of a pattern are local to the server: another server does not know the epoch.
     let history = nodes[0].admin.get("/api/channels/%2Fa%2F**/history").json();
     assert_eq!((&history["epoch"], &history["last"]), (&json!(epoch), &json!(4)));
     let since = json!({"id": 1, "subscribe": {"channel": "/a/**", "since": {"epoch": epoch, "offset": 1}}});
     assert_eq!(nodes[0].client().request(&since.to_string())["ok"]["recovered"], true);
-    let mut elsewhere = nodes[1].client();
-    assert_eq!(elsewhere.request(&since.to_string())["ok"]["recovered"], false);
-    gap(&mut elsewhere, "/a/**");
+    let mut on_other = nodes[1].client();
+    assert_eq!(on_other.request(&since.to_string())["ok"]["recovered"], false);
+    next_gap(&mut on_other, "/a/**");
 }
 
-/// Channels are opened, let go of and opened again amid what comes by the pattern.
+/// Channels are subscribed to, unsubscribed from and subscribed to again while messages arrive through the
+/// pattern.
 #[test]
-fn a_message_comes_once_by_a_pattern_and_its_channel() {
+fn a_message_arrives_once_by_pattern_and_channel() {
     const CHANNELS: u64 = 8;
     const MESSAGES: u64 = 4000;
     let redis = Redis::start();
-    let wide = |redis| {
+    let launch_without_limits = |redis| {
         launch(redis)
             .set("limits.commands_per_second=0")
             .set("limits.frames_per_second=0")
             .set("channel.history_messages=5000")
             .start()
     };
-    let nodes = [wide(&redis), wide(&redis)];
+    let nodes = [launch_without_limits(&redis), launch_without_limits(&redis)];
     let mut client = nodes[0].client();
     client.subscribe("/a/**");
     let mut publisher = nodes[1].client();
@@ -109,8 +110,8 @@ fn a_message_comes_once_by_a_pattern_and_its_channel() {
         }
         publisher
     });
-    let (mut last, mut heard, mut replies) = (BTreeMap::<String, u64>::new(), 0, 0);
-    while heard < MESSAGES {
+    let (mut last, mut received, mut replies) = (BTreeMap::<String, u64>::new(), 0, 0);
+    while received < MESSAGES {
         let object = client.object();
         if object["reply"].is_object() {
             assert!(object["reply"]["ok"].is_object(), "{object}");
@@ -122,79 +123,85 @@ fn a_message_comes_once_by_a_pattern_and_its_channel() {
         let last = last.entry(channel).or_default();
         assert_eq!(message["offset"], *last + 1, "{object}");
         *last += 1;
-        heard += 1;
-        assert_eq!(message["seq"], heard, "{object}");
-        if heard % 50 == 0 {
-            let number = heard / 50;
+        received += 1;
+        assert_eq!(message["seq"], received, "{object}");
+        if received % 50 == 0 {
+            let number = received / 50;
             let channel = format!("/a/{}", number % CHANNELS);
-            let what = if (number / CHANNELS).is_multiple_of(2) { "subscribe" } else { "unsubscribe" };
-            client.send(&json!({"id": number, what: {"channel": channel}}).to_string());
+            let command = if (number / CHANNELS).is_multiple_of(2) { "subscribe" } else { "unsubscribe" };
+            client.send(&json!({"id": number, command: {"channel": channel}}).to_string());
         }
     }
-    drop(publishing.join().expect("all were sent"));
+    drop(publishing.join().expect("the publisher does not panic"));
     while replies < MESSAGES / 50 {
-        assert!(client.object()["reply"]["ok"].is_object(), "nothing else comes");
+        assert!(client.object()["reply"]["ok"].is_object(), "only replies remain");
         replies += 1;
     }
 }
 
 #[test]
-fn what_may_have_been_missed_is_one_gap() {
+fn possible_loss_is_reported_as_one_gap() {
     let mut redis = Redis::start();
     let node = node(&redis);
-    let [mut client, mut of_channel] = [node.client(), node.client()];
+    let [mut client, mut channel_client] = [node.client(), node.client()];
     let epoch = client.subscribe("/a/*");
-    of_channel.subscribe("/a/b");
+    channel_client.subscribe("/a/b");
     node.admin.publish("/a/b", 1);
-    assert_eq!(message(&mut client)["data"], 1);
-    // The connection for what is followed goes away, and no more than that.
+    assert_eq!(next_message(&mut client)["data"], 1);
+    // Only the connection that receives the feeds is closed.
     let mut connection = redis.connect();
-    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).exec(&mut connection).expect("killed");
-    let next = gap(&mut client, "/a/*");
+    redis::cmd("CLIENT")
+        .arg(&["KILL", "TYPE", "pubsub"])
+        .exec(&mut connection)
+        .expect("the connections are killed");
+    let next = next_gap(&mut client, "/a/*");
     assert_ne!(next, json!(epoch));
     node.admin.publish("/a/b", 2);
-    let heard = message(&mut client);
-    assert_eq!((&heard["data"], &heard["offset"]), (&json!(2), &json!(2)));
-    assert_eq!(heard["pattern"], json!({"name": "/a/*", "epoch": next, "offset": 1}));
-    (1..=2).for_each(|offset| assert_eq!(message(&mut of_channel)["offset"], offset));
-    // Redis goes away, with all it had.
+    let received = next_message(&mut client);
+    assert_eq!((&received["data"], &received["offset"]), (&json!(2), &json!(2)));
+    assert_eq!(received["pattern"], json!({"name": "/a/*", "epoch": next, "offset": 1}));
+    (1..=2).for_each(|offset| assert_eq!(next_message(&mut channel_client)["offset"], offset));
+    // Redis is killed and loses its data.
     redis.kill();
-    until("it is noticed", || node.admin.get("/readyz").status == 503);
-    // What is followed already can still be followed; what is not, cannot.
+    until("the server notices the failure", || node.admin.get("/readyz").status == 503);
+    // Existing subscriptions can still be joined on this server; new patterns cannot be opened.
     let mut late = node.client();
     assert_eq!(late.subscribe("/a/*"), next);
     let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/b/*"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     redis.restart();
     for client in [&mut client, &mut late] {
-        gap(client, "/a/*");
+        next_gap(client, "/a/*");
     }
     node.admin.publish("/a/c", 3);
     for client in [&mut client, &mut late] {
-        assert_eq!(message(client)["data"], 3);
+        assert_eq!(next_message(client)["data"], 3);
     }
 }
 
-/// Who follows the channel as well misses nothing; who follows only the pattern is told.
+/// A client that is also subscribed to the channel misses nothing; a client with only the pattern gets a gap.
 #[test]
-fn connections_that_break_lose_nothing_without_a_gap() {
+fn broken_connections_lose_nothing_without_a_gap() {
     const MESSAGES: u64 = 300;
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let [mut of_pattern, mut of_both] = [nodes[0].client(), nodes[0].client()];
-    of_pattern.subscribe("/a/**");
-    of_both.subscribe("/a/**");
-    of_both.subscribe("/a/b");
+    let [mut pattern_client, mut client_of_both] = [nodes[0].client(), nodes[0].client()];
+    pattern_client.subscribe("/a/**");
+    client_of_both.subscribe("/a/**");
+    client_of_both.subscribe("/a/b");
     let mut connection = redis.connect();
     for number in 1..=MESSAGES {
         if number % 50 == 0 {
-            redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).exec(&mut connection).expect("killed");
+            redis::cmd("CLIENT")
+                .arg(&["KILL", "TYPE", "pubsub"])
+                .exec(&mut connection)
+                .expect("the connections are killed");
         }
         let body = json!({"channel": "/a/b", "data": number}).to_string();
-        // Both its connections end together.
-        until("it is published", || nodes[1].admin.post("/api/publish", &body).status == 200);
+        // Both connections of a server end together.
+        until("the message is published", || nodes[1].admin.post("/api/publish", &body).status == 200);
     }
-    for (client, follows_both) in [(&mut of_pattern, false), (&mut of_both, true)] {
+    for (client, has_both) in [(&mut pattern_client, false), (&mut client_of_both, true)] {
         let (mut offset, mut gaps, mut is_missing) = (0, 0, false);
         let mut number = 0;
         while number < MESSAGES {
@@ -205,7 +212,7 @@ fn connections_that_break_lose_nothing_without_a_gap() {
                 continue;
             }
             let next = object["message"]["offset"].as_u64().unwrap_or_else(|| panic!("{object}"));
-            let may_skip = is_missing && !follows_both;
+            let may_skip = is_missing && !has_both;
             assert!(next == offset + 1 || (may_skip && next > offset), "{object} after {offset}");
             (offset, is_missing) = (next, false);
             number = object["message"]["data"].as_u64().expect("a number");
@@ -215,7 +222,7 @@ fn connections_that_break_lose_nothing_without_a_gap() {
 }
 
 #[test]
-fn what_is_published_while_redis_stands_still_is_no_gap() {
+fn a_frozen_redis_causes_no_gap() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
     let mut client = nodes[0].client();
@@ -225,12 +232,12 @@ fn what_is_published_while_redis_stands_still_is_no_gap() {
         let answer = nodes[1].admin.post("/api/publish", body);
         assert!(answer.status == 200 || answer.error_code() == "outcome_unknown", "{answer:?}");
     });
-    let heard = message(&mut client);
-    assert_eq!(heard["pattern"], json!({"name": "/a/*", "epoch": epoch, "offset": 1}));
+    let received = next_message(&mut client);
+    assert_eq!(received["pattern"], json!({"name": "/a/*", "epoch": epoch, "offset": 1}));
 }
 
 #[test]
-fn names_are_no_globs() {
+fn glob_characters_in_names_are_literal() {
     let redis = Redis::start();
     let node = node(&redis);
     let mut client = node.client();
@@ -242,12 +249,12 @@ fn names_are_no_globs() {
     }
     for channel in ["/a[bc]/1", "/x?/1/2", "/\\d/}c:"] {
         node.admin.publish(channel, 1);
-        assert_eq!(message(&mut client)["channel"], channel);
+        assert_eq!(next_message(&mut client)["channel"], channel);
     }
 }
 
 #[test]
-fn redis_compares_no_more_than_so_many_globs() {
+fn the_number_of_globs_is_limited() {
     let redis = Redis::start();
     let nodes = [launch(&redis).set("limits.commands_per_second=0").start(), node(&redis)];
     let mut client = nodes[0].client();
@@ -255,42 +262,48 @@ fn redis_compares_no_more_than_so_many_globs() {
         client.subscribe(&format!("/{number}/*"));
     }
     let mut connection = redis.connect();
-    assert_eq!(globs(&mut connection), 65);
+    assert_eq!(glob_count(&mut connection), 65);
     nodes[1].admin.publish("/other/a", 0);
     for number in [0, 63, 64, 69] {
         nodes[1].admin.publish(&format!("/{number}/a"), number);
-        assert_eq!(message(&mut client)["data"], number);
+        assert_eq!(next_message(&mut client)["data"], number);
     }
-    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).exec(&mut connection).expect("killed");
+    redis::cmd("CLIENT")
+        .arg(&["KILL", "TYPE", "pubsub"])
+        .exec(&mut connection)
+        .expect("the connections are killed");
     let mut names: Vec<_> = (0..70).map(|_| client.object()["gap"]["channel"].to_string()).collect();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 70);
-    assert_eq!(globs(&mut connection), 65);
-    // The other server was cut, too.
+    assert_eq!(glob_count(&mut connection), 65);
+    // The connection of the other server was killed as well.
     let body = r#"{"channel":"/69/a","data":1}"#;
-    until("it is published", || nodes[1].admin.post("/api/publish", body).status == 200);
-    assert_eq!(message(&mut client)["data"], 1);
+    until("the message is published", || nodes[1].admin.post("/api/publish", body).status == 200);
+    assert_eq!(next_message(&mut client)["data"], 1);
 }
 
 #[test]
-fn where_redis_does_not_allow_it_a_pattern_is_unavailable() {
+fn patterns_without_permission_are_unavailable() {
     let redis = Redis::start();
     let mut connection = redis.connect();
     let only_feeds = ["SETUSER", "default", "resetchannels", "&encke:*"];
-    redis::cmd("ACL").arg(&only_feeds).exec(&mut connection).expect("set");
+    redis::cmd("ACL").arg(&only_feeds).exec(&mut connection).expect("the rule is accepted");
     let node = node(&redis);
     let mut client = node.client();
     let reply = client.request(r#"{"id":1,"subscribe":{"channel":"/a/*"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     client.subscribe("/a/b");
-    // All that any pattern can stand for.
-    redis::cmd("ACL").arg(&["SETUSER", "default", "&encke:{*}c:/**"]).exec(&mut connection).expect("set");
+    // The widest glob, which covers all patterns.
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "&encke:{*}c:/**"])
+        .exec(&mut connection)
+        .expect("the rule is accepted");
     client.subscribe("/a/*");
     for (channel, data) in [("/a/b", 1), ("/a/b/c", 2), ("/b", 3), ("/a/d", 4)] {
         node.admin.publish(channel, data);
     }
     for data in [1, 4] {
-        assert_eq!(message(&mut client)["data"], data);
+        assert_eq!(next_message(&mut client)["data"], data);
     }
 }

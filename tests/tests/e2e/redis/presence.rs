@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::{launch, node};
 
-/// A lease, and what is between two looks.
-const LEASE: Duration = Duration::from_secs(30);
+/// Duration of a lease, plus the interval between two checks.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a server is called.
+/// Name of a server.
 #[track_caller]
-fn name(node: &RunningServer) -> String {
+fn server_name(node: &RunningServer) -> String {
     let line = node.logs.await_line("connected to Redis");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     line["server"].as_str().expect("a name").to_owned()
@@ -26,49 +26,50 @@ fn presence(node: &RunningServer) -> Value {
     node.admin.get("/api/channels/news/presence").json()
 }
 
-/// How many there are, and who has not answered.
+/// Number of sessions, and the servers that have not answered.
 #[track_caller]
 fn total_and_missing(node: &RunningServer) -> (Value, Value) {
     let mut presence = presence(node);
     (presence["total"].take(), presence["incomplete"].take())
 }
 
-/// A server that has much to do may answer too late, and is named then. So this looks again until nobody else is.
+/// Waits for this total with these missing servers. A busy server may answer too late and be listed as
+/// missing, so the query is repeated.
 #[track_caller]
 fn await_total(node: &RunningServer, total: u64, missing: &Value) {
-    until("all answer that can", || total_and_missing(node) == (json!(total), missing.clone()));
+    until("all running servers answer", || total_and_missing(node) == (json!(total), missing.clone()));
 }
 
-/// The reply to a client, once nobody else is missing.
+/// Returns the reply to a client once it lists exactly these missing servers.
 #[track_caller]
 fn reply(client: &mut Client, missing: &Value) -> Value {
-    eventually("all answer that can", || {
+    eventually("all running servers answer", || {
         let reply = client.request(r#"{"id":1,"presence":{"channel":"news"}}"#);
         (reply["ok"]["incomplete"] == *missing).then_some(reply)
     })
 }
 
 #[track_caller]
-fn followers(nodes: &[&RunningServer]) -> Vec<Client> {
-    let follow = |node: &&RunningServer| {
+fn subscribers(nodes: &[&RunningServer]) -> Vec<Client> {
+    let connect = |node: &&RunningServer| {
         let mut client = node.client();
         client.subscribe("news");
         client
     };
-    nodes.iter().map(follow).collect()
+    nodes.iter().map(connect).collect()
 }
 
 #[test]
-fn everyone_on_all_servers_is_seen_on_each() {
+fn presence_covers_all_servers() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis), node(&redis)];
-    let mut clients = followers(&[&nodes[0], &nodes[0], &nodes[1]]);
+    let mut clients = subscribers(&[&nodes[0], &nodes[0], &nodes[1]]);
     let expected: BTreeSet<_> = clients.iter().map(|client| client.hello.session.clone()).collect();
     for node in &nodes {
         let (mut seen, mut cursor) = (BTreeSet::new(), json!(0));
         while !cursor.is_null() {
             let path = format!("/api/channels/news/presence?limit=2&cursor={cursor}");
-            let page = eventually("all answer", || {
+            let page = eventually("all servers answer", || {
                 let page = node.admin.get(&path).json();
                 page.get("incomplete").is_none().then_some(page)
             });
@@ -86,71 +87,71 @@ fn everyone_on_all_servers_is_seen_on_each() {
     let attached = json!({"user": null, "phase": "attached"});
     let present = json!([attached, attached, attached]);
     assert_eq!(reply["ok"], json!({"channel": "news", "total": 3, "present": present, "users": []}));
-    // A session that may come back is seen, too.
-    let gone = clients.remove(0).drop_connection();
-    nodes[0].await_phase(&gone.session, "suspended");
+    // A suspended session is included as well.
+    let suspended = clients.remove(0).drop_connection();
+    nodes[0].await_phase(&suspended.session, "suspended");
     await_total(&nodes[2], 3, &Value::Null);
-    until("it is seen", || presence(&nodes[2]).to_string().contains("suspended"));
-    until("all are counted", || {
+    until("the suspended session is listed", || presence(&nodes[2]).to_string().contains("suspended"));
+    until("all servers are counted", || {
         nodes.iter().all(|node| node.admin.metrics().value("encke_engine_servers") == 3.0)
     });
 }
 
 #[test]
-fn users_have_their_sessions_on_all_servers() {
+fn users_are_counted_over_all_servers() {
     let redis = Redis::start();
     let nodes = [(); 2].map(|()| launch(&redis).set(&format!("auth.secret={SECRET}")).start());
-    let follow = |node: &RunningServer, user: &str| {
+    let connect = |node: &RunningServer, user: &str| {
         let claims = json!({"sub": user, "channels": {"*": ["subscribe", "presence"]}});
         let mut client = Client::connect(node.public, &format!("token={}", sign(&claims, SECRET)));
         client.subscribe("news");
         client
     };
-    let mut asks = follow(&nodes[0], "alice");
-    let _also = [follow(&nodes[1], "alice"), follow(&nodes[1], "bob")];
-    let gone = follow(&nodes[1], "alice").drop_connection();
-    nodes[1].await_phase(&gone.session, "suspended");
-    let mut users = reply(&mut asks, &Value::Null)["ok"]["users"].take();
+    let mut client = connect(&nodes[0], "alice");
+    let _others = [connect(&nodes[1], "alice"), connect(&nodes[1], "bob")];
+    let suspended = connect(&nodes[1], "alice").drop_connection();
+    nodes[1].await_phase(&suspended.session, "suspended");
+    let mut users = reply(&mut client, &Value::Null)["ok"]["users"].take();
     users.as_array_mut().expect("a list").sort_by_key(|user| user["user"].to_string());
     let alice = json!({"user": "alice", "sessions": 3, "connections": 2});
     assert_eq!(users, json!([alice, {"user": "bob", "sessions": 1, "connections": 1}]));
 }
 
 #[test]
-fn a_server_that_stands_still_is_named() {
+fn a_frozen_server_is_reported_as_missing() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis), node(&redis)];
-    let mut clients = followers(&[&nodes[0], &nodes[1], &nodes[2]]);
+    let mut clients = subscribers(&[&nodes[0], &nodes[1], &nodes[2]]);
     nodes.iter().for_each(|node| await_total(node, 3, &Value::Null));
-    let still = json!([name(&nodes[2])]);
+    let missing = json!([server_name(&nodes[2])]);
     nodes[2].while_stopped(|| {
-        await_total(&nodes[0], 2, &still);
-        let reply = reply(&mut clients[1], &still);
+        await_total(&nodes[0], 2, &missing);
+        let reply = reply(&mut clients[1], &missing);
         assert_eq!(reply["ok"]["total"], 2, "{reply}");
     });
     await_total(&nodes[0], 3, &Value::Null);
 }
 
 #[test]
-fn a_server_that_is_gone_is_named_for_as_long_as_it_may_be_there() {
+fn a_killed_server_is_reported_until_its_lease_expires() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let mut ends = node(&redis);
-    let _clients = followers(&[&nodes[0], &nodes[1], &ends]);
+    let mut stopped = node(&redis);
+    let _clients = subscribers(&[&nodes[0], &nodes[1], &stopped]);
     await_total(&nodes[0], 3, &Value::Null);
-    // One that ends says so.
-    ends.terminate();
-    ends.await_exit(TIMEOUT);
+    // A server that shuts down deregisters.
+    stopped.terminate();
+    stopped.await_exit(TIMEOUT);
     let mut zrange = redis::cmd("ZRANGE");
-    let there: BTreeSet<String> =
+    let registered: BTreeSet<String> =
         zrange.arg("encke:servers").arg(0).arg(-1).query(&mut redis.connect()).expect("a set");
-    assert_eq!(there, nodes.each_ref().map(name).into());
+    assert_eq!(registered, nodes.each_ref().map(server_name).into());
     await_total(&nodes[0], 2, &Value::Null);
-    // One that is killed cannot.
-    let killed = name(&nodes[1]);
+    // A server that is killed does not.
+    let killed = server_name(&nodes[1]);
     nodes[1].signal(Signal::KILL);
     await_total(&nodes[0], 1, &json!([killed]));
-    eventually_within(LEASE, "nobody waits for it any more", || {
+    eventually_within(LEASE_TIMEOUT, "the killed server is not listed any more", || {
         let (total, missing) = total_and_missing(&nodes[0]);
         assert!(missing.is_null() || missing == json!([killed]), "{missing}");
         (missing.is_null() && total == 1).then_some(())
@@ -158,14 +159,14 @@ fn a_server_that_is_gone_is_named_for_as_long_as_it_may_be_there() {
 }
 
 #[test]
-fn what_strangers_say_counts_for_nothing() {
+fn forged_presence_messages_are_ignored() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let _clients = followers(&[&nodes[0], &nodes[1]]);
-    let (name, other) = (name(&nodes[0]), name(&nodes[1]));
+    let _clients = subscribers(&[&nodes[0], &nodes[1]]);
+    let (name, other) = (server_name(&nodes[0]), server_name(&nodes[1]));
     let mut connection = redis.connect();
     let mut publish = |feed: &str, text: &str| {
-        redis::cmd("PUBLISH").arg(feed).arg(text).exec(&mut connection).expect("it is published");
+        redis::cmd("PUBLISH").arg(feed).arg(text).exec(&mut connection).expect("the message is published");
     };
     let answers = format!("encke:answers:{name}");
     for stray in ["", "x", "{}", "[1,2]", &"[".repeat(10_000)] {
@@ -173,25 +174,25 @@ fn what_strangers_say_counts_for_nothing() {
         publish(&answers, stray);
     }
     publish("encke:questions", r#"{"id":1,"server":"n_x","channel":"no such","from":9,"limit":1000}"#);
-    // An answer to what was asked, by one that was not.
+    // A reply to a valid request, from a server that does not exist.
     let mut listener = redis.connect();
     let mut listener = listener.as_pubsub();
-    listener.subscribe("encke:questions").expect("it listens");
+    listener.subscribe("encke:questions").expect("the feed is subscribed to");
     nodes[1].while_stopped(|| {
         let (total, missing) = std::thread::scope(|scope| {
-            let asked = scope.spawn(|| total_and_missing(&nodes[0]));
-            let question: String =
-                listener.get_message().and_then(|message| message.get_payload()).expect("a question");
-            let question: Value = serde_json::from_str(&question).expect("JSON");
-            assert_eq!((&question["server"], &question["channel"]), (&json!(name), &json!("news")));
+            let pending = scope.spawn(|| total_and_missing(&nodes[0]));
+            let query: String =
+                listener.get_message().and_then(|message| message.get_payload()).expect("a query arrives");
+            let query: Value = serde_json::from_str(&query).expect("JSON");
+            assert_eq!((&query["server"], &query["channel"]), (&json!(name), &json!("news")));
             let mut answer =
-                json!({"id": question["id"], "server": "n_x", "total": 9, "members": [], "next": null});
+                json!({"id": query["id"], "server": "n_x", "total": 9, "members": [], "next": null});
             publish(&answers, &answer.to_string());
-            // In the name of the one that was, but it makes no sense.
+            // A malformed reply in the name of the server that has to reply.
             answer["server"] = json!(other);
             answer["members"] = json!([[1, "<b>", null, "attached"]]);
             publish(&answers, &answer.to_string());
-            asked.join().expect("an answer")
+            pending.join().expect("the query does not panic")
         });
         assert_eq!((total, missing), (json!(1), json!([other])));
     });
@@ -199,15 +200,17 @@ fn what_strangers_say_counts_for_nothing() {
 }
 
 #[test]
-fn where_redis_cannot_say_who_is_there_everyone_is_missing() {
+fn without_the_server_list_all_others_are_missing() {
     let mut redis = Redis::start();
     let node = launch(&redis).start();
-    let _clients = followers(&[&node]);
+    let _clients = subscribers(&[&node]);
     await_total(&node, 1, &Value::Null);
-    redis::cmd("SET").arg("encke:servers").arg("odd").exec(&mut redis.connect()).expect("it is set");
+    redis::cmd("SET").arg("encke:servers").arg("odd").exec(&mut redis.connect()).expect("the key is set");
     assert_eq!(total_and_missing(&node), (json!(1), json!(["*"])));
     node.assert_healthy();
     redis.kill();
-    until("it is noticed", || node.admin.post("/api/publish", r#"{"channel":"a","data":1}"#).status == 503);
+    until("the server notices the failure", || {
+        node.admin.post("/api/publish", r#"{"channel":"a","data":1}"#).status == 503
+    });
     assert_eq!(total_and_missing(&node), (json!(1), json!(["*"])));
 }

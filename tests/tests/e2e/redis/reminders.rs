@@ -5,14 +5,14 @@ use serde_json::json;
 
 use super::node;
 
-/// Several times as many as Redis is asked at once.
+/// Several times the number that a server requests from Redis at once.
 const REMINDERS: u64 = 3_000;
 
-/// They need about half of it to be put, unless the machine is slow: then some are due at once.
+/// Creating the reminders takes about half of this time. On a slow machine, the last ones are due at once.
 const ALL_DUE_AFTER: Duration = Duration::from_secs(8);
 
 #[test]
-fn more_reminders_at_once_than_redis_is_asked_are_published_each_once() {
+fn many_simultaneous_reminders_are_published_once_each() {
     let redis = Redis::start();
     let server = node(&redis);
     let mut client = server.client();

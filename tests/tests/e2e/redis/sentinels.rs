@@ -5,55 +5,55 @@ use encke_tests::{Client, Launch, RunningServer};
 use serde_json::json;
 
 use super::faults::await_published;
-use super::nodes::{assert_all_up_to, assert_message, followers_of_three};
+use super::nodes::{assert_all_up_to, assert_message, subscribers_with_three_messages};
 use super::{keys_of_news, launch};
 
-fn launch_by(sentinels: &Sentinels) -> Launch {
+fn launch_with_sentinels(sentinels: &Sentinels) -> Launch {
     Launch::with(&["engine.kind=redis", &format!("engine.url={}", sentinels.url())])
         .set(&format!("engine.master={MASTER}"))
         .environment("ENCKE_ENGINE__SENTINEL_PASSWORD", PASSWORD)
 }
 
-/// Waits until a Redis, master or replica, has the message with this number as its newest.
+/// Waits until this offset is the newest in a Redis, be it the master or the replica.
 #[track_caller]
 fn await_newest(redis: &Redis, offset: u64) {
     let (mut connection, [meta, ..]) = (redis.connect(), keys_of_news());
-    until("the newest message is there", || {
+    until("the newest message is replicated", || {
         redis::cmd("HGET").arg(&[&meta, "offset"]).query(&mut connection) == Ok(Some(offset))
     });
 }
 
 #[test]
-fn sessions_outlive_their_master() {
+fn sessions_survive_a_failover() {
     let mut sentinels = Sentinels::start();
-    let nodes = [launch_by(&sentinels).start(), launch_by(&sentinels).start()];
-    let (mut followers, epochs) = followers_of_three(&nodes);
+    let nodes = [launch_with_sentinels(&sentinels).start(), launch_with_sentinels(&sentinels).start()];
+    let (mut subscribers, epochs) = subscribers_with_three_messages(&nodes);
     await_newest(&sentinels.replica, 3);
     sentinels.fail_over();
     let published = await_published(&nodes[1], &json!("after"));
     assert_ne!(published["epoch"], json!(epochs[0]));
-    for follower in &mut followers {
-        assert_all_up_to(follower, 3, &json!("after"));
+    for subscriber in &mut subscribers {
+        assert_all_up_to(subscriber, 3, &json!("after"));
     }
-    // Whoever was away, too: it had all that the other master had.
+    // A client that was disconnected loses nothing either: the new master has everything it received.
     let since = json!({"epoch": epochs[0], "offset": 3});
     let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
-    let mut back = nodes[0].client();
-    let reply = back.request(&subscribe.to_string());
+    let mut resumed = nodes[0].client();
+    let reply = resumed.request(&subscribe.to_string());
     assert_eq!(reply["ok"]["recovered"], true, "{reply}");
-    assert_all_up_to(&mut back, 3, &json!("after"));
-    // The one that was killed comes back and is sent where it belongs: nobody minds.
+    assert_all_up_to(&mut resumed, 3, &json!("after"));
+    // The restarted master becomes a replica, which servers do not notice.
     sentinels.master.restart();
     let last = nodes[0].admin.publish("news", "last")["offset"].as_u64().expect("an offset");
-    for follower in &mut followers {
-        assert_message(follower, last, &json!("last"));
+    for subscriber in &mut subscribers {
+        assert_message(subscriber, last, &json!("last"));
     }
 }
 
 #[test]
-fn only_those_who_have_seen_what_a_failover_lost_are_told() {
+fn only_clients_that_saw_messages_lost_in_a_failover_get_a_gap() {
     let mut sentinels = Sentinels::start();
-    let nodes = [launch_by(&sentinels).start(), launch_by(&sentinels).start()];
+    let nodes = [launch_with_sentinels(&sentinels).start(), launch_with_sentinels(&sentinels).start()];
     let mut saw_all = nodes.each_ref().map(RunningServer::client);
     let epochs = saw_all.each_mut().map(|client| client.subscribe("news"));
     let mut left_early = nodes[0].client();
@@ -65,7 +65,7 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
     let hello = left_early.drop_connection();
     nodes[0].await_phase(&hello.session, "suspended");
     await_newest(&sentinels.replica, 3);
-    // What comes now, the replica lacks.
+    // The replica lacks all messages from here on.
     sentinels.replication_relay.silence_all();
     for offset in 4..=5 {
         nodes[0].admin.publish("news", offset);
@@ -82,15 +82,15 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
         assert_eq!(gap["gap"]["epoch"], published["epoch"], "{gap}");
         assert_all_up_to(client, 3, &json!("after"));
     }
-    // Followers are moved to the new life of the channel one after another.
-    until("the session that left early is in it, too", || {
+    // Subscribers are moved to the channel's new epoch one after another.
+    until("the suspended session is subscribed to the new epoch as well", || {
         let channel = nodes[0].admin.get("/api/channels/news").json();
         channel["epoch"] == published["epoch"] && channel["subscribers"] == 2
     });
-    let mut back = Client::connect(nodes[0].public, &format!("resume={}&seq=3", hello.resume));
-    assert!(back.hello.recovered);
-    assert_all_up_to(&mut back, 3, &json!("after"));
-    // The same by position, in a session of its own.
+    let mut resumed = Client::connect(nodes[0].public, &format!("resume={}&seq=3", hello.resume));
+    assert!(resumed.hello.recovered);
+    assert_all_up_to(&mut resumed, 3, &json!("after"));
+    // The same by position, in a new session.
     for (offset, recovered) in [(3, true), (5, false)] {
         let since = json!({"epoch": epochs[0], "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
@@ -100,14 +100,15 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
 }
 
 #[test]
-fn why_no_sentinel_helps_is_said() {
+fn sentinel_problems_are_logged() {
     let sentinels = Sentinels::start();
-    let stranger = launch_by(&sentinels).set("engine.master=another").start();
+    let stranger = launch_with_sentinels(&sentinels).set("engine.master=another").start();
     stranger.logs.await_line("does not know this master");
-    let wrong = launch_by(&sentinels).environment("ENCKE_ENGINE__SENTINEL_PASSWORD", "hunter3").start();
+    let wrong =
+        launch_with_sentinels(&sentinels).environment("ENCKE_ENGINE__SENTINEL_PASSWORD", "hunter3").start();
     wrong.logs.await_line("no Sentinel knows the address of the master");
     assert!(!wrong.logs.text().contains("hunter"), "{}", wrong.logs.text());
-    // A replica is none that servers write to.
+    // Servers do not use a replica.
     let misled = launch(&sentinels.replica).start();
     misled.logs.await_line("Redis is a replica");
     for server in [stranger, wrong, misled] {

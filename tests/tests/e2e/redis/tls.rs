@@ -10,35 +10,35 @@ use tempfile::TempDir;
 
 use super::nodes::assert_message;
 
-/// Files of a Redis: what it shows, and whom it trusts.
-struct Files {
+/// Certificate and key in a directory.
+struct CertificateFiles {
     directory: TempDir,
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl Files {
-    /// For a host of this name.
+impl CertificateFiles {
+    /// Issues a certificate for this name.
     fn of(authority: &Authority, name: &str) -> Self {
-        let directory = TempDir::new().expect("a temporary directory");
+        let directory = TempDir::new().expect("a temporary directory can be created");
         let (certificate, key) = authority.issue(name, directory.path());
         Self { directory, certificate, key }
     }
 
-    /// Others, in the same place.
+    /// Replaces the files by a newly issued certificate and key.
     fn replace(&self, authority: &Authority, name: &str) {
         authority.issue(name, self.directory.path());
     }
 }
 
-fn redis_that_asks_nobody(files: &Files) -> Redis {
-    // It wants some authority to trust, whether or not it asks for certificates.
+fn redis_without_client_certificates(files: &CertificateFiles) -> Redis {
+    // Redis requires a trusted authority even if it does not request client certificates.
     let trusted = files.certificate.display().to_string();
     let options = ["--tls-auth-clients", "no", "--tls-ca-cert-file", &trusted];
     Redis::behind_tls(&files.certificate, &files.key, &options)
 }
 
-/// A server that trusts this authority alone.
+/// A server that trusts only this authority.
 fn launch(redis: &Redis, authority: &Authority) -> Launch {
     Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
         .set(&format!("engine.ca={}", authority.path().display()))
@@ -46,16 +46,21 @@ fn launch(redis: &Redis, authority: &Authority) -> Launch {
 
 #[track_caller]
 fn assert_serves(server: &RunningServer) {
-    until("it is connected", || server.admin.metrics().value("encke_engine_up") == 1.0);
+    until("the server is connected to Redis", || server.admin.metrics().value("encke_engine_up") == 1.0);
     let mut client = server.client();
     client.subscribe("news");
-    let offset = server.admin.publish("news", "behind TLS")["offset"].as_u64().expect("an offset");
-    assert_message(&mut client, offset, &json!("behind TLS"));
+    let offset = server.admin.publish("news", "over TLS")["offset"].as_u64().expect("an offset");
+    assert_message(&mut client, offset, &json!("over TLS"));
 }
 
-/// It is refused for that, until it has a certificate that will do.
+/// Asserts that Redis is rejected for this reason until its certificate is replaced by a valid one.
 #[track_caller]
-fn assert_refused_until_mended(mut redis: Redis, files: &Files, authority: &Authority, why: &str) {
+fn assert_rejected_until_replaced(
+    mut redis: Redis,
+    files: &CertificateFiles,
+    authority: &Authority,
+    why: &str,
+) {
     let server = launch(&redis, authority).start();
     server.logs.await_line(why);
     let answer = server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
@@ -64,17 +69,17 @@ fn assert_refused_until_mended(mut redis: Redis, files: &Files, authority: &Auth
     files.replace(authority, "localhost");
     redis.restart();
     assert_serves(&server);
-    assert_eq!(server.logs.count(why), 1, "said once, however often it is tried");
+    assert_eq!(server.logs.count(why), 1, "logged once for all attempts");
 }
 
 #[test]
-fn channels_are_behind_tls() {
+fn channels_work_over_tls() {
     let authority = Authority::new();
-    let files = Files::of(&authority, "localhost");
-    let redis = redis_that_asks_nobody(&files);
+    let files = CertificateFiles::of(&authority, "localhost");
+    let redis = redis_without_client_certificates(&files);
     let server = launch(&redis, &authority).start();
     assert_serves(&server);
-    // A machine may trust the authority already.
+    // The authority may also be trusted by the machine.
     let machine = Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
         .environment("SSL_CERT_FILE", authority.path())
         .start();
@@ -84,30 +89,30 @@ fn channels_are_behind_tls() {
 #[test]
 fn a_certificate_of_another_authority_is_refused() {
     let (ours, other) = (Authority::new(), Authority::new());
-    let files = Files::of(&other, "localhost");
-    let redis = redis_that_asks_nobody(&files);
-    assert_refused_until_mended(redis, &files, &ours, "not issued by a trusted authority (engine.ca)");
+    let files = CertificateFiles::of(&other, "localhost");
+    let redis = redis_without_client_certificates(&files);
+    assert_rejected_until_replaced(redis, &files, &ours, "not issued by a trusted authority (engine.ca)");
 }
 
 #[test]
 fn a_certificate_for_another_name_is_refused() {
     let authority = Authority::new();
-    let files = Files::of(&authority, "elsewhere.example");
-    let redis = redis_that_asks_nobody(&files);
-    assert_refused_until_mended(redis, &files, &authority, "not valid for name");
+    let files = CertificateFiles::of(&authority, "elsewhere.example");
+    let redis = redis_without_client_certificates(&files);
+    assert_rejected_until_replaced(redis, &files, &authority, "not valid for name");
 }
 
 #[test]
-fn a_redis_may_ask_who_comes() {
+fn redis_may_require_client_certificates() {
     let authority = Authority::new();
-    let files = Files::of(&authority, "localhost");
+    let files = CertificateFiles::of(&authority, "localhost");
     let trusted = authority.path().display().to_string();
     let options = ["--tls-auth-clients", "yes", "--tls-ca-cert-file", &trusted];
     let redis = Redis::behind_tls(&files.certificate, &files.key, &options);
     let stranger = launch(&redis, &authority).start();
     stranger.logs.await_line("CertificateRequired");
     assert_eq!(stranger.admin.post("/api/publish", r#"{"channel":"news","data":1}"#).status, 503);
-    let own = Files::of(&authority, "encke");
+    let own = CertificateFiles::of(&authority, "encke");
     let server = launch(&redis, &authority)
         .set(&format!("engine.certificate={}", own.certificate.display()))
         .set(&format!("engine.key={}", own.key.display()))
@@ -116,9 +121,9 @@ fn a_redis_may_ask_who_comes() {
 }
 
 #[test]
-fn files_that_will_not_do_are_told_at_the_start() {
+fn unusable_files_are_errors_at_start() {
     let authority = Authority::new();
-    let (own, other) = (Files::of(&authority, "encke"), Files::of(&authority, "encke"));
+    let (own, other) = (CertificateFiles::of(&authority, "encke"), CertificateFiles::of(&authority, "encke"));
     let ca = format!("engine.ca={}", authority.path().display());
     let certificate = format!("engine.certificate={}", own.certificate.display());
     for (settings, problem) in [
@@ -135,11 +140,11 @@ fn files_that_will_not_do_are_told_at_the_start() {
         }
         settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
         let output = run_to_end(&arguments, &[]);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && complaint.contains(problem), "{complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(problem), "{stderr}");
     }
     let arguments = ["--set", "engine.kind=redis", "--set", "engine.url=rediss://localhost"];
     let output = run_to_end(&arguments, &[("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such")]);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && complaint.contains("engine.ca"), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("engine.ca"), "{stderr}");
 }

@@ -5,15 +5,15 @@ use encke_tests::bayeux::{
 use encke_tests::waiting::{TIMEOUT, until};
 use serde_json::{Value, json};
 
-use super::{MOVED, Restarts};
+use super::{MOVED, RestartableServer};
 
-fn await_held(restarts: &Restarts, client_id: &str) {
+fn await_held(restarts: &RestartableServer, client_id: &str) {
     until("the connect is held", || {
         restarts.server.admin.session(&session(client_id))["deadlines"].to_string().contains("poll_hold")
     });
 }
 
-/// The last reply tells the client to wait and to connect again.
+/// Asserts that the last reply advises the client to pause and then to connect again.
 #[track_caller]
 fn assert_paused(answer: &[Value]) {
     let reply = answer.last().expect("a reply");
@@ -24,8 +24,8 @@ fn assert_paused(answer: &[Value]) {
 }
 
 #[test]
-fn a_held_connect_is_answered_and_the_session_goes_on() {
-    let mut restarts = Restarts::with(&[]);
+fn a_held_connect_is_answered_and_the_session_continues() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut polls = BayeuxPolling::connect(restarts.server.public);
     let id = polls.open(&["/news"]);
     restarts.server.admin.publish("/news", 1);
@@ -40,15 +40,15 @@ fn a_held_connect_is_answered_and_the_session_goes_on() {
     let mut polls = BayeuxPolling::connect(restarts.server.public);
     let answer = polls.request(&connect(&id));
     assert_eq!(events(&answer), [2], "{answer:?}");
-    // The pause is over.
+    // The advised pause has ended.
     assert_eq!(answer.last().map(|reply| &reply["advice"]["interval"]), Some(&json!(0)), "{answer:?}");
     restarts.server.admin.publish("/news", 3);
     assert_eq!(events(&polls.request(&connect_now(&id))), [3]);
 }
 
 #[test]
-fn what_was_not_acknowledged_comes_again() {
-    let mut restarts = Restarts::with(&[]);
+fn unacknowledged_messages_are_repeated() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut polls = BayeuxPolling::connect(restarts.server.public);
     let id = client_id(&polls.reply(&with_field(handshake(), "ext", json!({"ack": true}))));
     assert_successful(&polls.reply(&subscribe(&id, "/news")));
@@ -68,8 +68,8 @@ fn what_was_not_acknowledged_comes_again() {
 }
 
 #[test]
-fn a_websocket_goes_on() {
-    let mut restarts = Restarts::with(&[]);
+fn a_websocket_session_continues() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut socket = BayeuxWebSocket::connect(restarts.server.public);
     let id = socket.open(&["/news"]);
     restarts.server.admin.publish("/news", 1);
@@ -85,13 +85,14 @@ fn a_websocket_goes_on() {
     restarts.server.admin.publish("/news", 2);
     let mut socket = BayeuxWebSocket::connect(restarts.server.public);
     socket.send(&connect(&id));
-    let mut came = socket.messages();
-    while events(&came).is_empty() {
-        came.extend(socket.messages());
+    let mut received = socket.messages();
+    while events(&received).is_empty() {
+        received.extend(socket.messages());
     }
-    let told = came.iter().find_map(|message| message["ext"]["encke"]["gaps"].as_array().cloned());
-    // The client does not acknowledge: what the connection may have swallowed is told, and what is new comes once.
-    let missing = told.unwrap_or_default();
-    assert!(missing.len() <= 1, "{came:?}");
-    assert_eq!(events(&came), [2], "{came:?}");
+    let gaps = received.iter().find_map(|message| message["ext"]["encke"]["gaps"].as_array().cloned());
+    // The client does not acknowledge. A message that may have been lost with the connection is reported as a
+    // gap, and the new message arrives once.
+    let gaps = gaps.unwrap_or_default();
+    assert!(gaps.len() <= 1, "{received:?}");
+    assert_eq!(events(&received), [2], "{received:?}");
 }

@@ -1,12 +1,12 @@
 use encke_tests::process::Signal;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{TIMEOUT, until};
-use encke_tests::{Client, EventStream, Hello, RawClient, PollClient, ServerOutput};
+use encke_tests::{Client, EventStream, Hello, PollClient, RawClient, ServerOutput};
 use serde_json::{Value, json};
 
-use super::{MOVED, Restarts};
+use super::{MOVED, RestartableServer};
 
-/// The client is told to come back soon, and closed.
+/// Asserts that the client is advised to reconnect soon and is disconnected.
 #[track_caller]
 fn assert_moved(client: &mut Client) {
     let goaway = client.object()["goaway"].clone();
@@ -15,9 +15,9 @@ fn assert_moved(client: &mut Client) {
     assert_eq!(client.next_within(TIMEOUT), Some(ServerOutput::Close(MOVED, "moved".into())));
 }
 
-/// The same session as before.
+/// Resumes the session with a client that has received messages up to `seq`.
 #[track_caller]
-pub(crate) fn back(restarts: &Restarts, hello: &Hello, seq: u64) -> Client {
+pub(crate) fn resume_session(restarts: &RestartableServer, hello: &Hello, seq: u64) -> Client {
     let query = format!("resume={}&seq={seq}", hello.resume);
     let client = Client::connect(restarts.server.public, &query);
     assert!(client.hello.recovered, "{:?}", client.hello);
@@ -27,15 +27,15 @@ pub(crate) fn back(restarts: &Restarts, hello: &Hello, seq: u64) -> Client {
 
 /// Seq, offset and data of the next message.
 #[track_caller]
-pub(crate) fn message(client: &mut Client) -> (u64, u64, Value) {
+pub(crate) fn next_message(client: &mut Client) -> (u64, u64, Value) {
     let object = client.object();
     let number = |name: &str| object["message"][name].as_u64().unwrap_or_else(|| panic!("{object}"));
     (number("seq"), number("offset"), object["message"]["data"].clone())
 }
 
 #[test]
-fn a_websocket_comes_back_to_where_it_was_over_two_restarts() {
-    let mut restarts = Restarts::with(&[]);
+fn a_websocket_session_survives_two_restarts() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut client = restarts.server.client();
     let hello = client.hello.clone();
     let epoch = client.subscribe("news");
@@ -43,7 +43,7 @@ fn a_websocket_comes_back_to_where_it_was_over_two_restarts() {
         restarts.server.admin.publish("news", number);
     }
     for number in 1..=3 {
-        assert_eq!(message(&mut client), (number, number, json!(number)));
+        assert_eq!(next_message(&mut client), (number, number, json!(number)));
     }
     restarts.server.terminate();
     assert_moved(&mut client);
@@ -52,33 +52,33 @@ fn a_websocket_comes_back_to_where_it_was_over_two_restarts() {
     restarts.server.logs.await_lifecycle(&hello.session, &events);
     restarts.start();
     restarts.server.await_phase(&hello.session, "suspended");
-    // Nobody is there yet.
+    // No client is connected yet.
     assert_eq!(restarts.server.admin.publish("news", 4)["offset"], 4);
-    // It has lost the last one.
-    let mut client = back(&restarts, &hello, 2);
+    // The client has lost the last message.
+    let mut client = resume_session(&restarts, &hello, 2);
     for number in 3..=4 {
-        assert_eq!(message(&mut client), (number, number, json!(number)));
+        assert_eq!(next_message(&mut client), (number, number, json!(number)));
     }
-    assert_eq!(client.subscribe("news"), epoch, "it follows it already");
+    assert_eq!(client.subscribe("news"), epoch, "the session is already subscribed");
     restarts.server.admin.publish("news", 5);
-    assert_eq!(message(&mut client), (5, 5, json!(5)));
+    assert_eq!(next_message(&mut client), (5, 5, json!(5)));
     restarts.restart();
-    // Twice, without its client.
+    // The second restart in a row without the client.
     restarts.restart();
     restarts.server.admin.publish("news", 6);
-    let mut client = back(&restarts, &hello, 5);
-    assert_eq!(message(&mut client), (6, 6, json!(6)));
+    let mut client = resume_session(&restarts, &hello, 5);
+    assert_eq!(next_message(&mut client), (6, 6, json!(6)));
     restarts.server.logs.await_lifecycle(&hello.session, &[("resumed", "reconnect")]);
     client.send(r#"{"close":{}}"#);
     assert_eq!(client.close_code(), Some(1000));
     restarts.restart();
     let lost = Client::connect(restarts.server.public, &format!("resume={}", hello.resume));
-    assert!(!lost.hello.recovered, "it has ended");
+    assert!(!lost.hello.recovered, "the session is closed");
 }
 
 #[test]
-fn a_suspended_session_waits_on() {
-    let mut restarts = Restarts::with(&[]);
+fn a_suspended_session_stays_suspended() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut client = restarts.server.client();
     client.subscribe("news");
     let hello = client.drop_connection();
@@ -88,23 +88,24 @@ fn a_suspended_session_waits_on() {
     let remaining = restarts.server.admin.session(&hello.session)["deadlines"].to_string();
     assert!(remaining.contains("reconnect"), "{remaining}");
     restarts.server.admin.publish("news", 2);
-    let mut client = back(&restarts, &hello, 0);
-    assert_eq!((message(&mut client).2, message(&mut client).2), (json!(1), json!(2)));
+    let mut client = resume_session(&restarts, &hello, 0);
+    assert_eq!((next_message(&mut client).2, next_message(&mut client).2), (json!(1), json!(2)));
 }
 
 #[test]
-fn a_window_passes_in_the_next_process() {
-    let mut restarts = Restarts::with(&["session.reconnect_window=3s"]);
+fn a_reconnect_window_continues_in_the_next_process() {
+    let mut restarts = RestartableServer::with(&["session.reconnect_window=3s"]);
     let hello = restarts.server.suspended_session();
     restarts.restart();
     restarts.server.await_removal(&hello.session);
     restarts.server.logs.await_lifecycle(&hello.session, &[("expired", "reconnect_window")]);
 }
 
-/// An end that the client was not told is told when it comes back, also of a session that only the process before knew the secret of.
+/// A close that the client has not received is reported when it reconnects, even for a session that has not
+/// been resumed since the restart.
 #[test]
-fn a_session_that_nobody_has_come_back_to_may_be_kicked() {
-    let mut restarts = Restarts::with(&[]);
+fn a_restored_session_can_be_kicked() {
+    let mut restarts = RestartableServer::with(&[]);
     let hello = restarts.server.suspended_session();
     restarts.restart();
     assert_eq!(restarts.server.admin.kick(&hello.session).status, 204);
@@ -112,10 +113,9 @@ fn a_session_that_nobody_has_come_back_to_may_be_kicked() {
     assert_eq!(refused, 4101);
 }
 
-/// A message that comes by a channel and a pattern comes once.
 #[test]
-fn who_was_kicked_before_is_told_so_afterwards() {
-    let mut restarts = Restarts::with(&[]);
+fn a_kicked_client_receives_the_reason_after_a_restart() {
+    let mut restarts = RestartableServer::with(&[]);
     let kicked = restarts.server.suspended_session();
     assert_eq!(restarts.server.admin.kick(&kicked.session).status, 204);
     for _ in 0..2 {
@@ -126,15 +126,16 @@ fn who_was_kicked_before_is_told_so_afterwards() {
     assert!(!restarts.server.resume(&kicked.resume).hello.recovered);
 }
 
+/// A message that matches both a channel and a pattern arrives once.
 #[test]
-fn patterns_go_on() {
-    let mut restarts = Restarts::with(&[]);
+fn pattern_subscriptions_continue() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut client = restarts.server.client();
     let hello = client.hello.clone();
     let epoch = client.subscribe("/a/*");
     client.subscribe("/a/b");
     restarts.server.admin.publish("/a/b", 1);
-    assert_eq!(message(&mut client).0, 1);
+    assert_eq!(next_message(&mut client).0, 1);
     let mut other = restarts.server.client();
     other.subscribe("/a/**");
     let other = other.drop_connection();
@@ -142,12 +143,12 @@ fn patterns_go_on() {
     for number in 2..=3 {
         restarts.server.admin.publish("/a/b", number);
     }
-    let told = (message(&mut client).2, message(&mut client).2);
-    assert_eq!(told, (json!(2), json!(3)));
+    let data = (next_message(&mut client).2, next_message(&mut client).2);
+    assert_eq!(data, (json!(2), json!(3)));
     restarts.restart();
     restarts.server.admin.publish("/a/b", 4);
     restarts.server.admin.publish("/a/c", 5);
-    let mut client = back(&restarts, &hello, 1);
+    let mut client = resume_session(&restarts, &hello, 1);
     for number in 2..=5 {
         let object = client.object();
         assert_eq!((&object["message"]["seq"], &object["message"]["data"]), (&json!(number), &json!(number)));
@@ -155,22 +156,22 @@ fn patterns_go_on() {
             assert_eq!(object["message"]["pattern"]["epoch"], epoch, "{object}");
         }
     }
-    let mut other = back(&restarts, &other, 0);
+    let mut other = resume_session(&restarts, &other, 0);
     for number in 2..=5 {
-        assert_eq!(message(&mut other).2, number);
+        assert_eq!(next_message(&mut other).2, number);
     }
 }
 
-/// Of a channel alone, and of one that shares its messages with a pattern.
+/// Messages of a channel on its own, and of a channel that shares its messages with a pattern.
 #[test]
-fn a_message_is_still_its_users_after_a_restart() {
-    let mut restarts = Restarts::with(&[&format!("auth.secret={SECRET}")]);
-    let connect = |restarts: &Restarts| {
+fn messages_keep_their_users_after_a_restart() {
+    let mut restarts = RestartableServer::with(&[&format!("auth.secret={SECRET}")]);
+    let connect = |restarts: &RestartableServer| {
         let claims = json!({"sub": "al \"ice\"", "channels": {"*": ["subscribe", "publish"]}});
         Client::connect(restarts.server.public, &format!("token={}", sign(&claims, SECRET)))
     };
-    let mut follower = connect(&restarts);
-    follower.subscribe("/a/*");
+    let mut subscriber = connect(&restarts);
+    subscriber.subscribe("/a/*");
     for channel in ["news", "/a/b"] {
         connect(&restarts).publish(channel, [1]);
         restarts.server.admin.publish(channel, 2);
@@ -185,50 +186,50 @@ fn a_message_is_still_its_users_after_a_restart() {
 }
 
 #[test]
-fn when_a_message_was_published_is_said_as_before_after_a_restart() {
-    let mut restarts = Restarts::with(&["namespace=[{prefix='chat.', at_ms=true}]"]);
+fn messages_keep_their_times_after_a_restart() {
+    let mut restarts = RestartableServer::with(&["namespace=[{prefix='chat.', at_ms=true}]"]);
     restarts.server.admin.publish("chat.a", 1);
-    let ask = |restarts: &Restarts| {
+    let published_at = |restarts: &RestartableServer| {
         let mut client = restarts.server.client();
         client.request(r#"{"id":1,"subscribe":{"channel":"chat.a","last":1}}"#);
         client.object()["message"]["at_ms"].take()
     };
-    let at = ask(&restarts);
+    let at = published_at(&restarts);
     assert!(at.is_u64(), "{at}");
     restarts.restart();
-    assert_eq!(ask(&restarts), at);
+    assert_eq!(published_at(&restarts), at);
 }
 
 #[test]
-fn what_was_unsubscribed_is_sent_again() {
-    let mut restarts = Restarts::with(&["channel.history_age=1s"]);
+fn unacknowledged_messages_of_a_removed_channel_become_a_gap() {
+    let mut restarts = RestartableServer::with(&["channel.history_age=1s"]);
     let mut client = restarts.server.client();
     let hello = client.hello.clone();
-    client.subscribe("gone");
-    restarts.server.admin.publish("gone", 1);
-    assert_eq!(message(&mut client).0, 1);
-    client.request(r#"{"id":2,"unsubscribe":{"channel":"gone"}}"#);
+    client.subscribe("removed");
+    restarts.server.admin.publish("removed", 1);
+    assert_eq!(next_message(&mut client).0, 1);
+    client.request(r#"{"id":2,"unsubscribe":{"channel":"removed"}}"#);
     client.subscribe("news");
     restarts.server.admin.publish("news", 2);
-    assert_eq!(message(&mut client).0, 2);
-    // The log goes away, but the session may have to say what was in it.
-    until("the channel is gone", || restarts.server.admin.get("/api/channels/gone").status == 404);
+    assert_eq!(next_message(&mut client).0, 2);
+    // The log is removed, but the session may still have to report its messages as lost.
+    until("the channel is removed", || restarts.server.admin.get("/api/channels/removed").status == 404);
     restarts.restart();
-    let mut client = back(&restarts, &hello, 0);
-    assert_eq!(client.object()["gap"]["channel"], "gone");
+    let mut client = resume_session(&restarts, &hello, 0);
+    assert_eq!(client.object()["gap"]["channel"], "removed");
     client.object();
 }
 
 #[test]
-fn a_stream_of_events_comes_back_by_its_last_id() {
-    let mut restarts = Restarts::with(&[]);
+fn an_event_stream_resumes_by_its_last_id() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut events = EventStream::open(restarts.server.public, "channels=news");
     let hello = events.hello();
     restarts.server.admin.publish("news", 1);
     let (id, _) = events.object();
     restarts.server.terminate();
-    let farewell = events.to_end().join("\n");
-    assert!(farewell.contains(r#"{"goaway":{"reason":"moved","retry_ms":"#), "{farewell}");
+    let end = events.to_end().join("\n");
+    assert!(end.contains(r#"{"goaway":{"reason":"moved","retry_ms":"#), "{end}");
     restarts.server.await_exit(TIMEOUT);
     restarts.start();
     restarts.server.admin.publish("news", 2);
@@ -241,8 +242,8 @@ fn a_stream_of_events_comes_back_by_its_last_id() {
 }
 
 #[test]
-fn polls_go_on_held_or_between_two() {
-    let mut restarts = Restarts::with(&[]);
+fn polling_sessions_continue() {
+    let mut restarts = RestartableServer::with(&[]);
     let open = || {
         let mut requests = PollClient::connect(restarts.server.public);
         let answer = requests.get("channels=news").json();
@@ -255,7 +256,7 @@ fn polls_go_on_held_or_between_two() {
         assert_eq!(answer[0]["message"]["data"], 1);
     }
     held.send_get(&format!("resume={}&seq=1", holds.resume));
-    until("it is held", || {
+    until("the poll is held", || {
         let session = restarts.server.admin.session(&holds.session)["deadlines"].to_string();
         session.contains("poll_hold")
     });
@@ -276,34 +277,35 @@ fn polls_go_on_held_or_between_two() {
     }
 }
 
-/// While one client stays, the others have nothing published behind their backs.
+/// While one client delays the drain, no messages may be published that the other sessions, already in the
+/// snapshot, would miss.
 #[test]
-fn nothing_is_published_while_it_drains() {
-    let mut restarts = Restarts::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
-    let (mut stays, hello) = RawClient::greeted(restarts.server.public, "");
+fn publishing_is_refused_while_draining() {
+    let mut restarts = RestartableServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
+    let (mut staying, hello) = RawClient::greeted(restarts.server.public, "");
     restarts.server.terminate();
-    stays.object();
-    assert_eq!(stays.close_code(), MOVED);
+    staying.object();
+    assert_eq!(staying.close_code(), MOVED);
     let answer = restarts.server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
     assert_eq!((answer.status, &*answer.error_code()), (503, "draining"));
     assert_eq!(restarts.server.admin.phase(&hello.session).as_deref(), Some("suspended"));
-    drop(stays);
+    drop(staying);
     assert_eq!(restarts.server.await_exit(TIMEOUT).code(), Some(0));
     restarts.start();
-    back(&restarts, &hello, 0);
+    resume_session(&restarts, &hello, 0);
 }
 
-/// Whoever asks for an end that does not come is told so: the session may be in the file already.
+/// A kick that would have no effect is refused: the session may already be in the snapshot.
 #[test]
-fn nobody_is_kicked_while_it_drains() {
-    let mut restarts = Restarts::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
-    let (mut stays, hello) = RawClient::greeted(restarts.server.public, "");
+fn kicking_is_refused_while_draining() {
+    let mut restarts = RestartableServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
+    let (mut staying, hello) = RawClient::greeted(restarts.server.public, "");
     restarts.server.terminate();
-    stays.object();
-    assert_eq!(stays.close_code(), MOVED);
+    staying.object();
+    assert_eq!(staying.close_code(), MOVED);
     let answer = restarts.server.admin.kick(&hello.session);
     assert_eq!((answer.status, &*answer.error_code()), (503, "draining"));
-    drop(stays);
+    drop(staying);
     assert_eq!(restarts.server.await_exit(TIMEOUT).code(), Some(0));
     restarts.start();
     assert_eq!(restarts.server.admin.kick(&hello.session).status, 204);
@@ -311,47 +313,49 @@ fn nobody_is_kicked_while_it_drains() {
     assert_eq!(refused, 4101);
 }
 
-/// Of secrets, the file has digests.
+/// The snapshot contains only digests of secrets.
 #[test]
-fn a_secret_is_needed_as_before() {
-    let mut restarts = Restarts::with(&[]);
+fn the_resume_secret_is_still_required() {
+    let mut restarts = RestartableServer::with(&[]);
     let hello = restarts.server.suspended_session();
-    let (id, secret) = hello.resume.split_once('.').expect("a dot");
+    let (id, secret) = hello.resume.split_once('.').expect("a resume token has a dot");
     restarts.stop();
-    let bytes = std::fs::read(restarts.path()).expect("it was written");
+    let bytes = std::fs::read(restarts.path()).expect("the file can be read");
     let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
     let raw = data_encoding::BASE64URL_NOPAD.decode(secret.as_bytes()).expect("base64");
-    assert!(!has(secret.as_bytes()) && !has(&raw), "the secret is in the file");
+    assert!(!has(secret.as_bytes()) && !has(&raw), "the file contains the secret");
     restarts.start();
     let wrong = format!("{id}.{}", "A".repeat(secret.len()));
     let stranger = Client::connect(restarts.server.public, &format!("resume={wrong}"));
     assert!(!stranger.hello.recovered);
-    back(&restarts, &hello, 0);
+    resume_session(&restarts, &hello, 0);
 }
 
 #[test]
-fn a_session_stays_its_users() {
+fn a_session_keeps_its_user() {
     let secret = format!("auth.secret={SECRET}");
-    let mut restarts = Restarts::with(&[&secret]);
+    let mut restarts = RestartableServer::with(&[&secret]);
     let token = |user: &str| sign(&json!({"sub": user, "channels": {"news": ["subscribe"]}}), SECRET);
-    let connect = |restarts: &Restarts, query: String| Client::try_connect(restarts.server.public, &query);
-    let alice = connect(&restarts, format!("token={}", token("alice"))).expect("a good token");
+    let connect =
+        |restarts: &RestartableServer, query: String| Client::try_connect(restarts.server.public, &query);
+    let alice = connect(&restarts, format!("token={}", token("alice"))).expect("the token is valid");
     let hello = alice.drop_connection();
     restarts.restart();
     let resume = &hello.resume;
     let refused = connect(&restarts, format!("token={}&resume={resume}", token("bob")));
     assert_eq!(refused.err(), Some(4102));
-    let again = connect(&restarts, format!("token={}&resume={resume}", token("alice"))).expect("hers");
+    let again =
+        connect(&restarts, format!("token={}&resume={resume}", token("alice"))).expect("the session is hers");
     assert!(again.hello.recovered);
 }
 
 #[test]
-fn a_killed_process_keeps_nothing_and_gaps_tell_it() {
-    let mut restarts = Restarts::with(&[]);
+fn loss_after_a_kill_is_reported_as_a_gap() {
+    let mut restarts = RestartableServer::with(&[]);
     let mut client = restarts.server.client();
     let (hello, epoch) = (client.hello.clone(), client.subscribe("news"));
     restarts.server.admin.publish("news", 1);
-    message(&mut client);
+    next_message(&mut client);
     restarts.server.signal(Signal::KILL);
     restarts.server.await_exit(TIMEOUT);
     assert_eq!(restarts.files(), [""; 0]);
@@ -366,17 +370,17 @@ fn a_killed_process_keeps_nothing_and_gaps_tell_it() {
 
 #[test]
 fn a_publish_with_a_key_may_be_repeated_after_a_restart() {
-    let mut restarts = Restarts::with(&[]);
+    let mut restarts = RestartableServer::with(&[]);
     let mut client = restarts.server.client();
     let publish = r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#;
-    let of_api = |restarts: &Restarts| {
+    let of_api = |restarts: &RestartableServer| {
         restarts.server.admin.post("/api/publish", r#"{"channel":"news","data":2,"key":"k"}"#).json()
     };
     let (first, first_of_api) = (client.request(publish), of_api(&restarts));
     assert_eq!((&first["ok"]["offset"], &first_of_api["offset"]), (&json!(1), &json!(2)));
     let hello = client.drop_connection();
     restarts.restart();
-    assert_eq!(back(&restarts, &hello, 0).request(publish)["ok"], first["ok"]);
+    assert_eq!(resume_session(&restarts, &hello, 0).request(publish)["ok"], first["ok"]);
     assert_eq!(of_api(&restarts), first_of_api);
     assert_eq!(restarts.server.admin.publish("news", 3)["offset"], 3);
 }

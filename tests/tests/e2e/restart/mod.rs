@@ -5,29 +5,30 @@ use encke_tests::waiting::TIMEOUT;
 use encke_tests::{Launch, RunningServer};
 use tempfile::TempDir;
 
-// Bayeux over a restart.
+// Bayeux clients.
 mod bayeux;
-// Files that are not read, and processes at once.
+// Unusable snapshot files, and concurrent processes.
 mod files;
-// The json dialect over a restart, on each transport.
+// Clients of the `json` dialect, on each transport.
 mod json;
 
-pub(crate) use json::{back, message};
+pub(crate) use json::{next_message, resume_session};
 
 const MOVED: u16 = 4008;
 
-/// A server with a snapshot, and where that is.
-pub(crate) struct Restarts {
+/// Server with a snapshot in a folder of its own.
+pub(crate) struct RestartableServer {
     folder: TempDir,
     pub(crate) settings: Vec<String>,
     pub(crate) server: RunningServer,
 }
 
-impl Restarts {
-    /// On the memory engine, if the settings do not say another: one that is each server's own would be empty after a restart.
+impl RestartableServer {
+    /// Uses the memory engine unless the settings choose one: a private Redis would be empty after the
+    /// restart.
     #[track_caller]
     pub(crate) fn with(settings: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory can be created");
         let has_engine = settings.iter().any(|setting| setting.starts_with("engine."));
         let engine = if has_engine { &[][..] } else { &[IN_MEMORY] };
         let settings: Vec<_> = engine.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
@@ -39,25 +40,27 @@ impl Restarts {
         self.folder.path().join("snapshot")
     }
 
-    /// What the folder has, without the lock.
+    /// Names of the files in the folder, without the lock.
     pub(crate) fn files(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path()).expect("a folder");
-        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+        let entries = std::fs::read_dir(self.folder.path()).expect("the directory can be listed");
+        let names = entries.map(|entry| {
+            entry.expect("the entry can be read").file_name().into_string().expect("file names are text")
+        });
         let mut names: Vec<_> = names.filter(|name| name != "snapshot.lock").collect();
         names.sort();
         names
     }
 
-    /// Ends the process in the ordinary way.
+    /// Shuts the server down and asserts that it has written a snapshot.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
-        self.stop_before_another();
+        self.terminate_and_wait();
         assert!(self.path().exists(), "{}", self.server.logs.text());
     }
 
-    /// The same, while another waits for what it writes.
+    /// Shuts the server down while another process waits for the snapshot.
     #[track_caller]
-    fn stop_before_another(&mut self) {
+    fn terminate_and_wait(&mut self) {
         self.server.terminate();
         assert_eq!(self.server.await_exit(TIMEOUT).code(), Some(0));
     }
@@ -76,7 +79,7 @@ impl Restarts {
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.start();
-        assert_eq!(self.files(), [""; 0], "it is read once");
+        assert_eq!(self.files(), [""; 0], "the snapshot is consumed");
     }
 }
 

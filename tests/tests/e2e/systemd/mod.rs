@@ -1,8 +1,8 @@
-// A restart with sockets that stay open.
+// Restarts during which the sockets stay open.
 mod restart;
-// Sockets that were open before the server began.
+// Socket activation.
 mod sockets;
-// Readiness, reloads, the end, and the watchdog.
+// Notifications: readiness, reloads, shutdown and the watchdog.
 mod notify;
 // The units in deploy/.
 mod units;

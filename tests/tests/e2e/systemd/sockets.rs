@@ -8,14 +8,14 @@ use encke_tests::{Client, Launch, RawClient};
 use socket2::{Domain, SockRef, Socket, Type};
 
 fn listener() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").expect("a free port")
+    TcpListener::bind("127.0.0.1:0").expect("a port is free")
 }
 
 fn clone(listener: &TcpListener) -> OwnedFd {
-    listener.try_clone().expect("it is open").into()
+    listener.try_clone().expect("the listener can be duplicated").into()
 }
 
-/// Asserts that it does not start, and what it says.
+/// Asserts that the server does not start, and that its log contains these texts.
 #[track_caller]
 fn assert_refused(launch: Launch, parts: &[&str]) {
     let mut starting = launch.set("listen.wait=off").spawn();
@@ -26,10 +26,10 @@ fn assert_refused(launch: Launch, parts: &[&str]) {
 }
 
 #[test]
-fn a_socket_is_known_by_its_name() {
+fn a_socket_is_matched_by_its_name() {
     let listener = listener();
-    let address = listener.local_addr().expect("it is bound");
-    // It waits since before the server began.
+    let address = listener.local_addr().expect("the listener is bound");
+    // This client waits in the socket's backlog until the server starts.
     let mut early = RawClient::connect(address);
     early.request_upgrade("");
     // The configuration has another address.
@@ -40,14 +40,19 @@ fn a_socket_is_known_by_its_name() {
     early.hello();
     server.assert_healthy();
     server.logs.await_line("listening on an inherited socket");
-    assert_eq!(server.logs.count("systemd's variables"), 0, "they were removed: {}", server.logs.text());
+    assert_eq!(
+        server.logs.count("systemd's variables"),
+        0,
+        "the variables were removed: {}",
+        server.logs.text()
+    );
 }
 
 #[test]
-fn a_socket_without_a_name_of_ours_is_known_by_its_address() {
+fn a_socket_with_another_name_is_matched_by_its_address() {
     for name in [None, Some("encke.socket"), Some("")] {
         let listener = listener();
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let launch = Launch::listening_on(&address.to_string());
         let server = launch.inheriting(clone(&listener), 1, name).start();
         assert_eq!(server.public, address);
@@ -56,25 +61,25 @@ fn a_socket_without_a_name_of_ours_is_known_by_its_address() {
 }
 
 #[test]
-fn it_has_the_options_of_the_servers_own() {
+fn inherited_sockets_get_the_servers_options() {
     let listener = listener();
     let server = Launch::with(&["limits.send_buffer=32KiB", "limits.receive_buffer=32KiB"])
         .inheriting(clone(&listener), 1, Some("public"))
         .start();
     let socket = SockRef::from(&listener);
-    // The kernel tells twice what it was asked for, for its own needs.
-    assert_eq!(socket.send_buffer_size().expect("it is told"), 2 * 32 * 1024);
-    assert_eq!(socket.recv_buffer_size().expect("it is told"), 2 * 32 * 1024);
-    assert!(socket.tcp_nodelay().expect("it is told"));
-    assert_eq!(socket.tcp_notsent_lowat().expect("it is told"), 16 * 1024);
-    assert!(socket.nonblocking().expect("it is told"));
+    // The kernel reports twice the requested size, to account for its own overhead.
+    assert_eq!(socket.send_buffer_size().expect("the option can be read"), 2 * 32 * 1024);
+    assert_eq!(socket.recv_buffer_size().expect("the option can be read"), 2 * 32 * 1024);
+    assert!(socket.tcp_nodelay().expect("the option can be read"));
+    assert_eq!(socket.tcp_notsent_lowat().expect("the option can be read"), 16 * 1024);
+    assert!(socket.nonblocking().expect("the option can be read"));
     server.assert_healthy();
 }
 
-/// `systemd-socket-activate` opens sockets, waits for the first client, and becomes the server.
+/// `systemd-socket-activate` opens the sockets, waits for the first client, and executes the server.
 #[test]
 fn both_sockets_come_from_systemd_socket_activate() {
-    // A host of its own, on which no port is taken.
+    // A random loopback address, on which the default ports are free.
     let host: [u8; 3] = std::array::from_fn(|_| rand::random_range(1..255));
     let host = format!("127.{}.{}.{}", host[0], host[1], host[2]);
     let (public, admin) = (format!("{host}:8000"), format!("{host}:8001"));
@@ -95,24 +100,25 @@ fn both_sockets_come_from_systemd_socket_activate() {
             (server.public.to_string(), server.admin.address().to_string()),
             (public.clone(), admin.clone())
         );
-        assert!(!Client::over(first, "").hello.recovered, "it was served");
+        assert!(!Client::over(first, "").hello.recovered, "the first client is served");
         server.assert_healthy();
     }
 }
 
 #[test]
-fn what_cannot_be_listened_on_is_refused() {
-    let unbound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+fn unusable_descriptors_are_rejected() {
+    let unbound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be created");
     let listener = listener();
-    let connected = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it is open");
-    let folder = tempfile::tempdir().expect("a folder");
-    let unix = UnixListener::bind(folder.path().join("socket")).expect("the folder is new");
+    let connected = TcpStream::connect(listener.local_addr().expect("the listener is bound"))
+        .expect("the listener accepts");
+    let folder = tempfile::tempdir().expect("a temporary directory can be created");
+    let unix = UnixListener::bind(folder.path().join("socket")).expect("the directory is new");
     let cases: [(&str, OwnedFd); 5] = [
-        ("not a socket", File::open("/dev/null").expect("it is there").into()),
-        ("not a valid tcp socket", UdpSocket::bind("127.0.0.1:0").expect("a free port").into()),
+        ("not a socket", File::open("/dev/null").expect("/dev/null exists").into()),
+        ("not a valid tcp socket", UdpSocket::bind("127.0.0.1:0").expect("a port is free").into()),
         ("not a valid tcp socket", unix.into()),
-        ("does not listen", connected.into()),
-        ("does not listen", unbound.into()),
+        ("it is not listening", connected.into()),
+        ("it is not listening", unbound.into()),
     ];
     for (problem, descriptor) in cases {
         let launch = Launch::default().inheriting(descriptor, 1, Some("public"));
@@ -121,9 +127,9 @@ fn what_cannot_be_listened_on_is_refused() {
 }
 
 #[test]
-fn one_too_many_is_refused() {
+fn superfluous_sockets_are_rejected() {
     let listener = listener();
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     for (sockets, names) in
         [(2, Some("public:public")), (3, Some("public:admin:public")), (1, Some("other")), (1, None)]
     {
@@ -133,34 +139,34 @@ fn one_too_many_is_refused() {
 }
 
 #[test]
-fn names_and_numbers_that_do_not_fit_are_refused() {
+fn invalid_names_and_counts_are_rejected() {
     let listener = listener();
     let launch = || Launch::default().inheriting(clone(&listener), 1, Some("public"));
     assert_refused(
         Launch::default().inheriting(clone(&listener), 2, Some("public")),
-        &["LISTEN_FDNAMES has names for 1"],
+        &["LISTEN_FDNAMES names 1 sockets"],
     );
     for count in ["-1", "many", "", "17", "99999999999999999999"] {
         let shell = format!("export LISTEN_PID=$$ LISTEN_FDS='{count}'");
-        assert_refused(launch().run_first(&shell), &["LISTEN_FDS is", "no number of sockets"]);
+        assert_refused(launch().run_first(&shell), &["LISTEN_FDS is", "not a number from 0 to"]);
     }
-    // Where there is no descriptor.
+    // There is no descriptor with this number.
     let shell = "export LISTEN_PID=$$ LISTEN_FDS=1 && exec 3<&-";
     assert_refused(Launch::default().run_first(shell), &["number 1 of LISTEN_FDS", "not a socket"]);
 }
 
 #[test]
-fn sockets_for_another_process_are_left_alone() {
+fn sockets_for_another_process_are_ignored() {
     let server =
         Launch::default().run_first("export LISTEN_PID=1 LISTEN_FDS=2 LISTEN_FDNAMES=public:admin").start();
     server.assert_healthy();
-    assert_eq!(server.logs.count("open before"), 0);
+    assert_eq!(server.logs.count("inherited socket"), 0);
 }
 
 #[test]
-fn beyond_loopback_it_needs_authentication_like_the_servers_own() {
-    // Nobody is told of its port.
-    let listener = TcpListener::bind("0.0.0.0:0").expect("a free port");
+fn inherited_sockets_beyond_loopback_require_authentication() {
+    // The port is not published anywhere, so the test can listen on all addresses.
+    let listener = TcpListener::bind("0.0.0.0:0").expect("a port is free");
     let launch = |name| Launch::default().inheriting(clone(&listener), 1, Some(name));
     assert_refused(launch("public"), &["`public`", "beyond loopback without authentication", "auth.secret"]);
     assert_refused(launch("admin"), &["`admin`", "beyond loopback without authentication", "auth.api_keys"]);

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use encke_tests::authority::Authority;
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{Backend, Launch, BackendReply, RunningServer};
+use encke_tests::{Backend, BackendReply, Launch, RunningServer};
 use tempfile::TempDir;
 
-use super::{CHANNELS, SECRET, SESSIONS, accepted, await_asked, await_session, telling, webhook};
+use super::{
+    CHANNELS, SECRET, SESSIONS, accepted_events, await_request, await_session, launch_with_webhook, webhook,
+};
 
-/// Opens and ends a session, and waits until the backend has accepted that.
-fn assert_told(server: &RunningServer, backend: &Backend) {
+/// Opens and closes a session, and waits until the backend has accepted both events.
+fn assert_session_events_delivered(server: &RunningServer, backend: &Backend) {
     let mut client = server.client();
     client.send(r#"{"close":{}}"#);
     let (opened, closed) = ((1, "session.opened", "connect"), (2, "session.closed", "client"));
@@ -20,10 +22,10 @@ fn assert_told(server: &RunningServer, backend: &Backend) {
 }
 
 #[test]
-fn what_is_not_accepted_is_sent_again_the_same() {
+fn rejected_requests_are_repeated_unchanged() {
     let backend = Backend::start();
     let tries = Arc::new(AtomicUsize::new(0));
-    // No answer, an error of the server, an error of ours, a redirect.
+    // A closed connection, a server error, a client error and a redirect.
     backend.reply_with(move |_| match tries.fetch_add(1, Ordering::Relaxed) {
         0 => BackendReply::status(0),
         1 => BackendReply::status(500),
@@ -31,14 +33,15 @@ fn what_is_not_accepted_is_sent_again_the_same() {
         3 => BackendReply { headers: "Location: /elsewhere\r\n".to_owned(), ..BackendReply::status(307) },
         _ => BackendReply::status(200),
     });
-    let server = telling(&backend, r#""session.opened""#, "").start();
+    let server = launch_with_webhook(&backend, r#""session.opened""#, "").start();
     let client = server.client();
     await_session(&backend, &client.hello.session, &[(1, "session.opened", "connect")]);
-    let asked = backend.requests();
-    assert_eq!(asked.len(), 5, "{asked:?}");
-    assert!(asked.iter().all(|asked| asked.path == "/encke"), "a redirect is not followed");
-    let same: HashSet<_> = asked.iter().map(|asked| (asked.header("webhook-id"), &asked.body)).collect();
-    assert_eq!(same.len(), 1, "{asked:?}");
+    let requests = backend.requests();
+    assert_eq!(requests.len(), 5, "{requests:?}");
+    assert!(requests.iter().all(|request| request.path == "/encke"), "a redirect is not followed");
+    let distinct: HashSet<_> =
+        requests.iter().map(|request| (request.header("webhook-id"), &request.body)).collect();
+    assert_eq!(distinct.len(), 1, "{requests:?}");
     server.logs.await_line("webhook request failed");
     server.logs.await_line("webhook recovered");
     let metrics = server.admin.metrics();
@@ -48,16 +51,16 @@ fn what_is_not_accepted_is_sent_again_the_same() {
 }
 
 #[test]
-fn a_backend_that_is_not_there_yet_is_told_later() {
-    // Nobody else gets the port meanwhile.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
+fn events_reach_a_backend_that_starts_later() {
+    // Keeps the port reserved.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("the listener is bound");
     let hook =
         format!("{{url=\"http://{address}/\",events=[{SESSIONS}],secret=\"{SECRET}\",timeout=\"300ms\"}}");
     let server = Launch::default().set(&format!("webhook=[{hook}]")).start();
     let mut client = server.client();
     client.send(r#"{"close":{}}"#);
-    // Connections are accepted by the kernel alone, and end with the listener.
+    // The kernel alone accepts connections, and closes them with the listener.
     server.logs.await_line("no answer within");
     drop(listener);
     let backend = Backend::start_at(address);
@@ -66,76 +69,89 @@ fn a_backend_that_is_not_there_yet_is_told_later() {
 }
 
 #[test]
-fn what_does_not_fit_the_queue_is_counted_and_told() {
-    const MOST: usize = 10;
+fn overflowing_events_are_counted_and_reported() {
+    const MAX_QUEUED: usize = 10;
     const OPENED: usize = 300;
     let backend = Backend::start();
     backend.reply_with_status(503);
-    let server = telling(&backend, r#""session.opened""#, &format!(",max_queued={MOST}")).start();
+    let server =
+        launch_with_webhook(&backend, r#""session.opened""#, &format!(",max_queued={MAX_QUEUED}")).start();
     let clients: Vec<_> = (0..OPENED).map(|_| server.client()).collect();
     let overflowed = r#"encke_webhook_events_total{webhook="0",outcome="overflowed"}"#;
-    until("all others are dropped", || server.admin.metrics().value(overflowed) == (OPENED - MOST) as f64);
-    assert_eq!(server.admin.metrics().value(r#"encke_webhook_queued{webhook="0"}"#), MOST as f64);
+    until("all other events are dropped", || {
+        server.admin.metrics().value(overflowed) == (OPENED - MAX_QUEUED) as f64
+    });
+    assert_eq!(server.admin.metrics().value(r#"encke_webhook_queued{webhook="0"}"#), MAX_QUEUED as f64);
     backend.reply_with_status(200);
-    until("those that fit", || accepted(&backend).len() == MOST);
-    // Lanes that had an event under way when others were dropped tell of these with the next.
-    let told = || {
-        let accepted = backend.requests().into_iter().filter(|asked| asked.status == Some(200));
-        accepted.filter_map(|asked| asked.json()["dropped"].as_u64()).sum::<u64>()
+    until("the queued events are accepted", || accepted_events(&backend).len() == MAX_QUEUED);
+    // Lanes that had a request in progress when events were dropped report them with their next request.
+    let reported_drops = || {
+        let accepted = backend.requests().into_iter().filter(|request| request.status == Some(200));
+        accepted.filter_map(|request| request.json()["dropped"].as_u64()).sum::<u64>()
     };
     let mut more = 0;
-    until("how many were dropped", || {
+    until("the number of dropped events is reported", || {
         drop(server.client());
         more += 1;
-        told() == (OPENED - MOST) as u64
+        reported_drops() == (OPENED - MAX_QUEUED) as u64
     });
-    until("one more each", || accepted(&backend).len() == MOST + more);
-    assert_eq!(told(), (OPENED - MOST) as u64, "it is told once");
+    until("one event more for each session", || accepted_events(&backend).len() == MAX_QUEUED + more);
+    assert_eq!(reported_drops(), (OPENED - MAX_QUEUED) as u64, "it is reported once");
     drop(clients);
 }
 
 #[test]
-fn what_was_tried_for_too_long_is_given_up_and_told() {
+fn events_dropped_after_retry_for_are_reported() {
     let backend = Backend::start();
     backend.reply_with_status(503);
-    let server = telling(&backend, r#""channel.occupied","channel.vacated""#, r#",retry_for="1s""#).start();
+    let server =
+        launch_with_webhook(&backend, r#""channel.occupied","channel.vacated""#, r#",retry_for="1s""#)
+            .start();
     let mut client = server.client();
     client.subscribe("news");
     server.logs.await_line("webhook events dropped");
     backend.reply_with_status(200);
     client.request(r#"{"id":9,"unsubscribe":{"channel":"news"}}"#);
-    let asked = await_asked(&backend, "the next event", |asked| asked.status == Some(200));
-    assert_eq!(asked.json()["dropped"], 1);
-    assert_eq!(asked.json()["events"][0]["event"], "channel.vacated");
+    let request = await_request(&backend, "the next event", |request| request.status == Some(200));
+    assert_eq!(request.json()["dropped"], 1);
+    assert_eq!(request.json()["events"][0]["event"], "channel.vacated");
     client.subscribe("news");
-    until("the one after that", || accepted(&backend).len() == 2);
-    assert_eq!(backend.requests().last().expect("a request").json().get("dropped"), None, "it was told");
+    until("the event after that is accepted", || accepted_events(&backend).len() == 2);
+    assert_eq!(
+        backend.requests().last().expect("a request").json().get("dropped"),
+        None,
+        "the loss was reported before"
+    );
     assert_eq!(server.admin.metrics().value(r#"encke_webhook_queued{webhook="0"}"#), 0.0);
 }
 
 #[test]
-fn a_backend_that_never_answers_delays_nothing_but_its_own_events() {
-    let (stuck, sound) = (Backend::start(), Backend::start());
-    stuck.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_secs(60)));
+fn a_hanging_backend_delays_only_its_own_events() {
+    let (hanging, healthy) = (Backend::start(), Backend::start());
+    hanging.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_secs(60)));
     let hooks = format!(
         "webhook=[{},{}]",
-        webhook(&stuck, SESSIONS, r#",name="stuck""#),
-        webhook(&sound, SESSIONS, r#",name="sound""#)
+        webhook(&hanging, SESSIONS, r#",name="hanging""#),
+        webhook(&healthy, SESSIONS, r#",name="healthy""#)
     );
     let settings = [&*hooks, "session.ping_interval=1s", "session.pong_timeout=1s"];
     let mut server = Launch::with(&settings).set("shutdown.drain=2s").start();
     let client = server.client().into_background();
-    (0..20).for_each(|_| assert_told(&server, &sound));
+    (0..20).for_each(|_| assert_session_events_delivered(&server, &healthy));
     client.await_more_pings(2);
     assert!(!client.has_ended());
     server.terminate();
-    assert!(server.await_exit(encke_tests::waiting::TIMEOUT).success(), "it ends without its answer");
+    assert!(
+        server.await_exit(encke_tests::waiting::TIMEOUT).success(),
+        "the shutdown does not wait for the response"
+    );
     server.logs.await_line("undelivered webhook events were lost");
 }
 
 #[test]
-fn tls_needs_a_certificate_of_an_authority_that_is_trusted() {
-    let (authority, folder) = (Authority::new(), TempDir::new().expect("a folder"));
+fn tls_requires_a_trusted_certificate() {
+    let (authority, folder) =
+        (Authority::new(), TempDir::new().expect("a temporary directory can be created"));
     let (certificate, key) = authority.issue("127.0.0.1", folder.path());
     let backend = Backend::start_tls(&certificate, &key);
     let hook = |ca: &Authority| {
@@ -144,23 +160,23 @@ fn tls_needs_a_certificate_of_an_authority_that_is_trusted() {
         format!("webhook=[{{{url},ca=\"{}\"}}]", ca.display())
     };
     let server = Launch::default().set(&hook(&authority)).start();
-    assert_told(&server, &backend);
+    assert_session_events_delivered(&server, &backend);
 
     let before = backend.requests().len();
     let stranger = Authority::new();
     let server = Launch::default().set(&hook(&stranger)).start();
     drop(server.client());
     server.logs.await_line("invalid peer certificate");
-    assert_eq!(backend.requests().len(), before, "it is told nothing");
+    assert_eq!(backend.requests().len(), before, "the backend received nothing");
 }
 
-/// Ten channels that come and go, told to a backend that takes its time.
+/// Ten channels become occupied and vacated repeatedly while the backend is slow.
 #[test]
-fn the_order_of_a_channel_is_kept_while_the_backend_is_slow() {
+fn a_slow_backend_receives_channel_events_in_order() {
     const ROUNDS: usize = 30;
     let backend = Backend::start();
     backend.reply_with(|_| BackendReply::status(200).delayed_by(Duration::from_millis(20)));
-    let server = telling(&backend, CHANNELS, "").start();
+    let server = launch_with_webhook(&backend, CHANNELS, "").start();
     let mut clients: Vec<_> = (0..2).map(|_| server.client()).collect();
     for round in 0..ROUNDS {
         for client in &mut clients {
@@ -169,11 +185,11 @@ fn the_order_of_a_channel_is_kept_while_the_backend_is_slow() {
             client.request(&format!(r#"{{"id":9,"unsubscribe":{{"channel":"{channel}"}}}}"#));
         }
     }
-    until("all events", || accepted(&backend).len() == 2 * 2 * ROUNDS);
+    until("all events are accepted", || accepted_events(&backend).len() == 2 * 2 * ROUNDS);
     for channel in 0..10 {
         let channel = format!("c{channel}");
         let events: Vec<_> =
-            accepted(&backend).into_iter().filter(|event| event["channel"] == channel).collect();
+            accepted_events(&backend).into_iter().filter(|event| event["channel"] == channel).collect();
         assert_eq!(events.len(), 4 * ROUNDS / 10);
         for (index, event) in events.iter().enumerate() {
             let expected = if index.is_multiple_of(2) { "channel.occupied" } else { "channel.vacated" };
@@ -181,5 +197,5 @@ fn the_order_of_a_channel_is_kept_while_the_backend_is_slow() {
         }
     }
     let_pass(Duration::from_millis(100));
-    assert_eq!(accepted(&backend).len(), 4 * ROUNDS, "nothing comes twice");
+    assert_eq!(accepted_events(&backend).len(), 4 * ROUNDS, "no event is repeated");
 }

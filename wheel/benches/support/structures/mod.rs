@@ -5,8 +5,8 @@
 
 mod delay_queue;
 mod hash_wheel;
-mod scheme;
 pub(crate) mod reusable;
+mod scheme;
 
 pub(crate) use delay_queue::TokioDelayQueue;
 pub(crate) use hash_wheel::HashWheel;

@@ -12,9 +12,9 @@ use crate::schemes::{
 use crate::{Expiry, LEVELS, Owners, Tick, TimerKey, TimerQueue, TimingWheel, WorkBudget};
 
 mod ends;
+mod guarantees;
 mod model;
 mod one_shot;
-mod guarantees;
 mod reach;
 mod stopping;
 

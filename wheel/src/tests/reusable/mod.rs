@@ -6,8 +6,8 @@ use core::num::NonZeroU64;
 use crate::schemes::*;
 use crate::{Owners, Tick};
 
-mod model;
 mod guarantees;
+mod model;
 
 /// Defines every test for every scheme. Each test is a function of a constructor that takes the current tick.
 macro_rules! reusable {

@@ -21,8 +21,8 @@ mod ahead;
 #[cfg(test)]
 mod check;
 mod counts;
-mod sweep;
 mod revolution;
+mod sweep;
 
 pub(super) use sweep::Sweep;
 

@@ -1,9 +1,9 @@
 mod carrier;
 mod deadlines;
 mod heartbeat;
+mod phase_tag;
 mod poll;
 mod snapshot;
-mod phase_tag;
 
 use std::time::Duration;
 

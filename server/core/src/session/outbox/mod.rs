@@ -16,7 +16,6 @@
 //! A message may be in several logs: that of its channel, and those of the patterns matching the channel.
 //! `overlap` explains how a session that reads several of them receives the message once.
 
-mod switch_log;
 mod notices;
 mod overlap;
 mod rare;
@@ -24,6 +23,7 @@ mod resume;
 mod ring;
 mod snapshot;
 mod subscription;
+mod switch_log;
 mod turn;
 
 use std::num::NonZeroU32;

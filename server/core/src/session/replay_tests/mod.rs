@@ -10,8 +10,8 @@ mod coverage;
 mod holding;
 pub(super) mod logs;
 mod polling;
-mod serving;
 mod server_world;
+mod serving;
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -57,8 +57,9 @@ impl ReplayRun<'_> {
         let frames = self.world.take(self.session.outbox_mut(), at_most, self.wraps, self.coverage);
         let Some(frames) = frames else {
             let outbox = self.session.outbox();
-            let unread =
-                |it: &server_world::Subscription| !it.caught_up && it.cursor < self.world.logs.bounds(it.log).last;
+            let unread = |it: &server_world::Subscription| {
+                !it.caught_up && it.cursor < self.world.logs.bounds(it.log).last
+            };
             if outbox.unacked() == self.max_unacked && self.world.live().any(|(_, it)| unread(it)) {
                 assert!(!self.wraps, "the server does not wait for acknowledgements that cannot arrive");
                 self.coverage.record("full ring stopped");

@@ -19,10 +19,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd};
 use tokio::sync::Semaphore;
 
-use super::detached_request::DetachedRequest;
-use super::connection::describe;
-use super::keys::RedisKeys;
 use super::client::{CommandConnections, RedisClient, must_reconnect};
+use super::connection::describe;
+use super::detached_request::DetachedRequest;
+use super::keys::RedisKeys;
 use super::pushes::Push;
 use crate::channel::{ChannelName, PresencePage, Subscriber, new_epoch};
 use crate::engine::{EngineError, EngineResponse, Presence};

@@ -10,8 +10,8 @@ use crate::parking::ParkBackoff;
 use crate::transport::Socket;
 use crate::transport::parked::ConnectionParts;
 use crate::transport::pending_write::PendingWrite;
-use crate::transport::websocket::frame_limiter::FrameLimiter;
 use crate::transport::websocket::dialect::WebSocketDialect;
+use crate::transport::websocket::frame_limiter::FrameLimiter;
 
 impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
     /// Restores a connection that was parked. `backoff` decides how soon it may be parked again.

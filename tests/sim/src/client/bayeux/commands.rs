@@ -5,7 +5,7 @@ use rand::RngExt;
 use serde_json::json;
 
 use super::answer::{BayeuxAnswer, BayeuxReply};
-use super::{PendingHandshake, BayeuxSessionModel, BayeuxSubscription};
+use super::{BayeuxSessionModel, BayeuxSubscription, PendingHandshake};
 use crate::client::Carrier;
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
@@ -322,6 +322,12 @@ impl Simulation {
 }
 
 /// A message of a session with one additional field.
-fn message(model: &BayeuxSessionModel, id: u64, channel: &str, field: &str, value: &serde_json::Value) -> String {
+fn message(
+    model: &BayeuxSessionModel,
+    id: u64,
+    channel: &str,
+    field: &str,
+    value: &serde_json::Value,
+) -> String {
     json!({ "channel": channel, "id": id.to_string(), "clientId": model.token, field: value }).to_string()
 }

@@ -7,7 +7,7 @@ use rand::RngExt;
 use serde_json::json;
 
 use super::answer::{BayeuxAnswer, BayeuxReply};
-use super::{PendingConnect, BayeuxSubscription};
+use super::{BayeuxSubscription, PendingConnect};
 use crate::client::{Carrier, ClientLink, PollRequest, poll_answer};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};

@@ -1,16 +1,16 @@
 //! Bayeux clients over long-polling and WebSockets, with and without acknowledgements.
 
+mod answer;
 mod commands;
 mod connecting;
-mod answer;
 mod session_model;
 mod socket;
 mod socket_reading;
 
 use std::collections::VecDeque;
 
-pub(crate) use commands::{BayeuxCommand, session_of_handshake};
 pub(crate) use answer::BayeuxReply;
+pub(crate) use commands::{BayeuxCommand, session_of_handshake};
 pub(crate) use session_model::{BayeuxSessionModel, BayeuxSubscription};
 
 use encke_core::Timestamp;

@@ -3,7 +3,7 @@
 use encke_core::dialect::StartPosition;
 
 use super::super::early_input::{EarlyInput, EarlyMessage};
-use super::{ChannelPosition, SessionModel, ChannelSubscription};
+use super::{ChannelPosition, ChannelSubscription, SessionModel};
 use crate::truth::Truth;
 
 /// The answer to a subscribe.

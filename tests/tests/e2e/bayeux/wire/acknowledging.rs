@@ -1,7 +1,7 @@
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect_now_with_ack, connect_with_ack,
-    events, handshake, is_reply, publish, session, subscribe, with_field,
+    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect_now_with_ack,
+    connect_with_ack, events, handshake, is_reply, publish, session, subscribe, with_field,
 };
 use encke_tests::waiting::until;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn handshake_with_ack() -> Value {
     with_field(handshake(), "ext", json!({"ack": true}))
 }
 
-/// A session with the extension that follows `/news`: its client id.
+/// Opens a session with the extension, subscribed to `/news`. Returns its client id.
 #[track_caller]
 fn open(polls: &mut BayeuxPolling) -> String {
     let reply = polls.reply(&handshake_with_ack());
@@ -23,14 +23,14 @@ fn open(polls: &mut BayeuxPolling) -> String {
     id
 }
 
-/// CometD takes either for a yes.
+/// CometD accepts either form.
 #[track_caller]
 fn assert_agreed(reply: &Value) {
     let agreed = &reply["ext"]["ack"];
     assert!(*agreed == true || agreed["enabled"] == true, "{reply}");
 }
 
-/// What the reply to a connect asks to be acknowledged.
+/// Ack that the reply to a connect asks for.
 #[track_caller]
 fn ack(answer: &[Value]) -> u64 {
     let reply = connect_reply(answer);
@@ -39,7 +39,7 @@ fn ack(answer: &[Value]) -> u64 {
 }
 
 #[test]
-fn what_is_not_acknowledged_comes_again() {
+fn unacknowledged_messages_are_sent_again() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = open(&mut polls);
@@ -50,7 +50,7 @@ fn what_is_not_acknowledged_comes_again() {
         let answer = polls.request(&connect_with_ack(&id, 0));
         assert_eq!((events(&answer), ack(&answer)), (vec![json!(1), json!(2), json!(3)], 3));
     }
-    // On another connection.
+    // Over another connection.
     let mut other = BayeuxPolling::connect(server.public);
     let answer = other.request(&connect_with_ack(&id, 2));
     assert_eq!((events(&answer), ack(&answer)), (vec![json!(3)], 3));
@@ -62,7 +62,7 @@ fn what_is_not_acknowledged_comes_again() {
 }
 
 #[test]
-fn what_was_never_sent_cannot_be_acknowledged() {
+fn ack_beyond_what_was_sent_is_refused() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = open(&mut polls);
@@ -75,9 +75,9 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     }
 }
 
-/// An answer that was lost, and the poll that the client sent meanwhile.
+/// An answer is lost, and the client has sent another poll meanwhile.
 #[test]
-fn of_two_connects_that_overlap_neither_loses_anything() {
+fn overlapping_connects_lose_nothing() {
     let server = RunningServer::with(&[]);
     let mut first = BayeuxPolling::connect(server.public);
     let id = open(&mut first);
@@ -89,20 +89,20 @@ fn of_two_connects_that_overlap_neither_loses_anything() {
     await_held(&server, &id);
     server.admin.publish("/news", 1);
     assert_eq!(events(&second.response()), [1]);
-    // The answer to the second is lost; one that was sent before it arrives after it.
+    // The answer to the second connect is lost, and an older connect arrives after it.
     assert_eq!(events(&first.request(&connect_with_ack(&id, 0))), [1]);
     second.send(&connect_with_ack(&id, 1));
     await_held(&server, &id);
-    // Whoever asks with an older one has not got what is after that.
+    // A client that sends an older ack has not received what followed it.
     assert_eq!(events(&first.request(&connect_now_with_ack(&id, 0))), [1]);
     assert_eq!(events(&second.response()), [] as [i32; 0]);
     server.admin.publish("/news", 2);
     assert_eq!(events(&second.request(&connect_now_with_ack(&id, 1))), [2]);
 }
 
-/// Messages come with connects only: what else is asked for brings none.
+/// Messages come with connects only.
 #[test]
-fn replies_to_others_bring_no_messages() {
+fn only_replies_to_connects_carry_messages() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = open(&mut polls);
@@ -115,7 +115,7 @@ fn replies_to_others_bring_no_messages() {
 }
 
 #[test]
-fn over_a_websocket_messages_ride_on_connects_as_well() {
+fn messages_come_with_connects_over_a_websocket_as_well() {
     let server = RunningServer::with(&[]);
     let mut socket = BayeuxWebSocket::connect(server.public);
     let reply = socket.reply(&handshake_with_ack());
@@ -123,22 +123,22 @@ fn over_a_websocket_messages_ride_on_connects_as_well() {
     let id = client_id(&reply);
     assert_successful(&socket.reply(&subscribe(&id, "/news")));
     assert_eq!(ack(&socket.request(&connect_now_with_ack(&id, 0))), 0);
-    // No connect is held: its replies are all that comes.
+    // No connect is held, so only replies arrive.
     for number in 1..=3 {
-        let came = socket.request(&publish(&id, "/news", number));
-        assert!(came.iter().all(is_reply), "{came:?}");
+        let received = socket.request(&publish(&id, "/news", number));
+        assert!(received.iter().all(is_reply), "{received:?}");
     }
     for _ in 0..2 {
-        let came = socket.request(&connect_with_ack(&id, 0));
-        assert_eq!((events(&came), ack(&came)), (vec![json!(1), json!(2), json!(3)], 3));
+        let received = socket.request(&connect_with_ack(&id, 0));
+        assert_eq!((events(&received), ack(&received)), (vec![json!(1), json!(2), json!(3)], 3));
     }
-    // Held, and then released by one message.
+    // A connect is held, and released by one message.
     socket.send(&connect_with_ack(&id, 3));
     await_held(&server, &id);
     server.admin.publish("/news", 4);
-    let came = socket.messages_up_to_reply(&json!("c"));
-    assert_eq!((events(&came), ack(&came)), (vec![json!(4)], 4));
-    // Cut: by another connection, and by polls.
+    let received = socket.messages_up_to_reply(&json!("c"));
+    assert_eq!((events(&received), ack(&received)), (vec![json!(4)], 4));
+    // After a disconnect: over another socket, and over polls.
     drop(socket);
     let mut socket = BayeuxWebSocket::connect(server.public);
     assert_eq!(events(&socket.request(&connect_with_ack(&id, 3))), [4]);
@@ -147,9 +147,8 @@ fn over_a_websocket_messages_ride_on_connects_as_well() {
     assert_eq!(events(&polls.request(&connect_with_ack(&id, 3))), [4]);
 }
 
-/// Also with one that is not to be held.
 #[test]
-fn over_a_websocket_what_waits_comes_with_a_connect_that_is_answered_at_once() {
+fn pending_messages_come_with_an_immediate_connect_over_a_websocket() {
     let server = RunningServer::with(&[]);
     let mut socket = BayeuxWebSocket::connect(server.public);
     let id = client_id(&socket.reply(&handshake_with_ack()));
@@ -157,17 +156,17 @@ fn over_a_websocket_what_waits_comes_with_a_connect_that_is_answered_at_once() {
     assert_eq!(ack(&socket.request(&connect_now_with_ack(&id, 0))), 0);
     for number in 1..=3 {
         server.admin.publish("/news", number);
-        // Whatever tells the connection of it has done so by now.
+        // By now, the connection has been notified of the message.
         assert!(socket.request(&publish(&id, "/other", number)).iter().all(is_reply));
-        let came = socket.request(&connect_now_with_ack(&id, number - 1));
-        assert_eq!((events(&came), ack(&came)), (vec![json!(number)], number));
+        let received = socket.request(&connect_now_with_ack(&id, number - 1));
+        assert_eq!((events(&received), ack(&received)), (vec![json!(number)], number));
     }
 }
 
-/// A reader that takes nothing while its connect is held, until the server gives its connection up: nothing is lost with that, and
-/// nobody else notices.
+/// A reader takes nothing while its connect is held, until the server drops its connection. It loses nothing,
+/// and other clients are not affected.
 #[test]
-fn a_reader_that_stalls_during_a_held_connect_loses_nothing() {
+fn reader_that_stalls_during_a_held_connect_loses_nothing() {
     const MESSAGES: u64 = 60;
     let server = RunningServer::with(&[
         "session.write_timeout=1s",
@@ -187,7 +186,7 @@ fn a_reader_that_stalls_during_a_held_connect_loses_nothing() {
     let long = "x".repeat(30_000);
     for number in 1..=MESSAGES {
         server.admin.publish("/news", json!([number, long]));
-        // Its client polls on without reading.
+        // The client keeps polling without reading.
         if number <= 20 {
             let connect = connect_with_ack(&id, 0).to_string();
             let _ =
@@ -197,14 +196,14 @@ fn a_reader_that_stalls_during_a_held_connect_loses_nothing() {
     server.await_phase(&session(&id), "suspended");
     let number = |data: &Value| data[0].as_u64().expect("a number");
     for (polls, id) in [(&mut other, &other_id), (&mut BayeuxPolling::connect(server.public), &id)] {
-        let (mut came, mut seq) = (Vec::new(), 0);
-        until("all has come", || {
+        let (mut received, mut seq) = (Vec::new(), 0);
+        until("all messages have arrived", || {
             let answer = polls.request(&connect_now_with_ack(id, seq));
-            came.extend(events(&answer).iter().map(number));
+            received.extend(events(&answer).iter().map(number));
             seq = ack(&answer);
-            came.len() as u64 >= MESSAGES
+            received.len() as u64 >= MESSAGES
         });
-        assert_eq!(came, Vec::from_iter(1..=MESSAGES));
+        assert_eq!(received, Vec::from_iter(1..=MESSAGES));
     }
     server.assert_healthy();
 }

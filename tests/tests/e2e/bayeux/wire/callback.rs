@@ -16,9 +16,9 @@ fn get(callback: &str, message: &Value) -> String {
     )
 }
 
-/// A script of any page could be sent here, and says nothing of where it is from.
+/// Any page could send such a request by a script element, without revealing its origin.
 #[test]
-fn it_is_off() {
+fn callback_polling_is_off_by_default() {
     let server = RunningServer::with(&[]);
     let mut requests = PollClient::connect(server.public);
     requests.send(&get("callback", &json!([handshake()])));
@@ -28,7 +28,7 @@ fn it_is_off() {
 }
 
 #[test]
-fn where_it_is_on_an_answer_is_a_call() {
+fn callback_polling_answers_with_a_call() {
     let server = Launch::with(&[ON]).start();
     let mut requests = PollClient::connect(server.public);
     let mut ask = |callback: &str, message: &Value| {
@@ -47,7 +47,7 @@ fn where_it_is_on_an_answer_is_a_call() {
         });
         let array = array.unwrap_or_else(|| panic!("no call: {}", answer.body));
         assert!(!array.contains(['\u{2028}', '\u{2029}']), "{array}");
-        serde_json::from_str::<Vec<Value>>(array).expect("it is JSON as well")
+        serde_json::from_str::<Vec<Value>>(array).expect("the argument is JSON")
     };
     let reply = ask("callback", &handshake()).remove(0);
     let id = encke_tests::bayeux::client_id(&reply);
@@ -64,7 +64,7 @@ fn where_it_is_on_an_answer_is_a_call() {
 }
 
 #[test]
-fn a_name_that_is_none_is_refused() {
+fn invalid_callback_name_is_refused() {
     let server = Launch::with(&[ON]).start();
     let mut requests = PollClient::connect(server.public);
     for name in ["", "alert(1)//", "a b", "a;b", "<script>", "ü", "a\r\nb", "1a", "a-b", &"a".repeat(1000)] {

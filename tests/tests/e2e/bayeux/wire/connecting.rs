@@ -2,8 +2,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect, connect_now, disconnect, events,
-    handshake, publish, session, subscribe, with_field,
+    BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, client_id, connect, connect_now,
+    disconnect, events, handshake, publish, session, subscribe, with_field,
 };
 use encke_tests::process::Signal;
 use encke_tests::server::IN_MEMORY;
@@ -11,12 +11,12 @@ use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::TIMEOUT;
 use serde_json::{Value, json};
 
-use super::{assert_refused_somehow, await_held, connect_reply, timing};
+use super::{assert_refused_with_any_code, await_held, connect_reply, timing};
 
-/// aiocometd would wait for ever. The timeouts are told once more.
+/// Otherwise aiocometd would wait for ever. The reply repeats the timeouts.
 #[test]
 fn the_first_connect_is_answered_at_once() {
-    // Longer than a test waits.
+    // Longer than the test waits.
     let server = RunningServer::with(&["session.poll_hold=50s"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.handshake();
@@ -28,7 +28,7 @@ fn the_first_connect_is_answered_at_once() {
 }
 
 #[test]
-fn others_are_held_until_there_is_something() {
+fn later_connects_are_held_until_there_is_a_message() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -45,24 +45,24 @@ fn others_are_held_until_there_is_something() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// For as long as the server says, or as the client asks for, whichever is shorter.
+/// The hold is that of the server or that which the client asks for, whichever is shorter.
 #[test]
-fn without_anything_a_connect_is_answered_after_its_hold() {
+fn connect_without_messages_is_answered_after_its_hold() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
-    for (asked, held) in
+    for (advice, held) in
         [(json!({}), 1_000), (json!({"timeout": 400}), 400), (json!({"timeout": 600_000}), 1_000)]
     {
         let from = Instant::now();
-        let reply = polls.reply(&with_field(connect(&id), "advice", asked.clone()));
+        let reply = polls.reply(&with_field(connect(&id), "advice", advice.clone()));
         assert_successful(&reply);
-        assert!(from.elapsed() >= Duration::from_millis(held), "{asked}: {:?}", from.elapsed());
+        assert!(from.elapsed() >= Duration::from_millis(held), "{advice}: {:?}", from.elapsed());
     }
 }
 
 #[test]
-fn a_connect_that_wants_no_hold_or_shares_its_request_is_answered_at_once() {
+fn connect_without_a_hold_or_in_a_shared_request_is_answered_at_once() {
     let server = RunningServer::with(&[IN_MEMORY, "session.poll_hold=50s"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -72,7 +72,7 @@ fn a_connect_that_wants_no_hold_or_shares_its_request_is_answered_at_once() {
     assert_eq!(answer[0]["channel"], "/meta/subscribe");
     assert_successful(&answer[0]);
     assert_successful(connect_reply(&answer));
-    // Events, replies, and the connect's last.
+    // Events come first, then replies, and the reply to the connect last.
     let answer = polls.request(&json!([connect(&id), publish(&id, "/news", 1), publish(&id, "/news", 2)]));
     assert_eq!(events(&answer), [1, 2]);
     assert_successful(connect_reply(&answer));
@@ -80,7 +80,7 @@ fn a_connect_that_wants_no_hold_or_shares_its_request_is_answered_at_once() {
 }
 
 #[test]
-fn a_client_that_nobody_knows_is_told_to_handshake() {
+fn unknown_client_is_advised_to_handshake() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -93,10 +93,11 @@ fn a_client_that_nobody_knows_is_told_to_handshake() {
     }
     let mut nameless = connect(&id);
     nameless.as_object_mut().expect("an object").remove("clientId");
-    assert_refused_somehow(&polls.reply(&nameless));
+    assert_refused_with_any_code(&polls.reply(&nameless));
 }
 
-/// Two holders of one id do not spin: the first is asked for a pause, and the next answer after it takes that back.
+/// Two holders of one id do not replace each other in a loop: the first is advised to pause, and the next
+/// answer after that ends the pause.
 #[test]
 fn a_second_connect_answers_the_first() {
     let server = RunningServer::with(&[]);
@@ -119,9 +120,9 @@ fn a_second_connect_answers_the_first() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// The administrator drops its connection; the client comes back, and is no slower from then on.
+/// The administrator drops the connection. The client reconnects, and is not slowed down from then on.
 #[test]
-fn a_client_that_is_dropped_comes_back_after_a_pause_and_hears_its_end() {
+fn dropped_client_is_advised_to_pause_and_then_not_any_more() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -158,9 +159,9 @@ fn a_disconnect_ends_the_session_and_releases_its_connect() {
     assert_refused(&held.reply(&connect(&id)), "402");
 }
 
-/// At once, also when it shares its request with others.
+/// The disconnect takes effect at once, also if it shares its request with other messages.
 #[test]
-fn what_shares_a_request_with_a_disconnect_is_done_before() {
+fn messages_in_the_request_of_a_disconnect_are_processed_first() {
     let server = RunningServer::with(&[]);
     let mut witness = BayeuxPolling::connect(server.public);
     let witness_id = witness.open(&["/news"]);
@@ -173,9 +174,10 @@ fn what_shares_a_request_with_a_disconnect_is_done_before() {
     assert_eq!(events(&witness.request(&connect(&witness_id))), ["goodbye"]);
 }
 
-/// A client that leaves may have its connect in the same request. That is answered as one that was held: the end is what it has asked for.
+/// A client that leaves may send its connect in the same request. The connect is answered like a held one,
+/// because the client asked for the end.
 #[test]
-fn a_connect_that_comes_with_the_end_of_its_session_is_answered() {
+fn connect_in_the_request_of_a_disconnect_is_answered() {
     let server = RunningServer::with(&[]);
     let orders: [fn(&str) -> Value; 2] =
         [|id| json!([connect(id), disconnect(id)]), |id| json!([disconnect(id), connect(id)])];
@@ -184,7 +186,7 @@ fn a_connect_that_comes_with_the_end_of_its_session_is_answered() {
         let id = polls.open(&[]);
         assert_both_answered(polls.request(&leave(&id)));
         server.await_removal(&session(&id));
-        // Over a WebSocket that has the session, and over one that has none yet.
+        // Over a WebSocket that has the session, and over one without a session.
         let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&[]);
         socket.send(&leave(&id));
@@ -214,11 +216,12 @@ fn two_messages(socket: &mut BayeuxWebSocket) -> Vec<Value> {
     messages
 }
 
-/// Its token has expired, but it has the secret.
+/// The token has expired, but the client has the secret of the session.
 #[test]
 fn a_client_without_a_valid_token_may_end_its_session() {
     let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    let now =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is after 1970").as_secs();
     let token = sign(&json!({"sub": "alice", "exp": now + 2, "channels": {"*": ["subscribe"]}}), SECRET);
     let hello = with_field(handshake(), "ext", json!({"authentication": {"token": token}}));
     let mut polls = BayeuxPolling::connect(server.public);
@@ -229,7 +232,7 @@ fn a_client_without_a_valid_token_may_end_its_session() {
     }
     assert_successful(&polls.reply(&disconnect(&id)));
     server.await_removal(&session(&id));
-    // Nor does a connect beside it tell the client to come back.
+    // A connect in the same request does not advise the client to reconnect either.
     for (number, id) in ids.iter().enumerate() {
         let mut leave = [connect(id), disconnect(id)];
         leave.rotate_left(number % 2);
@@ -246,7 +249,7 @@ fn a_client_without_a_valid_token_may_end_its_session() {
 }
 
 #[test]
-fn a_client_that_is_kicked_is_told_to_stay_away() {
+fn kicked_client_is_advised_not_to_reconnect() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -257,9 +260,9 @@ fn a_client_that_is_kicked_is_told_to_stay_away() {
     assert_eq!(connect_reply(&answer)["advice"]["reconnect"], "none", "{answer:?}");
 }
 
-/// Between two connects there is nobody to tell. The next hears of it, whatever it asks for.
+/// Between two connects there is no request to answer. The next message gets the reason, whatever it is.
 #[test]
-fn a_client_that_is_kicked_between_two_connects_is_told_to_stay_away() {
+fn client_kicked_between_two_connects_is_advised_not_to_reconnect() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -271,13 +274,13 @@ fn a_client_that_is_kicked_between_two_connects_is_told_to_stay_away() {
     }
     let reply = BayeuxWebSocket::connect(server.public).reply(&connect(&id));
     assert_eq!(reply["advice"]["reconnect"], "none", "{reply}");
-    // A secret that was guessed is told nothing.
+    // A guessed secret reveals nothing.
     let (name, _) = id.split_once('.').expect("a client id has a secret");
     let reply = polls.reply(&connect(&format!("{name}.AAAAAAAAAAAAAAAAAAAAAA")));
     assert_refused(&reply, "402");
 }
 
-/// An answer that every client reads, with a pause: Faye would stay away for 5 s after an error of HTTP.
+/// With an answer that every client reads, and a pause: after an HTTP error, Faye would wait for 5 s.
 #[test]
 fn a_drain_answers_held_connects() {
     let mut server = RunningServer::with(&[]);
@@ -289,16 +292,16 @@ fn a_drain_answers_held_connects() {
     let answer = polls.response();
     let reply = connect_reply(&answer);
     assert!(reply["advice"]["interval"].is_u64(), "{answer:?}");
-    // CometD's client throws on it.
+    // CometD's client throws an exception on a `handshake` advice in a successful reply.
     if reply["successful"] == true {
         assert_ne!(reply["advice"]["reconnect"], "handshake", "{answer:?}");
     }
     server.await_exit(TIMEOUT);
 }
 
-/// Nothing was sent to a client that left, so nothing is lost with it.
+/// No message was sent to the client that left, so none is lost with its connect.
 #[test]
-fn nothing_is_lost_with_a_connect_that_is_given_up() {
+fn abandoned_connect_loses_nothing() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -306,7 +309,7 @@ fn nothing_is_lost_with_a_connect_that_is_given_up() {
         polls.send(&connect(&id));
         await_held(&server, &id);
         drop(polls);
-        encke_tests::waiting::until("the server has seen its end", || {
+        encke_tests::waiting::until("the server has noticed the end of the connection", || {
             server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#) == 0.0
         });
         server.admin.publish("/news", number);
@@ -316,9 +319,9 @@ fn nothing_is_lost_with_a_connect_that_is_given_up() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// What its client has sent counts as heard, whatever it is.
+/// Any message from the client counts as a sign of life.
 #[test]
-fn a_session_between_connects_is_suspended_and_comes_back() {
+fn session_between_connects_is_suspended_and_resumed() {
     let server = RunningServer::with(&["session.poll_gap=1s", "session.reconnect_window=60s"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -330,9 +333,9 @@ fn a_session_between_connects_is_suspended_and_comes_back() {
     assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
 }
 
-/// What the channel no longer has is told with the next connect.
+/// Messages that the channel no longer has are reported with the next connect.
 #[test]
-fn gaps_ride_on_the_connect() {
+fn gaps_are_reported_with_the_connect() {
     let server = RunningServer::with(&["channel.history_messages=4"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -352,5 +355,5 @@ fn gaps_ride_on_the_connect() {
     server.admin.publish("/news", 11);
     let answer = polls.response();
     assert_eq!(events(&answer), [11]);
-    assert_eq!(connect_reply(&answer)["ext"].get("encke"), None, "it is told once");
+    assert_eq!(connect_reply(&answer)["ext"].get("encke"), None, "the gap is reported once");
 }

@@ -1,5 +1,5 @@
 use encke_tests::bayeux::{
-    JSON, BayeuxPolling, client_id, connect, connect_now, disconnect, handshake, messages, post,
+    BayeuxPolling, JSON, client_id, connect, connect_now, disconnect, handshake, messages, post,
 };
 use encke_tests::{Certificate, Launch, PollClient, RunningServer, tls};
 use serde_json::{Value, json};
@@ -8,19 +8,19 @@ use super::{await_held, connect_reply};
 
 const NAME: &str = "BAYEUX_BROWSER";
 
-/// The name and value of the cookie, and what is said of it, in lower case and sorted.
+/// The cookie as `name=value`, and its attributes, in lower case and sorted.
 #[track_caller]
 fn cookie(set_cookie: &str) -> (String, Vec<String>) {
     let mut parts = set_cookie.split(';').map(str::trim);
     let pair = parts.next().expect("a cookie").to_owned();
     assert!(pair.starts_with(&format!("{NAME}=")), "{set_cookie}");
-    assert!(pair.len() >= NAME.len() + 1 + 16, "it can be guessed: {set_cookie}");
-    let mut said: Vec<_> = parts.map(str::to_lowercase).collect();
-    said.sort();
-    (pair, said)
+    assert!(pair.len() >= NAME.len() + 1 + 16, "the cookie cannot be guessed: {set_cookie}");
+    let mut attributes: Vec<_> = parts.map(str::to_lowercase).collect();
+    attributes.sort();
+    (pair, attributes)
 }
 
-/// A browser, which has a cookie: one connection of it.
+/// A connection of a browser that has a cookie.
 struct Browser {
     requests: PollClient,
     cookie: String,
@@ -35,17 +35,17 @@ impl Browser {
         (Self { requests, cookie }, client_id(&messages(&answer)[0]))
     }
 
-    /// A second tab.
+    /// Opens a second tab.
     fn tab(&self, server: &RunningServer) -> (Self, String) {
         let mut tab = Self { requests: PollClient::connect(server.public), cookie: self.cookie.clone() };
         tab.send(&handshake());
         let answer = tab.requests.response();
-        assert_eq!(answer.header("set-cookie"), None, "it has one");
+        assert_eq!(answer.header("set-cookie"), None, "the browser has a cookie");
         (tab, client_id(&messages(&answer)[0]))
     }
 
     fn send(&mut self, message: &Value) {
-        // Among others, as browsers send them.
+        // Among other cookies, as browsers send them.
         let headers = format!("{JSON}Cookie: theme=dark; {}; a=b\r\n", self.cookie);
         self.requests.send(&post("/bayeux", &headers, &message.to_string()));
     }
@@ -65,50 +65,58 @@ fn a_browser_gets_a_cookie_that_scripts_cannot_read() {
         let mut requests = PollClient::connect(server.public);
         requests.send(&post("/bayeux", JSON, &handshake().to_string()));
         let answer = requests.response();
-        let (pair, said) = cookie(answer.header("set-cookie").expect("a cookie"));
-        assert!(said.contains(&"httponly".into()) && said.contains(&"samesite=lax".into()), "{said:?}");
-        assert!(!said.contains(&"secure".into()), "{said:?}");
-        // Not past the end of the browser.
+        let (pair, attributes) = cookie(answer.header("set-cookie").expect("a cookie"));
         assert!(
-            !said.iter().any(|said| said.starts_with("expires") || said.starts_with("max-age")),
-            "{said:?}"
+            attributes.contains(&"httponly".into()) && attributes.contains(&"samesite=lax".into()),
+            "{attributes:?}"
+        );
+        assert!(!attributes.contains(&"secure".into()), "{attributes:?}");
+        // The cookie does not outlive the browser.
+        assert!(
+            !attributes
+                .iter()
+                .any(|attributes| attributes.starts_with("expires") || attributes.starts_with("max-age")),
+            "{attributes:?}"
         );
         cookies.push(pair);
     }
     assert_ne!(cookies[0], cookies[1]);
 }
 
-/// A page of another site sends it only so.
+/// A page of another site sends the cookie only with these attributes.
 #[test]
-fn over_tls_a_listed_origin_gets_it_for_itself() {
-    const LISTED: &str = "https://app.example";
-    let directory = tempfile::tempdir().expect("there is room for files");
+fn cookie_over_tls_works_for_an_allowed_origin() {
+    const ALLOWED_ORIGIN: &str = "https://app.example";
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let certificate = Certificate::generate();
     let (chain, key) = certificate.write(directory.path());
     let set = |name: &str, path: &std::path::Path| format!("tls.{name}={}", path.display());
     let server = Launch::default()
         .set(&set("certificate", &chain))
         .set(&set("key", &key))
-        .set(&format!(r#"auth.origins=["{LISTED}"]"#))
+        .set(&format!(r#"auth.origins=["{ALLOWED_ORIGIN}"]"#))
         .start();
     for (headers, site) in
-        [(format!("{JSON}Origin: {LISTED}\r\n"), "samesite=none"), (JSON.into(), "samesite=lax")]
+        [(format!("{JSON}Origin: {ALLOWED_ORIGIN}\r\n"), "samesite=none"), (JSON.into(), "samesite=lax")]
     {
         let stream = tls::handshake(server.public, &certificate, tls::VERSIONS[1]).expect("trusted");
         let mut requests = PollClient::over(stream);
         requests.send(&post("/bayeux", &headers, &handshake().to_string()));
         let answer = requests.response();
-        let (_, said) = cookie(answer.header("set-cookie").expect("a cookie"));
-        assert!(said.contains(&"httponly".into()) && said.contains(&site.into()), "{said:?}");
+        let (_, attributes) = cookie(answer.header("set-cookie").expect("a cookie"));
+        assert!(
+            attributes.contains(&"httponly".into()) && attributes.contains(&site.into()),
+            "{attributes:?}"
+        );
         if site == "samesite=none" {
-            assert!(said.contains(&"secure".into()), "{said:?}");
+            assert!(attributes.contains(&"secure".into()), "{attributes:?}");
         }
     }
 }
 
-/// A browser has few connections to a server: a second tab that polls would take them all.
+/// A browser opens few connections to a server: a second tab that polls would use all of them.
 #[test]
-fn the_second_tab_of_a_browser_polls_by_the_clock() {
+fn second_tab_of_a_browser_polls_at_intervals() {
     let server = RunningServer::with(&[]);
     let (mut one, one_id) = Browser::new(&server);
     let (mut two, two_id) = one.tab(&server);
@@ -127,15 +135,16 @@ fn the_second_tab_of_a_browser_polls_by_the_clock() {
         );
         assert_eq!(advice["reconnect"], "retry");
     }
-    // Another browser is none of theirs.
+    // Another browser is not affected.
     let (mut other, other_id) = Browser::new(&server);
     other.reply(&connect_now(&other_id));
     other.send(&connect(&other_id));
     await_held(&server, &other_id);
-    // The first tab is closed: the second polls as one does, and is told that the pause is over.
+    // The first tab closes. The second one's connects are held again, and it is advised that the pause is
+    // over.
     let mut last = BayeuxPolling::connect(server.public);
     last.reply(&disconnect(&one_id));
-    encke_tests::waiting::until("nothing of it is held", || {
+    encke_tests::waiting::until("no connect of the first tab is held", || {
         server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#) <= 1.0
     });
     two.send(&connect(&two_id));
@@ -147,7 +156,7 @@ fn the_second_tab_of_a_browser_polls_by_the_clock() {
 }
 
 #[test]
-fn after_the_pause_the_next_answer_takes_it_back() {
+fn next_answer_after_the_pause_revokes_it() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
     let (mut one, one_id) = Browser::new(&server);
     let (mut two, two_id) = one.tab(&server);
@@ -163,11 +172,11 @@ fn after_the_pause_the_next_answer_takes_it_back() {
 }
 
 #[test]
-fn the_limit_can_be_another_or_none() {
+fn limit_can_be_changed_or_disabled() {
     for (limit, tabs) in [(2, 2), (0, 5)] {
         let server = RunningServer::with(&[&format!("bayeux.polls_per_browser={limit}")]);
         let known = |cookie| Browser { requests: PollClient::connect(server.public), cookie };
-        // One that was given before, by a server that has a limit.
+        // A cookie from a server that has a limit.
         let first = known(format!("{NAME}=0123456789abcdef0123456789abcdef"));
         let mut all: Vec<_> = (0..tabs).map(|_| first.tab(&server)).collect();
         for (tab, id) in &mut all {
@@ -183,9 +192,10 @@ fn the_limit_can_be_another_or_none() {
     }
 }
 
-/// One that asks again while its last request is still held, as after a reload that the server has not noticed.
+/// A tab that polls again while its last request is still held, as after a reload that the server has not
+/// noticed.
 #[test]
-fn a_tab_is_not_its_own_second_one() {
+fn repeated_poll_of_a_tab_does_not_count_as_a_second_tab() {
     let server = RunningServer::with(&[]);
     let (mut tab, id) = Browser::new(&server);
     tab.reply(&connect_now(&id));
@@ -197,7 +207,7 @@ fn a_tab_is_not_its_own_second_one() {
     await_held(&server, &id);
 }
 
-/// It says which browser, not whose session. One that was made up does no harm.
+/// The cookie identifies a browser, not a session. A made-up cookie does no harm.
 #[test]
 fn the_cookie_authorizes_nothing() {
     let server = RunningServer::with(&[]);

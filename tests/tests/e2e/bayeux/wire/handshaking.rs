@@ -1,14 +1,14 @@
 use encke_tests::bayeux::{
-    JSON, BayeuxPolling, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
-    session, with_field,
+    BayeuxPolling, JSON, assert_refused, assert_successful, client_id, connect_now, handshake, messages,
+    post, session, with_field,
 };
 use encke_tests::{PollClient, RunningServer};
 use serde_json::{Value, json};
 
-use super::{assert_not_told, assert_refused_somehow, timing};
+use super::{assert_not_logged, assert_refused_with_any_code, timing};
 
 #[test]
-fn a_handshake_makes_a_session_and_tells_its_timeouts() {
+fn handshake_opens_a_session_and_reports_its_timeouts() {
     let server = RunningServer::with(&["session.poll_hold=20s", "session.reconnect_window=90s"]);
     let mut requests = PollClient::connect(server.public);
     requests.send(&post(
@@ -24,19 +24,19 @@ fn a_handshake_makes_a_session_and_tells_its_timeouts() {
     assert_eq!((&reply["id"], &reply["version"]), (&json!("1"), &json!("1.0")));
     let types = reply["supportedConnectionTypes"].as_array().expect("an array");
     assert!(types.contains(&json!("long-polling")) && types.contains(&json!("websocket")), "{types:?}");
-    assert!(!types.contains(&json!("callback-polling")), "it is off: {types:?}");
+    assert!(!types.contains(&json!("callback-polling")), "callback-polling is off: {types:?}");
     assert_eq!(reply["advice"]["reconnect"], "retry");
     assert_eq!(timing(&reply["advice"]), json!([20_000, 0, 90_000]));
-    assert_eq!(reply.get("ext").and_then(|ext| ext.get("ack")), None, "it was not asked for");
-    let told = server.admin.session(&session(&id));
-    assert_eq!((&told["phase"], &told["dialect"]), (&json!("attached"), &json!("bayeux")));
+    assert_eq!(reply.get("ext").and_then(|ext| ext.get("ack")), None, "the client did not ask for it");
+    let shown = server.admin.session(&session(&id));
+    assert_eq!((&shown["phase"], &shown["dialect"]), (&json!("attached"), &json!("bayeux")));
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
-    assert_not_told(&server.logs, &id);
+    assert_not_logged(&server.logs, &id);
 }
 
-/// Whatever it is, before or after: it could only be of another session.
+/// Messages before and after the handshake are ignored, because they could only belong to another session.
 #[test]
-fn a_handshake_ignores_what_shares_its_request() {
+fn handshake_ignores_other_messages_in_its_request() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let old = polls.open(&[]);
@@ -49,13 +49,13 @@ fn a_handshake_ignores_what_shares_its_request() {
     {
         let id = client_id(&polls.reply(&messages));
         assert_ne!(id, old);
-        assert_eq!(super::followed(&server, &id), [] as [&str; 0]);
+        assert_eq!(super::subscribed_channels(&server, &id), [] as [&str; 0]);
     }
     assert_eq!(server.admin.get("/api/channels/%2Fx").status, 404, "nothing was published");
 }
 
 #[test]
-fn a_handshake_that_cannot_be_is_told_so() {
+fn invalid_handshakes_are_refused() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let without = |field: &str| {
@@ -64,12 +64,12 @@ fn a_handshake_that_cannot_be_is_told_so() {
         message
     };
     for (message, why) in [
-        (with_field(handshake(), "supportedConnectionTypes", json!(["iframe", "flash"])), "no type that is known"),
+        (with_field(handshake(), "supportedConnectionTypes", json!(["iframe", "flash"])), "no known type"),
         (with_field(handshake(), "supportedConnectionTypes", json!([])), "no type"),
-        (with_field(handshake(), "supportedConnectionTypes", "long-polling"), "no array"),
+        (with_field(handshake(), "supportedConnectionTypes", "long-polling"), "not an array"),
         (without("supportedConnectionTypes"), "types are missing"),
         (without("version"), "the version is missing"),
-        (with_field(handshake(), "version", 1), "the version is no text"),
+        (with_field(handshake(), "version", 1), "the version is not a string"),
         (with_field(handshake(), "minimumVersion", "2.0"), "too low a version"),
     ] {
         let reply = polls.reply(&message);
@@ -85,16 +85,16 @@ fn a_handshake_that_cannot_be_is_told_so() {
     client_id(&polls.reply(&handshake()));
 }
 
-/// Of any code: the specification has none for versions and types.
+/// With any code: the specification defines no code for versions and types.
 #[track_caller]
 fn assert_refused_shape(reply: &Value, why: &str) {
     let error = reply["error"].as_str().unwrap_or_else(|| panic!("{why}: {reply}"));
     assert_refused(reply, error.split(':').next().expect("a code"));
 }
 
-/// Those that other servers take as well: of whoever has ever written a client.
+/// Versions that other servers accept as well, because some client sends them.
 #[test]
-fn versions_that_are_spoken() {
+fn supported_versions_are_accepted() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     for version in ["1.0", "1.0beta", "1.1"] {
@@ -107,7 +107,7 @@ fn versions_that_are_spoken() {
     }
 }
 
-/// A client has a session of its own, and no one else's id does for it.
+/// Each client has a session of its own, which no other client's id opens.
 #[test]
 fn a_client_id_is_a_secret() {
     let server = RunningServer::with(&[]);
@@ -123,15 +123,15 @@ fn a_client_id_is_a_secret() {
         assert_refused(&reply, "402");
         assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
     }
-    for no_text in [json!(1), json!(null), json!([one])] {
-        assert_refused_somehow(&polls.reply(&with_field(connect_now(&one), "clientId", no_text)));
+    for not_a_string in [json!(1), json!(null), json!([one])] {
+        assert_refused_with_any_code(&polls.reply(&with_field(connect_now(&one), "clientId", not_a_string)));
     }
     assert_successful(&polls.reply(&connect_now(&one)));
 }
 
-/// There is no room: the client is told when to try again, by an answer that every client reads.
+/// The server is full. The client is advised when to retry, by an answer that every client reads.
 #[test]
-fn overload_is_told_with_a_pause() {
+fn overload_is_reported_with_a_pause() {
     let server = RunningServer::with(&["limits.max_sessions=1"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let _held = server.client();

@@ -1,24 +1,24 @@
-// The extension: what comes again, and what does not.
+// With the extension: messages that are sent again, and messages that are not.
 mod acknowledging;
-// Without the extension: what may not have arrived.
+// Without the extension: messages that may not have arrived.
 mod at_most_once;
-// callback-polling, which is off.
+// callback-polling, which is off by default.
 mod callback;
-// Held or answered at once, superseded, ended.
+// Connects that are held, answered at once, superseded, or ended.
 mod connecting;
 // Several sessions of one browser.
 mod cookie;
-// Versions, connection types, what shares the request.
+// Handshakes: versions, connection types, and other messages in the request.
 mod handshaking;
-// Publishing, and where one may not.
+// Publishing, and channels where it is refused.
 mod publishing;
-// Paths, bodies, their types and sizes.
+// Paths, bodies, content types and sizes.
 mod requests;
 // Other origins, and tokens.
-mod strangers;
-// Following, all or nothing.
+mod origins_and_tokens;
+// Subscribing to all channels of an array, or to none.
 mod subscribing;
-// Frames.
+// WebSocket frames.
 mod websocket;
 
 use encke_tests::bayeux::session;
@@ -36,27 +36,27 @@ fn await_held(server: &RunningServer, client_id: &str) {
     });
 }
 
-/// What the session follows, in no order.
+/// Channels to which the session is subscribed, sorted.
 #[track_caller]
-fn followed(server: &RunningServer, client_id: &str) -> Vec<String> {
+fn subscribed_channels(server: &RunningServer, client_id: &str) -> Vec<String> {
     let session = server.admin.session(&session(client_id));
     let subscriptions = session["subscriptions"].as_array().expect("an array");
-    let name = |each: &Value| each["channel"].as_str().expect("it has a name").to_owned();
+    let name = |each: &Value| each["channel"].as_str().expect("a subscription has a channel").to_owned();
     let mut names: Vec<_> = subscriptions.iter().map(name).collect();
     names.sort();
     names
 }
 
-/// Asserts that a reply is unsuccessful, by an error of the specification's shape.
+/// Asserts that a reply is unsuccessful, with an error in the format of the specification.
 #[track_caller]
-fn assert_refused_somehow(reply: &Value) {
+fn assert_refused_with_any_code(reply: &Value) {
     let error = reply["error"].as_str().unwrap_or_default();
     let code = error.split(':').next().unwrap_or_default();
     assert!(code.len() == 3 && code.starts_with('4'), "{reply}");
     encke_tests::bayeux::assert_refused(reply, code);
 }
 
-/// The last message of an answer, which replies to a connect.
+/// The last message of an answer, which must be the reply to a connect.
 #[track_caller]
 fn connect_reply(answer: &[Value]) -> &Value {
     let last = answer.last().expect("there is a message");
@@ -64,14 +64,14 @@ fn connect_reply(answer: &[Value]) -> &Value {
     last
 }
 
-/// The secret of a client id is in no log.
+/// Asserts that the secret of a client id is not in the log.
 #[track_caller]
-fn assert_not_told(logs: &Logs, client_id: &str) {
+fn assert_not_logged(logs: &Logs, client_id: &str) {
     let (_, secret) = client_id.split_once('.').expect("a client id has a secret");
     assert!(!logs.text().contains(secret), "the secret is in a log");
 }
 
-/// What the client is told of the server's timeouts.
+/// Timeouts in an advice.
 fn timing(advice: &Value) -> Value {
     json!([advice["timeout"], advice["interval"], advice["maxInterval"]])
 }

@@ -1,13 +1,14 @@
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    JSON, BayeuxPolling, assert_refused, assert_successful, connect_now, events, messages, post, publish, with_field,
+    BayeuxPolling, JSON, assert_refused, assert_successful, connect_now, events, messages, post, publish,
+    with_field,
 };
 use serde_json::{Value, json};
 
-use super::assert_refused_somehow;
+use super::assert_refused_with_any_code;
 
 #[test]
-fn a_publish_is_answered_by_its_id() {
+fn publish_is_answered_with_its_id() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -22,7 +23,7 @@ fn a_publish_is_answered_by_its_id() {
     let answer = polls.request(&connect_now(&id));
     assert_eq!(answer[0]["channel"], "/news");
     assert_eq!(events(&answer), [json!({"a": "\u{2028}\u{1f30d}", "b": 1.5})]);
-    // One that has no id is answered as well.
+    // A message without an id is answered as well.
     let mut nameless = publish(&id, "/news", 2);
     nameless.as_object_mut().expect("an object").remove("id");
     let reply = polls.reply(&nameless);
@@ -30,9 +31,9 @@ fn a_publish_is_answered_by_its_id() {
     assert_eq!(reply.get("id").unwrap_or(&Value::Null), &Value::Null);
 }
 
-/// Whatever is data is passed on: null and falsehoods as well.
+/// Every JSON value is delivered, `null` and `false` included.
 #[test]
-fn any_data_is_data() {
+fn any_json_value_is_delivered() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -52,19 +53,19 @@ fn any_data_is_data() {
 }
 
 #[test]
-fn where_no_one_may_publish() {
+fn publishing_is_refused_on_reserved_and_invalid_channels() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/**"]);
     for channel in ["/a/*", "/a/**", "/*", "/**", "$x", "", "news\n"] {
         let reply = polls.reply(&publish(&id, channel, 1));
-        assert_refused_somehow(&reply);
+        assert_refused_with_any_code(&reply);
         assert_eq!(reply["id"], "p", "{channel}");
     }
     for channel in ["/meta/nonsense", "/meta/", "/meta/connect/x"] {
-        assert_refused_somehow(&polls.reply(&publish(&id, channel, 1)));
+        assert_refused_with_any_code(&polls.reply(&publish(&id, channel, 1)));
     }
-    // Where no hook takes it.
+    // Service channels that no hook handles.
     for channel in ["/service/x", "/service/x/y"] {
         let reply = polls.reply(&publish(&id, channel, 1));
         assert_refused(&reply, "404");
@@ -75,22 +76,23 @@ fn where_no_one_may_publish() {
 }
 
 #[test]
-fn what_lacks_something_is_refused() {
+fn incomplete_messages_are_refused() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     for field in ["data", "clientId", "channel"] {
         let mut message = publish(&id, "/news", 1);
         message.as_object_mut().expect("an object").remove(field);
-        assert_refused_somehow(&polls.reply(&message));
+        assert_refused_with_any_code(&polls.reply(&message));
     }
-    assert_refused_somehow(&polls.reply(&with_field(publish(&id, "/news", 1), "channel", 7)));
+    assert_refused_with_any_code(&polls.reply(&with_field(publish(&id, "/news", 1), "channel", 7)));
     assert_eq!(events(&polls.request(&connect_now(&id))), [] as [i32; 0]);
 }
 
-/// Publishes are commands. What is more than a session may send is refused, each by its reply; the session goes on.
+/// Publishes are commands. Those beyond the session's rate are refused, each by its own reply, and the
+/// session continues.
 #[test]
-fn a_session_has_as_many_commands_as_any() {
+fn publishes_beyond_the_command_rate_are_refused() {
     let server = RunningServer::with(&["limits.commands_per_second=5"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.handshake();
@@ -103,7 +105,7 @@ fn a_session_has_as_many_commands_as_any() {
     for (reply, number) in replies.iter().zip(0..) {
         assert_eq!(reply["id"], number.to_string());
         if reply["successful"] != true {
-            assert_refused_somehow(reply);
+            assert_refused_with_any_code(reply);
         }
     }
     assert_successful(&polls.reply(&connect_now(&id)));

@@ -1,15 +1,15 @@
 use encke_tests::bayeux::{
-    JSON, BayeuxPolling, assert_refused, assert_successful, client_id, connect, connect_now, handshake, messages,
-    post, publish, session, with_field,
+    BayeuxPolling, JSON, assert_refused, assert_successful, client_id, connect, connect_now, handshake,
+    messages, post, publish, session, with_field,
 };
 use encke_tests::{PollClient, RunningServer};
 use serde_json::{Value, json};
 
-use super::{assert_refused_somehow, connect_reply};
+use super::{assert_refused_with_any_code, connect_reply};
 
-/// CometD appends the kind of a message to the path. What is sent where makes no difference.
+/// CometD appends the kind of a message to the path. The path makes no difference.
 #[test]
-fn every_path_takes_every_message() {
+fn every_path_accepts_every_message() {
     let server = RunningServer::with(&[]);
     let mut requests = PollClient::connect(server.public);
     for path in ["/bayeux", "/bayeux/", "/bayeux/handshake", "/bayeux/connect", "/bayeux/disconnect"] {
@@ -29,7 +29,7 @@ fn every_path_takes_every_message() {
 }
 
 #[test]
-fn the_paths_can_be_elsewhere() {
+fn path_is_configurable() {
     let server = RunningServer::with(&["bayeux.path=/cometd"]);
     let mut requests = PollClient::connect(server.public);
     for path in ["/cometd", "/cometd/", "/cometd/handshake"] {
@@ -41,7 +41,7 @@ fn the_paths_can_be_elsewhere() {
 }
 
 #[test]
-fn an_array_or_a_single_object() {
+fn body_is_an_array_or_a_single_object() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = client_id(&polls.reply(&json!([handshake()])));
@@ -57,9 +57,9 @@ fn an_array_or_a_single_object() {
     assert_eq!(polls.requests.response().body, "[]");
 }
 
-/// Faye sends a form to another origin, which needs no preflight.
+/// Faye sends forms to another origin, because they need no preflight.
 #[test]
-fn bodies_of_three_types() {
+fn bodies_may_have_three_content_types() {
     let server = RunningServer::with(&[]);
     let mut requests = PollClient::connect(server.public);
     let hello = handshake().to_string();
@@ -94,7 +94,7 @@ fn bodies_of_three_types() {
         requests.send(&post("/bayeux", headers, &hello));
         assert_eq!(requests.response().status, 415, "{headers:?}");
     }
-    // Or one of whose messages there is none.
+    // Forms without a message.
     for body in ["", "message=", "messages=%5B%5D", "message=%zz"] {
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
         requests.send(&post("/bayeux", headers, body));
@@ -102,9 +102,9 @@ fn bodies_of_three_types() {
     }
 }
 
-/// The connection is as good as before, and so is the session.
+/// The connection and the session remain usable.
 #[test]
-fn what_is_not_json_is_a_bad_request() {
+fn invalid_json_is_a_bad_request() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -115,12 +115,12 @@ fn what_is_not_json_is_a_bad_request() {
         assert_eq!(answer.status, 400, "{body:.20}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{body:.20}");
     }
-    // JSON, but nothing that could be a message.
+    // JSON that cannot be a message.
     for body in ["\"/meta/connect\"", "7", "null", "[7]", "[[]]", "[null]", "{}", "[{}]"] {
         polls.requests.send(&post("/bayeux", JSON, body));
         let answer = polls.requests.response();
         if answer.status != 400 {
-            assert_refused_somehow(&messages(&answer)[0]);
+            assert_refused_with_any_code(&messages(&answer)[0]);
         }
     }
     let mut not_text = PollClient::connect(server.public);
@@ -131,7 +131,7 @@ fn what_is_not_json_is_a_bad_request() {
 }
 
 #[test]
-fn an_unknown_meta_channel_harms_nobody() {
+fn unknown_meta_channel_does_not_affect_other_messages() {
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -141,19 +141,20 @@ fn an_unknown_meta_channel_harms_nobody() {
     assert_eq!((&answer[0]["channel"], &answer[0]["id"]), (&json!("/meta/nonsense"), &json!("c")));
     assert_successful(&answer[1]);
     assert_successful(connect_reply(&answer));
-    // Fields that nobody knows are none of the server's business.
-    let odd = with_field(with_field(connect_now(&id), "timestamp", "12:00:00 1970"), "ext", json!({"other": [1]}));
+    // Unknown fields are ignored.
+    let odd =
+        with_field(with_field(connect_now(&id), "timestamp", "12:00:00 1970"), "ext", json!({"other": [1]}));
     assert_successful(&polls.reply(&odd));
-    // Those that it knows and that are of another kind are refused, or not looked at.
+    // Known fields of the wrong type are refused or ignored.
     let reply = polls.reply(&with_field(connect_now(&id), "ext", 7));
     if reply["successful"] != true {
-        assert_refused_somehow(&reply);
+        assert_refused_with_any_code(&reply);
     }
     assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
 }
 
 #[test]
-fn sixty_four_messages_a_request_and_no_more() {
+fn messages_in_a_request_are_limited_to_64() {
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
@@ -164,12 +165,12 @@ fn sixty_four_messages_a_request_and_no_more() {
     let replies = polls.request(&many(64));
     assert_eq!(replies.len(), 64);
     replies.iter().for_each(assert_successful);
-    let came = encke_tests::bayeux::events(&polls.request(&connect_now(&id)));
-    assert_eq!(came, Vec::from_iter(0..64), "none of the 65");
+    let received = encke_tests::bayeux::events(&polls.request(&connect_now(&id)));
+    assert_eq!(received, Vec::from_iter(0..64), "nothing of the refused request");
 }
 
 #[test]
-fn a_body_as_long_as_a_message_may_be() {
+fn size_of_a_body_is_limited() {
     let server = RunningServer::with(&["limits.max_message=4KiB"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&[]);
@@ -181,13 +182,13 @@ fn a_body_as_long_as_a_message_may_be() {
     let mut requests = PollClient::connect(server.public);
     requests.send(&post("/bayeux", JSON, &longer));
     assert_eq!(requests.response().status, 413);
-    // The length alone does for it.
+    // The announced length is enough.
     let mut requests = PollClient::connect(server.public);
     requests.send(&format!(
         "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 1000000000\r\n\r\n"
     ));
     assert_eq!(requests.response().status, 413);
-    // And what has none is counted.
+    // A body without a length is counted.
     let mut requests = PollClient::connect(server.public);
     requests.send(&format!(
         "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{longer}\r\n0\r\n\r\n",
@@ -198,7 +199,7 @@ fn a_body_as_long_as_a_message_may_be() {
 }
 
 #[test]
-fn other_methods_are_told_so() {
+fn other_methods_are_not_allowed() {
     let server = RunningServer::with(&[]);
     let mut requests = PollClient::connect(server.public);
     for method in ["PUT", "DELETE", "PATCH"] {
@@ -209,7 +210,7 @@ fn other_methods_are_told_so() {
     }
 }
 
-/// The client's limit is the session's, whichever client it is.
+/// The second request arrives in two pieces, while the connect before it is held.
 #[test]
 fn a_request_may_come_in_pieces_and_behind_another() {
     let server = RunningServer::with(&[]);
@@ -226,9 +227,9 @@ fn a_request_may_come_in_pieces_and_behind_another() {
     assert_eq!(polls.response()[0]["channel"], "/other");
 }
 
-/// As clients of other languages write it: slashes that are escaped, ids that are numbers, fields in any order.
+/// As clients in other languages write it: escaped slashes, numeric ids, fields in any order.
 #[test]
-fn json_is_json() {
+fn any_spelling_of_json_is_accepted() {
     let server = RunningServer::with(&[]);
     let mut requests = PollClient::connect(server.public);
     let mut ask = |body: &str| {
@@ -249,7 +250,7 @@ fn json_is_json() {
         r#"[{{"channel":"\/meta\/subscribe","subscription":"\/n\u0065ws","clientId":"{id}","id":"s"}}]"#
     ));
     assert_successful(&subscribe);
-    assert_eq!(super::followed(&server, &id), ["/news"]);
+    assert_eq!(super::subscribed_channels(&server, &id), ["/news"]);
     let publish = ask(&format!(r#"[{{"channel":"\/news","data":"\/","clientId":"{id}","id":null}}]"#));
     assert_successful(&publish);
     let answer = ask(&format!(
@@ -258,9 +259,9 @@ fn json_is_json() {
     assert_eq!((&answer["channel"], &answer["data"]), (&json!("/news"), &json!("/")));
 }
 
-/// An answer carries some 64 KiB; what is more follows with the next, acknowledged or not.
+/// An answer carries about 64 KiB. The rest follows with the next answers, with and without acknowledgements.
 #[test]
-fn a_backlog_comes_in_several_answers() {
+fn backlog_is_split_into_several_answers() {
     const LONG: usize = 10_000;
     let server = RunningServer::with(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
@@ -274,17 +275,17 @@ fn a_backlog_comes_in_several_answers() {
         server.admin.publish("/news", json!([number, "x".repeat(LONG)]));
     }
     for (id, acknowledges) in clients {
-        let (mut came, mut ack, mut answers) = (Vec::new(), 0, 0);
-        while came.len() < 50 {
+        let (mut received, mut ack, mut answers) = (Vec::new(), 0, 0);
+        while received.len() < 50 {
             let connect =
                 if acknowledges { encke_tests::bayeux::connect_with_ack(&id, ack) } else { connect(&id) };
             let answer = polls.request(&connect);
             ack = connect_reply(&answer)["ext"]["ack"].as_u64().unwrap_or_default();
             assert_eq!(connect_reply(&answer)["ext"].get("encke"), None, "no gap");
-            came.extend(encke_tests::bayeux::events(&answer).into_iter().map(|data| data[0].clone()));
+            received.extend(encke_tests::bayeux::events(&answer).into_iter().map(|data| data[0].clone()));
             answers += 1;
         }
-        assert_eq!(came, Vec::from_iter(1..=50));
+        assert_eq!(received, Vec::from_iter(1..=50));
         assert!((7..=13).contains(&answers), "{answers}");
     }
 }

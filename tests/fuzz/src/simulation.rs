@@ -1,0 +1,137 @@
+//! A server on one thread, in virtual time and without randomness: first everything that can happen now
+//! happens, in order, then time advances.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_server::clock::UnixTime;
+use encke_server::config::Config;
+use encke_server::events::NoHooks;
+use encke_server::simulation::{Parameters, SimulatedEngine, SimulatedServer, SimulatedTime, Task};
+use parking_lot::Mutex;
+
+/// Capacity of the workers' queue, in batches of expiries.
+const DISPATCH_BATCHES: usize = 16;
+
+/// A server with its time, its tasks and its wheel.
+pub(crate) struct ServerSimulation {
+    pub(crate) server: SimulatedServer,
+    time: Arc<SimulatedTime>,
+    tasks: Vec<RunningTask>,
+    /// Number of the server's own tasks.
+    own_tasks: usize,
+    spawned: Arc<Mutex<Vec<Task>>>,
+    wheel_woken: Arc<WakeSignal>,
+    wheel_sleeps_until: Timestamp,
+}
+
+struct RunningTask {
+    task: Task,
+    woken: Arc<WakeSignal>,
+}
+
+#[derive(Debug, Default)]
+struct WakeSignal(AtomicBool);
+
+impl WakeSignal {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Wake for WakeSignal {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ServerSimulation {
+    /// `engine_delay` is the delay of the engine's answers.
+    pub(crate) fn new(config: Config, engine_delay: Option<Duration>) -> Self {
+        let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_700_000_000)));
+        let spawned = Arc::<Mutex<Vec<Task>>>::default();
+        let wheel_woken = Arc::<WakeSignal>::default();
+        let spawner = Arc::clone(&spawned);
+        let server = SimulatedServer::new(Parameters {
+            config,
+            seed: 1,
+            time: Arc::clone(&time),
+            hooks: Box::new(NoHooks),
+            spawn: Box::new(move |task| spawner.lock().push(task)),
+            io_threads: 1,
+            wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
+            dispatch_batches: DISPATCH_BATCHES,
+            engine: SimulatedEngine::Memory(Box::new(move || engine_delay)),
+        });
+        let wheel_sleeps_until = server.now();
+        let standing = spawned.lock().len();
+        Self {
+            server,
+            time,
+            tasks: Vec::new(),
+            own_tasks: standing,
+            spawned,
+            wheel_woken,
+            wheel_sleeps_until,
+        }
+    }
+
+    pub(crate) fn spawn(&mut self, task: Task) {
+        self.tasks.push(RunningTask { task, woken: Arc::new(WakeSignal(AtomicBool::new(true))) });
+    }
+
+    /// Number of connection tasks that have not ended.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.len() + self.spawned.lock().len() - self.own_tasks
+    }
+
+    /// Runs everything that can run without advancing time.
+    pub(crate) fn run_until_idle(&mut self) {
+        while self.poll_tasks() | self.run_wheel() | self.server.work() {}
+    }
+
+    /// Advances time, stopping at each instant at which the wheel wakes up.
+    pub(crate) fn advance(&mut self, duration: Duration) {
+        let end = self.time.elapsed() + duration;
+        self.run_until_idle();
+        while let left = end - self.time.elapsed()
+            && !left.is_zero()
+        {
+            let sleep = self.wheel_sleeps_until.since(self.server.now());
+            self.time.advance(sleep.min(left));
+            self.run_until_idle();
+        }
+    }
+
+    fn poll_tasks(&mut self) -> bool {
+        let spawned = std::mem::take(&mut *self.spawned.lock());
+        let mut progress = !spawned.is_empty();
+        spawned.into_iter().for_each(|task| self.spawn(task));
+        self.tasks.retain_mut(|RunningTask { task, woken }| {
+            if !woken.take() {
+                return true;
+            }
+            progress = true;
+            let waker = Waker::from(Arc::clone(woken));
+            task.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending
+        });
+        progress
+    }
+
+    fn run_wheel(&mut self) -> bool {
+        let is_due = self.wheel_woken.take() | (self.server.now() >= self.wheel_sleeps_until);
+        if is_due {
+            self.wheel_sleeps_until = loop {
+                if let Some(until) = self.server.step_wheel() {
+                    break until;
+                }
+                // Batches that do not fit into the queue wait until the workers have made room.
+                while self.server.work() {}
+            };
+        }
+        is_due
+    }
+}

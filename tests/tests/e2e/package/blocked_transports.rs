@@ -1,0 +1,85 @@
+//! Proxies that block some transports.
+
+use encke_tests::{Middlebox, RunningServer, Script, Upgrades};
+use serde_json::{Value, json};
+
+use super::{assert_news, await_open, await_subscribed, publish, session_id, start};
+
+/// Starts a client that tries every transport and subscribes to `news`.
+fn start_and_subscribe(place: &str, server: &RunningServer, middlebox: &Middlebox, hello_ms: u64) -> Script {
+    let options = json!({"channels": ["news"], "hello_ms": hello_ms, "ws": true});
+    let client = start(place, server, middlebox.address, &options);
+    await_subscribed(&client, &["news"]);
+    client
+}
+
+/// Transport changes that the client has reported.
+fn fallbacks(client: &Script) -> Vec<(Value, Value)> {
+    client
+        .values("fallback")
+        .into_iter()
+        .map(|change| (change["from"].clone(), change["to"].clone()))
+        .collect()
+}
+
+#[test]
+fn blocked_upgrades_fall_back_to_events() {
+    let refuses = Upgrades::Answer("400 Bad Request");
+    for (upgrades, place) in [
+        (refuses, "node"),
+        (refuses, "page"),
+        (Upgrades::Answer("200 OK"), "page"),
+        (Upgrades::Strip, "node"),
+        (Upgrades::Swallow, "page"),
+    ] {
+        let server = RunningServer::with(&[]);
+        let middlebox = Middlebox::new(server.public, upgrades, false);
+        // Long enough for a working transport on a busy machine.
+        let mut client = start_and_subscribe(place, &server, &middlebox, 5_000);
+        assert_eq!(await_open(&client, 1)["transport"], "events", "{upgrades:?}, {place}");
+        assert_eq!(fallbacks(&client), [(json!("websocket"), json!("events"))]);
+        publish(&server, 1..=3);
+        client.send_command(&json!({"ask": ["publish", "news", 4]}));
+        assert_news(&client, 4);
+        assert_eq!(client.await_value("answer", 1)["offset"], 4);
+    }
+}
+
+#[test]
+fn buffered_streams_fall_back_to_polls() {
+    for upgrades in [Upgrades::Strip, Upgrades::Swallow] {
+        for place in ["node", "page"] {
+            let server = RunningServer::with(&[]);
+            let middlebox = Middlebox::new(server.public, upgrades, true);
+            let mut client = start_and_subscribe(place, &server, &middlebox, 1_500);
+            assert_eq!(await_open(&client, 1)["transport"], "poll", "{upgrades:?}, {place}");
+            assert_eq!(fallbacks(&client), [(json!("websocket"), json!("poll"))]);
+            publish(&server, 1..=3);
+            client.send_command(&json!({"ask": ["publish", "news", 4]}));
+            assert_news(&client, 4);
+            assert_eq!(client.await_value("answer", 1)["offset"], 4);
+        }
+    }
+}
+
+/// A reconnect begins with the transport that worked last. A network change makes the client try WebSocket
+/// again.
+#[test]
+fn the_working_transport_is_tried_first_until_the_network_changes() {
+    let server = RunningServer::with(&[]);
+    let middlebox = Middlebox::new(server.public, Upgrades::Strip, false);
+    let mut client = start_and_subscribe("page", &server, &middlebox, 5_000);
+    let hello = client.await_value("hello", 1);
+    let disconnect = || assert_eq!(server.admin.disconnect(session_id(&hello)).status, 204);
+    disconnect();
+    assert_eq!(await_open(&client, 2)["transport"], "events");
+    assert_eq!(client.count("socket"), 1, "one attempt at a WebSocket");
+    middlebox.pass_upgrades();
+    client.send_command(&json!({"fire": "online"}));
+    client.await_object("done", 1);
+    disconnect();
+    assert_eq!(await_open(&client, 3)["transport"], "websocket");
+    assert_eq!(fallbacks(&client)[1], (json!("events"), json!("websocket")));
+    publish(&server, 1..=3);
+    assert_news(&client, 3);
+}
