@@ -217,7 +217,7 @@ fn run(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> Ex
     }
     let logging = Logging::start(&config.log);
     for warning in config.warnings(descriptors) {
-        tracing::warn!("{warning}");
+        tracing::warn!(%warning, "questionable setting");
     }
     tracing::info!(max_sessions = config.limits.max_sessions, "session limit");
     #[cfg(feature = "jemalloc")]

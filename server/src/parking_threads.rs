@@ -86,7 +86,7 @@ fn start_poller(poller: &Arc<Poller>, services: &Services) -> io::Result<PollerT
         if catch_unwind(AssertUnwindSafe(|| sessions.handle_readable(session, now))).is_err()
             && let Some(session) = sessions.get(session)
         {
-            tracing::error!(session = %session.id(), "panic while handling input on a parked connection");
+            tracing::error!(session = %session.id(), "panic while handling input on a parked connection; unparking it");
             session.unpark_connection();
         }
     })

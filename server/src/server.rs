@@ -209,7 +209,7 @@ impl Server {
         }
         match &self.public.tls {
             Some(tls) => tls.reload_in_background(reloading),
-            None => tracing::info!("nothing to reload: TLS is not configured"),
+            None => tracing::info!("no certificate to reload: TLS is not configured"),
         }
     }
 
@@ -344,16 +344,16 @@ fn restore(
 ) -> io::Result<(Vec<Arc<Channel>>, Option<ConsumedFile>)> {
     let path = claimed.settings().path.display();
     match snapshot::load(claimed.settings(), &snapshot_sources(client), client.timeouts.clock().unix_now())? {
-        LoadOutcome::Absent => tracing::info!(%path, "no snapshot found"),
+        LoadOutcome::Absent => tracing::info!(%path, "no snapshot found; starting without sessions"),
         LoadOutcome::Restored { logs, sessions, skipped, age, channels, taken } => {
             tracing::info!(%path, logs, sessions, skipped, ?age, "snapshot restored");
             return Ok((channels, Some(taken)));
         }
         LoadOutcome::TooOld { aside, age } => {
-            tracing::warn!(%path, ?age, aside = %aside.display(), "snapshot is too old");
+            tracing::warn!(%path, ?age, aside = %aside.display(), "snapshot is too old and was set aside; starting without sessions");
         }
         LoadOutcome::Unreadable { aside, error } => {
-            tracing::error!(%path, %error, aside = %aside.display(), "cannot read the snapshot");
+            tracing::error!(%path, %error, aside = %aside.display(), "snapshot cannot be read and was set aside; starting without sessions");
         }
     }
     Ok((Vec::new(), None))
@@ -369,7 +369,7 @@ fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) {
             tracing::info!(path = %path.display(), logs, sessions, ?took, "snapshot written");
         }
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "cannot write the snapshot, sessions are lost")
+            tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions, channels and reminders are lost")
         }
     }
 }

@@ -37,7 +37,11 @@ pub(crate) async fn send_keep_alives(
             },
             Err(stalled) => {
                 if was_sent {
-                    tracing::error!(?stalled, "unhealthy: no keep-alive sent to the supervisor's watchdog");
+                    let stalled = stalled.name();
+                    tracing::error!(
+                        stalled,
+                        "unhealthy: keep-alives to the supervisor's watchdog stop until the server recovers"
+                    );
                 }
                 false
             }

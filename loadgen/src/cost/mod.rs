@@ -126,17 +126,11 @@ impl Cost {
         let (phase, is_fast) = (recorder.current_phase(), recorder.is_sampling_fast());
         if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
             // The phase was over before it could be sampled.
-            let at =
-                SamplePoint { due: SampleReason::Requested, phase, is_fast: is_fast, is_after_run: true };
+            let at = SamplePoint { due: SampleReason::Requested, phase, is_fast, is_after_run: true };
             self.sample(ServerLoad::default(), &at).await;
         }
         // Ends the last phase.
-        let at = SamplePoint {
-            due: SampleReason::Second,
-            phase: String::new(),
-            is_fast: is_fast,
-            is_after_run: true,
-        };
+        let at = SamplePoint { due: SampleReason::Second, phase: String::new(), is_fast, is_after_run: true };
         self.sample(ServerLoad::default(), &at).await;
     }
 

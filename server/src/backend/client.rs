@@ -228,7 +228,7 @@ impl Backend {
         let hook_name = <&str>::from(hook);
         if self.breaker(hook).lock().record_failure(admitted, now) {
             self.metrics.set_circuit_open(hook.into(), true);
-            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened");
+            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened, and requests of clients are denied until it recovers");
         } else {
             tracing::debug!(hook = hook_name, %problem, "backend request failed");
         }

@@ -127,7 +127,7 @@ impl<S: Subscriber> Channel<S> {
         // A panic in one session must not keep the others from being notified: nothing else would continue
         // this sweep or start another.
         while catch_unwind(AssertUnwindSafe(|| wakers.by_ref().for_each(Waker::wake))).is_err() {
-            tracing::error!(channel = %self.name(), "panic while notifying a subscriber of new messages");
+            tracing::error!(channel = %self.name(), "panic while notifying a subscriber of new messages; the others are notified");
         }
         next
     }

@@ -174,7 +174,7 @@ impl<S: Subscriber> Channels<S> {
         let mut log = restore_log(&name, &epoch_id, now, (record.last, record.messages), restored)?;
         restore_keys(&mut log, now, record.keys)?;
         let channel = if record.retired {
-            let channel = self.into_retired(make(CreatorAccount::new(creator)));
+            let channel = self.retire_unlisted(make(CreatorAccount::new(creator)));
             log.enforce_limits(self.log_limits(&channel));
             channel.state.lock().log = log;
             channel
@@ -206,13 +206,13 @@ impl<S: Subscriber> Channels<S> {
         let epoch = LogEpoch { last: channel.last_offset(), ..LogEpoch::with_id(channel.shared_epoch()) };
         let account = CreatorAccount::new(channel.account().creator().clone());
         let (name, new_number) = (channel.name().clone(), self.next_number());
-        let ended = self.into_retired(self.new_channel(name, account, new_number, epoch));
+        let ended = self.retire_unlisted(self.new_channel(name, account, new_number, epoch));
         restored.ended.insert(number, Arc::clone(&ended));
         Some(ended)
     }
 
     /// Retires a channel that is in no table.
-    fn into_retired(&self, channel: Arc<Channel<S>>) -> Arc<Channel<S>> {
+    fn retire_unlisted(&self, channel: Arc<Channel<S>>) -> Arc<Channel<S>> {
         channel.state.lock().retired = true;
         self.owners.remove(&channel.timer);
         channel

@@ -72,6 +72,17 @@ pub(crate) enum StalledComponent {
     Parking,
 }
 
+impl StalledComponent {
+    /// Returns the name for log lines.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Timeouts(timeouts::Stalled::Wheel) => "wheel",
+            Self::Timeouts(timeouts::Stalled::Workers) => "workers",
+            Self::Parking => "poller",
+        }
+    }
+}
+
 /// Minimum time that a client gets to read the last messages and to end its stream.
 const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
 

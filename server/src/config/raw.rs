@@ -136,7 +136,7 @@ const MAX_PARK_DELAY: Duration = Duration::from_secs(60);
 const MIN_UNACKED: usize = 16;
 const MAX_SESSIONS: &str = "limits.max_sessions";
 const POLL_GAP: &str = "session.poll_gap";
-/// A ring entry takes 16 bytes, in every session.
+/// A ring entry takes 24 bytes, in every session.
 const MAX_UNACKED: usize = 65_536;
 /// Control frames and the server's own hello must fit.
 const MIN_BUFFER: usize = 1024;

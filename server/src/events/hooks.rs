@@ -36,14 +36,14 @@ pub(crate) struct HookSink(pub(crate) Box<dyn Hooks>);
 impl EventSink for HookSink {
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent) {
         if catch_unwind(AssertUnwindSafe(|| self.0.session_event(session, user, event))).is_err() {
-            tracing::error!(%session, user, name = event.transition.name(), "hook panicked");
+            tracing::error!(%session, user, name = event.transition.name(), "hook panicked; the server continues");
         }
     }
 
     fn service_message(&self, session: SessionId, user: Option<&str>, channel: &str, data: &str) -> bool {
         let call = || self.0.service_message(session, user, channel, data);
         catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-            tracing::error!(%session, user, channel, "hook panicked");
+            tracing::error!(%session, user, channel, "hook panicked; the server continues");
             false
         })
     }

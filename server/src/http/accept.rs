@@ -163,7 +163,7 @@ impl Acceptor {
         let listener = match TcpListener::from_std(listener.socket) {
             Ok(listener) => listener,
             Err(error) => {
-                return tracing::error!(%error, address = %listener.address, "cannot accept connections");
+                return tracing::error!(%error, address = %listener.address, "cannot accept connections on this address until a restart");
             }
         };
         let mut accepted = 0;
@@ -241,7 +241,7 @@ impl Acceptor {
     fn failed(&self, error: &dyn fmt::Display) {
         self.metrics.connections.accept_failed();
         if self.log_throttle.pass(self.timeouts.clock().now()).is_some() {
-            tracing::error!(%error, "cannot accept connections, retrying");
+            tracing::error!(%error, "cannot accept connections; retrying");
         }
     }
 }

@@ -122,10 +122,10 @@ fn read(path: &Path) -> Result<Vec<u8>, FetchError> {
 }
 
 /// Shows the location of the key set.
-impl fmt::Debug for KeySetFetcher {
+impl fmt::Display for KeySetFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(file) => file.path.fmt(f),
+            Self::File(file) => file.path.display().fmt(f),
             Self::Url(url) => url.target.fmt(f),
         }
     }

@@ -155,16 +155,16 @@ impl Issuer {
         match self.fetcher.keys().await {
             Ok((keys, ignored)) => {
                 if *self.last.borrow() == Attempt::Failed {
-                    tracing::info!(from = ?self.fetcher, "the issuer's keys are available again");
+                    tracing::info!(source = %self.fetcher, "issuer's keys are available again");
                 }
-                tracing::debug!(from = ?self.fetcher, keys = keys.len(), ignored, "the issuer's keys were fetched");
+                tracing::debug!(source = %self.fetcher, keys = keys.len(), ignored, "issuer's keys fetched");
                 self.metrics.issuer.read(keys.len(), self.timeouts.clock().unix_now());
                 self.keys.replace(keys);
                 true
             }
             Err(problem) => {
                 self.metrics.issuer.failed();
-                tracing::warn!(from = ?self.fetcher, %problem, "cannot fetch the issuer's keys: keeping the present ones (auth.jwks)");
+                tracing::warn!(source = %self.fetcher, %problem, "cannot fetch the issuer's keys: keeping the present ones (auth.jwks)");
                 false
             }
         }
@@ -173,6 +173,6 @@ impl Issuer {
 
 impl fmt::Debug for Issuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issuer").field("from", &self.fetcher).finish_non_exhaustive()
+        f.debug_struct("Issuer").field("source", &self.fetcher.to_string()).finish_non_exhaustive()
     }
 }

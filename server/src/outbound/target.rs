@@ -54,10 +54,17 @@ impl FromStr for Target {
 }
 
 /// Omits the query, which may contain a secret.
-impl fmt::Debug for Target {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let authority = self.0.authority().map_or("", |authority| authority.as_str());
         write!(f, "{}://{authority}{}", self.0.scheme_str().unwrap_or_default(), self.0.path())
+    }
+}
+
+/// The same as [`Display`](fmt::Display).
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -85,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_omits_the_query() {
+    fn output_omits_the_query() {
         let target: Target = "https://a.example/hooks?key=secret".parse().expect("a URL");
-        assert_eq!(format!("{target:?}"), "https://a.example/hooks");
+        assert_eq!(format!("{target} {target:?}"), "https://a.example/hooks https://a.example/hooks");
     }
 }

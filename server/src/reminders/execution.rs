@@ -57,7 +57,7 @@ impl Reminders {
             Err(EngineError::Draining) if self.put_back(&key, &channel, data) => ReminderOutcome::PutBack,
             Err(error) => {
                 let key = key.as_str();
-                tracing::error!(key, %channel, %error, "reminder could not be published");
+                tracing::error!(key, %channel, %error, "reminder could not be published; it is lost");
                 ReminderOutcome::Failed
             }
         };

@@ -98,7 +98,7 @@ impl Sessions {
         while let Err(error) = joined.await {
             if error != SubscribeError::Engine(EngineError::Overloaded) {
                 let session = session.id();
-                tracing::info!(%session, channel = %name, %error, "channel of the token not joined");
+                tracing::info!(%session, channel = %name, %error, "channel named in the token not joined");
                 return;
             }
             self.timeouts.sleep(pauses.next_delay()).await;

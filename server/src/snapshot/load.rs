@@ -101,10 +101,10 @@ impl Drop for ConsumedFile {
         let Self { path, taken, .. } = &*self;
         match rename(taken, path).and_then(|()| sync_folder(path)) {
             Ok(()) => {
-                tracing::warn!(path = %path.display(), "startup failed: the snapshot was moved back")
+                tracing::warn!(path = %path.display(), "snapshot moved back for the next start, because this start failed")
             }
             Err(error) => {
-                tracing::error!(path = %taken.display(), %error, "startup failed, and the snapshot could not be moved back")
+                tracing::error!(path = %taken.display(), %error, "cannot move the snapshot back for the next start, after this start failed")
             }
         }
     }
@@ -241,7 +241,7 @@ fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Ar
         if let Err(problem) = outcome {
             counts.skipped += 1;
             if counts.skipped <= MAX_LOGGED_SKIPS {
-                tracing::error!(error = %reader.damaged(problem), "a snapshot record was skipped");
+                tracing::error!(error = %reader.damaged(problem), "snapshot record skipped");
             }
         }
         Ok(())

@@ -52,8 +52,8 @@ impl SnapshotLock {
         let lock = opened.map_err(|error| SnapshotLockError::Open { path: path.clone(), error })?;
         let mut retry = Retry::new(at_most, is_over);
         loop {
-            let log_wait = |at_most| {
-                tracing::warn!(path = %path.display(), ?at_most, "waiting for the process that holds the snapshot's lock");
+            let log_wait = |max_wait| {
+                tracing::warn!(path = %path.display(), ?max_wait, "waiting for the process that holds the snapshot's lock");
             };
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { settings: settings.clone(), _lock: lock }),

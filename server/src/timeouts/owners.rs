@@ -27,6 +27,16 @@ pub(crate) enum TimerOwner {
 }
 
 impl TimerOwner {
+    /// Returns the kind of owner, for log lines.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Session(_) => "session",
+            Self::Log(_) => "log",
+            Self::Reminder(_) => "reminder",
+            Self::Sleep => "sleep",
+        }
+    }
+
     fn key(self) -> Option<OwnerKey> {
         match self {
             Self::Log(key) | Self::Reminder(key) => Some(key),

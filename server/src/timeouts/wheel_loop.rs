@@ -119,7 +119,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         if !turn.stalled.is_zero() {
             stats.stalls.fetch_add(1, Ordering::Relaxed);
             stats.stolen_nanos.fetch_add(nanos(turn.stalled), Ordering::Relaxed);
-            tracing::warn!(stalled = ?turn.stalled, "stall detected; server time did not advance");
+            tracing::warn!(stalled = ?turn.stalled, "stall detected: server time stood still, so timeouts are extended");
         }
         turn.now
     }

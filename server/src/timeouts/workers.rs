@@ -102,7 +102,7 @@ impl WorkerPool {
     pub(crate) fn join(self) {
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a worker thread panicked");
+                tracing::error!("worker thread panicked");
             }
         }
     }
@@ -158,12 +158,15 @@ impl<A: ExpiryHandler> ExpiryWorker<A> {
             // A panic in one session or hook must not stop the timeouts of all others.
             if catch_unwind(AssertUnwindSafe(|| self.actor.handle_expiry(owner, &mut wakers))).is_err() {
                 watch.worker_panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(?owner, "a worker panicked while handling an expiry");
+                tracing::error!(
+                    owner = owner.kind(),
+                    "worker panicked while handling an expiry; it continues"
+                );
             }
         }
         if catch_unwind(AssertUnwindSafe(|| self.actor.wake(wakers))).is_err() {
             watch.worker_panics.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("a worker panicked while waking tasks");
+            tracing::error!("worker panicked while waking tasks; it continues");
         }
         watch.done(self.number);
     }

@@ -62,7 +62,7 @@ impl Tls {
     pub(crate) fn reload_in_background(self: &Arc<Self>, reloading: impl Send + 'static) {
         if self.reloading.swap(true, Ordering::Relaxed) {
             let (certificate, key) = (self.certificate.display(), self.key.display());
-            return tracing::error!(%certificate, %key, "a reload is still in progress: reading one of the files blocks");
+            return tracing::error!(%certificate, %key, "certificate not reloaded: the previous reload is still reading one of these files");
         }
         let tls = Arc::clone(self);
         let started = thread::Builder::new().name("encke-reload".to_owned()).spawn(move || {

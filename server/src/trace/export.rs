@@ -178,7 +178,7 @@ impl Exporter {
             let problem = match self.send(body.clone()).await {
                 Ok(refused) => {
                     if std::mem::take(is_failing) {
-                        tracing::info!(collector = ?self.settings.target, "trace collector recovered");
+                        tracing::info!(collector = %self.settings.target, "trace collector recovered");
                     }
                     return refused;
                 }
@@ -186,9 +186,9 @@ impl Exporter {
             };
             let collector = &self.settings.target;
             if !std::mem::replace(is_failing, true) {
-                tracing::warn!(?collector, %problem, "trace export failed: some traces will be missing (trace.otlp)");
+                tracing::warn!(%collector, %problem, "trace export failed: some traces will be missing (trace.otlp)");
             } else {
-                tracing::debug!(?collector, %problem, "trace export failed");
+                tracing::debug!(%collector, %problem, "trace export failed");
             }
             if problem.is_final() || self.pending.is_hurried() || clock.now() >= until {
                 return usize::MAX;
@@ -214,8 +214,8 @@ impl Exporter {
         let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
         let refused = answer.partial_success.filter(|part| part.rejected_spans > 0);
         Ok(refused.map_or(0, |part| {
-            let (spans, why) = (part.rejected_spans, truncated(&part.error_message));
-            tracing::warn!(collector = ?self.settings.target, spans, why, "trace collector rejected some spans");
+            let (spans, reason) = (part.rejected_spans, truncated(&part.error_message));
+            tracing::warn!(collector = %self.settings.target, spans, reason, "trace collector rejected some spans");
             usize::try_from(spans).unwrap_or(usize::MAX)
         }))
     }

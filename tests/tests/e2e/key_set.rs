@@ -166,7 +166,7 @@ fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
     publish(&issuer, &[&known]);
     await_reads(&server, READ, 1.0);
     let mut client = Client::connect(server.public, &alice(&known));
-    server.logs.await_line("the issuer's keys are available again");
+    server.logs.await_line("issuer's keys are available again");
 
     for bad in [
         BackendReply::status(500),

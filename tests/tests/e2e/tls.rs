@@ -140,7 +140,7 @@ fn blocking_certificate_file_does_not_block_the_server() {
     // Two signals may arrive as one.
     until("a second reload is refused", || {
         served.server.signal(Signal::HUP);
-        served.server.logs.count("one of them blocks") > 0
+        served.server.logs.count("still reading one of these files") > 0
     });
     served.client().ping();
     served.server.terminate();
@@ -188,7 +188,7 @@ fn invalid_files_leave_the_old_certificate() {
 fn sighup_without_a_certificate_does_nothing() {
     let server = RunningServer::with(&[]);
     server.signal(Signal::HUP);
-    server.logs.await_line("nothing to reload");
+    server.logs.await_line("no certificate to reload");
     server.signal(Signal::HUP);
     server.assert_healthy();
 }

@@ -126,7 +126,11 @@ impl<S: Subscriber> FeedTask<S> {
             self.disconnected();
             // A repeated failure is logged once.
             if why != last_logged {
-                tracing::warn!(address = shown, "channels are unavailable: {why}");
+                tracing::warn!(
+                    address = shown,
+                    error = why,
+                    "not connected to Redis: channels are unavailable"
+                );
                 last_logged = why;
             }
             // A random delay keeps servers that lost the same Redis from reconnecting simultaneously.

@@ -191,7 +191,11 @@ impl<S: Subscriber> PatternSubscriptions<S> {
             self.only_widest = true;
             self.subscribe_all(commands);
         } else {
-            tracing::warn!(glob, "cannot subscribe to patterns: {}", describe(error));
+            tracing::warn!(
+                glob,
+                error = describe(error),
+                "cannot subscribe to patterns in Redis: they are unavailable"
+            );
         }
     }
 

@@ -59,7 +59,7 @@ impl Lane {
             let Err(problem) = outcome else { return webhook.counters.delivered(batch.events) };
             if clock.now() >= until {
                 let (name, events) = (&*webhook.settings.name, batch.events);
-                tracing::error!(webhook = name, events, %problem, "webhook events dropped: retry time is over (webhook.retry_for)");
+                tracing::error!(webhook = name, events, %problem, "webhook events dropped: the retry time is over (webhook.retry_for)");
                 webhook.counters.expired(events);
                 return self.queue.count_dropped(events as u64 + batch.dropped);
             }

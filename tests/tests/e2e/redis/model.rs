@@ -11,11 +11,11 @@ const MAX_PAST_EPOCHS: usize = 4;
 /// All channels, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
-    channels: BTreeMap<String, Channel>,
+    channels: BTreeMap<String, ChannelModel>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Channel {
+struct ChannelModel {
     /// Known publishes with a key, oldest first: the key, and the epoch and offset of the reply.
     known: Vec<(String, (String, u64))>,
     /// `None` if the meta key does not exist.
@@ -113,7 +113,7 @@ impl Model {
     /// Simulates a failover to a Redis that lacks the newest messages. `lost` returns their number for each
     /// log.
     pub(super) fn lose_tails(&mut self, mut lost: impl FnMut() -> u64) {
-        for Channel { meta, log, known } in self.channels.values_mut() {
+        for ChannelModel { meta, log, known } in self.channels.values_mut() {
             let Some(meta) = meta else { continue };
             meta.offset -= lost().min(meta.offset);
             // A replica that lacks messages from before the start of an epoch does not know that epoch
@@ -143,7 +143,7 @@ impl Model {
     }
 }
 
-impl Channel {
+impl ChannelModel {
     fn at_generation(&mut self, new_epoch: &str, generation: u64) -> &mut Meta {
         let fresh = match self.meta.take() {
             Some(meta) if meta.generation >= generation => meta,

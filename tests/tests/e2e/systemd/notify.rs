@@ -77,7 +77,7 @@ fn a_missing_supervisor_does_no_harm() {
     drop(supervisor);
     server.logs.await_line("cannot send a keep-alive to the supervisor's watchdog (NOTIFY_SOCKET)");
     server.signal(Signal::HUP);
-    server.logs.await_line("nothing to reload");
+    server.logs.await_line("no certificate to reload");
     server.assert_healthy();
     assert!(!Client::connect(server.public, "").hello.recovered);
 }

@@ -88,7 +88,8 @@ impl<S: Subscriber> FeedTask<S> {
             let outcome = match result {
                 Ok(opened) => subscription.handle_opened(&channel, &opened, &self.client.channels),
                 Err(error) => {
-                    tracing::warn!(%channel, "cannot read channel: {}", describe(&error));
+                    let error = describe(&error);
+                    tracing::warn!(%channel, error, "cannot read a channel from Redis: it is unavailable for now");
                     subscription.is_opening = false;
                     Err(EngineError::Unavailable)
                 }

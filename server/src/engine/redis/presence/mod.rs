@@ -162,7 +162,11 @@ impl<S: Subscriber> RedisClient<S> {
             // Without a lease, other servers do not expect replies from this one. A repeated failure is
             // logged once.
             Err(error) if !lease_refused.swap(true, Ordering::Relaxed) => {
-                tracing::warn!("cannot renew the lease in Redis: {}", describe(&error));
+                let error = describe(&error);
+                tracing::warn!(
+                    error,
+                    "cannot renew the lease in Redis: presence queries on other servers will omit this one"
+                );
             }
             Err(_) => {}
         });
@@ -237,7 +241,10 @@ impl GatheredReplies {
     ) {
         let mut servers = match request.await {
             Ok(servers) => servers,
-            Err(error) => return tracing::warn!("presence query failed: {}", describe(&error)),
+            Err(error) => {
+                let error = describe(&error);
+                return tracing::warn!(error, "presence query failed: the answer covers only this server");
+            }
         };
         servers.remove(&client.peers.server);
         let outstanding = self.outstanding.insert(servers);
