@@ -4,7 +4,7 @@ export interface Position {
   offset: number;
 }
 
-/** Where a subscription starts, instead of with the next message: after a position, or with the newest `last` messages of the log. */
+/** Start of a subscription: after a position, or with the newest `last` messages of the log. Default: with the next message. */
 export interface From {
   since?: Position;
   last?: number;
@@ -14,47 +14,47 @@ export type Transport = "websocket" | "events" | "poll";
 
 export interface Options {
   /**
-   * The JSON Web Token, or a function that fetches one. The function is called for each connection, and again when its token has
+   * A JSON Web Token, or a function that fetches one. The function is called for each connection, and again when its token has
    * expired. If it fails, the client waits and calls it again.
    */
   token?: string | (() => string | Promise<string>);
-  /** Channels and patterns to subscribe to, from the first connection or from a position on. A refused one emits `unsubscribed`. */
+  /** Channels and patterns to subscribe to when the client connects, optionally from a position. `unsubscribed` reports a refused one. */
   channels?: (string | ({ channel: string } & From))[];
-  /** Transports to use, in order of preference. Default: all, or all except WebSocket where there is no `WebSocket`. */
+  /** Transports to use, in order of preference. Default: all; without a `WebSocket` constructor, all except WebSocket. */
   transports?: Transport[];
-  /** Time limit for the hello of a transport, after which the next transport is tried. Default: 10,000. */
+  /** How long to wait for the hello on a transport before trying the next transport, in milliseconds. Default: 10,000. */
   hello_ms?: number;
-  /** The WebSocket constructor, for platforms without one, or to replace it: that of `ws`, for instance. */
+  /** WebSocket constructor to use instead of the platform's, or on platforms without one, such as the one from the package `ws`. */
   WebSocket?: new (url: string) => any;
 }
 
-/** A client, which stays connected until it is closed. */
+/** A client, which stays connected until it is closed, and reconnects when the connection is lost. */
 export interface Client {
   readonly state: State["state"];
   /** Calls the listener for each event of this type, in order. Returns a function that removes the listener. */
   on<K extends keyof Events>(type: K, listener: (body: Events[K]) => void): () => void;
   /**
-   * Subscribes to a channel or pattern, from now or from a position on. A temporary refusal (`unavailable`, `overloaded`,
+   * Subscribes to a channel or pattern, from now on or from a position. A temporary refusal (`unavailable`, `overloaded`,
    * `rate_limited`) is retried. A new session continues the subscription after the last message.
    */
   subscribe(channel: string, options?: From): Promise<Subscribed & { recovered?: boolean }>;
   unsubscribe(channel: string): Promise<{}>;
   /**
-   * Publishes data that can be serialised as JSON. Without an answer, the publish is repeated after a reconnect with the same key
-   * (random unless given): the server executes it once, as long as it remembers the key. In a new session, which may not know the
-   * key, it fails with `outcome_unknown`.
+   * Publishes data that can be serialised as JSON. An unanswered publish is repeated after a reconnect with the same key (random
+   * unless given): the server executes it only once, provided that it still remembers the key. In a new session, for which the key
+   * may be unknown, the publish fails with `outcome_unknown`.
    */
   publish(channel: string, data: unknown, options?: { key?: string }): Promise<Position>;
   presence(channel: string): Promise<Presence>;
-  /** Calls the backend. Fails with `outcome_unknown` if the connection ends before the answer. */
+  /** Calls the backend. Fails with `outcome_unknown` if the connection is lost before the reply. */
   call<T = any>(method: string, data?: unknown): Promise<{ data: T }>;
-  /** Ends the session. Unanswered commands fail with `closed`. Resolves when the server was notified, if it is reachable. */
+  /** Ends the session. Unanswered commands fail with `closed`. Resolves when the server has been notified, if it is reachable. */
   close(): Promise<void>;
 }
 
 /**
  * Error of a command. `code` is an error code of the server (`forbidden`, `bad_channel`, `limit`, ...), or `closed`,
- * `outcome_unknown`, or `overloaded` if 1,024 commands are unanswered already.
+ * `outcome_unknown`, or `overloaded` if 1,024 commands are already unanswered.
  */
 export interface EnckeError extends Error {
   code: string;
@@ -62,13 +62,13 @@ export interface EnckeError extends Error {
 
 export interface Events {
   state: State;
-  /** The client has changed its transport, because the previous one does not work, or a better one works again. */
+  /** The client has switched transports, because the previous one does not work or a better one works again. */
   fallback: { from: Transport; to: Transport };
   hello: Hello;
   message: Message;
   gap: Gap;
   reply: Reply;
-  /** A subscription has ended, or was refused: the token does not allow it, or the server refused a channel of the options. */
+  /** A subscription has ended, for example because the token no longer allows it, or a channel given in the options was refused. */
   unsubscribed: { channel: string; reason: string };
   /** The server has subscribed this session to a channel. */
   subscribed: Subscribed;
@@ -80,15 +80,15 @@ export type State =
   | { state: "open"; transport: Transport }
   /** Reconnects after `delay_ms`, or when the page becomes visible or online. */
   | { state: "waiting"; reason: string; delay_ms?: number }
-  /** Final: by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...), or by `close` (`normal`). */
+  /** Final. Closed by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...) or by `close` (`normal`). */
   | { state: "closed"; reason: string };
 
-/** Over HTTP, a new session emits two: one when the session is opened, and one, `recovered`, when its stream is opened. */
+/** Over HTTP, a new session emits two of these: the first when the session is opened, the second (`recovered`) when its stream is opened. */
 export interface Hello {
   version: number;
   session: string;
   resume: string;
-  /** Whether the session was resumed. A new session continues subscriptions after their last messages. */
+  /** Whether the session was resumed. In a new session, the client continues each subscription after its last message. */
   recovered: boolean;
   seq: number;
   ping_interval_ms: number;
@@ -102,17 +102,17 @@ export interface Message<T = any> {
   offset: number;
   /** Undefined if `joined` or `left` is set. */
   data: T;
-  /** The pattern that delivered the message. `epoch` of the channel is set as well. */
+  /** Pattern by which the message was delivered. If it is set, so is `epoch`, the epoch of the channel. */
   pattern?: { name: string } & Position;
   epoch?: string;
   user?: string;
   at_ms?: number;
-  /** A session subscribed or unsubscribed, if the channel's namespace has `join_leave`. */
+  /** The session that subscribed or unsubscribed. Only in channels whose namespace has `join_leave`. */
   joined?: Follower;
   left?: Follower;
 }
 
-/** A session, with the id from its `hello`. */
+/** A session, identified by the id in its `hello`. */
 export interface Follower {
   session: string;
   user?: string;
@@ -120,7 +120,7 @@ export interface Follower {
 
 /** Messages that can no longer be delivered. Without `from` and `to`, their number is unknown. */
 export interface Gap {
-  /** Undefined if the client detected the gap: the server subscribed a new session to the channel. */
+  /** Undefined if the client detected the gap, when the server subscribed a new session to the channel. */
   seq?: number;
   channel: string;
   epoch: string;
@@ -135,12 +135,12 @@ export type Subscribed = { channel: string } & Position;
 export interface Presence {
   channel: string;
   total: number;
-  /** With session ids if `joined` and `left` are sent. */
+  /** Session ids are included if the channel sends `joined` and `left`. */
   present: { session?: string; user: string | null; phase: string }[];
-  /** The users of these sessions, each once, with the numbers of their sessions and of those that have a connection. */
+  /** Users of these sessions, each listed once, with the number of their sessions and of the sessions that have a connection. */
   users: { user: string; sessions: number; connections: number }[];
   incomplete?: string[];
 }
 
-/** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on its own server. */
+/** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on the page's own server. */
 export function connect(url: string | { readonly href: string }, options?: Options): Client;

@@ -1,8 +1,8 @@
-// Client of Encke. A message counts as received once it is emitted; a command is sent until it is answered.
+// Client of Encke. A message counts as received once it is emitted; a command is resent until it is answered.
 
 const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not reconnect.
 const MAX_PAUSE_MS = 30_000;
-const RETRY_BETTER_MS = 300_000; // Then better transports are tried.
+const RETRY_BETTER_MS = 300_000; // How soon better transports are retried.
 const MAX_COMMANDS = 1024;
 const MAX_SENT = 8;
 const MAX_HELD = 1024;
@@ -21,13 +21,13 @@ export function connect(url, options = {}) {
   const positions = new Map(); // Last message of each, for a new session.
   const seen = new Map(); // Last message of each channel, by any pattern.
   const commands = new Map();
-  let session = {}; // As its query: `seq` is the last emitted.
+  let session = {}; // Its query: `seq` is the last one emitted.
   let state = "connecting";
   let link, timer, touchedAt, timeouts;
   let lastId = 0, failures = 0, factor = 1;
   let at = 0, opened, betterAt = 0; // Indices of the current and the last working transport.
 
-  // A listener that throws affects no other.
+  // A listener that throws must not affect others.
   const emit = (type, body) => listeners[type]?.forEach((listener) => Promise.resolve(body).then(listener));
   const setState = (now, more) => emit("state", { state: (state = now), ...more });
 
@@ -57,26 +57,26 @@ export function connect(url, options = {}) {
     const socket = new WebSocket(url.replace("http", "ws"));
     mine.send = ({ text }) => socket.send(text);
     mine.end = () => {
-      socket.onmessage = socket.onclose = null; // The next link resumes.
+      socket.onmessage = socket.onclose = null; // The next link resumes it.
       socket.close();
     };
     socket.onmessage = ({ data }) => receive(mine, [JSON.parse(data)]);
     socket.onclose = ({ code, reason }) => {
       lost(mine, { reason, status: code, answered: code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
     };
-    socket.onerror = () => {}; // Outside browsers, it would throw.
+    socket.onerror = () => {}; // Outside browsers, errors would throw.
   }
 
   async function openHttp(mine) {
     const get = (path) => request(mine, path, { ...session, ...mine.query });
     sendByPost(mine);
     if (mine.transport === "poll") {
-      // Does it exist? A held poll does not tell.
+      // Checks that the session exists: a held poll does not tell.
       if (session.resume) await request(mine, "poll", session, "[]");
       for (;;) {
         if (session.resume) confirm(mine);
         receive(mine, await get("poll"));
-        if (mine.held.length) await mine.posting; // They would come again at once.
+        if (mine.held.length) await mine.posting; // A poll would return them again.
       }
     }
     // Without channels, only a poll opens a session.
@@ -91,12 +91,12 @@ export function connect(url, options = {}) {
     }
   }
 
-  // One request at a time: they could overtake each other.
+  // One request at a time, so that none overtakes another.
   function sendByPost(mine) {
     const queue = [];
     let limit = MAX_SENT;
     const send = async () => {
-      await null; // There may be more.
+      await null; // More may follow.
       while (queue.length) {
         const batch = queue.splice(0, limit);
         try {
@@ -139,7 +139,7 @@ export function connect(url, options = {}) {
     timer = setTimeout(() => {
       // A long message may take longer.
       if (mine.isOpen) factor = Math.min(2 * factor, 16);
-      lost(mine, { reason: "timeout", answered: !mine.query }); // Or the token takes long.
+      lost(mine, { reason: "timeout", answered: !mine.query }); // No query: `token` takes long.
     }, limit_ms(mine));
   }
 
@@ -182,11 +182,11 @@ export function connect(url, options = {}) {
     dropLink();
     if (isFinal || (reason === "token_expired" && typeof token !== "function")) return finish(reason);
     for (const command of commands.values()) {
-      // 1009: too long.
+      // 1009: message too long.
       if (command.link === mine && (command.kind === "call" || status === 1009)) fail(command);
     }
     let delay_ms = mine.retry_ms ?? Math.random() * Math.min(MAX_PAUSE_MS, 500 * 2 ** failures);
-    // A transport that worked fails for other reasons.
+    // A transport that has worked is not blocked.
     const isBlocked = !mine.isOpen && !answered && (opened !== at || failures > 2) && at + 1 < transports.length;
     failures += isBlocked ? 0 : 1;
     at = isBlocked ? at + 1 : Date.now() < betterAt ? opened : 0;
@@ -334,7 +334,7 @@ export function connect(url, options = {}) {
 
   const move = (name, epoch, offset) => subscriptions.has(name) && positions.set(name, { epoch, offset });
 
-  // A new session may repeat a message by another pattern.
+  // A new session may repeat a message for another pattern.
   function isRepeated({ channel, pattern, offset, epoch = positions.get(channel)?.epoch }) {
     if (pattern) move(pattern.name, pattern.epoch, pattern.offset);
     const last = seen.get(channel);
@@ -350,7 +350,7 @@ export function connect(url, options = {}) {
   }
   const listen = (type, listener, target = globalThis) => target.addEventListener?.(type, listener, page);
   listen("online", () => {
-    betterAt = 0; // A new network may allow more.
+    betterAt = 0; // A new network may allow better ones.
     if (!link) at = 0;
     reconnect();
   });

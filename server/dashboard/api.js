@@ -1,7 +1,7 @@
 // Client of the admin API. The key is kept only in this module: not in the page, a URL, or storage.
 
-// Browsers open only six connections to a server for all of its pages. A request that gets none must time
-// out.
+// Browsers open only six connections to a server for all of its pages. A request that gets no connection must
+// time out.
 const LONGEST_MS = 20_000;
 
 let key = null;
@@ -43,8 +43,8 @@ export async function request(method, path, { body, signal, parse = JSON.parse }
 
 export const get = (path, signal, parse) => request("GET", path, { signal, parse });
 
-// Calls `look` repeatedly while the page is visible, `ms` after the previous call has finished. Reports
-// errors to `failed`, and null after each success.
+// Calls `look` repeatedly while the page is visible, each time `ms` after the previous call has finished.
+// Calls `failed` with each error, and with null after each success.
 export function poll(ms, signal, look, failed) {
   let timer, running;
   const again = () => {
@@ -68,5 +68,5 @@ export function poll(ms, signal, look, failed) {
   return again;
 }
 
-// Describes an error for the user: messages of `fetch` itself are not helpful.
+// Describes an error for the user, because the error messages of `fetch` itself are not helpful.
 export const reasonOf = (error) => (error instanceof ApiError ? error.message : "the server does not answer");

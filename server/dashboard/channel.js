@@ -115,7 +115,7 @@ function tail() {
     update({ epoch, messages }) {
       none.hidden = messages.length > 0;
       rows.element.hidden = messages.length === 0;
-      // After a reset of the log, offsets start again, so they need the epoch to be unique.
+      // Offsets start again after a reset of the log, so only epoch and offset together are unique.
       rows.update(messages.toReversed(), ({ offset }) => `${epoch} ${offset}`);
     },
   };

@@ -1,4 +1,4 @@
-// Page of channels: those with the highest rate, the most data, and the most subscribers.
+// Page of channels: lists of the channels with the highest rate, the most data, and the most subscribers.
 
 import { get, poll, reasonOf } from "./api.js";
 import { card, el, heading, named, setText, table } from "./dom.js";

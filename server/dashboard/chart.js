@@ -1,5 +1,5 @@
-// Small line chart. Its current values are listed below it; values at other times are shown for the mouse and
-// the arrow keys.
+// Small line chart. The current values are listed below it; the mouse and the arrow keys select values at
+// other times.
 
 import { el, setAttribute, setText, svg } from "./dom.js";
 import { duration, words } from "./format.js";
@@ -56,8 +56,8 @@ export function chart(title, format, signal) {
   });
   return { elements: [frame, legend], update };
 
-  // Takes { lines, window_s, to_ms }, and optionally `least`, the minimum top of the axis, and `base`, 1024
-  // for bytes.
+  // Takes { lines, window_s, to_ms }, and optionally `least`, the minimum upper end of the axis, and `base`,
+  // 1024 for bytes.
   function update(next) {
     shown = next;
     for (const { name } of next.lines) if (!order.includes(name)) order.push(name);
@@ -153,7 +153,7 @@ export function chart(title, format, signal) {
       values.length === 0
         ? NO_DATA
         : `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
-    // Updated on user interaction, not every second, so that screen readers stay quiet.
+    // Update the text on user interaction rather than every second, so that screen readers stay quiet.
     if (point || chosen !== announced || document.activeElement !== frame) setAttribute(frame, "aria-valuetext", text);
     announced = chosen;
     setText(at, point ? text : "");
@@ -171,7 +171,7 @@ function nearest(shown, share) {
   return at_ms - points[after - 1][0] < points[after][0] - at_ms ? after - 1 : after;
 }
 
-// Returns a round number that is at least all values, and whose half is round, too.
+// Returns a round number that is not less than any of the values, and whose half is round as well.
 export function ceiling(most, { least = 1, base = 10 }) {
   const size = Math.max(most, least);
   const power = base ** Math.floor(Math.log(size) / Math.log(base) + 1e-9);

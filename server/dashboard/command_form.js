@@ -1,4 +1,4 @@
-// Form to send any command in the playground, from a template or typed.
+// Form to send any command in the playground, typed or based on a template.
 
 import { el, isIdle, setIdle, setText } from "./dom.js";
 
@@ -25,7 +25,7 @@ export function commandForm(send) {
   field.value = textOf(0);
   templates.addEventListener("change", () => (field.value = textOf(templates.value)));
 
-  // Invalid JSON is sent as well: the playground is for trying things out.
+  // Send invalid JSON as well: the playground is for trying things out.
   function submit(event) {
     event.preventDefault();
     if (isIdle(button)) return;

@@ -1,4 +1,4 @@
-// Deadlines of a session as bars that run down. Between two updates from the server, they follow the page's
+// Deadlines of a session as bars that run down. Between updates from the server, they follow the page's
 // clock.
 
 import { el, setText, table } from "./dom.js";

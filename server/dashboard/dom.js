@@ -1,4 +1,4 @@
-// Helpers to create elements. Content is set as text or as attributes: no string is ever parsed as markup.
+// Helpers to create elements. Content is set as text or attributes; no string is ever parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// Writes only changes, so that selections and screen readers are not disturbed.
+// Changes the text only if it differs, so that selections and screen readers are not disturbed.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -31,7 +31,7 @@ export const setIdle = (button, isIdle) => setAttribute(button, "aria-disabled",
 
 export const isIdle = (button) => button.ariaDisabled === "true";
 
-// Text from outside, such as a user name: isolates its writing direction.
+// Creates an element for text from outside, such as a user name, and isolates its writing direction.
 export const named = (text, more) => el("bdi", { class: "name", ...more }, text);
 
 export const number = (name) => el("span", { class: "number", data: { name } }, "–");
@@ -46,9 +46,9 @@ export function card(title, attributes, ...children) {
   return el("section", { class: `card ${more}`, "aria-labelledby": id, ...rest }, el("h2", { id }, title), ...children);
 }
 
-// Table whose rows have keys: `update` moves, adds and removes rows as needed and leaves the others alone,
-// including their focus. A column is { title, number, wide } (`wide`: hidden on narrow screens). `make`
-// returns the `cells` and `update(item)` of a row.
+// Creates a table whose rows have keys: `update` moves, adds and removes rows as needed and leaves the others
+// alone, including their focus. A column is { title, number, wide } (`wide`: hidden on narrow screens).
+// `make` returns the `cells` and `update(item)` of a row.
 export function table(caption, columns, make, { hidden = false, more = "" } = {}) {
   const kind = ({ number, wide }) => [number && "figure", wide && "wide"].filter(Boolean).join(" ") || null;
   const heads = columns.map((column) => el("th", { scope: "col", class: kind(column) }, column.title));
@@ -78,7 +78,7 @@ export function table(caption, columns, make, { hidden = false, more = "" } = {}
       row.update?.(item);
       if (body.children[index] !== row.element) body.insertBefore(row.element, body.children[index] ?? null);
     });
-    // A moved element loses the focus.
+    // Restore the focus, which an element loses when it is moved.
     if (focused !== document.activeElement) focused?.focus({ preventScroll: true });
   }
 

@@ -1,5 +1,5 @@
-// Message for a failed request that changes something. Only a refusal proves that nothing was done: if the
-// response is lost, or is itself uncertain, the outcome is unknown.
+// Message about a failed request that should have changed something. Only a refusal proves that nothing was
+// changed: if the response is lost, or says that the outcome is uncertain, the outcome is unknown.
 
 import { ApiError, reasonOf } from "./api.js";
 

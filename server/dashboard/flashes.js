@@ -1,4 +1,5 @@
-// Expired timers fly off the hand, each kind with its own sign. If there are very many, only some are drawn.
+// Animation of expired timers, which fly off the hand. Each kind of timer has its own sign. If there are very
+// many, only some are drawn.
 
 export const SIGNS = {
   ping: "●",

@@ -20,7 +20,7 @@ export function frameList(player, signal) {
   );
   let due = 0;
 
-  // Draws a burst of frames only once.
+  // Updates the list, but only once for a burst of frames.
   const update = () => {
     due ||= requestAnimationFrame(() => {
       due = 0;

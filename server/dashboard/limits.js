@@ -1,4 +1,4 @@
-// Page of limits and their use, the fullest first.
+// Page of limits and their use. The limits closest to being reached come first.
 
 import { el, heading, number, setText, table } from "./dom.js";
 import { bytes, count, percent } from "./format.js";

@@ -5,7 +5,7 @@ import { open } from "./api.js";
 
 const MOST_SAMPLES = 900;
 const PAUSES_MS = [1000, 2000, 4000, 8000, 10_000];
-const SILENCE_MS = 10_000; // Ten missed samples.
+const SILENCE_MS = 10_000; // Reconnect after ten missed samples.
 // How long a hidden page keeps its stream: browsers open only six connections to a server for all of its
 // pages.
 const UNSEEN_MS = 30_000;
@@ -122,8 +122,8 @@ export class Live extends EventTarget {
   }
 }
 
-// Parser for server-sent events, as far as the server uses them. Returns a function that takes text in pieces
-// of any length.
+// Parser for the part of the event-stream format that the server uses. Returns a function that takes text in
+// pieces of any length.
 export function parser(tell) {
   let rest = "";
   let event = "message";

@@ -1,4 +1,4 @@
-// Frame of all pages: routing, the state of the stream, and signing in.
+// Shell of all pages: routing, the state of the stream, and signing in.
 
 import { hasKey, onUnauthorized, setKey } from "./api.js";
 import { channel } from "./channel.js";
@@ -25,7 +25,7 @@ const PAGES = [
 const live = new Live();
 const main = document.getElementById("main");
 const links = PAGES.map(({ path, title }) => el("a", { href: `#/${path}` }, title));
-let shown = null; // Aborts the current page.
+let shown = null; // AbortController of the current page.
 
 document.getElementById("pages").append(...links.map((link) => el("li", null, link)));
 
@@ -55,7 +55,7 @@ function notFound(root) {
   root.append(el("h1", { tabindex: -1 }, "Page not found"), el("p", null, el("a", { href: "#/" }, "Go to the overview")));
 }
 
-// Clears everything, so that the next user finds no data of the previous one.
+// Clears everything, so that the next user finds no data of the previous user.
 function askForKey(error) {
   live.forget();
   forgetPlayer();
@@ -70,7 +70,7 @@ function askForKey(error) {
   });
 }
 
-// The URL fragment names a page, so this link moves only the focus.
+// Moves the focus without following the link, because the URL fragment identifies a page.
 function skip(event) {
   event.preventDefault();
   main.focus();

@@ -1,4 +1,4 @@
-// Charts of the overview, and how each reads its values from samples.
+// Charts of the overview, with the functions that extract their values from samples.
 
 import { bytes, count, duration, percent, rate, short } from "./format.js";
 import { growth, lines, quantile } from "./series.js";

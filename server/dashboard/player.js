@@ -16,7 +16,7 @@ const MORE = {
 
 export class Player extends EventTarget {
   session = null; // { id, resume, seq, isHere: known to the server of this page }
-  token = ""; // As typed.
+  token = ""; // As typed by the user.
   frames = []; // { number, at_ms, way, text }
   status = "Not connected.";
   isSilent = false;
@@ -49,7 +49,7 @@ export class Player extends EventTarget {
     this.#note("sent", text);
   }
 
-  // A page cannot pull a cable. It closes the WebSocket, which does not end the session.
+  // Simulates a connection loss. A page can only close the WebSocket, but this does not end the session.
   drop() {
     const what = this.isOpen ? "Connection dropped." : "Connection dropped before it was open.";
     this.#leave().close();
@@ -64,12 +64,12 @@ export class Player extends EventTarget {
     this.#become("Silent. The server has not noticed yet.");
   }
 
-  // The server no longer has the session.
+  // Handles a session that the server no longer has.
   sessionEnded() {
     if (this.status.endsWith(WAITS)) this.#become(this.status.replace(WAITS, HAS_ENDED));
   }
 
-  // Ends the session if it is connected, and forgets everything, including token and frames.
+  // Ends the session if the player is connected, and forgets everything, including the token and the frames.
   forget() {
     const isOpen = this.isOpen;
     const socket = this.#leave();
@@ -86,7 +86,7 @@ export class Player extends EventTarget {
     try {
       socket = new WebSocket(`${url}?${new URLSearchParams(query)}`);
     } catch (error) {
-      // For example if a page loaded by https connects to a URL that is not wss.
+      // This happens, for example, if a page loaded over https connects to a URL that is not wss.
       return this.#become(`Not connected: ${error.message}${this.session ? WAITS : ""}`);
     }
     this.#socket = socket;
@@ -146,7 +146,8 @@ export class Player extends EventTarget {
   }
 }
 
-// The server at the other end may not be Encke. A frame that is not an object has no effect.
+// Parses a frame. A frame that is not an object has no effect, because the server at the other end may not be
+// Encke.
 function objectOf(text) {
   try {
     return JSON.parse(text) ?? {};

@@ -1,5 +1,5 @@
-// A client in the page, with every frame that it sends and receives. It stays alive on other pages, so that
-// its session can be inspected there.
+// A client in the page, with every frame that it sends and receives. The client stays connected while other
+// pages are shown, so that its session can be inspected on those pages.
 
 import { get, poll, reasonOf } from "./api.js";
 import { deadlineTable } from "./deadlines.js";
@@ -120,7 +120,7 @@ function sessionCard(live, signal) {
     }
   }
 
-  // Unless the player has another session by now.
+  // Informs the player, unless it has another session by now.
   function sessionEnded(session) {
     if (player.session === session) player.sessionEnded();
   }

@@ -41,7 +41,7 @@ export function publishForm(channel, live, published) {
     isUnderWay = false;
   }
 
-  // The second click of a double click publishes nothing, even if the first has been answered by then.
+  // Ignores the second click of a double click, even if the first publish has already been answered.
   const click = (event) => event.detail > 1 && event.preventDefault();
 
   return el(

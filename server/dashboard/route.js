@@ -8,10 +8,10 @@ export function route(hash) {
 
 export const sessionLink = (id) => `#/sessions/${encodeURIComponent(id)}`;
 
-// A typed name may contain half of a surrogate pair, which a URL cannot.
+// Replaces lone surrogates, which a typed name may contain but a URL may not.
 export const channelLink = (name) => `#/channels/${encodeURIComponent(name.toWellFormed())}`;
 
-// The fragment may have been typed by hand.
+// Decodes text. The text may be invalid, because the fragment may have been typed by hand.
 function decoded(text) {
   try {
     return decodeURIComponent(text);

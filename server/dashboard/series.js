@@ -3,9 +3,9 @@
 const POINTS = 180;
 const WINDOWS_S = [60, 120, 300, 900];
 
-// Thins out the samples evenly, keeping the newest, and returns the time that they span, rounded up to one of
-// `WINDOWS_S`. Times are computed from the server's uptime, because the time of day may jump. While a machine
-// is suspended, neither advances here.
+// Thins out the samples evenly, keeping the newest. Also returns the time that they span, rounded up to one
+// of `WINDOWS_S`. Times are computed from the server's uptime, because the time of day may jump. They do not
+// advance while the server's machine is suspended.
 export function pick(timed) {
   const last = timed.at(-1);
   const samples = timed.map((sample) => ({ ...sample, at_ms: last.at_ms - (last.uptime_ms - sample.uptime_ms) }));
@@ -54,8 +54,8 @@ function bounded(all, most) {
   return [...sorted.slice(0, most - 1), { name: "other", points }];
 }
 
-// Returns the upper bound, in ms, of the time in which this share of the pings between two samples was
-// answered. null if no ping was answered.
+// Returns an upper bound, in ms, on the time within which this share of the pings between two samples was
+// answered, or null if no ping was answered.
 export function quantile(before, after, share) {
   const counts = after.map(([, total], index) => total - (before[index]?.[1] ?? 0));
   const all = counts.at(-1);

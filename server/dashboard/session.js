@@ -79,7 +79,7 @@ export function session(root, { live, item: id, signal }) {
   });
 }
 
-// A missing session is not an error.
+// Returns null for a missing session, which is not an error.
 const nullIfMissing = (answer) =>
   answer.catch((error) => {
     if (error instanceof ApiError && (error.status === 404 || error.status === 400)) return null;
@@ -148,7 +148,7 @@ const DISCONNECT = {
 
 const END = {
   title: "End this session?",
-  text: "The session is closed with 4101 (kicked), and cannot be resumed. Messages that its client has not received are lost to it.",
+  text: "The session is closed with 4101 (kicked), and cannot be resumed. Messages that its client has not received are lost.",
   act: "End session",
 };
 
@@ -169,7 +169,7 @@ function actions(id, live, signal, say) {
     }
   };
   const button = (title, look, start) => el("button", { type: "button", ...look, onclick: ({ target }) => isIdle(target) || start() }, title);
-  // "No connection now" is true even if it had none before.
+  // The message must be true even if the session had no connection before.
   const disconnect = button("Disconnect…", null, () => act(DISCONNECT, "POST", `${path}/disconnect`, "The session has no connection now."));
   const end = button("End session…", { class: "danger" }, () => act(END, "DELETE", path, "The session was ended."));
   const why = el("p", { id: "why-not", class: "note", hidden: true });

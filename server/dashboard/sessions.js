@@ -26,7 +26,7 @@ export function sessions(root, { query, signal }) {
     el("div", { class: "card" }, statusLine, rows.element, el("nav", { class: "turn", "aria-label": "Pages of sessions" }, back, on)),
   );
 
-  // The next page is known only when this one has been read.
+  // Shows another page. The cursor of the page after it is unknown until the page has been read.
   function go(to) {
     cursor = to;
     next = null;
@@ -77,7 +77,7 @@ function row({ id, user }) {
   return { cells: [link, who, phase.element, by, age, heard], update };
 }
 
-// The filter is part of the URL, so that the browser's history works.
+// Puts the filter into the URL, so that the browser's history works.
 function filters({ phase, user }) {
   const option = (value, title) => el("option", { value, selected: value === phase }, title);
   const phases = el(

@@ -1,4 +1,4 @@
-// Asks for an API key. It is removed from the field at once, and used only in request headers.
+// Asks for an API key. The key is removed from the field immediately, and only used in request headers.
 
 import { el, setText } from "./dom.js";
 import { count } from "./format.js";
@@ -50,7 +50,8 @@ export function signIn(root, error, use) {
   field.focus();
 }
 
-// The first response was to a request without a key, so it is not about the key.
+// Returns why the key was not accepted. The first response is not about the key, because its request had
+// none.
 function refusalOf(error) {
   if (!error?.wasAsked) return null;
   return error.status === 403 ? `Access denied: ${error.message}` : "The server does not accept this key.";

@@ -40,7 +40,7 @@ function spans(events, now_ms) {
     .filter(({ phase }) => phase && phase !== "closed");
 }
 
-// The list is its text alternative.
+// Draws the strip. The list of events is its text alternative.
 function drawing(parts, from_ms, now_ms, isOver) {
   const x = (at_ms) => (WIDTH * (at_ms - from_ms)) / Math.max(1, now_ms - from_ms);
   const bars = parts.map(({ from_ms, to_ms, phase }) =>

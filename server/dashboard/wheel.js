@@ -1,9 +1,9 @@
 // Drawing of the wheel: a ring for each level, the finest outside. Slots with timers are highlighted. Between
-// two samples, the hand advances by the page's clock. A slot costs one arc per second, whatever it holds; a
-// frame costs a few strokes.
+// samples, the hand advances according to the page's clock. A slot costs one arc per second, regardless of
+// its contents; a frame costs a few strokes.
 
 const FRAME_MS = 33;
-const STALE_MS = 2500; // The hand stops after this.
+const STALE_MS = 2500; // How long the hand advances without a new sample.
 const BRIGHTNESS = 5;
 const TOP = -Math.PI / 2;
 const TURN = 2 * Math.PI;
@@ -13,8 +13,8 @@ export class Wheel {
   #rings = [];
   #tick_ms = 10;
   #still = document.createElement("canvas"); // The slots, drawn once per sample.
-  #at = 0; // When the sample arrived.
-  #slip = 0; // How far the hand was ahead then, in slots.
+  #at = 0; // Time at which the sample arrived.
+  #slip = 0; // How far the hand was ahead of the sample at that time, in slots.
   #size = 0;
   #colours = {};
   #isQuiet;
@@ -81,7 +81,8 @@ export class Wheel {
     this.#draw(performance.now());
   }
 
-  // Position of a ring's hand, in slots. A coarser hand moves between two slots according to the finer ones.
+  // Returns the position of a ring's hand, in slots. A coarser hand moves between its slots according to the
+  // finer hands.
   #position(index, now) {
     const ring = this.#rings[index];
     const elapsed_ms = this.#isQuiet ? 0 : Math.min(now - this.#at, STALE_MS);
@@ -91,7 +92,8 @@ export class Wheel {
     return ring.hand + slip + elapsed_ms / (ring.slot_ticks * this.#tick_ms);
   }
 
-  // Levels with timers are wider. The centre is free for a number.
+  // Returns the radius and width of each ring. Levels with timers are wider. The centre is left free for a
+  // number.
   #radii() {
     const outer = this.#size * 0.45;
     const inner = this.#size * 0.17;

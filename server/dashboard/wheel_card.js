@@ -1,4 +1,4 @@
-// Card with the wheel and its numbers. A scheme without slots has bars instead.
+// Card with the wheel and its numbers. Schemes without slots are shown as bars.
 
 import { card, el, number, setAttribute, setText, table } from "./dom.js";
 import { count, duration, plural, rate, words } from "./format.js";

@@ -1,7 +1,7 @@
 use std::thread;
 
-/// Aborts the process if the current thread panics, so that the supervisor restarts it. For threads without
-/// which the server would keep running but not work.
+/// Aborts the process if the current thread panics, so that the supervisor restarts it. Used in threads
+/// without which the server would keep running but not work.
 pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -1,4 +1,4 @@
-//! Handling of the connections that both listeners accept.
+//! Handling of accepted connections, for both listeners.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -10,14 +10,14 @@ use tokio::net::TcpStream;
 use crate::http::{Acceptor, ConnectionHandler, Listener};
 use crate::{admin, client, public};
 
-/// Accepts clients until the server drains. Their sockets have descriptors below `below`.
+/// Accepts clients until the server drains. Their sockets get descriptors below `below`.
 pub(crate) async fn accept_clients(listener: Listener, context: Arc<public::Context>, below: usize) {
     let stop = context.stop.clone();
     let accepting = acceptor(&context.client, below).accept(listener, Clients(context));
     select(pin!(accepting), pin!(stop.cancelled())).await;
 }
 
-/// Accepts administrators, for as long as the runtime lives.
+/// Accepts administrators until the runtime stops.
 pub(crate) async fn accept_admins(listener: Listener, context: Arc<admin::Context>) {
     acceptor(&context.client, usize::MAX).accept(listener, Admins(context)).await;
 }
@@ -51,7 +51,7 @@ impl ConnectionHandler for Clients {
 struct Admins(Arc<admin::Context>);
 
 impl ConnectionHandler for Admins {
-    /// There is always room: if there are too many connections, the oldest is evicted.
+    /// Never waits: if there are too many connections, the oldest one is evicted.
     async fn wait_for_room(&self) {}
 
     fn serve(&self, socket: TcpStream, peer: SocketAddr) {

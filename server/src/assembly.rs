@@ -27,7 +27,7 @@ use crate::timeouts::{ExpiryBatch, Timeouts};
 #[cfg(feature = "otlp")]
 use crate::trace::Tracer;
 
-/// Creates the channels, the sessions, and the other services that connections of clients share.
+/// Creates the channels, the sessions, and the other services shared by client connections.
 pub(crate) fn client_services(
     config: &Config,
     timeouts: Arc<Timeouts>,
@@ -53,7 +53,7 @@ pub(crate) fn client_services(
     client
 }
 
-/// Like [`client_services`], with an engine that is built on the memory engine.
+/// Like [`client_services`], but with an engine that is built on the memory engine.
 pub(crate) fn client_services_on(
     config: &Config,
     timeouts: Arc<Timeouts>,
@@ -211,7 +211,7 @@ pub(crate) fn admin(
     }
 }
 
-/// Limits whose usage the dashboard shows.
+/// Returns the limits whose usage is shown in the dashboard.
 fn bounds(config: &Config) -> LimitSettings {
     let limits = &config.limits;
     let webhooks = config.webhooks.iter().map(|webhook| WebhookLimit {
@@ -233,9 +233,9 @@ fn bounds(config: &Config) -> LimitSettings {
     }
 }
 
-/// Number of sockets for an address that may have this many connections. Twice as many, because the successor
-/// of a connection may be opening while it closes, and some more, because a client over the limit must
-/// receive the refusal before it is disconnected.
+/// Returns the number of sockets for an address that may have this many connections. It is twice as many,
+/// because the successor of a connection may be opening while the connection closes, and some more, because a
+/// client over the limit must receive the refusal before it is disconnected.
 fn sockets_per_address(connections: usize) -> usize {
     const IN_HANDSHAKE: usize = 16;
     connections.saturating_mul(2).saturating_add(IN_HANDSHAKE)

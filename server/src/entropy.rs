@@ -1,4 +1,4 @@
-//! Source of all random numbers. No other module generates any.
+//! The source of all random numbers. No other module generates random numbers.
 
 use std::ops::Range;
 #[cfg(feature = "simulation")]
@@ -12,7 +12,7 @@ use rand::SeedableRng;
 #[cfg(feature = "simulation")]
 use rand::rngs::StdRng;
 
-/// Random number generator: the system's, or in a simulation one with a seed. Clones share their state.
+/// Random number generator: the system's, or a seeded one in a simulation. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Entropy {
     #[cfg(feature = "simulation")]
@@ -20,7 +20,7 @@ pub(crate) struct Entropy {
 }
 
 impl Entropy {
-    /// The system's generator. Cryptographically secure: session secrets are generated with it.
+    /// Returns the system's generator. It is cryptographically secure, as required for session secrets.
     pub(crate) fn system() -> Self {
         Self {
             #[cfg(feature = "simulation")]
@@ -28,7 +28,7 @@ impl Entropy {
         }
     }
 
-    /// A deterministic generator with this seed.
+    /// Returns a deterministic generator with this seed.
     #[cfg(feature = "simulation")]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { seeded: Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))) }
@@ -42,12 +42,12 @@ impl Entropy {
         rand::rng().random()
     }
 
-    /// Random number, uniformly distributed.
+    /// Returns a uniformly distributed random number.
     pub(crate) fn number(&self) -> u32 {
         u32::from_ne_bytes(self.bytes())
     }
 
-    /// Random number in `range`, uniformly distributed.
+    /// Returns a uniformly distributed random number in `range`.
     pub(crate) fn number_in(&self, range: Range<u64>) -> u64 {
         #[cfg(feature = "simulation")]
         if let Some(seeded) = &self.seeded {

@@ -8,12 +8,12 @@ use tokio::runtime::{EnterGuard, Handle};
 
 pub(crate) type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Spawns tasks. For code that runs outside the runtime.
+/// Spawns tasks on behalf of code that runs outside the runtime.
 pub(crate) trait Executor: std::fmt::Debug + Send + Sync + 'static {
     /// Spawns `task`, which runs to completion.
     fn spawn(&self, task: BoxedTask);
 
-    /// How tasks share batch work, such as waking many connections. Constant for an executor.
+    /// How tasks share batch work, such as waking many connections. The value never changes for an executor.
     fn work_sharing(&self) -> WorkSharing {
         WorkSharing::for_threads(1)
     }
@@ -29,7 +29,7 @@ impl Executor for Handle {
     }
 }
 
-/// Drops all tasks. For tests in which no task matters.
+/// Drops all tasks, for tests in which no task matters.
 #[derive(Debug)]
 pub(crate) struct NoTasks;
 
@@ -53,29 +53,30 @@ impl WorkSharing {
     /// millisecond.
     pub(crate) const MAX_BATCH: usize = 128;
 
-    /// For an executor with this many threads.
+    /// Returns the settings for an executor with this many threads.
     pub(crate) const fn for_threads(threads: usize) -> Self {
         Self { threads, items_per_task: 1024, batch_size: Self::MAX_BATCH }
     }
 
-    /// One item at a time, by up to `threads` tasks. For simulations, which have few items.
+    /// Returns settings for processing one item at a time, by up to `threads` tasks. Used in simulations,
+    /// which have few items.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) const fn one_by_one(threads: usize) -> Self {
         Self { threads, items_per_task: 1, batch_size: 1 }
     }
 
-    /// Number of items that a task processes before it yields, at most [`Self::MAX_BATCH`].
+    /// Returns the number of items that a task processes before it yields, at most [`Self::MAX_BATCH`].
     pub(crate) const fn batch_size(self) -> usize {
         self.batch_size
     }
 
-    /// Number of tasks that share this many items, at least one.
+    /// Returns the number of tasks that share this many items, at least one.
     pub(crate) fn task_count(self, items: usize) -> usize {
         (items / self.items_per_task).min(self.threads).max(1)
     }
 }
 
-/// Spawns the tasks of unparked connections: an [`Executor`] that needs no box per task.
+/// Spawns the tasks of unparked connections. Unlike an [`Executor`], it does not box each task.
 #[derive(Clone, Debug)]
 pub(crate) enum Runtime {
     Tokio(Handle),
@@ -84,7 +85,8 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// Enters the runtime's context, in which sockets can be registered with it, until the guard is dropped.
+    /// Enters the runtime's context, in which sockets can be registered with the runtime, until the guard is
+    /// dropped.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         match self {
             Self::Tokio(runtime) => Some(runtime.enter()),

@@ -1,4 +1,4 @@
-//! Handling of expired timers by the workers.
+//! Handling of expired timers, called by the workers.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,7 +9,7 @@ use crate::client::Services;
 use crate::executor::Executor;
 use crate::timeouts::{ExpiryHandler, TimerOwner};
 
-/// Finds the owner of an expired timer and has it check its deadlines.
+/// Finds the owner of an expired timer and makes that owner check its deadlines.
 pub(crate) struct ExpiryDispatcher {
     pub(crate) services: Arc<Services>,
     pub(crate) executor: Arc<dyn Executor>,
@@ -35,8 +35,9 @@ impl ExpiryHandler for ExpiryDispatcher {
         }
     }
 
-    /// Waking a task from outside the runtime takes the runtime's lock, and a system call if a worker sleeps.
-    /// So a single task enters the runtime and wakes the others from there.
+    /// Wakes tasks. Waking a task from outside the runtime takes the runtime's lock, and a system call if a
+    /// worker is asleep. Therefore, to wake several tasks, this spawns a single task, which wakes them from
+    /// within the runtime.
     fn wake(&self, wakers: Vec<Waker>) {
         if wakers.len() > 1 {
             self.executor.spawn(Box::pin(async { wakers.into_iter().for_each(Waker::wake) }));

@@ -1,5 +1,5 @@
-//! Entry points to internal parsers for the fuzz targets in `tests/fuzz`. Not part of the API; only in builds
-//! with the feature `fuzzing`.
+//! Entry points to internal parsers for the fuzz targets in `tests/fuzz`. They are not part of the API and
+//! exist only in builds with the feature `fuzzing`.
 
 use std::net::IpAddr;
 
@@ -28,14 +28,14 @@ use crate::snapshot;
 use crate::transport::sse;
 use crate::transport::websocket::ConnectParams;
 
-/// The id of a server-sent event, as a reconnecting client sends it.
+/// The id of a server-sent event, as sent by a reconnecting client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventId {
-    /// Resume token, not verified.
+    /// Resume token, unverified.
     pub token: String,
     /// Seq of the last event that the client has received.
     pub seq: u64,
-    /// Epoch and offset in each channel of the URL, if the client has them. Empty if the id contains no
+    /// Epoch and offset in each channel of the URL, if the client knows them. Empty if the id contains no
     /// positions.
     pub positions: Vec<Option<(String, u64)>>,
 }
@@ -45,9 +45,9 @@ pub struct EventId {
 pub struct UpgradeQuery {
     /// Resume token, not verified.
     pub resume: Option<String>,
-    /// Seq of the last message that the client has received.
+    /// Seq of the last message that the client has received, if reported.
     pub seq: Option<u64>,
-    /// JWT, not verified.
+    /// JWT, unverified.
     pub token: Option<String>,
     /// Whether the client wants `ping` objects instead of ping frames.
     pub pings_are_messages: bool,
@@ -141,10 +141,11 @@ pub fn snapshot_of<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])>) -> Vec
     snapshot::frame_records(records)
 }
 
-/// Loads a snapshot as a server does, and writes it again. `None` if it cannot be loaded. No time passes.
+/// Loads a snapshot as a server does, and writes it again. `None` if it cannot be loaded. The clock stands
+/// still.
 ///
 /// # Panics
-/// If the written snapshot cannot be read.
+/// Panics if the written snapshot cannot be read.
 #[cfg(feature = "simulation")]
 #[must_use]
 pub fn rewritten_snapshot(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -1,5 +1,5 @@
-//! `encke generate`: man pages and completions for packages, made from the definition of the command line, so
-//! that they always match the binary.
+//! `encke generate`: man pages and completions for packages. They are generated from the definition of the
+//! command line, so they always match the binary.
 
 use std::error::Error;
 use std::fs;
@@ -44,9 +44,9 @@ impl GenerateCommand {
 
 /// Writes `encke.1` and a page for each subcommand.
 fn man_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
-    // A man page for `help` would be of no use.
+    // Leave out `help`, whose man page would be of no use.
     let mut command = command.clone().disable_help_subcommand(true);
-    // Sets the full names of subcommands, after which man pages are named: encke-config-check.
+    // Set the full names of subcommands, such as encke-config-check, after which man pages are named.
     command.build();
     let mut page = Vec::new();
     let man = man_page(&command);
@@ -69,7 +69,7 @@ fn subcommand_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
 }
 
 fn man_page(command: &Command) -> Man {
-    // An empty date would be left out, and man would take the next word for the date.
+    // An empty date would be omitted, and man would take the next word for the date.
     Man::new(command.clone()).date(" ").manual("Encke").source(concat!("encke ", env!("CARGO_PKG_VERSION")))
 }
 

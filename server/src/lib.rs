@@ -1,4 +1,4 @@
-//! Encke: a session server for WebSocket, server-sent events and long-polling, in which one timing wheel
+//! Encke: a session server for WebSocket, server-sent events and long polling, in which one timing wheel
 //! holds every timeout.
 //!
 //! # Threads, and what each owns
@@ -15,7 +15,7 @@
 //!
 //! - **tokio** (built without its timers): the accept loops, and one task for each active connection. Only
 //!   that task reads and writes the connection's socket.
-//! - **The pollers** (`rest/`): threads that poll the sockets of parked connections, which have no task.
+//! - **The pollers** (`parking/`): threads that poll the sockets of parked connections, which have no task.
 //! - **The wheel thread** (`timeouts/`): owns the wheel. It receives timers to arm, advances the wheel, and
 //!   dispatches expiries. It runs no session code and takes no session lock.
 //! - **The workers** (`timeouts/`): for each expiry, a worker finds the session, locks it, lets it handle its

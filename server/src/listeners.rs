@@ -1,4 +1,4 @@
-//! Addresses that the server listens on.
+//! The addresses that the server listens on.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub enum ListenError {
         /// Why it is not allowed.
         problem: String,
     },
-    /// An inherited socket is superfluous, or does not say which listener it is for.
+    /// An inherited socket is superfluous, or does not indicate which listener it is for.
     #[error(
         "the inherited socket `{name}` on {address} (LISTEN_FDS) belongs to no listener: expected one named `public`, or on \
          {public}, and one named `admin`, or on {admin}"
@@ -53,7 +53,7 @@ pub enum ListenError {
     },
 }
 
-/// Both listeners, before anything is served. Connections can arrive, and are queued.
+/// Both listeners, before the server serves any connection. Connections can already arrive, and are queued.
 #[derive(Debug)]
 pub struct Listeners {
     pub(crate) public: Listener,
@@ -61,21 +61,22 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Listens on both addresses of the configuration.
+    /// Listens on both configured addresses.
     ///
     /// # Errors
-    /// [`ListenError`].
+    /// Returns [`ListenError`] if an address cannot be listened on.
     pub fn bind(config: &Config) -> Result<Self, ListenError> {
         Ok(Self { public: bind(config.public, config)?, admin: bind(config.admin, config)? })
     }
 
-    /// Listens on the inherited sockets: their names, or else their addresses, say which listener each one is
-    /// for. A listener without an inherited socket is bound as configured. While another process has its
-    /// address, presumably the predecessor of this one, it tries again for [`Config::listen_wait`], or until
-    /// `is_cancelled` returns `true`. Clients that connect to the other listener wait meanwhile.
+    /// Listens on the inherited sockets. Their names, or else their addresses, indicate which listener each
+    /// of them is for. A listener without an inherited socket is bound as configured. While another process,
+    /// presumably this one's predecessor, uses the listener's address, binding is retried for
+    /// [`Config::listen_wait`], or until `is_cancelled` returns `true`. In the meantime, clients that connect
+    /// to the other listener have to wait.
     ///
     /// # Errors
-    /// [`ListenError`].
+    /// Returns [`ListenError`] if an address cannot be listened on, or an inherited socket cannot be used.
     pub fn inherit_or_bind(
         config: &Config,
         mut inherited: InheritedSockets,
@@ -107,8 +108,8 @@ impl Listeners {
     }
 }
 
-/// Whether an inherited socket is for this listener. `public` and `admin` are names of ours. Any other name
-/// was chosen by the supervisor, so the address decides.
+/// Whether an inherited socket is for this listener. The names `public` and `admin` are defined by Encke. Any
+/// other name was chosen by the supervisor, so the address decides.
 fn is_for(kind: ListenerKind, socket: &InheritedSocket, config: &Config) -> bool {
     match &*socket.name {
         "public" => kind == ListenerKind::Public,

@@ -9,7 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Capacity of the writer's queue, in lines. Further lines are dropped and counted.
+/// Capacity of the writer's queue, in lines. Additional lines are dropped and counted.
 const BUFFERED_LINES: usize = 16 * 1024;
 
 /// The running logger. Dropping it writes the queued lines.

@@ -101,10 +101,10 @@ fn main() -> ExitCode {
     match Cli::parse() {
         Cli { command: Some(command), .. } => command.execute(),
         args => {
-            // Taken before anything is opened: an open file could get the number of a socket that systemd
-            // announced but did not pass.
+            // Take these before opening any file: otherwise the file could get the number of a socket that
+            // systemd announced but did not pass.
             let handed_over = SystemdHandover::take();
-            // Signals are handled from now on: none is lost, and SIGHUP does not end the process.
+            // Handle signals from the start, so that none is lost and SIGHUP does not terminate the process.
             let signals = match watch_signals() {
                 Ok(signals) => signals,
                 Err(error) => return failure(&format!("cannot watch signals: {error}")),
@@ -133,7 +133,7 @@ impl CliCommand {
                 Ok(token) => print_result(&format!("{token}\n")),
                 Err(error) => usage_error(&error),
             },
-            // Even invalid settings exit with 1: container engines reserve 2.
+            // Exit with 1 even if the settings are invalid, because container engines reserve 2.
             Self::Healthcheck(args) => match args.check(environment()) {
                 Ok(health) => print_result(&health),
                 Err(error) => failure(&error.to_string()),
@@ -209,7 +209,7 @@ fn usage_error(error: &dyn Display) -> ExitCode {
 fn run(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> ExitCode {
     let SystemdHandover { sockets, supervisor } = handed_over;
     let descriptors = descriptors();
-    // 0: the system did not report a limit.
+    // 0 means that the system did not report a limit.
     if (1..MIN_DESCRIPTORS).contains(&descriptors) {
         return usage_error(&format!(
             "the process may open {descriptors} descriptors, but needs at least {MIN_DESCRIPTORS}: raise LimitNOFILE or `ulimit -n`"
@@ -217,7 +217,7 @@ fn run(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> Ex
     }
     let logging = Logging::start(&config.log);
     for warning in config.warnings(descriptors) {
-        tracing::warn!(%warning, "questionable setting");
+        tracing::warn!(%warning, "configuration warning");
     }
     tracing::info!(max_sessions = config.limits.max_sessions, "session limit");
     #[cfg(feature = "jemalloc")]
@@ -236,12 +236,13 @@ fn run(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> Ex
     });
     match (server, ended_by) {
         (Ok(server), _) => {
-            // The server runs even if nobody reads its standard output.
+            // Ignore errors, because the server must run even if its standard output is not read.
             let _ = print(&banner(&server, descriptors));
             serve_until_signal(server, &supervisor, signals);
             ExitCode::SUCCESS
         }
-        // A signal arrived while the server waited for an address or snapshot that another process uses.
+        // A signal arrived while the server waited for an address or a snapshot that another process was
+        // using.
         (Err(_), Some(signal)) => {
             tracing::info!(signal, "stopped before serving");
             ExitCode::SUCCESS
@@ -255,8 +256,8 @@ fn failure(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Registers signal handlers. A second SIGTERM or SIGINT ends the process immediately, with the exit code
-/// that shells use for the signal.
+/// Registers signal handlers. A second SIGTERM or SIGINT terminates the process immediately, with the exit
+/// code that shells use for the signal.
 fn watch_signals() -> std::io::Result<Signals> {
     let second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -282,19 +283,19 @@ fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Sign
     }
     supervisor.stopping();
     let left = server.drain();
-    tracing::info!(connections_closed = left, "stopped");
+    tracing::info!(connections_dropped = left, "stopped");
     server.stop();
 }
 
-/// Returns the environment, without variables that are not UTF-8: all keys and values of the configuration
-/// are.
+/// Returns the environment without variables that are not UTF-8. All keys and values of the configuration are
+/// UTF-8.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// Raises the limit of file descriptors as far as allowed, and returns it.
+/// Raises the limit on file descriptors as much as allowed, and returns it.
 fn descriptors() -> u64 {
     rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
 }

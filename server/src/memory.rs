@@ -7,7 +7,8 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: encke_sys::Allocator = encke_sys::ALLOCATOR;
 
-/// With a shorter time, busy connections would constantly fetch memory from the kernel.
+/// How long memory stays free before it is returned. With a shorter time, busy connections would constantly
+/// request memory from the kernel.
 const DECAY_TIME: Duration = Duration::from_secs(1);
 
 /// Makes the allocator return memory that has been free for a second.

@@ -19,18 +19,18 @@ use crate::parking::{AnyPoller, IdleQueue, Poller, PollerThread, Pollers};
 use crate::session::{SessionRef, Sessions};
 use crate::timeouts::{Sleep, Timeouts};
 
-/// Number of connections that are signalled before other tasks get their turn.
+/// Number of connections that are signalled before other tasks get a turn.
 const SIGNALS_PER_PASS: usize = 256;
 
-/// One poller thread serves this many threads of the runtime. Of a wake-up, 4 to 8 µs are spent on the poller
-/// thread, and 6 to 11 on the runtime, which has other work to do. Answering a ping takes the poller thread
-/// 2.5 µs, and the timer workers, two by default, 6.5 µs.
+/// Number of runtime threads per poller thread. One poller keeps up with several: a wake-up takes it 4 to 8
+/// µs, and the runtime, which has other work, 6 to 11 µs. A ping takes it 2.5 µs, and a timer worker (two by
+/// default) 6.5 µs.
 const WORKERS_PER_POLLER: usize = 4;
 
-/// Creates the shared state for parking connections. `None` if they are never parked.
+/// Creates the shared state for parking connections. `None` if connections are never parked.
 ///
 /// # Errors
-/// Errors of the operating system.
+/// Returns errors from the operating system.
 pub(crate) fn create_parking(
     idle_time: Option<Duration>,
     runtime: &Handle,
@@ -45,18 +45,21 @@ pub(crate) fn create_parking(
     }))
 }
 
-/// The running poller threads, if there are any. The task ends with the runtime.
+/// The running poller threads, if there are any. The task that signals idle connections stops with the
+/// runtime.
 #[derive(Debug)]
 pub(crate) struct ParkingThreads(Option<(Vec<PollerThread>, Arc<Sessions>)>);
 
 impl ParkingThreads {
+    /// Starts the threads and the task, if connections can be parked.
+    ///
     /// # Errors
-    /// Errors of the operating system, if a thread cannot be started. Threads that were started before are
-    /// stopped.
+    /// Returns an error from the operating system if a thread cannot be started. Threads that were already
+    /// started are stopped.
     pub(crate) fn start(services: &Arc<Services>) -> io::Result<Self> {
         let Some(parking) = &services.parking else { return Ok(Self(None)) };
         parking.runtime.spawn(signal_idle_connections(Arc::clone(services)));
-        // A simulation polls by itself.
+        // A simulation polls by itself, without a thread.
         #[cfg_attr(
             not(feature = "simulation"),
             expect(irrefutable_let_patterns, reason = "the only variant")
@@ -67,7 +70,7 @@ impl ParkingThreads {
         Ok(Self(Some((threads, Arc::clone(&services.sessions)))))
     }
 
-    /// Ends the threads, and closes the parked connections.
+    /// Stops the threads, and closes the parked connections.
     pub(crate) fn stop(self) {
         if let Some((threads, sessions)) = self.0 {
             threads.into_iter().for_each(PollerThread::stop);
@@ -82,7 +85,7 @@ fn start_poller(poller: &Arc<Poller>, services: &Services) -> io::Result<PollerT
     let now = move || timeouts.clock().now();
     PollerThread::start(poller, now, move |number, now| {
         let session = SlotKey::from_u64(number);
-        // A panic in one session, or in a hook, must not stop the others.
+        // A panic in one session, or in a hook, must not affect other sessions.
         if catch_unwind(AssertUnwindSafe(|| sessions.handle_readable(session, now))).is_err()
             && let Some(session) = sessions.get(session)
         {
@@ -92,8 +95,8 @@ fn start_poller(poller: &Arc<Poller>, services: &Services) -> io::Result<PollerT
     })
 }
 
-/// Signals connections whose idle delay has elapsed. This is a task because a task wakes another without a
-/// system call.
+/// Signals connections whose idle delay has elapsed. This is a task because one task can wake another without
+/// a system call.
 async fn signal_idle_connections(services: Arc<Services>) {
     let (Some(parking), timeouts) = (&services.parking, &services.timeouts) else { return };
     let mut due = Vec::new();

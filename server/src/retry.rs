@@ -1,12 +1,12 @@
-//! Retries for a resource that another process has, before there is a wheel.
+//! Retries for a resource that another process is using. They are needed before the wheel is running.
 
 use std::thread;
 use std::time::Duration;
 
-/// Interval between two attempts.
+/// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Retries within a limited time.
+/// Limits how long to retry.
 pub(crate) struct Retry<F> {
     max_wait: Duration,
     waited: Duration,
@@ -14,13 +14,13 @@ pub(crate) struct Retry<F> {
 }
 
 impl<F: FnMut() -> bool> Retry<F> {
-    /// Retries for `max_wait`, or until `is_cancelled` returns `true`.
+    /// Allows retries for `max_wait`, or until `is_cancelled` returns `true`.
     pub(crate) fn new(max_wait: Duration, is_cancelled: F) -> Self {
         Self { max_wait, waited: Duration::ZERO, is_cancelled }
     }
 
-    /// Waits until the next attempt is due. Returns `false` if the time is over. The first time, calls
-    /// `report` with the longest possible wait.
+    /// Waits until the next attempt is due. Returns `false` if the time is over or the retries were
+    /// cancelled. Before the first wait, calls `report` with the longest possible total wait.
     pub(crate) fn wait(&mut self, report: impl FnOnce(Duration)) -> bool {
         if self.waited >= self.max_wait || (self.is_cancelled)() {
             return false;

@@ -31,7 +31,7 @@ use crate::systemd::Supervisor;
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 use crate::watchdog;
 
-/// Grace period for tasks that are still running after the drain, when they are dropped.
+/// Grace period for tasks that are still running after the drain. When it ends, they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
 
 /// Why the server did not start.
@@ -46,7 +46,7 @@ pub enum StartError {
     /// Starting a thread failed.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
-    /// Another process has the snapshot, or locking it failed.
+    /// Another process is using the snapshot, or locking the snapshot failed.
     #[error(transparent)]
     Claim(#[from] SnapshotLockError),
     /// The snapshot cannot be removed, so it might be read twice.
@@ -57,11 +57,11 @@ pub enum StartError {
 /// A running server.
 pub struct Server {
     public: Arc<public::Context>,
-    /// How long clients have to disconnect.
+    /// How long clients have to disconnect during a drain.
     drain: Duration,
-    /// Snapshot in which sessions wait for the next process.
+    /// Lock on the snapshot through which sessions are passed to the next process.
     snapshot: Option<SnapshotLock>,
-    /// If the wheel has not turned for this long, the process is unhealthy.
+    /// How long the wheel may stand still before the process is considered unhealthy.
     stalled_after: Duration,
     runtime: Runtime,
     wheel: WheelThread,
@@ -74,10 +74,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens and starts all threads.
+    /// Listens on both addresses and starts all threads.
     ///
     /// # Errors
-    /// [`StartError`]; nothing is left running.
+    /// Returns [`StartError`] if the server cannot start; nothing is left running.
     pub fn start(
         config: Config,
         hooks: Box<dyn Hooks>,
@@ -88,11 +88,11 @@ impl Server {
         Self::start_on(listeners, claimed, config, hooks, log_lines_dropped)
     }
 
-    /// Locks the snapshot, if one is configured. While another process has it, presumably the predecessor of
-    /// this one, waits for [`Config::listen_wait`], or until `is_cancelled` returns `true`.
+    /// Locks the snapshot, if one is configured. If another process, presumably this one's predecessor, has
+    /// locked it, waits for up to [`Config::listen_wait`], or until `is_cancelled` returns `true`.
     ///
     /// # Errors
-    /// [`ClaimError`].
+    /// Returns [`SnapshotLockError`] if the snapshot cannot be locked.
     pub fn claim_snapshot(
         config: &Config,
         is_cancelled: impl FnMut() -> bool,
@@ -105,7 +105,7 @@ impl Server {
     /// serves clients.
     ///
     /// # Errors
-    /// [`StartError`]; nothing is left running.
+    /// Returns [`StartError`] if the server cannot start; nothing is left running.
     pub fn start_on(
         listeners: Listeners,
         snapshot: Option<SnapshotLock>,
@@ -114,7 +114,7 @@ impl Server {
         log_lines_dropped: LogLinesDropped,
     ) -> Result<Self, StartError> {
         let config = within_descriptors(config);
-        // Without `enable_time`, so that tasks cannot use any timer but the wheel.
+        // Leave out `enable_time`, so that tasks cannot use any timer but the wheel.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
         let addresses = (listeners.public.address, listeners.admin.address);
@@ -130,7 +130,7 @@ impl Server {
             assembly::client_services(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
         client.parking = parking_threads::create_parking(config.park_after, runtime.handle())?;
         let client = Arc::new(client);
-        // From here on, an error puts the snapshot back.
+        // If an error occurs after this point, the snapshot is put back.
         let (channels, taken) = match &snapshot {
             Some(claimed) => restore(claimed, &client).map_err(StartError::Snapshot)?,
             None => (Vec::new(), None),
@@ -188,21 +188,21 @@ impl Server {
         })
     }
 
-    /// Address that clients connect to.
+    /// Returns the address that clients connect to.
     #[must_use]
     pub fn public_address(&self) -> SocketAddr {
         self.addresses.0
     }
 
-    /// Address of the admin API.
+    /// Returns the address of the admin API.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.addresses.1
     }
 
     /// Reloads everything that can be replaced while the server runs: the TLS certificate, and the keys that
-    /// the token issuer publishes. Open connections keep theirs. Unusable input is logged, and the old data
-    /// stays in use. `reloading` is dropped once the certificate is reloaded.
+    /// the token issuer publishes. Open connections keep their certificate. Unusable input is logged, and the
+    /// old data stays in use. `reloading` is dropped once the certificate has been reloaded.
     pub fn reload(&self, reloading: impl Send + 'static) {
         if let Some(issuer) = &self.public.client.issuer {
             issuer.request_reload();
@@ -213,8 +213,8 @@ impl Server {
         }
     }
 
-    /// Reports to the supervisor that the process is healthy, for as long as it is. Does nothing if the
-    /// supervisor has no watchdog.
+    /// Sends keep-alives to the supervisor while the process is healthy. Does nothing if the supervisor has
+    /// no watchdog.
     pub fn feed_watchdog(&self, supervisor: Supervisor) {
         if let Some(within) = supervisor.watchdog() {
             let context = Arc::clone(&self.public.client);
@@ -234,20 +234,20 @@ impl Server {
         self.admin_tls
     }
 
-    /// Stops accepting, ends every session, and waits for the connections to close, at most for
-    /// [`Config::drain`]. Returns how many were left then.
+    /// Stops accepting connections, ends every session, and waits for the connections to close, at most for
+    /// [`Config::drain`]. Returns the number of connections that are still open.
     ///
-    /// With a snapshot, publishes are rejected, and sessions are suspended instead. The snapshot is written
-    /// once the connections are closed, because until then some may still report what their clients have not
-    /// received.
+    /// If there is a snapshot, publishes are rejected, and sessions are suspended instead of ended. The
+    /// snapshot is written once the connections are closed, because until then some may still report messages
+    /// that their clients have not received.
     pub fn drain(&self) -> usize {
         let public::Context { client, connections, stop, .. } = &*self.public;
         let until = client.timeouts.clock().now() + self.drain;
         stop.cancel();
         match &self.snapshot {
             Some(_) => {
-                // Before the channels are closed: reminders that are due but not published are left to the
-                // next process.
+                // Close reminders before the channels, so that reminders that are due but not yet published
+                // are left to the next process.
                 client.reminders.close();
                 client.sessions.stop_join_leave();
                 client.logs.channels.close();
@@ -300,7 +300,7 @@ impl Server {
         }
     }
 
-    /// Stops all threads. Open connections are closed.
+    /// Stops all threads, and closes open connections.
     pub fn stop(self) {
         self.runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
         self.wheel.stop();
@@ -318,7 +318,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Returns the configuration with limits that the descriptors of the process allow.
+/// Returns the configuration with its limits reduced to what the process's file descriptors allow.
 fn within_descriptors(mut config: Config) -> Config {
     if let Some(descriptors) = getrlimit(Resource::Nofile).current {
         config.fit_descriptors(descriptors);
@@ -369,7 +369,7 @@ fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) {
             tracing::info!(path = %path.display(), logs, sessions, ?took, "snapshot written");
         }
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions, channels and reminders are lost")
+            tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions and reminders are lost, and so are channels in memory")
         }
     }
 }

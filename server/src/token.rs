@@ -39,7 +39,7 @@ pub(crate) struct TokenArgs {
 impl TokenArgs {
     /// Signs the token and checks that the server would accept it now.
     pub(crate) fn sign(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
-        // No listener is opened, so it need not be secured.
+        // No listener is opened, so insecure settings are acceptable.
         let settings = Settings { file: self.config, environment, flags: self.set, insecure: true };
         let auth = settings.resolve()?.auth;
         let mut channels = BTreeMap::<_, Vec<_>>::new();

@@ -6,16 +6,16 @@ use std::time::Duration;
 use crate::client::Services;
 use crate::systemd::Supervisor;
 
-/// Keep-alives per watchdog interval.
+/// Number of keep-alives per watchdog interval.
 const KEEP_ALIVES_PER_INTERVAL: u32 = 2;
 
-/// Attempts per watchdog interval after a failure.
+/// Number of attempts per watchdog interval after a failure.
 const RETRIES_PER_INTERVAL: u32 = 16;
 
 /// Sends keep-alives to the supervisor, at least twice per watchdog interval `within`. Sends none while the
 /// server is unhealthy. The keep-alives also stop by themselves if the wheel stops turning, the workers stop
-/// handling expiries, or the runtime stops running tasks, because the sleep between them depends on all
-/// three.
+/// handling expiries, or the runtime stops running tasks, because the sleep between keep-alives depends on
+/// all three.
 pub(crate) async fn send_keep_alives(
     supervisor: Supervisor,
     within: Duration,

@@ -1,5 +1,5 @@
-//! Tests the lock-free handshakes of `arena/`, `timeouts/` and `rest/`, and the sweeps of `channel/`, under
-//! every interleaving that loom can find.
+//! Tests the lock-free synchronization of `arena/`, `timeouts/` and `parking/`, and the sweeps of `channel/`,
+//! under every interleaving that loom can find.
 //!
 //! The files under test are compiled a second time, on loom's atomics. Testing the whole crate under `--cfg
 //! loom` is not possible: that would also build Tokio for loom, without its sockets.
@@ -7,8 +7,8 @@
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-    /// Implements the guarantees of `atomic_waker::AtomicWaker` with a lock: waking takes the task registered
-    /// last, and the next registration sees everything the waking thread did before.
+    /// Provides the guarantees of `atomic_waker::AtomicWaker` with a lock: waking takes the task registered
+    /// last, and the next registration sees everything that the waking thread did before.
     #[derive(Default)]
     pub(super) struct AtomicWaker(loom::sync::Mutex<Option<std::task::Waker>>);
 
@@ -56,8 +56,8 @@ use wheel_sleep::WheelSleep;
 
 const NO_SLACK: u64 = 0;
 
-/// Models the channel of timers to arm for a single timer: counts how often the timer is queued. It provides
-/// the minimum ordering of any channel: writes before a send are visible after the receive.
+/// Models the channel of timers to arm, for a single timer: counts how often the timer is queued. It provides
+/// only the ordering that every channel provides: writes before a send are visible after the receive.
 #[derive(Default)]
 struct TimerChannel(AtomicU64);
 
@@ -84,7 +84,7 @@ enum ExpiryPolicy {
     Remove,
 }
 
-/// Delay after an expiry for which a session's timer is armed again.
+/// Delay after an expiry at which a session's timer is armed again.
 const REARM_DELAY: u64 = 20;
 
 /// Models the wheel thread (`timeouts/wheel_loop.rs`) with a single timer.
@@ -156,8 +156,9 @@ impl WheelModel {
     }
 }
 
-/// The owner requests several deadlines while the wheel receives the timer and fires it. In the end, the last
-/// request must have expired at its deadline. If it withdrew the deadline, the timer must have left the wheel.
+/// Runs an owner that requests several deadlines while the wheel receives the timer and fires it. In the end,
+/// the last request must have expired at its deadline, or, if the owner withdrew the deadline, the timer must
+/// have left the wheel.
 fn last_request_is_kept(first: RequestedDeadline, requests: &[RequestedDeadline]) {
     for policy in [ExpiryPolicy::Rearm, ExpiryPolicy::Disarm, ExpiryPolicy::Remove] {
         last_request_is_kept_if(policy, first, requests);
@@ -185,14 +186,14 @@ fn last_request_is_kept_if(policy: ExpiryPolicy, first: RequestedDeadline, reque
                 }
             })
         };
-        // One turn while the owner is active.
+        // Run one turn while the owner is active.
         if channel.take() {
             wheel.update(&arming);
         }
         wheel.advance(&arming, 50);
         owner.join().expect("the owner does not panic");
 
-        // One turn after the owner has finished.
+        // Run one turn after the owner has finished.
         let mut received = 0;
         while channel.take() {
             received += 1;
@@ -235,7 +236,7 @@ fn a_later_deadline_is_found_when_the_entry_fires() {
     );
 }
 
-/// Meanwhile the timer fires and is armed again for 70.
+/// While the owner requests another deadline, the timer fires and is armed again for 70.
 #[test]
 fn deadlines_before_and_after_the_rearmed_time_are_kept() {
     let expired = RequestedDeadline::exact(40);
@@ -256,8 +257,8 @@ fn a_withdrawn_deadline_and_the_next_one_are_kept() {
     );
 }
 
-/// The wheel arms the timer, finds the request withdrawn, and removes the timer, while the owner sees it
-/// armed and relies on that.
+/// The wheel arms the timer, finds the request withdrawn, and removes the timer, while the owner sees that
+/// the timer is armed and relies on it.
 #[test]
 fn a_deadline_requested_while_the_wheel_removes_the_timer_is_kept() {
     last_request_is_kept(
@@ -266,8 +267,8 @@ fn a_deadline_requested_while_the_wheel_removes_the_timer_is_kept() {
     );
 }
 
-/// The owner ends before the wheel has received its timer, while the timer fires, after it has fired, and
-/// while it is sent for an earlier deadline.
+/// Covers an owner that ends before the wheel has received its timer, while the timer fires, after it has
+/// fired, and while it is sent for an earlier deadline.
 #[test]
 fn an_owner_that_ends_at_any_time_leaves_nothing_behind() {
     last_request_is_kept(RequestedDeadline::NONE, &[RequestedDeadline::exact(80), RequestedDeadline::NONE]);
@@ -286,8 +287,8 @@ fn an_owner_that_ends_at_any_time_leaves_nothing_behind() {
     );
 }
 
-/// A sender whose deadline precedes the planned wake-up wakes the wheel, or the wheel finds the timer before
-/// it sleeps. A lost wake-up would leave the wheel parked forever, which loom reports as a deadlock.
+/// Either a sender whose deadline precedes the planned wake-up wakes the wheel, or the wheel finds the timer
+/// before it sleeps. A lost wake-up would leave the wheel parked forever, which loom reports as a deadlock.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
@@ -319,12 +320,12 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// Two threads request a far and a near deadline for one timer. The first sends the timer, the second may
-/// find it queued; between them they must wake the wheel for the near deadline.
+/// Two threads request a far and a near deadline for one timer. The first thread sends the timer, and the
+/// second may find it queued; together they must wake the wheel for the near deadline.
 #[test]
 fn the_second_owners_earlier_deadline_wakes_the_wheel() {
-    // Three threads have too many interleavings to explore all. Those with few preemptions find the known
-    // errors.
+    // Bound the preemptions, because three threads have too many interleavings to explore all of them. Those
+    // with few preemptions find the known errors.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
@@ -360,7 +361,7 @@ const NEAR: u64 = 50;
 const PLANNED: u64 = 100;
 const FAR: u64 = 200;
 
-/// Same as `Timeouts::carry_out`, but returns whether to unpark the wheel.
+/// Does the same as `Timeouts::carry_out`, but returns whether to unpark the wheel.
 fn must_wake(action: ArmAction, arming: &Arming, wheel_sleep: &WheelSleep, channel: &TimerChannel) -> bool {
     if action == ArmAction::Send {
         channel.send();
@@ -369,8 +370,9 @@ fn must_wake(action: ArmAction, arming: &Arming, wheel_sleep: &WheelSleep, chann
         && arming.newest_request().latest(NO_SLACK).is_some_and(|at| wheel_sleep.sleeps_beyond(at))
 }
 
-/// WheelModel loop that plans to wake up at [`PLANNED`], which never comes, and ends when it knows the near
-/// deadline. If it is not woken for that deadline, it stays parked, which loom reports as a deadlock.
+/// Runs a wheel that plans to wake up at [`PLANNED`], which is never reached, and stops when it knows the
+/// near deadline. If the wheel is not woken for that deadline, it stays parked, which loom reports as a
+/// deadlock.
 fn sleep_until_near_deadline(arming: &Arming, wheel_sleep: &WheelSleep, channel: &TimerChannel) {
     let mut wheel = WheelModel::default();
     loop {
@@ -412,10 +414,10 @@ fn a_later_deadline_does_not_wake_the_wheel() {
     assert_eq!(unparked.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
-/// Polls a sleep, given the registered waker, the polling task, and a check of the deadline.
+/// Function that polls a sleep, given the registered waker, the polling task, and a check of the deadline.
 type PollSleep = fn(&AtomicWaker, &Waker, &dyn Fn() -> bool) -> Poll<()>;
 
-/// A task takes over a sleep polled by another task, while a worker handles an early expiry and the one at
+/// A task takes over a sleep polled by another task, while a worker handles an early expiry and the expiry at
 /// the deadline. Returns the number of interleavings in which the waiting task is not woken.
 fn lost_wake_ups(poll: PollSleep) -> usize {
     const DEADLINE: u64 = 1;
@@ -440,7 +442,7 @@ fn lost_wake_ups(poll: PollSleep) -> usize {
         let mut worker = Some(worker);
         while poll(&registered, &waker, &|| clock.load(Ordering::Relaxed) >= DEADLINE).is_pending() {
             if !task.take() {
-                // The task waits. Once the worker has ended, every wake-up has happened.
+                // The task waits. Once the worker has finished, every wake-up has happened.
                 worker.take().into_iter().for_each(|worker| worker.join().expect("no panic"));
                 if !task.take() {
                     count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -462,7 +464,7 @@ impl WakeFlag {
 
 impl Wake for WakeFlag {
     fn wake(self: StdArc<Self>) {
-        // A swap instead of a store: loom could order a store before an earlier swap that did not see it.
+        // Swap instead of storing: loom could order a store before an earlier swap that did not see it.
         self.0.swap(true, Ordering::AcqRel);
     }
 }
@@ -485,16 +487,16 @@ fn reading_the_clock_before_registering_loses_a_wake_up() {
     assert!(lost > 0, "the model must detect this");
 }
 
-/// Model of a connection that can be parked: its socket, the socket's owner, and the signals posted.
+/// Models a connection that can be parked: its socket, the socket's owner, and the signals posted.
 struct ConnectionModel {
-    /// One mailbox per task. An unparked connection gets the next one.
+    /// One mailbox per task. An unparked connection gets the next mailbox.
     mailboxes: Vec<MailboxModel>,
     session: loom::sync::Mutex<SessionModel>,
     /// Task that owns the socket.
     task: loom::sync::Mutex<Option<StdArc<WakeFlag>>>,
-    /// Signals received by tasks.
+    /// All signals that tasks have received.
     received: AtomicU32,
-    /// Number of tasks that still park after their first poll.
+    /// Number of tasks that have yet to park after their first poll.
     parks: AtomicU32,
 }
 
@@ -508,7 +510,7 @@ struct MailboxModel {
 struct SessionModel {
     /// Whether the session owns the socket.
     is_parked: bool,
-    /// Mailbox of the current task, or of the last one.
+    /// Index of the mailbox of the current task, or of the last one.
     mailbox: usize,
 }
 
@@ -534,7 +536,7 @@ impl ConnectionModel {
         self.session.lock().expect("no panic")
     }
 
-    /// Starts a task that owns the socket, polls it once, and parks if it should.
+    /// Starts a task that owns the socket, polls it once, and parks the connection while `parks` allows it.
     fn begin_task(&self, mailbox: usize) {
         let task = StdArc::new(WakeFlag(AtomicBool::new(false)));
         let before = self.task.lock().expect("no panic").replace(StdArc::clone(&task));
@@ -552,8 +554,7 @@ impl ConnectionModel {
         self.received.fetch_or(handover.take(), Ordering::Relaxed);
     }
 
-    /// Parks the connection, as `Sessions::park` does. If a signal is pending, the task is polled again
-    /// instead.
+    /// Parks the connection, as `Sessions::park` does. If a signal is pending, polls the task again instead.
     fn park(&self, mailbox: usize) {
         let mut session = self.lock();
         let task = self.task.lock().expect("no panic").take().expect("the current task");
@@ -567,8 +568,8 @@ impl ConnectionModel {
         self.poll(&task, mailbox);
     }
 
-    /// Unparks the connection: it gets a task and a new mailbox, which contains these signals. Takes and
-    /// releases the session's lock.
+    /// Unparks the connection: it gets a task and a new mailbox, which contains `signals`. Releases the
+    /// session's lock.
     fn unpark(&self, mut session: Guard<'_>, signals: u32) {
         session.is_parked = false;
         session.mailbox += 1;
@@ -578,7 +579,7 @@ impl ConnectionModel {
         self.begin_task(mailbox);
     }
 
-    /// Posts a signal to the task, with the session's lock.
+    /// Posts a signal to the task while the session's lock is held.
     fn post_with(&self, session: &Guard<'_>, signal: u32) {
         let MailboxModel { handover, waker } = &self.mailboxes[session.mailbox];
         assert_eq!(
@@ -589,8 +590,8 @@ impl ConnectionModel {
         waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Posts a signal as a session step does: unparks a parked connection at once; otherwise posts after
-    /// releasing the session's lock.
+    /// Posts a signal as a session step does: unparks a parked connection immediately, or posts the signal
+    /// after releasing the session's lock.
     fn post(&self, signal: u32) {
         let session = self.lock();
         if session.is_parked {
@@ -611,7 +612,7 @@ impl ConnectionModel {
         }
     }
 
-    /// Closes the connection if it has a task, because of too large a partial message.
+    /// Closes the connection because its partial message is too large, if it has a task.
     fn close_partial(&self) {
         let mailbox = self.lock().mailbox;
         let MailboxModel { handover, waker } = &self.mailboxes[mailbox];
@@ -621,19 +622,19 @@ impl ConnectionModel {
         }
     }
 
-    /// Fan-out, with the session's lock. Models a parked connection whose kernel buffer does not take all of
-    /// the data, so that a task must write the remainder.
+    /// Delivers a message while holding the session's lock, as fan-out does. Models a parked connection whose
+    /// kernel buffer does not take all of the data, so that a task must write the remainder.
     fn deliver(&self) {
         let session = self.lock();
         if session.is_parked { self.unpark(session, READ) } else { self.post_with(&session, READ) }
     }
 
-    /// Another connection takes over the session.
+    /// Models another connection that takes over the session.
     fn take_over(&self) {
         self.post(CLOSE);
     }
 
-    /// The socket has become readable.
+    /// Models a socket that has become readable.
     fn readable(&self) {
         let session = self.lock();
         if session.is_parked {
@@ -641,7 +642,7 @@ impl ConnectionModel {
         }
     }
 
-    /// Checks the final state: the socket has one owner, and every signal was received or will be.
+    /// Checks the final state: the socket has one owner, and every signal was or will be received.
     fn check(&self, posted: u32) {
         let SessionModel { is_parked, mailbox } = *self.lock();
         let task = self.task.lock().expect("no panic").take();
@@ -651,14 +652,15 @@ impl ConnectionModel {
         let unread = left & !Handover::PARKED;
         match task {
             Some(task) => assert!(unread == 0 || task.take(), "the task is not woken for {unread:#b}"),
-            // A thread that posts a signal to a parked connection sees that it has no task, and unparks it.
+            // A thread that posts a signal to a parked connection sees that the connection has no task, and
+            // unparks it.
             None => assert_eq!(unread, 0, "a signal of a parked connection is not received"),
         }
         assert_eq!(self.received.load(Ordering::Relaxed) | unread, posted, "a signal was lost");
     }
 }
 
-/// The first one or two tasks of a connection park, while two other threads act on the connection.
+/// Parks the first one or two tasks of a connection while two other threads act on the connection.
 fn two_threads_act_on_a_connection(posted: u32, first: fn(&ConnectionModel), second: fn(&ConnectionModel)) {
     for parks in [1, 2] {
         let mut model = loom::model::Builder::new();
@@ -690,13 +692,12 @@ fn parked_connection_has_one_owner_and_loses_no_signal() {
     two_threads_act_on_a_connection(CLOSE, ConnectionModel::close_partial, ConnectionModel::readable);
 }
 
-/// Models a slot of an arena as used by `arena/mod.rs`. Its content is accessed without any ordering of its
-/// own.
+/// Models a slot of an arena as used by `arena/mod.rs`. Accesses to its content provide no ordering.
 #[derive(Default)]
 struct SlotModel {
     state: Option<SlotState>,
     content: AtomicU64,
-    /// How often the slot was freed without being used again.
+    /// Number of times that the slot was freed without being used again.
     vacant: loom::sync::Mutex<u32>,
 }
 
@@ -709,7 +710,7 @@ impl SlotModel {
         self.state.as_ref().expect("set by `new`")
     }
 
-    /// Inserts an item if the slot is free. The caller gets the reference.
+    /// Inserts an item if the slot is free. The caller gets a reference to it.
     fn insert(&self, content: u64) -> bool {
         if std::mem::take(&mut *self.vacant.lock().expect("no panic")) == 0 {
             return false;
@@ -738,7 +739,7 @@ impl SlotModel {
     }
 }
 
-/// An item is removed and another inserted, while two threads look up one each.
+/// An item is removed and another inserted, while two threads each look up one of them.
 #[test]
 fn look_up_finds_the_requested_item_or_nothing() {
     loom::model(|| {
@@ -765,12 +766,12 @@ fn look_up_finds_the_requested_item_or_nothing() {
     });
 }
 
-/// Models a channel with subscribers as swept by `channel/fan_out.rs`, in runs of one.
+/// Models a channel with subscribers as swept by `channel/fan_out.rs`, one subscriber at a time.
 struct ChannelModel {
     state: loom::sync::Mutex<ChannelModelState>,
     /// Maximum number of tasks that share a sweep.
     most_tasks: usize,
-    /// A task leaves the sweep only when it takes the lock the next time, which is too late.
+    /// Whether a task leaves the sweep only the next time it takes the lock, which is too late.
     leaves_late: bool,
     /// Tasks that were started.
     tasks: loom::sync::Mutex<Vec<thread::JoinHandle<()>>>,
@@ -815,7 +816,7 @@ impl ChannelModel {
         }
     }
 
-    /// Continues the sweep by one run. Returns whether there is more to claim.
+    /// Continues the sweep by one subscriber. Returns whether there may be more to notify.
     fn wake_some(this: &Arc<Self>, by_task: bool) -> bool {
         let mut run = None;
         let (has_more, missing) = {
@@ -846,7 +847,7 @@ impl ChannelModel {
         has_more
     }
 
-    /// A subscriber reads to the end of the log, and waits again.
+    /// Makes a subscriber read to the end of the log, then wait again.
     fn notify(&self, one: usize) {
         assert!(
             !self.is_notifying[one].swap(true, Ordering::AcqRel),
@@ -871,8 +872,8 @@ impl ChannelModel {
     }
 }
 
-/// One thread publishes twice, or two publish once each. Returns the number of interleavings in which a
-/// subscriber was not notified.
+/// Publishes twice from one thread, or once each from two threads. Returns the number of interleavings in
+/// which a subscriber was not notified.
 fn missed_notifications(most_tasks: usize, has_other: bool, leaves_late: bool) -> usize {
     let missed_notifications = StdArc::new(AtomicUsize::new(0));
     let count = StdArc::clone(&missed_notifications);
@@ -903,7 +904,7 @@ fn every_subscriber_receives_the_last_message_for_any_number_of_tasks() {
     }
 }
 
-/// Shows why a task must leave with the same lock held under which it found nothing to claim.
+/// Shows why a task must leave the sweep without releasing the lock after it has found nothing more to claim.
 #[test]
 fn a_task_that_leaves_too_late_misses_a_subscriber() {
     assert!(missed_notifications(1, true, true) > 0, "the model must detect this");

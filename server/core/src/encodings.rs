@@ -4,7 +4,7 @@ use crate::dialect::json::Json;
 use crate::dialect::{Encoded, Encoding};
 use crate::message::{CompactJson, Content, Message, Stamp};
 
-/// A message as stored in its log: encoded once per dialect, however many subscribers there are.
+/// A message as stored in its log: encoded once per dialect, regardless of the number of subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encodings {
     /// Always present, since it owns the data.

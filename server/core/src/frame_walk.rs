@@ -1,17 +1,17 @@
 //! Finds the ends of WebSocket frames (RFC 6455, section 5.2) from their headers alone. It does not validate
 //! the frames.
 
-/// Two bytes, an eight-byte length and a four-byte mask.
+/// Maximum length of a header: two bytes, an eight-byte length and a four-byte mask.
 const MAX_HEADER_LEN: usize = 14;
 
 /// Tracks frame boundaries in a byte stream that arrives in arbitrary chunks. Payloads are skipped, not
 /// stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameWalk {
-    /// Header of the current frame, as far as it has been read.
+    /// The part of the current frame's header that has been read so far.
     header: [u8; MAX_HEADER_LEN],
     header_read: u8,
-    /// Payload bytes of the current frame that are still to come, once its header is complete.
+    /// Number of payload bytes of the current frame that have not arrived yet, once its header is complete.
     payload_left: u64,
     /// Total payload length of the completed fragments of a partial message.
     fragments: u64,

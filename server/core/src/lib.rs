@@ -1,8 +1,8 @@
 //! The pure core of Encke: the session state machine and the dialects.
 //!
 //! This crate reads no clock, opens no socket, takes no lock and starts no thread. Callers pass the time as
-//! an argument, and side effects are returned as values for them to carry out. As a separate crate, it cannot
-//! depend on anything that would.
+//! an argument, and carry out the side effects that are returned as values. Because it is a separate crate,
+//! it cannot depend on code that does any of this.
 //!
 //! A module may import only from those listed before it:
 //!

@@ -30,9 +30,10 @@ pub enum ContentKind {
     /// Data published by a client or through the API.
     #[default]
     Data,
-    /// A session has subscribed to the channel. The data is what other subscribers may see of it.
+    /// A session has subscribed to the channel. The data is the part of the session that other subscribers
+    /// may see.
     Joined,
-    /// A session is no longer subscribed.
+    /// A session is no longer subscribed to the channel.
     Left,
 }
 
@@ -92,7 +93,7 @@ struct SubscriberJson<'a> {
     user: Option<&'a str>,
 }
 
-/// An anonymous message.
+/// Creates the content of an anonymous message.
 impl<'a> From<CompactJson<'a>> for Content<'a> {
     fn from(data: CompactJson<'a>) -> Self {
         Self { kind: ContentKind::Data, user: None, at_ms: None, data }
@@ -145,7 +146,7 @@ impl<'a> JsonString<'a> {
 #[derive(Clone, Debug)]
 pub struct CompactJson<'a>(Cow<'a, str>);
 
-/// Maximum nesting depth of arrays and objects. Parsers reject input at depths of about a hundred and more.
+/// Maximum nesting depth of arrays and objects. Some parsers reject depths of about a hundred and more.
 pub const MAX_DEPTH: usize = 64;
 
 /// Why JSON was rejected although its syntax is valid: some clients' parsers could not read it.
@@ -180,7 +181,7 @@ impl<'a> CompactJson<'a> {
     pub fn parse(json: &'a str) -> Result<Self, BadJson> {
         let mut tokens = Tokens { json, at: 0, depth: 0 };
         let mut compact = String::new();
-        // Everything before this index has been copied to `compact`. 0 as long as no white space was found.
+        // Everything before this index has been copied to `compact`. It stays 0 until white space is found.
         let mut copied = 0;
         while let Some(token) = tokens.next() {
             if let Token::WhiteSpace(range) = token? {
@@ -213,7 +214,7 @@ impl<'a> CompactJson<'a> {
     }
 }
 
-/// Iterates over the tokens of a JSON text, as far as [`CompactJson::parse`] needs to distinguish them.
+/// Iterates over the tokens of a JSON text, distinguishing only what [`CompactJson::parse`] needs.
 struct Tokens<'a> {
     json: &'a str,
     at: usize,

@@ -23,7 +23,7 @@ const TIMEOUTS: SessionTimeouts = SessionTimeouts {
     lifetime: Some(Duration::from_hours(1_000)),
 };
 
-/// A session with the context of its owner.
+/// A session with the context that its owner would provide.
 struct OwnedSession {
     session: Session,
     outputs: Outputs,

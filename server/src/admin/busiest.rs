@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 use crate::channel::Busiest;
 use crate::client;
 
-/// How long a result is reused, from the start of its search.
+/// How long a result is reused, counted from the start of its search.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// The latest search. At most one runs at a time, and at most one starts per [`MAX_AGE`], so the cost does not
-/// depend on the number of requests.
+/// The latest search. At most one runs at a time, and at most one starts per [`MAX_AGE`], so the cost does
+/// not depend on the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct BusiestCache(Mutex<Option<Search>>);
 
@@ -24,7 +24,7 @@ pub(crate) struct BusiestCache(Mutex<Option<Search>>);
 struct Search {
     began: Timestamp,
     found: Shared<BoxFuture<'static, Arc<Busiest>>>,
-    /// Completes the search even if all requests that wait for it are dropped.
+    /// Task that completes the search even if all requests waiting for it are dropped.
     task: JoinHandle<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Access control of the admin listener: by host name, by origin, by API key.
+//! Access control of the admin listener: checks of the host name, the origin and the API key.
 
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -6,18 +6,17 @@ use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use crate::auth::{ApiKeys, Auth, Operator, Scope};
 use crate::http::ApiError;
 
-/// Returns the segments of the path. Guards and routes use the same ones, so that no spelling of a path
+/// Returns the segments of the path. Guards and routes use the same segments, so that no spelling of a path
 /// bypasses a guard.
 pub(super) fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
     let path = request.uri().path();
     path.strip_prefix('/').unwrap_or(path).split('/')
 }
 
-/// Refuses requests that a web page makes through its visitor's browser to the API or the metrics: both from
-/// another origin, and under a host name of the page's owner that resolves to this server. Programs send no
-/// Origin.
+/// Refuses requests that a web page sends through its visitor's browser: cross-origin requests to the API,
+/// and requests with a host name that the page's owner has pointed at this server. Programs send no `Origin`.
 ///
-/// Health reveals nothing worth protecting, and supervisors may request it under any name.
+/// Health checks reveal nothing worth protecting, and supervisors may use any host name for them.
 fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(), ApiError> {
     let headers = request.headers();
     let first = segments(request).next();
@@ -34,19 +33,19 @@ fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(
     }
 }
 
-/// Whether a page of this origin was loaded from this listener, under this host name.
+/// Returns whether a page of this origin was loaded from this listener, using this host name.
 fn is_same_origin(origin: &str, scheme: &str, host: &str) -> bool {
     origin.split_once("://") == Some((scheme, host))
 }
 
-/// Returns the operator who sent the request, if it is allowed.
+/// Returns the operator who sent the request, or an error if access is denied.
 pub(super) fn authorize<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<Operator, ApiError> {
     check_browser(request, auth, scheme)?;
     check_key(request, &auth.api_keys)
 }
 
-/// Requires an API key for the API and the metrics, if keys are configured. Health is for load balancers,
-/// which send no key.
+/// Requires an API key for the API and the metrics, if keys are configured. Health checks need no key,
+/// because load balancers send none.
 fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<Operator, ApiError> {
     if !matches!(segments(request).next(), Some("api" | "metrics")) {
         return Ok(Operator::Anyone);
@@ -108,7 +107,8 @@ mod tests {
         }
     }
 
-    /// Otherwise `//api/sessions` could be the API for the routes and something else for the guards.
+    /// If they differed, the routes could treat `//api/sessions` as the API while the guards treat it as
+    /// another path.
     #[test]
     fn guards_and_routes_see_the_same_path() {
         for (path, parts) in [
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A page that was loaded without TLS may have been modified on the way.
+    /// Pages loaded without TLS are not trusted, because they may have been modified on the way.
     #[test]
     fn with_tls_only_https_pages_are_of_the_same_origin() {
         for (origin, allowed) in [

@@ -50,8 +50,8 @@ pub(crate) use api::HealthStatus;
 pub(crate) use busiest::BusiestCache;
 pub(crate) use public_url::PublicUrl;
 
-/// Maximum size of a request body in addition to the longest message: the channel names of a broadcast, and
-/// other fields.
+/// How much larger than the longest message a request body may be, to allow for the channel names of a
+/// broadcast and other fields.
 const BODY_OVERHEAD_BYTES: usize = 512 * 1024;
 
 /// State shared by the handlers of the admin listener.
@@ -61,14 +61,14 @@ pub(crate) struct Context {
     pub(crate) tls: Option<Arc<Tls>>,
     /// Data for the dashboard.
     pub(crate) live: Live,
-    /// Where the dashboard finds the public listener.
+    /// How the dashboard reaches the public listener.
     pub(crate) public: PublicListener,
     /// Connections of the public listener that have no session yet.
     pub(crate) handshakes: Arc<Handshakes>,
-    /// Connections of this listener. If there are too many, the oldest of the address with the most is
-    /// closed, so that health checks get through.
+    /// Connections of this listener. If there are too many, the oldest connection of the address with the
+    /// most connections is closed, so that health checks get through.
     pub(crate) admin_connections: Arc<Handshakes>,
-    /// How long the head and the body of a request may each take.
+    /// Maximum time for receiving a request's head, and again for its body.
     pub(crate) handshake_timeout: Duration,
     /// Batches of expiries queued for the workers.
     pub(crate) batches: Receiver<ExpiryBatch>,
@@ -78,7 +78,7 @@ pub(crate) struct Context {
     pub(crate) stop: CancellationToken,
 }
 
-/// The public listener, as pages reach it.
+/// How web pages reach the public listener.
 #[derive(Debug)]
 pub(crate) struct PublicListener {
     /// External URL, if configured.
@@ -93,15 +93,15 @@ pub(crate) struct TimerSettings {
     pub(crate) scheme: TimerScheme,
     pub(crate) tick: Duration,
     pub(crate) workers: usize,
-    /// How long the wheel may make no progress before the server counts as unhealthy.
+    /// How long the wheel may make no progress before the server reports itself as unhealthy.
     pub(crate) watchdog: Duration,
 }
 
-/// Returns how many log lines were dropped.
+/// Function that returns how many log lines were dropped.
 pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Context {
-    /// Scheme of this listener's URLs.
+    /// Returns the scheme of this listener's URLs.
     fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }

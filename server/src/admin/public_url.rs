@@ -3,10 +3,10 @@ use crate::auth::HostPort;
 /// External URL of the public listener: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicUrl {
-    /// As configured, without a trailing slash.
+    /// URL as configured, without a trailing slash.
     text: Box<str>,
     is_secure: bool,
-    /// Where the host begins in `text`.
+    /// Index in `text` at which the host begins.
     authority_at: usize,
 }
 
@@ -53,26 +53,26 @@ impl PublicUrl {
         &self.text
     }
 
-    /// Returns the origins that a page must be allowed to connect to: for WebSockets and for requests.
+    /// Returns the origins that a page must be allowed to connect to, for WebSockets and for HTTP requests.
     pub(crate) fn origins(&self) -> String {
         origins(&self.text[self.authority_at..], self.is_secure)
     }
 }
 
-/// Returns the two origins of a host with an optional port: for WebSockets and for requests.
+/// Returns the two origins of a host with an optional port: one for WebSockets and one for HTTP requests.
 pub(crate) fn origins(authority: &str, is_secure: bool) -> String {
     let (socket, request) = if is_secure { ("wss", "https") } else { ("ws", "http") };
     format!("{socket}://{authority} {request}://{authority}")
 }
 
-/// Whether this is a host with an optional port that has only the characters of names, numbers and addresses.
-/// In a list of origins, `;`, `,` and `*` would have other meanings.
+/// Returns whether this is a host with an optional port and consists only of characters that occur in host
+/// names and IP addresses. In a list of origins, `;`, `,` and `*` would have other meanings.
 fn is_plain(authority: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
     authority.bytes().all(is_plain) && HostPort::parse(authority).is_some()
 }
 
-/// Returns the host of a `Host` header, if it is safe in a list of origins.
+/// Returns the host name in a `Host` header, if the header is safe in a list of origins.
 pub(crate) fn plain_host(host: &str) -> Option<&str> {
     if is_plain(host) { HostPort::parse(host).map(|host| host.host()) } else { None }
 }
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Otherwise a client could inject directives into the page's policy.
+    /// Accepting such hosts would let a client inject directives into the page's policy.
     #[test]
     fn hosts_cannot_inject_policy() {
         for (host, found) in [

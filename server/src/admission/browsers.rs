@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 /// Id that the server has assigned to a browser.
 pub(crate) type BrowserId = [u8; 16];
 
-/// Limits the sessions per browser that have a poll held. A browser opens only a few connections to one
-/// server: if all its pages poll, none are left for other requests.
+/// Limits how many sessions of a browser may have a poll held. A browser opens only a few connections to a
+/// server: if all its pages poll, no connection is left for other requests.
 #[derive(Debug)]
 pub(crate) struct Browsers {
     limit: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Browsers {
 
 type SessionKey = u128;
 
-/// Held poll of a browser. It stops counting when dropped.
+/// A held poll of a browser, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct BrowserPoll {
     browsers: Arc<Browsers>,
@@ -27,7 +27,7 @@ pub(crate) struct BrowserPoll {
 }
 
 impl Browsers {
-    /// Allows `limit` sessions per browser to have polls held.
+    /// Allows `most` sessions per browser to have a poll held.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { limit: most, held_polls: Mutex::default() })
     }
@@ -36,7 +36,7 @@ impl Browsers {
         self.limit < usize::MAX
     }
 
-    /// Counts one more poll. Returns `None` if too many other sessions of this browser have polls held.
+    /// Counts another poll. Returns `None` if too many other sessions of this browser have polls held.
     pub(crate) fn try_acquire(self: &Arc<Self>, browser: BrowserId, session: u128) -> Option<BrowserPoll> {
         let mut held = self.held_polls.lock();
         let sessions = held.entry(browser).or_default();

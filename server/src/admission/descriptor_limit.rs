@@ -6,8 +6,7 @@ use tokio::sync::Notify;
 
 use super::LogThrottle;
 
-/// Number of connections for which file descriptors are available, in addition to those reserved for other
-/// uses.
+/// Limit on the number of connections, given by the file descriptors that are not reserved for other uses.
 #[derive(Debug)]
 pub(crate) struct DescriptorLimit {
     connections: usize,
@@ -42,7 +41,8 @@ impl DescriptorLimit {
         self.wanted.notified().await;
     }
 
-    /// Whether a connection beyond these must be refused for lack of descriptors. Logs a warning if so.
+    /// Whether another connection must be refused for lack of descriptors, given the number of open
+    /// connections. Logs a warning if so.
     pub(crate) fn is_exhausted(&self, connections: usize, now: Timestamp) -> bool {
         let is_exhausted = connections >= self.connections;
         if is_exhausted && self.log_throttle.pass(now).is_some() {

@@ -1,4 +1,5 @@
-//! Fair eviction from a limited resource: when it runs out, the owner with the most items loses its oldest.
+//! Fair eviction from a limited resource: when the limit is exceeded, the owner with the most items loses its
+//! oldest item.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -39,13 +40,14 @@ impl QuotaOwner {
         }
     }
 
-    /// Rank of an owner with this many items; the highest is evicted first.
+    /// Returns the rank of an owner with this many items. The owner with the highest rank is the first to
+    /// lose an item.
     pub(crate) fn eviction_rank<N: Default>(&self, amount: N) -> N {
         if *self == Self::Operator { N::default() } else { amount }
     }
 }
 
-/// Items by owner. Each has the number that it was assigned when inserted: the smaller, the older.
+/// Items by owner. Each item is numbered when inserted, so a lower number means an older item.
 #[derive(Debug)]
 pub(crate) struct FairEviction<T> {
     items: HashMap<QuotaOwner, BTreeMap<u64, T>>,
@@ -84,13 +86,14 @@ impl<T> FairEviction<T> {
         Some(item)
     }
 
-    /// Oldest item of the owner with the most, which is the next to be [evicted](Self::evict).
+    /// Returns the oldest item of the owner with the most items, which is the next to be
+    /// [evicted](Self::evict).
     pub(crate) fn next_victim(&self) -> Option<&T> {
         let (_, owner) = self.ranking.last()?;
         self.items.get(owner)?.first_key_value().map(|(_, item)| item)
     }
 
-    /// Removes and returns the oldest item of the owner with the most.
+    /// Removes and returns the oldest item of the owner with the most items.
     pub(crate) fn evict(&mut self) -> Option<T> {
         let (_, owner) = self.ranking.last()?.clone();
         self.evict_from(&owner)
@@ -128,7 +131,7 @@ mod tests {
         }
         items.insert(&user, 5);
         assert_eq!(items.evict(), Some(2));
-        // Both own two items now.
+        // Both owners have two items now.
         let one_each = [items.evict(), items.evict()];
         assert!(one_each.contains(&Some(1)) && one_each.contains(&Some(3)), "{one_each:?}");
         let rest = [items.evict(), items.evict()];

@@ -1,5 +1,5 @@
-//! Limits the sockets that have no session yet. Each costs memory before its client has proven anything, so
-//! their number is limited. But a crowd of silent sockets must not keep clients out.
+//! Limits the number of sockets that have no session yet, since each costs memory before its client has
+//! proven anything. A crowd of silent sockets must not keep other clients out.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -19,19 +19,19 @@ use super::{FairEviction, QuotaOwner, network};
 use crate::timeouts::Timeouts;
 
 /// How long a socket may stay silent before it can be evicted for another. In a connection storm, clients
-/// connect all at once and are served one after the other.
+/// connect simultaneously and are served one after the other.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Minimum grace period: how long a crowd of silent sockets can delay a new one.
 const MIN_GRACE: Duration = Duration::from_millis(10);
 
-/// Handshakes in progress, at most `limit`. When one too many arrives, the oldest of the address with the
-/// most is evicted, provided its grace period is over. Until then a new socket waits, or exceeds the limit if
-/// it had already been accepted.
+/// Handshakes in progress, at most `limit`. When another one exceeds the limit, the oldest handshake of the
+/// address with the most handshakes is evicted, provided its grace period is over. Until then, a new socket
+/// waits, but a socket that was already accepted may exceed the limit.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     limit: usize,
-    /// Grace period of a silent socket while none has been evicted.
+    /// Grace period of a silent socket when no sockets have been evicted.
     grace: Duration,
     open: Mutex<HandshakeTable>,
     /// Task that [waits for a free slot](Self::wait_for_slot).
@@ -41,17 +41,17 @@ pub(crate) struct Handshakes {
 #[derive(Debug)]
 struct HandshakeTable {
     sockets: Slab<PendingSocket>,
-    /// Current limit. Lower than the configured one after file descriptors ran out.
+    /// Current limit. It is lower than the configured limit after file descriptors ran out.
     limit: usize,
-    /// Evicted sockets that have not closed yet.
+    /// Number of evicted sockets that have not closed yet.
     closing: usize,
-    /// Sockets evicted since there were last few. Each shortens the grace period, so a crowd of silent
-    /// sockets gains no time.
+    /// Number of sockets evicted since the table was last less than half full. Each eviction shortens the
+    /// grace period, so a crowd of silent sockets gains no time.
     evicted: usize,
-    /// Number of the next socket.
+    /// Number to assign to the next socket.
     next: u64,
     /// Sockets that may be evicted, by address. Maintained only while there are many sockets, because
-    /// maintaining it always would slow down every connect.
+    /// otherwise it would slow down every new connection.
     candidates: Option<FairEviction<Arc<Eviction>>>,
 }
 
@@ -59,12 +59,12 @@ struct HandshakeTable {
 struct PendingSocket {
     address: IpAddr,
     number: u64,
-    /// Its number in the table of candidates, if it is in there.
+    /// Number of the socket among the candidates, if it is a candidate.
     counted: Option<u64>,
     eviction: Arc<Eviction>,
 }
 
-/// Handshake in progress. It counts until dropped.
+/// A handshake in progress, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     handshakes: Arc<Handshakes>,
@@ -85,7 +85,8 @@ impl Handshakes {
         Self::with_grace(limit, GRACE)
     }
 
-    /// Creates a limit at which the oldest socket is evicted at once.
+    /// Creates handshakes without a grace period: when the limit is exceeded, the oldest socket is evicted
+    /// immediately.
     pub(crate) fn without_grace(limit: usize) -> Arc<Self> {
         Self::with_grace(limit, Duration::ZERO)
     }
@@ -113,26 +114,26 @@ impl Handshakes {
         }
     }
 
-    /// When the next socket can be evicted, if the limit is reached and none can be evicted now.
+    /// Returns when the next socket can be evicted, if the limit is reached and none can be evicted now.
     fn full_until(&self, now: Timestamp) -> Option<Timestamp> {
         let mut open = self.open.lock();
         if open.has_free_slot() {
             return None;
         }
-        // If all sockets are already evicted, they will close soon.
+        // If all sockets are already being evicted, they will close soon.
         let until =
             open.candidates().next_victim().map_or(now, |eviction| eviction.since) + self.grace(&open);
         (until > now).then_some(until)
     }
 
-    /// Begins a handshake. Evicts as many others as exceed the limit and are past their grace period.
+    /// Begins a handshake. While the limit is exceeded, evicts other handshakes whose grace period is over.
     pub(crate) fn begin(self: &Arc<Self>, address: IpAddr, now: Timestamp) -> Handshake {
         let eviction =
             Arc::new(Eviction { since: now, is_requested: AtomicBool::new(false), task: AtomicWaker::new() });
         let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
-        // This socket got a descriptor, so there may be one for the next.
+        // This socket got a descriptor, so there may be one for the next socket, too.
         open.limit = self.limit.min(open.limit.saturating_add(2));
         let address = network(address);
         let socket = PendingSocket { address, number, counted: None, eviction: Arc::clone(&eviction) };
@@ -149,9 +150,9 @@ impl Handshakes {
         Handshake { handshakes: Arc::clone(self), key, eviction }
     }
 
-    /// Called when there is no descriptor for another socket. Lowers the limit to the current number of
-    /// sockets, however small, and evicts one unless an evicted one is still closing. Returns whether one is
-    /// closing.
+    /// Lowers the limit to the current number of sockets, however small, and evicts a socket unless an
+    /// evicted one is still closing. Called when there is no descriptor for another socket. Returns whether a
+    /// socket is closing.
     pub(crate) fn free_descriptor(&self, now: Timestamp) -> bool {
         let mut open = self.open.lock();
         open.limit = open.limit.min(open.sockets.len()).max(1);
@@ -183,7 +184,7 @@ impl HandshakeTable {
         self.sockets.len() < self.limit
     }
 
-    /// Evicts the oldest remaining socket of the address with the most, if its grace period is over.
+    /// Evicts the oldest remaining socket of the address with the most sockets, if its grace period is over.
     fn evict_one(&mut self, now: Timestamp, grace: Duration) -> Option<Arc<Eviction>> {
         if self.candidates().next_victim()?.since + grace > now {
             return None;
@@ -234,7 +235,7 @@ impl Handshake {
         open.add_candidate(self.key);
     }
 
-    /// Ready when the socket is to be closed in favour of another.
+    /// Ready when the socket must be closed in favour of another.
     pub(crate) fn poll_evicted(&self, task: &mut Context<'_>) -> Poll<()> {
         self.eviction.task.register(task.waker());
         if self.eviction.is_requested.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
@@ -251,7 +252,8 @@ impl Drop for Handshake {
             open.closing -= 1;
         }
         let was_full = open.sockets.len() + 1 == open.limit;
-        // If a single socket was evicted for a waiting one, that is no sign of free capacity.
+        // The end of an evicted socket does not show that capacity is free, because another socket was
+        // waiting for it.
         if 2 * open.sockets.len() < open.limit && !was_evicted {
             open.candidates = None;
             open.evicted = 0;

@@ -9,12 +9,12 @@ use super::Permit;
 #[derive(Debug, Default)]
 pub(crate) struct OpenConnections(TaskTracker);
 
-/// Open connection. It counts until this and all clones are dropped.
+/// An open connection, counted until this value and all its clones are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenConnection(Arc<ConnectionEntry>);
 
-/// [`OpenConnection`] of a parked connection, stored without an allocation of its own unless clones of it
-/// exist.
+/// Form of an [`OpenConnection`] while the connection is parked. It needs no separate allocation unless there
+/// are clones.
 #[derive(Debug)]
 pub(crate) enum CompactConnection {
     Owned(ConnectionEntry),
@@ -60,7 +60,7 @@ impl OpenConnections {
 
     /// Waits until all connections are closed.
     pub(crate) async fn all_closed(&self) {
-        // A tracker reports that it is empty only after `close`, which does not prevent further tokens.
+        // A tracker reports that it is empty only after `close`, which does not prevent additional tokens.
         self.0.close();
         self.0.wait().await;
     }

@@ -1,5 +1,5 @@
-//! Limits the memory of partial messages. Each client may buffer only a little, but all clients together a
-//! lot.
+//! Limits the total memory of partial messages. Each client may buffer only a little, but all clients
+//! together could buffer a lot.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use slab::Slab;
 
 use super::network;
 
-/// All partial messages, limited by total size. When the limit is exceeded, messages of the address with the
-/// most bytes are evicted until some headroom is free: first the largest that has not grown for a second, or
-/// if all are growing, the oldest.
+/// All partial messages, limited in total size. When the limit is exceeded, messages of the address with the
+/// most bytes are evicted until some headroom is free: first the largest message that has not grown for a
+/// second, or if all are growing, the oldest.
 #[derive(Debug)]
 pub(crate) struct PartialMessages<T> {
     limit: usize,
@@ -25,7 +25,7 @@ pub(crate) struct PartialMessages<T> {
 #[derive(Debug)]
 struct MessageTable<T> {
     slab: Slab<MessageEntry<T>>,
-    /// Total size, without evicted messages, whose memory is freed shortly.
+    /// Total size, excluding evicted messages, whose memory is freed shortly.
     bytes: usize,
     bytes_by_address: HashMap<IpAddr, usize>,
 }
@@ -40,14 +40,14 @@ struct MessageEntry<T> {
     sender: T,
 }
 
-/// A client's partial message. It counts until dropped.
+/// A client's partial message, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct PartialMessage<T: Clone> {
     all: Arc<PartialMessages<T>>,
     key: usize,
 }
 
-/// Evictions free this fraction (1/64) of the limit. Finding candidates scans all messages, which must not
+/// Divisor of the limit: evictions free 1/64 of it. Finding candidates scans all messages, which must not
 /// happen for every message.
 const HEADROOM_DIVISOR: usize = 64;
 
@@ -71,7 +71,7 @@ impl<T: Clone> PartialMessages<T> {
         self.messages.lock().bytes
     }
 
-    /// Starts an empty message of this sender.
+    /// Starts an empty message from this sender.
     pub(crate) fn begin(self: &Arc<Self>, sender: T, address: IpAddr, now: Timestamp) -> PartialMessage<T> {
         let message = MessageEntry {
             bytes: 0,
@@ -112,8 +112,8 @@ impl<T: Clone> PartialMessage<T> {
 }
 
 impl<T: Clone> MessageTable<T> {
-    /// Evicts messages of the address with the most bytes, then of the next, until the total is at most
-    /// `bytes`.
+    /// Evicts messages of the address with the most bytes, then of the next such address, until the total is
+    /// at most `bytes`.
     fn evict_down_to(&mut self, bytes: usize, now: Timestamp) -> Vec<T> {
         let mut senders = Vec::new();
         while self.bytes > bytes
@@ -134,14 +134,15 @@ impl<T: Clone> MessageTable<T> {
         senders
     }
 
-    /// Messages of an address in the order of eviction.
+    /// Returns the messages of an address in the order of eviction.
     fn eviction_order(&self, address: IpAddr, now: Timestamp) -> impl Iterator<Item = usize> + use<T> {
         let of_address =
             self.slab.iter().filter(|(_, message)| message.address == address && !message.is_evicted);
         let mut ordered: Vec<_> = of_address
             .map(|(key, message)| {
                 let is_idle = now.since(message.grown_at) >= IDLE_AFTER;
-                // A message that grows by a byte now and then is older than any that arrives at full speed.
+                // Among growing messages, the oldest comes first: a message that grows by a byte now and then
+                // is older than any that arrives at full speed.
                 (Reverse((is_idle, is_idle.then_some(message.bytes))), message.started_at, key)
             })
             .collect();

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 pub(crate) struct Permits {
     taken: AtomicUsize,
     limit: usize,
-    /// Permits per address, maintained only if the number per address is limited. Locked for one look-up.
+    /// Permits per address, maintained only if the number per address is limited. The lock is held for one
+    /// look-up.
     taken_by: Mutex<HashMap<IpAddr, usize>>,
     limit_each: usize,
 }
@@ -20,8 +21,8 @@ pub(crate) struct Permits {
 #[derive(Debug)]
 pub(crate) struct Permit {
     permits: Arc<Permits>,
-    /// Address that it counts for, if addresses are limited. Boxed because every connection has a permit and
-    /// usually no such limit applies.
+    /// Address that the permit counts against, if addresses are limited. Boxed because every connection has a
+    /// permit, and usually no such limit applies.
     by: Option<Box<IpAddr>>,
 }
 
@@ -39,7 +40,7 @@ impl Permits {
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         let next = |taken| (taken < self.limit).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        // From here on, dropping the permit returns it.
+        // From now on, dropping the permit returns it.
         let mut permit = Permit { permits: Arc::clone(self), by: None };
         if self.limit_each != usize::MAX {
             let by = network(address);

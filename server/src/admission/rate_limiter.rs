@@ -7,21 +7,21 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-/// Rate limiter for one session, regardless of the number of its connections. It is a token bucket that holds
-/// one second's worth, stored as the time at which it will be full again (generic cell rate algorithm, ITU-T
+/// Rate limiter for a session, shared by all its connections. It is a token bucket that holds one second's
+/// worth of items, stored as the time at which it will be full again (generic cell rate algorithm, ITU-T
 /// I.371). It needs no timer.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimiter {
-    /// When the bucket is full again, in nanoseconds.
+    /// Time at which the bucket will be full again, in nanoseconds.
     full_at: AtomicU64,
 }
 
 /// Decision about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateDecision {
-    /// Execute it.
+    /// Execute the command.
     Allow,
-    /// Reject it.
+    /// Reject the command.
     TooFast,
     /// Close the connection: the client has ignored a second's worth of rejections.
     Flood,
@@ -46,8 +46,8 @@ impl RateLimiter {
         self.add(count as u64, per_second, now);
     }
 
-    /// Returns when the bucket will be full again. Atomic, because HTTP requests of the session run
-    /// concurrently with its connection.
+    /// Counts items, and returns when the bucket will be full again. Atomic, because HTTP requests of the
+    /// session run concurrently with its connection.
     fn add(&self, count: u64, per_second: u32, now: Timestamp) -> u64 {
         let more = |full_at| after_more(full_at, count, per_second, now);
         let before =
@@ -62,14 +62,14 @@ impl RateLimiter {
     }
 }
 
-/// Rate limiters by key: a user or an address.
+/// Rate limiters by key, which is a user or an address.
 #[derive(Debug)]
 pub(crate) struct RateLimiters<K> {
     per_second: u32,
     buckets: Mutex<Buckets<K>>,
 }
 
-/// Buckets of recently active keys. The others are removed when there are many.
+/// Buckets of recently active keys. Other buckets are removed when there are many.
 #[derive(Debug)]
 struct Buckets<K> {
     full_at: HashMap<K, u64>,
@@ -144,7 +144,7 @@ impl<K: Eq + Hash> RateLimiters<K> {
     }
 }
 
-/// A burst may contain one second's worth.
+/// Returns when the next item may be processed. A burst may contain one second's worth of items.
 fn next_at(full_at: u64) -> Timestamp {
     Timestamp::from_nanos(full_at).before(BURST).unwrap_or(Timestamp::from_nanos(0))
 }

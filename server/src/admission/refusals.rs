@@ -11,7 +11,7 @@ use crate::auth::AuthError;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Reason why a connection got no session. Its name is a label in metrics and a field in logs.
+/// Why a connection got no session. The name is a label in metrics and a field in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum RefusalReason {

@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 /// enough that the table of chunks is small.
 const CHUNK_LEN: usize = 512;
 
-/// Upper bound on the capacity, whatever limit is requested. The table of chunks is allocated up front, and
-/// takes 4 MiB at this capacity. That many sessions take about 50 GB.
+/// Upper bound on the capacity, regardless of the requested limit. The table of chunks is allocated up front,
+/// and takes 4 MiB at this capacity. That many sessions would take about 50 GB.
 const MAX_SLOTS: usize = 1 << 27;
 
-/// Growing array whose elements never move. Reading an element takes two loads, even while other threads grow
-/// the array.
+/// A growing array whose elements never move. Reading an element takes two loads, even while other threads
+/// grow the array.
 #[derive(Debug)]
 pub(crate) struct Chunks<T>(Box<[OnceLock<Box<[T; CHUNK_LEN]>>]>);
 

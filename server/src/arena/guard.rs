@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::{Arena, Slot};
 
-/// Owned guard that keeps an arena's item in its slot. For tasks, which outlive the code that spawns them.
+/// Owned guard that keeps an arena's item in its slot. Used by tasks, which outlive the code that spawns
+/// them.
 pub(crate) struct OwnedSlotGuard<S: Slot> {
     arena: Arc<Arena<S>>,
     index: u32,
 }
 
-/// Borrowed guard of an item. Unlike [`OwnedSlotGuard`] it does not touch the arena's reference count, which
-/// all threads would contend for.
+/// Borrowed guard that keeps an arena's item in its slot. Unlike [`OwnedSlotGuard`], it does not touch the
+/// arena's reference count, on which all threads would contend.
 pub(crate) struct SlotGuard<'a, S: Slot> {
     arena: &'a Arena<S>,
     slot: &'a S,

@@ -1,10 +1,10 @@
-//! Storage for tens of thousands of short-lived items of one type, placed side by side in memory.
+//! Storage for tens of thousands of short-lived items of one type, placed next to each other in memory.
 //!
 //! Each item occupies a slot of an [`Arena`]. Slots are allocated 512 at a time, never move, and are reused.
-//! Long-lived items are therefore not scattered among short-lived ones, and the memory of closed sessions
-//! serves new ones. A [`SlotKey`] of 8 bytes finds an item again without keeping it alive; it finds nothing
-//! once the item has been removed. While an item is in use, a guard ([`OwnedSlotGuard`], [`SlotGuard`])
-//! prevents its slot from being reused.
+//! Therefore, long-lived items are not scattered among short-lived ones, and new sessions reuse the memory of
+//! closed ones. A [`SlotKey`] of 8 bytes finds an item again without keeping it alive; it finds nothing once
+//! the item has been removed. While an item is in use, a guard ([`OwnedSlotGuard`], [`SlotGuard`]) prevents
+//! its slot from being reused.
 //!
 //! A look-up takes no lock: it loads the address of the chunk and adds a reference with one compare-and-swap
 //! on the [`SlotState`].
@@ -28,22 +28,22 @@ pub(crate) use chunks::Chunks;
 pub(crate) use guard::{OwnedSlotGuard, SlotGuard};
 pub(crate) use slot_state::SlotState;
 
-/// Slot that holds successive items. Its fields must be atomics or locks: many threads may access it at the
-/// same time.
+/// A slot, which holds successive items. Its fields must be atomics or locks, because many threads may access
+/// it at the same time.
 pub(crate) trait Slot: Send + Sync {
-    /// Creates an empty slot with this index in the arena, which the slot stores.
+    /// Creates an empty slot that stores this index, its position in the arena.
     fn vacant(index: u32) -> Self;
 
     fn index(&self) -> u32;
 
     fn slot_state(&self) -> &SlotState;
 
-    /// Drops everything the item owned. Called once the last reference has been dropped, when no new one can
-    /// be added.
+    /// Drops everything that the item owned. Called after the last reference has been dropped, when no new
+    /// one can be added.
     fn clear(&self);
 }
 
-/// Key of an item: its slot, and its generation in that slot. It does not keep the item alive. Keys are
+/// Key of an item: its slot, and its generation in that slot. A key does not keep the item alive. Keys are
 /// ordered by slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlotKey {
@@ -54,12 +54,12 @@ pub(crate) struct SlotKey {
 const _: () = assert!(size_of::<SlotKey>() == 8);
 
 impl SlotKey {
-    /// Key of the item in this slot. The caller holds a reference to it.
+    /// Returns the key of the item in this slot. The caller must hold a reference to the item.
     pub(crate) fn of(slot: &impl Slot) -> Self {
         Self { index: slot.index(), generation: slot.slot_state().generation() }
     }
 
-    /// Key that orders before all items in this slot and the following ones.
+    /// Returns a key that orders before all items in this slot and in later slots.
     pub(crate) fn first_in(index: u32) -> Self {
         Self { index, generation: 0 }
     }
@@ -82,16 +82,16 @@ impl SlotKey {
 
 pub(crate) struct Arena<S> {
     chunks: Chunks<S>,
-    /// Locked briefly when an item is inserted or removed. No other lock is taken meanwhile.
+    /// Locked briefly when an item is inserted or removed. No other lock is taken while it is locked.
     vacant: Mutex<VacantSlots>,
     /// Number of occupied slots.
     occupied: AtomicU32,
 }
 
-/// Slots that an item can be put into.
+/// Slots that are free for new items.
 #[derive(Debug, Default)]
 struct VacantSlots {
-    /// Slots that were used before. The last is reused first.
+    /// Slots that were used before. The last one is reused first.
     released: Vec<u32>,
     /// Index of the first slot that has never been used.
     first_unused: u32,
@@ -115,7 +115,7 @@ impl<S: Slot> Arena<S> {
     }
 
     /// Returns the item if it still exists.
-    // Inlined because pings and deliveries look up sessions with it.
+    // Inline, because every ping and delivery looks up a session.
     #[inline]
     pub(crate) fn get(&self, key: SlotKey) -> Option<SlotGuard<'_, S>> {
         let slot = self.chunks.get(key.index)?;
@@ -134,14 +134,14 @@ impl<S: Slot> Arena<S> {
         slot.slot_state().acquire_any().then(|| SlotGuard::from_acquired(self, slot))
     }
 
-    /// Iterates over the items in the slots from this index on. Each slot is read when the iterator reaches
+    /// Iterates over the items in this slot and in later slots. Each slot is read when the iterator reaches
     /// it.
     pub(crate) fn iter_from(&self, index: u32) -> impl Iterator<Item = SlotGuard<'_, S>> {
         let end = self.vacant.lock().first_unused;
         (index..end).filter_map(|index| self.get_at(index))
     }
 
-    /// Creates an owned guard of an item that is already guarded.
+    /// Creates an owned guard for an item that is already guarded.
     pub(crate) fn guard(self: &Arc<Self>, slot: &S) -> OwnedSlotGuard<S> {
         self.retain(slot);
         OwnedSlotGuard::from_acquired(Arc::clone(self), slot.index())

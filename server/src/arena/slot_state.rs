@@ -1,9 +1,9 @@
 //! Occupancy of an arena's slot.
 //!
-//! One word holds the number of references to the slot's item and the item's generation: how many items the
-//! slot has held. A look-up increments the count with a single compare-and-swap, and only if the generation
-//! matches and the item is still referenced. It therefore finds either the requested item, which then stays
-//! in its slot, or nothing, whatever other threads insert and remove at the same time.
+//! One word holds the number of references to the slot's item and the item's generation, that is, how many
+//! items the slot has held. A look-up increments the count with a single compare-and-swap, and only if the
+//! generation matches and the item is still referenced. Therefore, it finds either the requested item, which
+//! then stays in its slot, or nothing, regardless of what other threads insert and remove at the same time.
 //!
 //! This file is compiled a second time against loom: see `server/tests/loom.rs`.
 
@@ -16,43 +16,43 @@ pub(crate) struct SlotState(AtomicU64);
 /// Mask of the reference count.
 const COUNT_MASK: u64 = u32::MAX as u64;
 
-/// One generation.
+/// Amount by which the word grows from one generation to the next.
 const GENERATION_STEP: u64 = 1 << 32;
 
 impl SlotState {
-    /// State of a slot that has not been used.
+    /// Creates the state of a slot that has never been used.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Starts a new generation with one reference. The caller has exclusive access to the slot, and has
-    /// initialized it.
+    /// Starts a new generation with one reference. The caller must have exclusive access to the slot, and
+    /// have initialized it.
     ///
-    /// The generation wraps after 2^32 items. A key that old would find, and act on, another item.
+    /// The generation wraps after 2^32 items. A key that old would find, and act on, a different item.
     pub(crate) fn occupy(&self) {
         let last = self.0.load(Ordering::Relaxed) & !COUNT_MASK;
         self.0.store(last.wrapping_add(GENERATION_STEP) | 1, Ordering::Release);
     }
 
-    /// Current generation. The caller holds a reference.
+    /// Returns the current generation. The caller must hold a reference.
     #[inline]
     pub(crate) fn generation(&self) -> u32 {
         generation(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether the item of this generation is still referenced.
+    /// Whether the slot's item is of this generation and still referenced.
     pub(crate) fn is_occupied_by(&self, wanted: u32) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         generation(word) == wanted && word & COUNT_MASK != 0
     }
 
-    /// Adds a reference if the slot holds the item of this generation and it is still referenced.
+    /// Adds a reference if the slot's item is of this generation and still referenced.
     #[inline]
     pub(crate) fn acquire_if(&self, wanted: u32) -> bool {
         self.acquire_where(|word| generation(word) == wanted)
     }
 
-    /// Adds a reference to the slot's current item, whichever it is, if it is still referenced.
+    /// Adds a reference to the slot's current item, regardless of its generation, if it is still referenced.
     #[inline]
     pub(crate) fn acquire_any(&self) -> bool {
         self.acquire_where(|_| true)
@@ -64,18 +64,19 @@ impl SlotState {
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, incremented).is_ok()
     }
 
-    /// Adds a reference. The caller already holds one.
+    /// Adds a reference. The caller must already hold one.
     #[inline]
     pub(crate) fn acquire(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Drops a reference. Returns whether it was the last: the caller then has exclusive access to the slot.
+    /// Drops a reference. Returns whether it was the last one, in which case the caller has exclusive access
+    /// to the slot.
     #[inline]
     pub(crate) fn release(&self) -> bool {
         let is_last = self.0.fetch_sub(1, Ordering::Release) & COUNT_MASK == 1;
         if is_last {
-            // Everything that the other references were used for happens before this.
+            // All uses of the other references happen before this.
             fence(Ordering::Acquire);
         }
         is_last

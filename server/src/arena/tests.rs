@@ -1,8 +1,8 @@
 //! Tests the arena. `look_up_finds_the_requested_item_or_nothing` in `server/tests/loom.rs` covers every
 //! interleaving of look-ups.
 //!
-//! `ENCKE_SEED=<n>` runs one seed of the random test. Without it, the test runs a fixed range and one fresh
-//! seed.
+//! `ENCKE_SEED=<n>` runs the random test with one seed. Without it, the test runs with a fixed range of seeds
+//! and a fresh one.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::seeds::with_seeds;
 
-/// Item with a number and a value that it owns.
+/// A slot whose item has a number and owns a value.
 #[derive(Debug)]
 struct NumberedSlot {
     index: u32,
@@ -134,7 +134,7 @@ fn items_are_iterated_in_slot_order() {
     assert_eq!(found, expected);
 }
 
-/// Compares the arena with a list of the items in it.
+/// Compares the arena with a list of the items that it should contain.
 #[test]
 fn random_inserts_and_removals() {
     with_seeds(0..20, |seed| {
@@ -172,8 +172,8 @@ fn random_inserts_and_removals() {
     });
 }
 
-/// Threads look up items that another thread inserts and removes: each look-up finds the requested item or
-/// nothing.
+/// Looks up items in several threads while another thread inserts and removes them. Each look-up must find
+/// the requested item or nothing.
 #[test]
 fn look_ups_concurrent_with_inserts_and_removals() {
     let (arena, newest) = (arena(64), AtomicU64::new(u64::MAX));
@@ -184,7 +184,7 @@ fn look_ups_concurrent_with_inserts_and_removals() {
                 while !is_done.load(Ordering::Relaxed) {
                     let number = newest.load(Ordering::Relaxed);
                     if let Some(item) = arena.get(SlotKey::from_u64(number)) {
-                        // The number is written after the insertion, so it is either the item's own key or 0.
+                        // The number is stored after the insertion, so it is either the item's own key or 0.
                         let seen = item.number();
                         assert!(seen == number || seen == 0, "found {seen:x} instead of {number:x}");
                         found.fetch_add(1, Ordering::Relaxed);

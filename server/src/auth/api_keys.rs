@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq;
 
 use super::bearer::bearer;
 
-/// Minimum length in bytes: a shorter key could be guessed.
+/// Minimum length of a key in bytes: a shorter key could be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
 /// Scope of an admin API key.
@@ -14,7 +14,7 @@ const MIN_KEY_BYTES: usize = 16;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Scope {
-    /// Read access to everything, metrics included.
+    /// Read access to everything, including metrics.
     Read,
     /// Publish, and send messages to a session or a user.
     Publish,
@@ -32,7 +32,7 @@ pub struct ApiKey {
     scopes: Vec<Scope>,
 }
 
-/// Keys of the admin API. Several keys allow for rotation, or have different scopes.
+/// Keys of the admin API. Several keys allow for rotation, or for different scopes.
 #[derive(Clone, Default)]
 pub struct ApiKeys(Box<[ApiKey]>);
 
@@ -69,7 +69,7 @@ impl Operator {
     }
 }
 
-/// Reason why an admin API key is rejected. The messages do not contain the key.
+/// Why an admin API key is rejected. The messages do not contain the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadApiKey {
     /// The key is short enough to be guessed.
@@ -120,8 +120,8 @@ impl ApiKeys {
             return Some(Operator::Anyone);
         }
         let offered = authorization.and_then(bearer)?;
-        // Compares every key in constant time and does not stop at a match: the time reveals at most a key's
-        // length.
+        // Compare every key in constant time and do not stop at a match: the time reveals at most the length
+        // of a key.
         let mut found = None;
         for key in &self.0 {
             if bool::from(key.key.ct_eq(offered)) {

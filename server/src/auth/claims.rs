@@ -11,7 +11,7 @@ use crate::clock::UnixTime;
 pub(crate) const MAX_USER_BYTES: usize = 255;
 
 /// Tolerance for an issuer's clock that is ahead of the server's, applied to `nbf`, and to `iat` where it is
-/// checked. `exp` has no tolerance: it is the same time for every server.
+/// checked. `exp` has no tolerance, because a token expires at the same time on every server.
 const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 
 /// Supported claims as they appear in the token. They are parsed one by one so that an error can name the
@@ -44,14 +44,14 @@ pub(super) struct Claims {
 pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
 
 impl BackendClaims {
-    /// Identity of a client according to the backend, without a signature. `None` if the backend returned no
-    /// claims.
+    /// Returns the identity of a client according to the backend, without a signature. `None` if the backend
+    /// returned no claims.
     ///
     /// # Errors
     /// [`AuthError`], as for a token.
     pub(crate) fn identity(self, now: UnixTime) -> Result<Option<Identity>, AuthError> {
         let Self(mut said) = self;
-        // The caller has already checked that it contains no error.
+        // The caller has already handled an error.
         said.remove("error");
         if said.is_empty() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl BackendClaims {
         let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
         let claims = Claims::parse(raw, None)?;
         claims.check_time(now)?;
-        // The backend vouches for the client as of now.
+        // The backend vouches for the client at this moment.
         let issued = claims.iat.or(Some(now));
         Ok(Some(Identity::new(claims.sub, issued, claims.exp, claims.permissions, claims.join)))
     }
@@ -80,7 +80,7 @@ impl Claims {
         })
     }
 
-    /// A token is expired at its `exp` (RFC 7519, section 4.1.4).
+    /// Checks `exp` and `nbf`. A token is expired at its `exp` (RFC 7519, section 4.1.4).
     pub(super) fn check_time(&self, now: UnixTime) -> Result<(), AuthError> {
         if self.exp.is_some_and(|exp| now >= exp) {
             return Err(AuthError::Expired);
@@ -91,7 +91,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Checks the token's lifetime. Without both `iat` and `exp` it is unknown, and the token is rejected.
+    /// Checks the token's lifetime. Unless the token has both `iat` and `exp`, its lifetime is unknown, and
+    /// it is rejected.
     pub(super) fn check_lifetime(&self, longest: Duration, now: UnixTime) -> Result<(), AuthError> {
         let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
         match (self.iat, self.exp) {
@@ -100,7 +101,7 @@ impl Claims {
             (Some(iat), Some(exp)) if exp.since(iat) > longest => {
                 bad("exp", "is too long after `iat` (auth.max_token_lifetime)")
             }
-            // Counted from now, the token would be valid for longer than allowed.
+            // A token from the future would be valid for longer than allowed, counted from now.
             (Some(iat), Some(_)) if now + NOT_BEFORE_LEEWAY < iat => {
                 bad("iat", "is in the future (auth.max_token_lifetime)")
             }
@@ -163,8 +164,8 @@ fn parse_date(
         .transpose()
 }
 
-/// Rounds up a fraction of a millisecond, so that nothing expires early. (`iat` is rounded down instead, so
-/// that no token appears newer than it is.)
+/// Added before a time is truncated to milliseconds, so that nothing expires early. (`iat` is rounded down
+/// instead, so that no token appears newer than it is.)
 const ROUND_UP: Duration = Duration::from_nanos(999_999);
 
 /// Parses a `NumericDate` (RFC 7519, section 2): seconds since 1970, with or without a fraction.

@@ -1,4 +1,4 @@
-/// Reason why a token is rejected. The messages are sent to the client and reveal nothing about the keys.
+/// Why a token is rejected. The messages are sent to the client and reveal nothing about the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     #[error("a token is required")]
@@ -37,7 +37,7 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// Whether the token's key is unknown: it may belong to another issuer, or be a new key that was not
+    /// Whether the token's key is unknown: it may belong to another issuer, or be a new key that has not been
     /// fetched yet.
     #[must_use]
     pub fn has_unknown_key(self) -> bool {

@@ -45,15 +45,15 @@ impl<'a> HostPort<'a> {
     }
 }
 
-/// Length of the host at the start of `text`, if there is a valid one.
+/// Returns the length of the host at the start of `text`, if there is a valid one.
 fn host_length(text: &str) -> Option<usize> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
     let plain = text.bytes().take_while(|byte| is_plain(*byte)).count();
     let length = match &text.as_bytes()[plain..] {
-        // Fast path for plain names and IPv4 addresses, which nearly all hosts are.
+        // Fast path for plain names and IPv4 addresses, which make up nearly all hosts.
         [] => plain,
         [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => plain,
-        // Neither header may contain a path or user information.
+        // `Origin` and `Host` have no path or user information.
         _ if text.contains(['/', '?', '#', '@']) => return None,
         _ => text.parse::<Uri>().ok()?.host().filter(|host| text.starts_with(host))?.len(),
     };
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Reference implementation, which uses the URI parser for every text.
+    /// Reference implementation, which always uses the URI parser.
     fn parse_with_uri(text: &str) -> Option<(String, Option<u16>)> {
         if text.contains(['/', '?', '#', '@']) {
             return None;

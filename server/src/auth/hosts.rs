@@ -7,12 +7,12 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Host names accepted by a listener that has no other protection.
 ///
 /// A name proves little: a page's owner can rebind the page's name to the visitor's own machine at any time
-/// (DNS rebinding), and the browser then treats this server as the page's own. So a name must be listed. IP
-/// addresses and `localhost` cannot be rebound and are always accepted.
+/// (DNS rebinding), and the browser then treats this server as the page's own. Therefore, a name must be
+/// listed. IP addresses and `localhost` cannot be rebound and are always accepted.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Box<[Box<str>]>);
 
-/// Reason why a request is rejected because of its `Host` or `Sec-Fetch-Site` header.
+/// Why a request is rejected because of its `Host` or `Sec-Fetch-Site` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadHost {
     /// The `Host` header is missing or repeated. A server must respond with 400 (RFC 9112, section 3.2).
@@ -26,7 +26,7 @@ pub(crate) enum BadHost {
     CrossSite,
 }
 
-/// A text that is not a valid host name.
+/// Error for a string that is not a valid host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a name such as \"encke.example\", without a port")]
 pub struct NotAHost;
@@ -41,7 +41,7 @@ impl Hosts {
         if is_name { Ok(()) } else { Err(NotAHost) }
     }
 
-    /// Creates the list. Its entries must have been checked.
+    /// Creates the list. Its entries must have passed [`Self::check`].
     #[must_use]
     pub fn new(list: &[String]) -> Self {
         Self(list.iter().map(|host| host.as_str().into()).collect())
@@ -52,8 +52,8 @@ impl Hosts {
             .is_some_and(|host| self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)))
     }
 
-    /// Checks whether a request with these headers may be answered. `guarded` means that it needs a token or
-    /// a key anyway.
+    /// Checks whether a request with these headers may be answered. `guarded` is whether the request needs a
+    /// token or key anyway.
     pub(crate) fn allow(&self, headers: &HeaderMap, guarded: bool) -> Result<(), BadHost> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(BadHost::NotOne) };
@@ -64,7 +64,7 @@ impl Hosts {
         if host.is_name() && !self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)) {
             return Err(BadHost::Unlisted);
         }
-        // If there is an `Origin`, it decides: a listed page is cross-site as well.
+        // If there is an `Origin`, it decides instead: requests from listed pages are cross-site, too.
         let is_cross_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site");
         if is_cross_site && !headers.contains_key(ORIGIN) { Err(BadHost::CrossSite) } else { Ok(()) }
     }

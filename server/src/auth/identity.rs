@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use super::{Permission, Permissions};
 use crate::clock::UnixTime;
 
-/// Identity and permissions of a client. As small as a pointer, because every session has one.
+/// Identity and permissions of a client. It has the size of a pointer, because every session contains one.
 #[derive(Clone, Debug, Default)]
 pub struct Identity(Option<Arc<IdentityData>>);
 
@@ -40,7 +40,7 @@ pub(crate) struct IdentityRecord {
 }
 
 impl Identity {
-    /// Anonymous client, where no token is needed. It has all permissions.
+    /// Identity of an anonymous client, which has all permissions. Used where no token is needed.
     pub const ANONYMOUS: Self = Self(None);
 
     pub(super) fn new(
@@ -74,13 +74,13 @@ impl Identity {
         self.0.as_ref()?.issued
     }
 
-    /// When the token expires, if it does.
+    /// When the token expires, if it has an `exp`.
     #[must_use]
     pub fn expires(&self) -> Option<UnixTime> {
         self.0.as_ref()?.expires
     }
 
-    /// Record for a snapshot; `None` for an anonymous client.
+    /// Creates the record for a snapshot, or `None` for an anonymous client.
     pub(crate) fn record(&self) -> Option<IdentityRecord> {
         let known = self.0.as_ref()?;
         let rules = known.permissions.rules();
@@ -114,7 +114,8 @@ impl Identity {
         self.0.as_ref().is_none_or(|known| known.permissions.allows(permission, channel))
     }
 
-    /// Whether both are the same user. Required to resume a session and to replace its token.
+    /// Whether both identities belong to the same user. Required to resume a session and to replace its
+    /// token.
     #[must_use]
     pub fn is_same_user(&self, other: &Self) -> bool {
         self.user() == other.user()

@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 64;
 #[derive(Debug, Default)]
 pub struct KeySet(RwLock<Arc<[Key]>>);
 
-/// Reason why a text is not a usable JSON Web Key Set.
+/// Why a document is not a usable JSON Web Key Set.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadKeySet {
     #[error("is not a JSON Web Key Set: {0}")]

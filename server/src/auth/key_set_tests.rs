@@ -1,4 +1,4 @@
-//! Tests keys as published by an issuer.
+//! Tests key sets as published by an issuer.
 
 use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::DecodingKey;
@@ -27,7 +27,7 @@ fn p256() -> Value {
     json!({"kty": "EC", "crv": "P-256", "x": BASE64URL_NOPAD.encode(x), "y": BASE64URL_NOPAD.encode(y)})
 }
 
-/// The key with these members added or replaced.
+/// Returns the key with these members added or replaced.
 fn with(key: &Value, members: &Value) -> Value {
     let mut key = key.clone();
     for (name, value) in members.as_object().expect("an object") {
@@ -44,7 +44,7 @@ fn keys(text: &[u8]) -> Result<(Vec<Key>, usize), String> {
     parse_key_set(text).map_err(|error| error.to_string())
 }
 
-/// Accepts tokens signed by the keys of this published set or by `own`.
+/// Creates settings that accept tokens signed by the keys of this published set, or by `own`.
 fn published(text: &[u8], own: Vec<Key>) -> Auth {
     let fetched = KeySet::default();
     fetched.replace(keys(text).expect("a set").0);
@@ -78,7 +78,7 @@ fn an_unknown_key_is_distinguished_from_a_bad_token() {
         assert_eq!(identify(&auth, &token), Err(error), "{token}");
         assert!(error.has_unknown_key() && !auth.has_key_for(&token), "{token}");
     }
-    // These are invalid whatever keys are fetched.
+    // These tokens are invalid regardless of which keys are fetched.
     for token in ["nonsense", &forge(r#"{"alg":"ES256","kid":"e1"}"#, "{}", b"x"), ES256_BOB] {
         assert!(auth.has_key_for(token), "{token}");
     }

@@ -17,14 +17,15 @@ use serde::Deserialize;
 use super::AuthError;
 use super::claims::RawClaims;
 
-/// As long as the hash: a shorter secret would be easier to guess than the signature to forge (RFC 7518,
-/// section 3.2).
+/// Minimum length of a secret, which is the length of the hash: a shorter secret would be easier to guess
+/// than the signature to forge (RFC 7518, section 3.2).
 const MIN_SECRET_BYTES: usize = 32;
 
-/// The minimum is that of RFC 7518, section 3.3. The maximum bounds the time that verification takes.
+/// Accepted sizes of an RSA key. The minimum is from RFC 7518, section 3.3. The maximum bounds the time that
+/// verification takes.
 const MODULUS_BITS: RangeInclusive<usize> = 2048..=8192;
 
-/// In bytes (RFC 7518, section 6.2.1.2).
+/// Length of a coordinate (RFC 7518, section 6.2.1.2).
 const P256_COORDINATE_BYTES: usize = 32;
 /// First byte of a point encoded with both coordinates (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
@@ -51,8 +52,8 @@ impl Algorithm {
     }
 }
 
-/// Key that verifies tokens. Its algorithm is fixed, whatever the token's header says: a public key can never
-/// be used as a secret.
+/// Key that verifies tokens. Its algorithm is fixed, regardless of the token's header, so a public key can
+/// never be used as a secret.
 #[derive(Clone)]
 pub struct Key {
     pub(super) kid: Option<Arc<str>>,
@@ -66,7 +67,7 @@ enum Material {
     Public(UnparsedPublicKey<Arc<[u8]>>),
 }
 
-/// Reason why a key is rejected. The messages do not contain the key.
+/// Why a key is rejected. The messages do not contain the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
     /// The secret is short enough to be guessed.
@@ -77,13 +78,13 @@ pub enum BadKey {
     /// A public key was given where a secret is required.
     #[error("HS256 requires a secret, not a public key")]
     PublicKeyGiven,
-    /// Not a valid RS256 key.
+    /// The text is not a valid RS256 key.
     #[error("not an RSA public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotRsa,
     /// The RSA key is too weak, or so long that verification is too slow.
     #[error("the RSA key must have {} to {} bits", MODULUS_BITS.start(), MODULUS_BITS.end())]
     RsaSize,
-    /// Not a valid ES256 key.
+    /// The text is not a valid ES256 key.
     #[error("not a P-256 public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotP256,
 }
@@ -122,7 +123,7 @@ impl Key {
         Ok(Self::from_rsa_der(kid, rsa_from_numbers(modulus, exponent)?))
     }
 
-    /// Creates a P-256 key from the coordinates of its point.
+    /// Creates a P-256 key from the coordinates of its point, both big-endian.
     pub(super) fn from_p256_coordinates(kid: Option<&str>, x: &[u8], y: &[u8]) -> Result<Self, BadKey> {
         if [x.len(), y.len()] != [P256_COORDINATE_BYTES; 2] {
             return Err(BadKey::NotP256);
@@ -143,7 +144,8 @@ impl Key {
     }
 }
 
-/// Extracts the public key. A private key, or no key at all, must be detected before the first token arrives.
+/// Extracts the public key. A private key, or text without a key, must be detected before the first token
+/// arrives.
 fn rsa_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
     let key = DecodingKey::from_rsa_pem(pem).map_err(|_| BadKey::NotRsa)?;
     let der = key.try_get_as_bytes().map_err(|_| BadKey::NotRsa)?;
@@ -173,7 +175,8 @@ fn p256_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
 }
 
 fn check_point(point: &[u8]) -> Result<(), BadKey> {
-    // ring validates a key only when it is used. A key exchange succeeds only with a point on the curve.
+    // Perform a key exchange, which succeeds only with a point on the curve: ring validates a key only when
+    // it is used.
     let ours =
         EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).map_err(|_| BadKey::NotP256)?;
     let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, point);
@@ -183,7 +186,7 @@ fn check_point(point: &[u8]) -> Result<(), BadKey> {
 /// Parses a token's header.
 fn header(token: &str) -> Result<Header, AuthError> {
     let header = jsonwebtoken::decode_header(token).map_err(|_| AuthError::Malformed)?;
-    // The header requires extensions that are not supported (RFC 7515, section 4.1.11).
+    // Reject a header that requires extensions: none are supported (RFC 7515, section 4.1.11).
     if header.crit.is_some() { Err(AuthError::Malformed) } else { Ok(header) }
 }
 
@@ -204,15 +207,15 @@ fn signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, header: &Header) -> R
     if fitting.next().is_some() { Err(AuthError::MissingKid) } else { Ok(first) }
 }
 
-/// Whether one of `keys` is the key that the token claims to be signed with, whether or not its signature is
-/// valid. Also true for malformed tokens, for which no key needs to be fetched.
+/// Whether `keys` contains the key that the token claims to be signed with, regardless of whether its
+/// signature is valid. Also true for malformed tokens, for which no key needs to be fetched.
 pub(super) fn has_signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, token: &str) -> bool {
     let signer = header(token).and_then(|header| signer(keys, &header));
     !signer.is_err_and(AuthError::has_unknown_key)
 }
 
-/// Verifies a token with one of `keys` and returns its claims. Verifies at most one signature, whatever the
-/// token's header says.
+/// Verifies a token with one of `keys` and returns its claims. Verifies at most one signature, regardless of
+/// the token's header.
 pub(super) fn verify<'a>(
     keys: impl Iterator<Item = &'a Key> + Clone,
     token: &str,

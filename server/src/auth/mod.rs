@@ -1,4 +1,4 @@
-//! Authentication and authorisation: JSON Web Tokens of clients, keys of the admin API, origins of browsers.
+//! Authentication and authorization: JSON Web Tokens of clients, keys of the admin API, origins of browsers.
 //!
 //! ```text
 //!   token ──▶ keys (signature) ──▶ claims (exp, nbf, sub, channels) ──▶ Identity, stored in a session
@@ -48,7 +48,7 @@ use crate::clock::UnixTime;
 use claims::Claims;
 pub(crate) use claims::{BackendClaims, MAX_USER_BYTES};
 
-/// Access control settings. By default everything is allowed, except for browsers: see [`Origins`].
+/// Access control settings. By default, everything is allowed, except for browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]
 pub struct Auth {
     keys: Vec<Key>,
@@ -62,7 +62,7 @@ pub struct Auth {
     pub origins: Origins,
     /// Host names accepted in requests to listeners without other protection.
     pub hosts: Hosts,
-    /// Maximum lifetime of a token from its issue. `None`: unlimited.
+    /// Maximum lifetime of a token, counted from its `iat`. `None`: unlimited.
     pub max_token_lifetime: Option<Duration>,
 }
 

@@ -9,11 +9,11 @@ const ANY: &str = "*";
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     any: bool,
-    /// In lower case.
+    /// Listed origins, in lower case.
     listed: Box<[Box<str>]>,
 }
 
-/// A text that is not a valid origin.
+/// Error for a string that is not a valid origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be an origin such as \"https://app.example\" or \"http://app.example:8080\", without a path, or \"*\""
@@ -30,7 +30,7 @@ impl Origins {
         if text == ANY || exact() { Ok(()) } else { Err(BadOrigin) }
     }
 
-    /// Creates the list. Its entries must have been checked.
+    /// Creates the list. Its entries must have passed [`Self::check`].
     #[must_use]
     pub fn new(list: &[String]) -> Self {
         Self {
@@ -46,8 +46,8 @@ impl Origins {
     /// that hide their origin, meets none of these conditions.
     ///
     /// A host name proves little: a page's owner can rebind the page's name to the visitor's own machine at
-    /// any time. `unguarded` means that nothing else would keep out such a page; the host must then be an
-    /// address or `localhost`.
+    /// any time. `unguarded` means that nothing else would keep out such a page; in that case, the host must
+    /// be an address or `localhost`.
     #[must_use]
     pub fn allows(&self, origin: Option<&str>, host: Option<&str>, unguarded: bool) -> bool {
         let Some(origin) = origin else { return true };

@@ -11,7 +11,7 @@ use super::AuthError;
 pub enum Permission {
     Subscribe,
     Publish,
-    /// See who is subscribed.
+    /// Permission to see who is subscribed.
     Presence,
 }
 
@@ -46,8 +46,8 @@ impl Permissions {
         self.rules.iter().any(|rule| rule.allowed & permission.bit() != 0 && rule.covers(channel))
     }
 
-    /// Rules as stored in a snapshot: a channel's name or prefix, whether it is a prefix, and the permissions
-    /// as bits.
+    /// Returns the rules as stored in a snapshot: a channel's name or prefix, whether it is a prefix, and the
+    /// permissions as bits.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&str, bool, u8)> {
         self.rules.iter().map(|rule| (&*rule.name, rule.prefix, rule.allowed))
     }
@@ -72,7 +72,8 @@ impl Rule {
     fn parse(pattern: &str, allowed: &Value) -> Result<Self, AuthError> {
         let (name, prefix) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
         if name.contains('*') {
-            // This looks like an unsupported kind of pattern. Treating it as a name would hide the mistake.
+            // Reject the pattern: it looks like an unsupported kind of pattern, and treating it as a name
+            // would hide the mistake.
             return Err(bad("contains a pattern with a `*` that is not at its end"));
         }
         if pattern.is_empty() {

@@ -10,17 +10,17 @@ use parking_lot::Mutex;
 use super::{AuthError, Identity};
 use crate::clock::UnixTime;
 
-/// Maximum number of remembered users. Forgetting one would make its tokens valid again, so further
+/// Maximum number of revoked users. Forgetting a user would make its tokens valid again, so additional
 /// revocations are rejected.
 pub(crate) const MAX_REVOKED_USERS: usize = 65_536;
 
-/// Time of each user's revocation, by the wall clock, since `iat` is a wall-clock time as well.
+/// Time of each user's revocation according to the wall clock, since `iat` is a wall-clock time as well.
 ///
-/// Locked for a single look-up.
+/// The lock is held only for a single look-up.
 #[derive(Debug)]
 pub(crate) struct Revocations {
     revoked: Mutex<HashMap<Arc<str>, UnixTime>>,
-    /// Longest token lifetime, after which a revocation can be forgotten (`auth.max_token_lifetime`). `None`:
+    /// Longest token lifetime (`auth.max_token_lifetime`), after which a revocation can be forgotten. `None`:
     /// unlimited.
     retention: Option<Duration>,
 }
@@ -48,14 +48,14 @@ impl Revocations {
         Self { revoked: Mutex::default(), retention: remembered }
     }
 
-    /// Rejects the user's tokens issued until now.
+    /// Rejects all of the user's tokens issued so far.
     ///
     /// # Errors
-    /// [`TooManyRevoked`]; nothing changes then.
+    /// [`TooManyRevoked`], in which case nothing changes.
     pub(crate) fn revoke(&self, user: &str, now: UnixTime) -> Result<(), TooManyRevoked> {
         let mut revoked = self.revoked.lock();
         if let Some(at) = revoked.get_mut(user) {
-            // The wall clock may have been set back.
+            // Keep the later time: the wall clock may have been set back.
             *at = now.max(*at);
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl Revocations {
         self.retention.is_some_and(|remembered| now.since(at) > remembered)
     }
 
-    /// Records for a snapshot.
+    /// Returns the records for a snapshot.
     pub(crate) fn records(&self) -> Vec<RevocationRecord> {
         let revoked = self.revoked.lock();
         let record = |(user, at): (&Arc<str>, &UnixTime)| RevocationRecord {
@@ -104,7 +104,7 @@ impl Revocations {
     /// Restores a revocation from a snapshot.
     ///
     /// # Errors
-    /// [`TooManyRevoked`]; nothing changes then.
+    /// [`TooManyRevoked`], in which case nothing changes.
     pub(crate) fn restore(&self, record: &RevocationRecord) -> Result<(), TooManyRevoked> {
         self.revoke(&record.user, UnixTime::since_epoch(Duration::from_millis(record.at_ms)))
     }

@@ -11,9 +11,9 @@ use crate::clock::UnixTime;
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub sub: String,
-    /// Value of `iat`, if the token is to have one.
+    /// Value of `iat`, if the token should have one.
     pub issued: Option<UnixTime>,
-    /// Value of `exp`, if the token is to expire.
+    /// Value of `exp`, if the token should expire.
     pub expires: Option<UnixTime>,
     /// Permissions by channel pattern.
     pub channels: BTreeMap<String, Vec<Permission>>,
@@ -21,7 +21,7 @@ pub struct Grant {
     pub join: Vec<String>,
 }
 
-/// Reason why a token cannot be signed.
+/// Why a token cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// No secret without a `kid` is configured. Lists the `kid`s that could sign.
@@ -35,7 +35,7 @@ pub enum SignError {
     PublicKey(String),
 }
 
-/// Displays the `kid`s that could sign, as the end of an error message.
+/// List of the `kid`s that could sign, displayed at the end of an error message.
 struct SigningKids<'a>(&'a [String]);
 
 impl std::fmt::Display for SigningKids<'_> {
@@ -80,7 +80,7 @@ pub(super) fn sign(
     let claims = JwtClaims {
         sub: &grant.sub,
         aud: audience,
-        // Rounded up: `iat` must not be earlier than the actual time of issue.
+        // Round up, because `iat` must not be earlier than the actual time of issue.
         iat: grant.issued.map(UnixTime::as_secs),
         exp: grant.expires.map(UnixTime::as_secs),
         channels: &grant.channels,

@@ -3,7 +3,7 @@ use super::*;
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
 
-/// Public keys. Their private keys signed the tokens below and were discarded.
+/// Public keys whose private keys signed the tokens below and were then discarded.
 pub(super) const RS256_PEM: &[u8] = include_bytes!("test_keys/rs256.pem");
 pub(super) const ES256_PEM: &[u8] = include_bytes!("test_keys/es256.pem");
 const P384_PEM: &[u8] = include_bytes!("test_keys/p384.pem");
@@ -44,7 +44,7 @@ fn es256(kid: Option<&str>) -> Key {
     Key::from_pem(kid, Algorithm::Es256, ES256_PEM).expect("a P-256 key")
 }
 
-/// Creates a token with any header and claims, signed by HS256 with `secret` whatever its header says.
+/// Creates a token with any header and claims, signed with HS256 and `secret` regardless of the header.
 pub(super) fn forge(header: &str, claims: &str, secret: &[u8]) -> String {
     let encode = |text: &str| data_encoding::BASE64URL_NOPAD.encode(text.as_bytes());
     let message = format!("{}.{}", encode(header), encode(claims));
@@ -148,7 +148,7 @@ fn malformed_tokens_are_rejected() {
     assert_eq!(identify(&auth, &twice), Err(AuthError::Malformed), "the claim is ambiguous");
 }
 
-/// The public key is public: it must not be possible to sign with it as if it were a secret.
+/// Anyone may have the public key, so it must not be possible to sign with it as if it were a secret.
 #[test]
 fn a_public_key_cannot_be_used_as_a_secret() {
     let key = jsonwebtoken::DecodingKey::from_rsa_pem(RS256_PEM).expect("an RSA key");
@@ -197,7 +197,7 @@ fn the_kid_selects_the_key() {
         (signed(r#"{"alg":"HS256","kid":"old"}"#, SECRET), Err(AuthError::BadSignature)),
         (signed(r#"{"alg":"HS256","kid":"gone"}"#, SECRET), Err(AuthError::UnknownKey)),
         (signed(r#"{"alg":"HS256","kid":""}"#, SECRET), Err(AuthError::UnknownKey)),
-        // Without a `kid` the key must be unambiguous: no token makes the server verify two signatures.
+        // Without a `kid`, the key must be unambiguous: no token may make the server verify two signatures.
         (signed(r#"{"alg":"HS256"}"#, SECRET), Err(AuthError::MissingKid)),
         (signed(r#"{"alg":"HS256"}"#, "an unknown secret of valid length"), Err(AuthError::MissingKid)),
         (RS256_ALICE.to_owned(), user("alice")),
@@ -277,7 +277,7 @@ fn identity_contains_expiry_and_permissions() {
     assert!(!alice.is_same_user(&of(r#"{"sub":"bob"}"#)) && !alice.is_same_user(&Identity::ANONYMOUS));
 }
 
-/// If a maximum lifetime is configured, every token must contain its own `iat` and `exp`.
+/// If a maximum lifetime is configured, every token must contain both `iat` and `exp`.
 #[test]
 fn a_token_with_too_long_a_lifetime_is_rejected() {
     let mut auth = auth(vec![secret(None, SECRET)]);

@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use super::client::HookError;
 
-/// Body of a `connect` hook: a client that has no session yet. Fields that do not apply are omitted.
+/// Body of a `connect` hook request, sent for a client that has no session yet. Fields that do not apply are
+/// omitted.
 #[derive(Debug, Serialize)]
 pub(crate) struct ConnectHookRequest<'a> {
     /// `websocket`, `sse` or `poll`.
@@ -21,7 +22,7 @@ pub(crate) struct ConnectHookRequest<'a> {
     /// The `sub` claim of the client's token, if the server has verified it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<&'a str>,
-    /// The client's token, unverified: sent if the server has no keys to verify it with.
+    /// The client's token, unverified. Sent if the server has no keys to verify it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<&'a str>,
     /// Headers and cookies listed in `backend.headers` and `backend.cookies`.
@@ -29,7 +30,8 @@ pub(crate) struct ConnectHookRequest<'a> {
     pub(crate) cookies: BTreeMap<&'a str, &'a str>,
 }
 
-/// Body of a hook on behalf of a session. Fields that do not apply are omitted.
+/// Body of a `subscribe`, `publish` or `call` hook request, sent on behalf of a session. Fields that do not
+/// apply are omitted.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct HookRequest<'a> {
     pub(crate) session: Option<String>,
@@ -69,19 +71,19 @@ struct RefusalReason<'a> {
     message: Option<Cow<'a, str>>,
 }
 
-/// Message for the client if the backend gives no reason.
+/// Default message for the client, used if the backend gives no reason.
 const DEFAULT_REFUSAL: &str = "denied by the backend";
 
-/// Maximum size of the backend's error code and message, in bytes. A longer one is not passed to the client.
+/// Maximum sizes of the backend's error code and message, in bytes. Longer ones are not passed to the client.
 const MAX_CODE_BYTES: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Parses a response: an object, which has an `error` field if the backend denies the request. `None` if the
-/// body is malformed.
+/// Parses the body of a response: a JSON object that has an `error` field if the backend denies the request.
+/// Returns `None` if the body is malformed.
 pub(super) fn parse_response<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, HookError>> {
     // An empty body means approval.
     let body = if body.is_empty() { b"{}" } else { body };
-    // serde would accept an array as the fields of a struct.
+    // Check for an object, because serde would also accept an array of the struct's fields.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }

@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-/// Consecutive failures that open the breaker.
+/// Number of consecutive failures that open the breaker.
 const FAILURE_THRESHOLD: u32 = 5;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Circuit breaker for one hook. After [`FAILURE_THRESHOLD`] consecutive failures it rejects requests. After a pause
-/// it admits one request, the *trial*: success closes the breaker, failure doubles the pause.
+/// Circuit breaker for one hook. After [`FAILURE_THRESHOLD`] consecutive failures it rejects requests. After
+/// a pause it admits one request, the *trial*: success closes the breaker, failure doubles the pause.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    /// Consecutive failures.
+    /// Number of consecutive failures.
     failures: u32,
     open: Option<OpenState>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Breaker {
 struct OpenState {
     until: Timestamp,
     pause: Duration,
-    /// The trial is in flight.
+    /// Whether the trial is in flight.
     is_trial_in_flight: bool,
 }
 

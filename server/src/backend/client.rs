@@ -24,7 +24,7 @@ use crate::timeouts::Timeouts;
 
 /// Maximum size of a request body and of a response body, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
-/// Idle connections to the backend that are kept for later requests.
+/// Maximum number of idle connections to the backend that are kept for later requests.
 const IDLE_CONNECTIONS: usize = 64;
 
 /// Kind of a hook request.
@@ -37,11 +37,11 @@ pub(crate) enum HookKind {
     Subscribe,
     /// Authorises a publish, and may change its data or its channel.
     Publish,
-    /// Remote procedure call from a client.
+    /// Executes a remote procedure call from a client.
     Call,
 }
 
-/// Party on whose behalf the backend is called; each has its own limit of requests in flight.
+/// Party on whose behalf the backend is called. Each has its own limit on requests in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HookCaller {
     /// Session with this number.
@@ -50,7 +50,7 @@ pub(crate) enum HookCaller {
     Address(IpAddr),
 }
 
-/// Reason why an action is denied.
+/// Why an action is denied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HookError {
     /// The backend denied the request.
@@ -114,8 +114,8 @@ impl Backend {
         (&self.settings.headers, &self.settings.cookies)
     }
 
-    /// Calls the backend. The request is already on its way when this returns; dropping the future does not
-    /// cancel it.
+    /// Calls the backend. The request is sent by a task that this function spawns, so dropping the returned
+    /// future does not cancel it.
     pub(crate) fn call<T: DeserializeOwned + Send + 'static>(
         self: &Arc<Self>,
         hook: HookKind,
@@ -136,7 +136,7 @@ impl Backend {
         self.executor.spawn(Box::pin(async move {
             let answer = this.exchange(hook, admitted, body).await;
             drop(permit);
-            // The receiver may have been dropped.
+            // Ignore the error: the receiver may have been dropped.
             let _ = sender.send(answer);
         }));
         // The sender is dropped unused only when the runtime shuts down.
@@ -244,7 +244,7 @@ impl Backend {
     }
 }
 
-/// Reason why a request got no usable response.
+/// Why a request got no usable response.
 #[derive(Debug, thiserror::Error)]
 enum HookFailure {
     #[error(transparent)]

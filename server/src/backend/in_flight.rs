@@ -8,8 +8,8 @@ use super::client::HookCaller;
 use crate::admission::network;
 use crate::metrics::BackendMetrics;
 
-/// Limits the requests in flight: in total, per session, and, for clients without a session, per network to
-/// half of the total.
+/// Limits the number of requests in flight: in total, per session, and, for clients without a session, per
+/// network (half of the total).
 #[derive(Debug)]
 pub(super) struct InFlight {
     max_total: usize,
@@ -21,11 +21,11 @@ pub(super) struct InFlight {
 #[derive(Debug, Default)]
 struct InFlightCounts {
     all: usize,
-    /// Only callers with at least one request in flight.
+    /// Number of requests in flight by caller. Callers without any have no entry.
     by_caller: HashMap<CallerKey, usize>,
 }
 
-/// Callers with the same key share one count.
+/// Identifies callers that share one count: a session, or all clients of a network that have no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum CallerKey {
     Session(u128),
@@ -48,7 +48,7 @@ impl InFlight {
     pub(super) fn take(self: &Arc<Self>, caller: HookCaller) -> Option<InFlightPermit> {
         let (caller, max_per_caller) = match caller {
             HookCaller::Session(number) => (CallerKey::Session(number), self.max_per_caller),
-            // New clients of one network must leave room for everyone else.
+            // New clients from one network must leave room for all others.
             HookCaller::Address(address) => {
                 (CallerKey::Network(network(address)), self.max_total.div_ceil(2))
             }

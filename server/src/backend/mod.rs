@@ -1,9 +1,9 @@
 //! Calls to the operator's backend: hook requests that authenticate clients and authorise their actions, and
 //! clients' remote procedure calls.
 //!
-//! A hook is one signed HTTP request with a deadline on the wheel. The requests in flight are limited, per
-//! session and in total. A circuit breaker stops calling a backend that fails repeatedly. If a call fails,
-//! access is denied.
+//! A hook is one signed HTTP request with a deadline on the wheel. The number of requests in flight is
+//! limited, per session and in total. A circuit breaker stops calling a backend that fails repeatedly. If a
+//! call fails, access is denied.
 
 mod bodies;
 mod breaker;

@@ -5,7 +5,7 @@ use hyper::header::HeaderName;
 use super::HookKind;
 use crate::outbound::{Secret, Target, Trust};
 
-/// The `[backend]` section.
+/// Settings in the `[backend]` section.
 #[derive(Clone, Debug)]
 pub(crate) struct BackendSettings {
     /// URL of each hook. A hook without a URL is not called.
@@ -26,7 +26,7 @@ pub(crate) struct BackendSettings {
 }
 
 impl BackendSettings {
-    /// Returns whether the backend authenticates clients, by the `connect` hook.
+    /// Returns whether the backend authenticates clients, through the `connect` hook.
     pub(crate) fn authenticates_clients(&self) -> bool {
         self.targets.iter().any(|(hook, _)| *hook == HookKind::Connect)
     }

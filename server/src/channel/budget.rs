@@ -9,47 +9,49 @@ use parking_lot::Mutex;
 use super::state::{Channel, SizeChange};
 use crate::admission::QuotaOwner;
 
-/// Minimum time for which readers can get a new message, as long as older ones can be dropped instead.
+/// How long a new message is protected from eviction, provided that older messages can be dropped instead.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
-/// A creator that holds more than one part in this many of the budget has a large share.
+/// A creator has a large share if it uses more than the budget divided by this number.
 const LARGE_SHARE_DIVISOR: usize = 4;
 
 /// Maximum number of creators searched for older messages.
 const MAX_CREATORS_EXAMINED: usize = 64;
 
-/// Memory budget of all logs, in which shared bytes count once. When it is exceeded, the creator whose logs
-/// hold most, to within a factor of two, has to drop messages. Logs created by the admin API are dropped
-/// last.
+/// Memory budget for all logs. Bytes shared by several logs count once. When the budget is exceeded, messages
+/// are dropped from the logs of the creator that uses the most memory; amounts that differ by less than a
+/// factor of two may count as equal. Logs created by the admin API lose messages last.
 #[derive(Debug)]
 pub(super) struct Budget<S> {
     bytes: AtomicIsize,
     limit: usize,
-    /// Accounts that hold any bytes, by size class. Locked when an account changes its class.
+    /// Accounts that use any memory, by size class. Locked when an account changes its class.
     by_class: Mutex<ByClass<S>>,
 }
 
 type ByClass<S> = BTreeMap<(u32, QuotaOwner), Arc<CreatorAccount<S>>>;
 
-/// Channels of one creator. Bytes shared by several of its logs count for each.
+/// Account of one creator: its channels and the memory that their logs use. Bytes shared by several of its
+/// logs count for each of them.
 ///
-/// The logs are ordered by the age of their oldest message. The order is updated lazily: a log's key is the
-/// age its oldest message had when it was last examined. The oldest message of a log can only become younger,
-/// so the first log in the order either has the oldest message of all, or is found not to and gets a new key.
+/// The logs are sorted by the age of their oldest message. The order is updated lazily: the key of a log
+/// refers to the message that was its oldest when the log was last examined. The oldest message of a log is
+/// only ever replaced by a younger one. Therefore, the first log in the order either has the oldest message
+/// of all, or gets a new key.
 #[derive(Debug)]
 pub(super) struct CreatorAccount<S> {
     creator: QuotaOwner,
-    /// Number of channels. Changed under the lock of the channel table.
+    /// Number of channels. Changed only while the channel table is locked.
     pub(super) channels: AtomicUsize,
     bytes: AtomicUsize,
-    /// Size class: 0, or one more than the binary logarithm of the bytes, so that a publish rarely changes
-    /// it.
+    /// Size class: 0 if no memory is used, otherwise one more than the binary logarithm of the bytes (1 for
+    /// the operator). Coarse, so that a publish rarely changes it.
     class: AtomicU32,
     order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>>,
 }
 
-/// Key of a log in the order by age: the publish time of its oldest message, and the channel's number, which
-/// makes the key unique.
+/// Sort key of a log: the publish time of its oldest message, and the channel's number, which makes the key
+/// unique.
 pub(super) type AgeKey = (Timestamp, u64);
 
 impl<S> CreatorAccount<S> {
@@ -75,7 +77,8 @@ impl<S> CreatorAccount<S> {
         self.order.lock().remove(&age_key);
     }
 
-    /// Returns the log that may have the account's oldest message, if that was published before `cutoff`.
+    /// Returns the log that may contain the account's oldest message, if that message was published before
+    /// `cutoff`.
     fn oldest(&self, cutoff: Timestamp) -> Option<Arc<Channel<S>>> {
         let mut order = self.order.lock();
         while let Some((age_key, channel)) = order.first_key_value() {
@@ -105,7 +108,7 @@ impl<S> Budget<S> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        // The sum can be negative for a moment, while two logs drop bytes that they share.
+        // The sum can be negative for a short time, while two logs drop bytes that they share.
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
@@ -114,8 +117,8 @@ impl<S> Budget<S> {
         self.by_class.lock().is_empty()
     }
 
-    /// Accounts for a log that has grown or shrunk. Called with the log's lock held, so that the total never
-    /// reflects a shrink before the growth that preceded it.
+    /// Updates the sizes after a log has grown or shrunk. Must be called while the log is locked, so that the
+    /// total never reflects a shrink before the growth that preceded it.
     pub(super) fn update(&self, account: &Arc<CreatorAccount<S>>, SizeChange { before, after }: SizeChange) {
         self.bytes.fetch_add(after.added - before.added, Ordering::Relaxed);
         if after.bytes >= before.bytes {
@@ -128,8 +131,8 @@ impl<S> Budget<S> {
         }
     }
 
-    /// Recomputes the class under the lock, since another log of the same creator may have changed in the
-    /// meantime.
+    /// Moves an account to its current size class. The class is recomputed while holding the lock, since
+    /// another log of the same creator may have changed in the meantime.
     fn reclass(&self, account: &Arc<CreatorAccount<S>>) {
         let mut by_class = self.by_class.lock();
         let class = account.class_now();
@@ -140,10 +143,11 @@ impl<S> Budget<S> {
         }
     }
 
-    /// If all logs together exceed the budget, returns the log that may have the oldest message of the
-    /// creator that has to drop one. Readers get some time to fetch new messages: a creator without older
-    /// messages is skipped if there are others, unless it holds a large share. A fast publisher can thus not
-    /// displace the messages of everyone else.
+    /// Returns the next log to drop a message from, if all logs together exceed the budget: the one that may
+    /// contain the oldest message of the largest creator.
+    ///
+    /// Readers get some time to fetch new messages: a creator without older messages is skipped if there are
+    /// others, unless it has a large share. A fast publisher can thus not displace everyone else's messages.
     pub(super) fn log_to_trim(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;

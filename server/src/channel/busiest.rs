@@ -14,29 +14,31 @@ use super::state::{Channel, ChannelView};
 use super::subscribers::Subscriber;
 use crate::executor::yield_now;
 
-/// Maximum number of channels per order.
+/// Maximum number of channels reported for each property.
 pub(crate) const MAX_BUSIEST: usize = 100;
 
-/// Number of channels examined before yielding.
+/// Number of channels to examine before yielding.
 const BATCH_SIZE: usize = 128;
 
 /// Period over which rates are averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 
-/// Minimum period for a rate, which limits the rate reported for a log of very young messages.
+/// Minimum period over which a rate is averaged. It limits the rate reported for a log that has only very
+/// recent messages.
 const MIN_RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// Property by which channels are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busyness {
-    /// Messages per second, recently.
+    /// Recent messages per second.
     Rate,
     /// Size of the log.
     Bytes,
     Subscribers,
 }
 
-/// The busiest public channels, at most [`MAX_BUSIEST`] for each property, in descending order, then by name.
+/// The busiest public channels, at most [`MAX_BUSIEST`] for each property, in descending order of the
+/// property, then by name.
 #[derive(Debug, Default)]
 pub(crate) struct Busiest {
     by_rate: Vec<BusyChannel>,
@@ -48,7 +50,7 @@ pub(crate) struct Busiest {
 #[derive(Debug)]
 pub(crate) struct BusyChannel {
     pub(crate) view: ChannelView,
-    /// Messages per 1,000 seconds, recently.
+    /// Recent messages per 1,000 seconds.
     pub(crate) millirate: u64,
 }
 
@@ -78,12 +80,12 @@ impl BusyChannel {
 }
 
 impl<S: Subscriber> Channel<S> {
-    /// Value for each [property](Busyness), in declaration order.
+    /// Returns the value of each [property](Busyness), in declaration order.
     fn busyness(&self, now: Timestamp) -> [u64; 3] {
         let state = self.state.lock();
         let log = &state.log;
         let rate = log.oldest_at().map_or(0, |oldest| {
-            // If the clock started less than a period ago, all messages are recent.
+            // If the clock started less than `RATE_WINDOW` ago, all messages are recent.
             let recent =
                 now.before(RATE_WINDOW).map_or(log.len(), |cutoff| log.count_published_after(cutoff));
             millirate(recent, now.since(oldest))
@@ -99,7 +101,7 @@ fn millirate(recent: usize, oldest: Duration) -> u64 {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Examines all channels, yielding at intervals.
+    /// Finds the busiest channels. Examines all channels, yielding at intervals.
     pub(crate) async fn busiest(&self, now: Timestamp) -> Busiest {
         let kinds = [Busyness::Rate, Busyness::Bytes, Busyness::Subscribers];
         let mut tops = kinds.map(|_| Top::default());
@@ -139,7 +141,8 @@ impl<S: Subscriber> Default for Top<S> {
 }
 
 impl<S: Subscriber> Top<S> {
-    /// Keeps the first channels by name among equal values, since channels are offered in that order.
+    /// Adds a channel if its value is high enough. Among equal values, the channels that come first by name
+    /// are kept, since channels are offered in that order.
     fn offer(&mut self, value: u64, channel: &Arc<Channel<S>>) {
         let ranked = || Reverse(Ranked { value, channel: Arc::clone(channel) });
         if self.0.len() < MAX_BUSIEST {

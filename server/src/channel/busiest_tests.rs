@@ -1,4 +1,4 @@
-//! Finding the busiest of many channels, in simulated time.
+//! Tests of the search for the busiest channels, in simulated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl TestChannels {
         channel.join(NonReadingSubscriber, |_, add| add(slot)).expect("the channel is not retired");
     }
 
-    /// Searches to the end. Returns the result and how often the search yielded.
+    /// Runs the search to completion. Returns the result and how often the search yielded.
     fn busiest(&self) -> (Busiest, usize) {
         let mut search = std::pin::pin!(self.channels.busiest(self.clock.now()));
         for yields in 0.. {

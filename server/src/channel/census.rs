@@ -1,5 +1,5 @@
-//! Finding the subscribers without a connection when a traced message is published: the trace does not wait
-//! for them.
+//! Finds the subscribers without a connection when a traced message is published: the trace does not wait for
+//! them.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use super::subscribers::Subscriber;
 use crate::executor::yield_now;
 use crate::trace::{Delivery, PublishTrace, TracedLog};
 
-/// Number of subscribers examined before yielding.
+/// Number of subscribers to examine before yielding.
 const BATCH_SIZE: usize = 128;
 
 impl<S: Subscriber> TracedLog for Channel<S> {
@@ -21,7 +21,7 @@ impl<S: Subscriber> TracedLog for Channel<S> {
 }
 
 impl<S: Subscriber> LockedLog<'_, S> {
-    /// Records that the newest message of this log belongs to `publish`.
+    /// Records that the newest message of this log was published by `publish`.
     pub(super) fn record_trace(&mut self, publish: &PublishTrace) {
         let Self { channel, state } = self;
         let state = &mut **state;
@@ -35,8 +35,8 @@ impl<S: Subscriber> LockedLog<'_, S> {
 }
 
 impl<S: Subscriber> FanOut<S> {
-    /// Called at the end of a sweep. Subscribers that have not received the message by now may have no
-    /// connection.
+    /// At the end of a sweep, starts the search for subscribers without a connection: subscribers that have
+    /// not received the message by now may not be connected.
     pub(super) fn start_census(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
         let traced = channel.state.lock().traced.end_sweep();
         for (log_index, delivery) in

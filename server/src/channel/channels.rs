@@ -38,9 +38,9 @@ pub struct LogLimits {
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
     pub(super) fan_out: Arc<FanOut<S>>,
-    /// Locked for one look-up at a time.
+    /// Locked only for a single look-up or change.
     pub(super) table: RwLock<ChannelTable<S>>,
-    /// Channels by the keys in their timers.
+    /// Maps the keys in timers to their channels.
     pub(super) owners: TimerOwners<Channel<S>>,
     limit: usize,
     limit_per_creator: usize,
@@ -54,10 +54,10 @@ pub(crate) struct Channels<S: Subscriber> {
     numbers: AtomicU64,
     /// Number of patterns in the table. While it is zero, a publish skips the search for matching patterns.
     patterns: AtomicUsize,
-    /// Number of channels for direct messages: at most two for each session, and exempt from the channel
-    /// limit.
+    /// Number of direct-message channels. There are at most two for each session, and they do not count
+    /// towards the channel limit.
     pub(super) direct: AtomicUsize,
-    /// Set when nothing may be appended any more. Read under the lock of a log.
+    /// Whether appends are stopped. Read while holding the lock of a log.
     closed: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl<S> Default for ChannelTable<S> {
     }
 }
 
-/// A channel limit is reached.
+/// Error returned when a channel limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TooManyChannels {
     #[error("channel limit reached (limits.max_channels = {limit})")]
@@ -102,8 +102,8 @@ pub(crate) struct Published {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Creates an empty set of at most `limit` channels, of which one user may create `limit_per_creator` and
-    /// one address half of `limit`. Large audiences are notified on `executor`.
+    /// Creates an empty set of at most `limit` channels. One user can create at most `limit_per_creator` of
+    /// them, and one address at most half. Large audiences are notified on `executor`.
     #[expect(clippy::too_many_arguments, reason = "what all channels share")]
     pub(crate) fn new(
         registry: Arc<S::Registry>,
@@ -153,7 +153,8 @@ impl<S: Subscriber> Channels<S> {
         &self.fan_out.registry
     }
 
-    /// Stops all appends. After this returns, a log's contents are final for anyone who then locks it.
+    /// Stops all appends. An append that is in progress still completes, so the contents of a log are final
+    /// once its lock has been acquired after this call.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -168,7 +169,7 @@ impl<S: Subscriber> Channels<S> {
         self.table.read().channels.get(name).cloned()
     }
 
-    /// Existing patterns that match the channel, always in the same order.
+    /// Returns the existing patterns that match the channel, always in the same order.
     pub(super) fn patterns_of(&self, name: &ChannelName) -> Vec<Arc<Channel<S>>> {
         let mut patterns = Vec::new();
         debug_assert!(!name.is_pattern(), "patterns cannot be published to");
@@ -223,7 +224,7 @@ impl<S: Subscriber> Channels<S> {
         self.retire_if_unused(channel);
     }
 
-    /// Channel whose timer has this key, if it still exists.
+    /// Returns the channel whose timer has this key, if it still exists.
     pub(crate) fn find_by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel<S>>> {
         self.owners.get(owner)
     }
@@ -236,7 +237,7 @@ impl<S: Subscriber> Channels<S> {
         self.get_or_create_with(name, creator, || LogEpoch::random(&self.entropy))
     }
 
-    /// Like [`get_or_create`](Self::open), but a new channel starts with the given epoch.
+    /// Like [`get_or_create`](Self::get_or_create), but a new channel starts with the given epoch.
     pub(super) fn get_or_create_with(
         &self,
         name: &ChannelName,
@@ -253,7 +254,7 @@ impl<S: Subscriber> Channels<S> {
             }
             if let Some(reached) = self.limit_reached_by(creator, &table) {
                 drop(table);
-                // Many clients that know nothing of each other may share an address.
+                // Unrelated clients may share an address, so evict one of its channels instead of failing.
                 if matches!(creator, QuotaOwner::Address(_)) && self.evict_idle_of(creator) {
                     continue;
                 }
@@ -297,7 +298,7 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Adds a channel of an earlier process to the table. Returns `None` if the name is taken.
+    /// Adds a channel restored from an earlier process to the table. Returns `None` if the name is taken.
     pub(super) fn insert_restored(
         &self,
         name: &ChannelName,
@@ -320,7 +321,7 @@ impl<S: Subscriber> Channels<S> {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// All numbers assigned so far are below this one.
+    /// Returns the next number to assign. All numbers assigned so far are lower.
     pub(super) fn next_unused_number(&self) -> u64 {
         self.numbers.load(Ordering::Relaxed)
     }
@@ -347,7 +348,7 @@ impl<S: Subscriber> Channels<S> {
         (created >= limit).then_some(reached)
     }
 
-    /// Removes a retired channel from the table, if it is still there.
+    /// Removes a retired channel from the table, unless another channel has already replaced it.
     pub(super) fn remove_from_table(&self, channel: &Arc<Channel<S>>) {
         let ChannelTable { channels, accounts } = &mut *self.table.write();
         if channels.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {

@@ -2,16 +2,17 @@ use std::sync::Arc;
 
 use crate::entropy::Entropy;
 
-/// Epoch of a log, and its initial state: offsets of different epochs do not compare.
+/// Epoch of a log, and the log's initial state. Offsets from different epochs cannot be compared.
 #[derive(Clone, Debug)]
 pub(crate) struct LogEpoch {
     pub(crate) id: Arc<str>,
     /// Offset that precedes the log's first message.
     pub(crate) last: u64,
-    /// Earlier epochs that this one continues, each with the last of its messages that is valid in this one.
+    /// Earlier epochs that this epoch continues, each with the offset of its last message that is still
+    /// valid.
     pub(crate) past: Box<[(Box<str>, u64)]>,
-    /// Whether an engine provides the log and its initial contents have not arrived yet. Until then it cannot
-    /// be joined or read.
+    /// Whether an engine provides the log and its initial contents have not arrived yet. Until they have, the
+    /// log cannot be joined or read.
     pub(crate) is_loading: bool,
 }
 
@@ -27,7 +28,7 @@ impl LogEpoch {
     }
 }
 
-/// Returns a random id that no epoch has had.
+/// Returns a random id, which no other epoch has had.
 pub(crate) fn new_epoch(entropy: &Entropy) -> String {
     data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>())
 }

@@ -1,9 +1,9 @@
-//! Notifying the subscribers of a channel of new messages.
+//! Notifies the subscribers of a channel of new messages.
 //!
 //! One sweep per channel goes through its subscribers and wakes the waiting ones in runs, so that a channel
 //! with ten thousand subscribers delays neither pings nor other channels. A publish during the sweep starts
-//! another pass. A subscriber is notified once, and again only after it has read to the end: a slow one is
-//! not notified repeatedly, no matter how much is published.
+//! another pass. A subscriber is notified once, and again only after it has read to the end: a slow
+//! subscriber is not notified repeatedly, no matter how much is published.
 //!
 //! The publisher starts the sweep and a task continues it. For a large audience there are as many tasks as
 //! can run in parallel, which claim one run of subscribers after another ([`Sweep`](super::sweep::Sweep)).
@@ -18,7 +18,7 @@ use super::state::Channel;
 use super::subscribers::{Notification, Subscriber};
 use crate::executor::{Executor, WorkSharing, yield_now};
 
-/// Maximum number of entries examined under one lock, if few of them are waiting.
+/// Maximum number of subscribers to scan for waiting ones before the lock is released.
 const MAX_EXAMINED: usize = 4096;
 
 /// State shared by all sweeps.
@@ -42,10 +42,10 @@ enum SweepRole {
 
 /// Result of a run.
 enum SweepProgress {
-    /// Nothing is left to claim. `traced` is true if the log has traced messages, whose recipients must now
-    /// be counted.
+    /// Nothing is left to claim. `traced` is true if the log has traced messages; their absent subscribers
+    /// must now be found.
     Done { traced: bool },
-    /// More runs are left; the caller must start `missing` tasks.
+    /// More runs are left; the caller must start `missing` more tasks.
     More { missing: usize },
 }
 
@@ -68,7 +68,7 @@ impl<S: Subscriber> FanOut<S> {
         for _ in 0..tasks {
             let (fan_out, channel) = (Arc::clone(self), Arc::clone(channel));
             self.executor.spawn(Box::pin(async move {
-                // Lets the subscribers that were just woken run before the next ones are woken.
+                // Let the subscribers that were just woken run before the next ones are woken.
                 yield_now().await;
                 loop {
                     match channel.wake_some(&fan_out, SweepRole::Task) {
@@ -85,7 +85,7 @@ impl<S: Subscriber> FanOut<S> {
     #[inline]
     fn end_sweep(&self, _: &Channel<S>, _traced: bool) {}
 
-    /// Called when all subscribers that waited for a traced message have been woken.
+    /// Finds absent subscribers, once all subscribers that waited for a traced message have been woken.
     #[cfg(feature = "otlp")]
     fn end_sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>, traced: bool) {
         if traced {
@@ -120,7 +120,7 @@ impl<S: Subscriber> Channel<S> {
                 SweepProgress::Done { traced: !state.traced.is_empty() }
             }
         };
-        // Called after the lock is released, because a subscriber has a lock of its own.
+        // Notify the subscribers after the lock is released, because each subscriber has its own lock.
         let mut wakers = notifications
             .into_iter()
             .filter_map(|(subscriber, slot)| subscriber.notify_readable(registry, slot));

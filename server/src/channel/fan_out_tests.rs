@@ -1,6 +1,8 @@
-//! Sweeps of large audiences: by one task or several, on threads and one poll at a time.
+//! Tests of sweeps through large audiences: with one task and with several, on threads and polled one at a
+//! time.
 //!
-//! `ENCKE_SEED=<n>` runs one seed of the random test; without it, a fixed range and one fresh seed.
+//! By default, the random test runs a fixed range of seeds and a new one. `ENCKE_SEED=<n>` runs only that
+//! seed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,13 +27,13 @@ use crate::timeouts::Timeouts;
 
 const LIMITS: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 
-/// Deadline for events that must happen.
+/// Timeout for events that must happen.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of subscribers notified by the publisher.
 const FIRST_RUN: usize = 128;
 
-/// A subscriber, by its number.
+/// A subscriber, identified by its number.
 #[derive(Clone, Copy, Debug)]
 struct CrowdMember(usize);
 
@@ -42,7 +44,7 @@ struct Crowd {
     members: Vec<Reads>,
     /// Subscribers whose notification panics.
     panicking: Vec<usize>,
-    /// Notifications by tasks block until this many run at the same time.
+    /// Minimum number of concurrent notifications by tasks. Notifications block until it is reached.
     min_concurrent: usize,
     notifications: Mutex<Notifications>,
     entered: Condvar,
@@ -57,7 +59,7 @@ struct Reads {
     times: AtomicUsize,
 }
 
-/// Number of notifications by tasks that are running.
+/// Number of notifications that tasks are running: currently, and the maximum so far.
 #[derive(Debug, Default)]
 struct Notifications {
     now: usize,
@@ -86,7 +88,7 @@ impl Crowd {
         }
     }
 
-    /// Reads like a connection, which waits for a notification once it has read to the end.
+    /// Reads all messages, and then waits for a notification, like a connection.
     fn read_to_the_end(&self, member: &Reads, key: SubscriberKey) {
         let mut log = self.channel().read();
         member.last.store(log.bounds().last, Ordering::Release);
@@ -167,7 +169,7 @@ struct TestChannels {
 }
 
 impl TestChannels {
-    /// Subscribes the first `subscribers` of the crowd.
+    /// Subscribes the first `subscribers` members of the crowd.
     fn new(crowd: Crowd, subscribers: usize, executor: Arc<dyn Executor>) -> Self {
         let crowd = Arc::new(crowd);
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
@@ -226,7 +228,7 @@ fn publishes_during_a_sweep_reach_all_subscribers() {
         for _ in 0..3 {
             scope.spawn(|| (0..100).for_each(|_| world.publish()));
         }
-        // Meanwhile some subscribers leave and others join.
+        // Let some subscribers leave and others join while the threads publish.
         for (leaving, joining) in (0..4_500).step_by(9).zip(4_500..5_000) {
             world.crowd.unsubscribe(leaving);
             world.crowd.subscribe(joining);
@@ -235,7 +237,7 @@ fn publishes_during_a_sweep_reach_all_subscribers() {
     world.crowd.await_all();
 }
 
-/// Panics in the publisher's run, at its end, and in the runs of tasks.
+/// The panics occur in the publisher's run, at its end, and in the runs of tasks.
 #[test]
 fn panic_in_one_subscriber_does_not_affect_others() {
     let runtime = runtime(2);
@@ -247,7 +249,7 @@ fn panic_in_one_subscriber_does_not_affect_others() {
     }
 }
 
-/// Tasks that the test polls one at a time.
+/// Executor whose tasks the test polls one at a time.
 #[derive(Default)]
 struct ManualExecutor {
     threads: usize,

@@ -1,8 +1,7 @@
-//! Logs of channels owned by an engine, which decides on their contents and offsets.
+//! Logs of channels owned by an engine, which determines their contents and offsets.
 //!
-//! Such a log is a cache that all local sessions read. It may start at any offset and may have to leave out
-//! messages. When the channel starts a new epoch, a new log replaces the old one, and all subscribers are
-//! moved.
+//! Such a log is a cache that all local sessions read. It may start at any offset and may lack messages. When
+//! the channel starts a new epoch, a new log replaces the old one, and all subscribers are moved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,7 @@ const MOVE_BATCH: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FeedOutcome {
     Appended,
-    /// The log has the message, or had it before.
+    /// The log contains the message, or did before.
     Duplicate,
     /// Earlier messages are missing.
     Ahead,
@@ -46,7 +45,7 @@ impl<S: Subscriber> Channels<S> {
     /// Marks the log's initial contents as complete.
     pub(crate) fn finish_loading(&self, channel: &Arc<Channel<S>>) {
         let was_loading = std::mem::take(&mut channel.state.lock().is_loading);
-        // Subscribers restored from an earlier process are waiting for this.
+        // Wake the subscribers restored from an earlier process, which are waiting for the log.
         if was_loading {
             self.wake_all(channel);
         }
@@ -71,7 +70,7 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Appends a message published `age` ago, if `offset` is the next one.
+    /// Appends a message published `age` ago, if `offset` is the log's next offset.
     pub(crate) fn feed(
         &self,
         channel: &Arc<Channel<S>>,
@@ -127,7 +126,7 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Appends a message of a channel without a local log to the patterns that match it.
+    /// Appends a message to the patterns that match its channel, which has no local log.
     pub(crate) fn feed_patterns(&self, name: &ChannelName, epoch: &str, offset: u64, content: &Content<'_>) {
         let now = self.timeouts.clock().now();
         let origin = Origin { channel: name.clone(), epoch: epoch.into(), offset };
@@ -181,8 +180,8 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Retires a channel if `condition` holds: it cannot be joined any more. Its messages stay readable for
-    /// sessions that may have to send them again.
+    /// Retires a channel if `condition` holds, and returns whether it did. A retired channel can no longer be
+    /// joined. Its messages stay readable for sessions that may have to send them again.
     pub(super) fn retire(
         &self,
         channel: &Arc<Channel<S>>,

@@ -1,5 +1,5 @@
-//! Idle channels, which have neither subscribers nor guards, and their eviction at the channel limit: the
-//! oldest idle channel of the creator with the most of them goes first.
+//! Idle channels, which have neither subscribers nor guards. At the channel limit, the creator with the most
+//! idle channels loses the oldest of them.
 
 use parking_lot::Mutex;
 
@@ -14,7 +14,7 @@ use crate::admission::{FairEviction, QuotaOwner};
 pub(super) struct IdleChannels(Mutex<FairEviction<ChannelName>>);
 
 impl IdleChannels {
-    /// Updates the list after the channel's subscribers or guards may have changed.
+    /// Adds the channel to the list or removes it, after its subscribers or guards may have changed.
     pub(super) fn update<S: Subscriber>(&self, channel: &Channel<S>, state: &mut ChannelState<S>) {
         match state.idle_number {
             None if state.is_idle() => {

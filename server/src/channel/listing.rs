@@ -1,4 +1,4 @@
-//! Listing channels by name.
+//! Lists channels by name.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::state::Channel;
 use super::subscribers::Subscriber;
 
 impl<S: Subscriber> Channels<S> {
-    /// Returns at most `limit` public channels after `cursor`, in the order of their names.
+    /// Returns at most `limit` public channels whose names follow `cursor`, sorted by name.
     pub(crate) fn public_after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
-        // Direct-message channels (`$...`) are skipped without scanning them: all of their names are between
-        // these two.
+        // Skip direct-message channels (`$...`) without scanning them: all of their names are between these
+        // two.
         let (direct, beyond) = ("$", "%");
         let from = cursor.map_or(Bound::Unbounded, Bound::Excluded);
         let later =
@@ -26,7 +26,7 @@ impl<S: Subscriber> Channels<S> {
         before.chain(after).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
     }
 
-    /// Returns at most `limit` channels after `cursor`, public or not, in the order of their names.
+    /// Returns at most `limit` channels, public or not, whose names follow `cursor`, sorted by name.
     pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
         let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.table

@@ -1,5 +1,5 @@
-//! Logs of an earlier process that now belong to another engine: from local memory to a shared engine, to
-//! which other servers may have appended in the meantime, or back.
+//! Logs restored from an earlier process that now belong to another engine. Local memory may have been
+//! replaced by a shared engine, to which other servers may have appended in the meantime, or the reverse.
 //!
 //! Sessions keep their subscriptions. They cannot read a log while it is loading, not even messages that were
 //! already sent, so that nothing is reported missing before the engine's contents are known.
@@ -61,8 +61,8 @@ impl<S: Subscriber> Channels<S> {
         self.acquire_existing(Arc::clone(channel)).ok()
     }
 
-    /// Replaces the log's contents by the engine's, oldest message first. The newest offset becomes `last`,
-    /// or stays as it is if it was higher. Does nothing once channels are closed.
+    /// Replaces the log's contents with `messages` from the engine, oldest first. The newest offset becomes
+    /// `last`, unless it is already higher. Does nothing once channels are closed.
     pub(crate) fn replace_log<'a>(
         &self,
         channel: &Arc<Channel<S>>,

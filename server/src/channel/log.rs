@@ -14,8 +14,8 @@ pub(super) struct ChannelLog {
     /// Offset of the newest message ever appended.
     last_offset: u64,
     size: LogSize,
-    /// Known publish ids, `None` in most channels. Each id is younger than some message in the log, so all of
-    /// them expire no later than the last message.
+    /// Known publish ids, `None` in most channels. No id is younger than the newest message, so all of them
+    /// expire no later than that message.
     keys: Option<Box<RecentPublishIds>>,
 }
 
@@ -35,12 +35,12 @@ struct Stored {
     message: LogMessage,
 }
 
-/// Bytes a message takes besides its text.
+/// Memory used per message in addition to its text, in bytes.
 const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
 impl ChannelLog {
-    /// Appends a message, then drops old ones beyond the limits, but never the message itself. `is_new` is
-    /// true unless another log already has this message.
+    /// Appends a message, then drops old messages beyond the limits, but never the new one. `is_new` is false
+    /// if another log already contains this message.
     pub(super) fn append(&mut self, at: Timestamp, message: LogMessage, is_new: bool, limits: &LogLimits) {
         self.push(at, message, is_new);
         self.enforce_limits(limits);
@@ -55,7 +55,7 @@ impl ChannelLog {
         self.last_offset += 1;
     }
 
-    /// Creates an empty log whose next message follows `last_offset`.
+    /// Creates an empty log whose next message follows offset `last`.
     pub(super) fn starting_after(last: u64) -> Self {
         Self { last_offset: last, ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl ChannelLog {
         self.last_offset + 1
     }
 
-    /// Offset of the message published under `id`, if that is still known and younger than `cutoff`.
+    /// Offset of the message published with `id`, if the id is still known and younger than `cutoff`.
     pub(super) fn find_publish(&mut self, id: &PublishId, cutoff: Option<Timestamp>) -> Option<u64> {
         if let Some(cutoff) = cutoff {
             self.drop_keys_up_to(cutoff);
@@ -82,13 +82,13 @@ impl ChannelLog {
         self.keys.as_ref()?.offset(id)
     }
 
-    /// Records that the newest message was published under `id`.
+    /// Records that the newest message was published with `id`.
     pub(super) fn record_publish_id(&mut self, id: PublishId, at: Timestamp) {
         self.record_publish_id_at(id, at, self.last_offset);
     }
 
-    /// Records that the message at `offset`, which may have been dropped, was published under `id`. Ids must
-    /// be added in the order of their times.
+    /// Records that the message at `offset`, which may have been dropped, was published with `id`. Ids must
+    /// be added in chronological order.
     pub(super) fn record_publish_id_at(&mut self, id: PublishId, at: Timestamp, offset: u64) {
         if !self.messages.is_empty() {
             self.keys.get_or_insert_default().add(id, at, offset);
@@ -100,8 +100,8 @@ impl ChannelLog {
         self.keys.iter().flat_map(|keys| keys.iter())
     }
 
-    /// Drops the oldest message and all publish ids that are as old, because all logs together exceed their
-    /// memory budget.
+    /// Drops the oldest message and all publish ids that are at least as old, because all logs together
+    /// exceed their memory budget.
     pub(super) fn evict_oldest(&mut self) {
         if let Some(at) = self.oldest_at() {
             self.drop_oldest();
@@ -122,7 +122,7 @@ impl ChannelLog {
         if let Some(oldest) = self.messages.pop_front() {
             self.size.bytes -= OVERHEAD_BYTES + oldest.message.size();
             self.size.added -= signed(OVERHEAD_BYTES + oldest.message.drop_and_count_freed());
-            // Releases the memory of a burst, without reallocating for every message.
+            // Release the memory of a burst, without reallocating for every message.
             if self.messages.capacity() > 32 && self.messages.len() < self.messages.capacity() / 4 {
                 self.messages.shrink_to(self.messages.len() * 2);
             }
@@ -137,7 +137,7 @@ impl ChannelLog {
         self.drop_keys_up_to(cutoff);
     }
 
-    /// Drops all messages and advances the log, so that the next message follows `last_offset`.
+    /// Drops all messages and advances the log, so that the next message follows offset `last`.
     pub(super) fn skip_to(&mut self, last: u64) {
         self.clear();
         self.last_offset = self.last_offset.max(last);
@@ -195,7 +195,7 @@ impl ChannelLog {
         self.messages.len()
     }
 
-    /// Messages still in the log, from `offset` on.
+    /// Messages still in the log, from `offset` on, each with its offset and publish time.
     pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &LogMessage)> {
         let first = self.bounds().first;
         let skipped = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);

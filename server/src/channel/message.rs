@@ -12,7 +12,8 @@ use super::name::ChannelName;
 pub(crate) enum LogMessage {
     /// Stored in one log only.
     Own(Encodings),
-    /// Stored in the log of its channel and in those of matching patterns; all of them share the same bytes.
+    /// Stored in the log of its channel and in the logs of matching patterns; all of them share the same
+    /// bytes.
     Shared(Arc<SharedMessage>),
 }
 
@@ -21,7 +22,7 @@ pub(crate) enum LogMessage {
 pub(crate) struct SharedMessage {
     pub(super) encodings: Encodings,
     pub(super) origin: Origin,
-    /// Position in each of these logs, that of the channel itself first.
+    /// Position in each log that contains the message, the channel's own log first.
     pub(super) positions: Box<[LogPosition]>,
 }
 
@@ -50,7 +51,7 @@ impl LogMessage {
         }
     }
 
-    /// Returns where the message was published, if that may have been in another log.
+    /// Returns where the message was published, or `None` if no other log contains it.
     pub(crate) fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Own(_) => None,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::pattern::Pattern;
 
-/// Name prefixes of the logs for direct messages: to one session, and to all sessions of a user. The session
-/// id or user name follows the colon; clients see only the part before it.
+/// Name prefixes of direct-message channels: to one session, and to all sessions of a user. The session id or
+/// user name follows the colon; clients see only the part before it.
 const TO_SESSION: &str = "$session:";
 const TO_USER: &str = "$user:";
 
@@ -14,7 +14,7 @@ const TO_USER: &str = "$user:";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChannelName(Arc<str>);
 
-/// Reason why a text is not a valid channel name.
+/// Why a string is not a valid channel name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidChannelName {
     #[error("a channel's name must not be empty")]
@@ -33,7 +33,8 @@ pub(crate) enum InvalidChannelName {
     NotPublic { below: &'static str },
 }
 
-/// Prefixes that clients cannot publish below. In Bayeux, messages to these names are for the server alone.
+/// Prefixes of channel names that clients cannot publish to. In Bayeux, messages to these names are addressed
+/// to the server alone.
 const UNPUBLISHABLE_PREFIXES: [&str; 2] = ["/meta/", "/service/"];
 
 impl ChannelName {
@@ -47,7 +48,7 @@ impl ChannelName {
         Self::new_allowing_dots(text, limit)
     }
 
-    /// Like [`new`](Self::new), but accepts `.` and `..`. For name prefixes, which are not channels
+    /// Like [`new`](Self::new), but accepts `.` and `..`. Used for name prefixes, which are not channels
     /// themselves.
     pub(crate) fn new_allowing_dots(text: &str, limit: usize) -> Result<Self, InvalidChannelName> {
         if text.is_empty() {

@@ -5,7 +5,7 @@ use super::channels::LogLimits;
 /// Rules for the channels whose longest matching prefix is this one.
 #[derive(Clone, Debug)]
 pub struct Namespace {
-    /// Never empty.
+    /// Prefix of channel names. Never empty.
     pub prefix: String,
     pub rules: ChannelRules,
 }
@@ -14,13 +14,13 @@ pub struct Namespace {
 #[derive(Clone, Debug)]
 pub struct ChannelRules {
     pub log: LogLimits,
-    /// Whether clients may publish if their tokens allow it. The admin API always may.
+    /// Whether clients may publish if their tokens allow it. The admin API can always publish.
     pub publish: bool,
     /// Whether clients may query presence if their tokens allow it.
     pub presence: bool,
     /// Whether messages carry the time at which they were published.
     pub at_ms: bool,
-    /// Whether subscribers receive joins and leaves.
+    /// Whether subscribers receive join and leave messages.
     pub join_leave: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Namespaces {
 }
 
 impl ChannelRules {
-    /// Allows publishing and presence, with timestamps and join/leave messages off.
+    /// Creates rules that allow publishing and presence queries, without timestamps and join/leave messages.
     #[must_use]
     pub fn with_limits(log: LogLimits) -> Self {
         Self { log, publish: true, presence: true, at_ms: false, join_leave: false }
@@ -42,7 +42,7 @@ impl ChannelRules {
 }
 
 impl Namespaces {
-    /// Prefixes must be unique.
+    /// Creates the set of namespaces; channels outside them have the limits `log`. Prefixes must be unique.
     pub(crate) fn new(log: LogLimits, mut named: Vec<Namespace>) -> Self {
         named.sort_by_key(|namespace| std::cmp::Reverse(namespace.prefix.len()));
         Self { default: ChannelRules::with_limits(log), named }

@@ -6,15 +6,15 @@ use parking_lot::Mutex;
 
 use super::name::ChannelName;
 
-/// Receiver of occupancy changes: the first subscription to a channel and the end of the last one, in that
-/// order. Called with a log's lock held.
+/// Receiver of occupancy changes: the first subscription to a channel, and the end of the last one. Changes
+/// are reported in order, with a log's lock held.
 pub(crate) trait OccupancySink: Send + Sync + 'static {
     fn occupied(&self, channel: &ChannelName);
     fn vacated(&self, channel: &ChannelName);
 }
 
-/// Counts the subscribers of each channel. The count goes by name: when a log is replaced, subscribers join
-/// the new one before they leave the old one, so no change is reported.
+/// Counts the subscribers of each channel, by name. When a log is replaced, subscribers join the new one
+/// before they leave the old one, so no change is reported.
 pub(crate) struct Occupancy {
     subscribers: Mutex<HashMap<ChannelName, usize>>,
     sink: Arc<dyn OccupancySink>,

@@ -1,4 +1,4 @@
-//! Patterns, which match channels by the segments of their names: `/a/*` matches exactly one further segment,
+//! Patterns, which match channels by the segments of their names: `/a/*` matches exactly one more segment,
 //! `/a/**` one or more.
 //!
 //! Only names that begin with a slash have segments, so only these can be patterns or match one.
@@ -44,8 +44,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Whether one message can be in both logs: those of a channel and a pattern that matches it, or of two
-/// patterns with a common match.
+/// Whether the logs of two names can contain the same message: the names are equal, one is a pattern that
+/// matches the other, or both are patterns that match a common channel.
 pub(crate) fn overlap(one: &str, other: &str) -> bool {
     match (Pattern::parse(one), Pattern::parse(other)) {
         (None, None) => one == other,
@@ -55,8 +55,8 @@ pub(crate) fn overlap(one: &str, other: &str) -> bool {
     }
 }
 
-/// Calls `found` with every pattern that matches `channel`: one more than the channel has segments. Any two
-/// patterns are visited in the same order for all channels that both match.
+/// Calls `found` with every pattern that matches `channel`: n + 1 patterns for a channel with n segments. Any
+/// two patterns are visited in the same order for all channels that both match.
 pub(super) fn for_each_matching(channel: &str, mut found: impl FnMut(&str)) {
     if !channel.starts_with('/') {
         return;
@@ -68,7 +68,7 @@ pub(super) fn for_each_matching(channel: &str, mut found: impl FnMut(&str)) {
         name.push_str(DEEP);
         found(&name);
     }
-    // `*` matches no further slash, so it can only replace the last segment.
+    // `*` does not match a slash, so it can only replace the last segment.
     name.truncate(name.len() - DEEP.len());
     name.push_str(SHALLOW);
     found(&name);

@@ -20,7 +20,7 @@ pub(crate) struct Member {
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum MemberPhase {
     Attached,
-    /// Has lost its connection and may resume.
+    /// The session has lost its connection and may resume.
     Suspended,
     Closed,
 }
@@ -28,7 +28,7 @@ pub(crate) enum MemberPhase {
 /// One page of a channel's subscribers on a single server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PresencePage {
-    /// Number of all subscribers.
+    /// Total number of subscribers.
     pub(crate) total: usize,
     /// Subscribers of this page, each with its index. Indices increase, but not always by one.
     pub(crate) members: Vec<(usize, Member)>,

@@ -1,8 +1,8 @@
-//! Appending to a channel's log and to those of the patterns that match it.
+//! Appends messages to a channel's log and to the logs of the patterns that match it.
 //!
 //! A message is appended to all of them atomically: every log is locked before any of them changes, first the
-//! channel's, then those of patterns in an order that is the same for all channels. Nobody can read a message
-//! before all logs have it, and any two messages are in the same order in all logs that contain both.
+//! channel's log, then the logs of patterns in an order that is the same for all channels. No message can be
+//! read before all logs have it, and any two messages are in the same order in all logs that contain both.
 //! Sessions that read several of these logs depend on this (`encke_core`'s outbox). The bytes are stored
 //! once.
 
@@ -42,7 +42,7 @@ pub(super) enum AppendError<'a, S> {
 /// Result of a publish.
 pub(super) enum PublishOutcome {
     Appended(Appended),
-    /// A repeated publish; the offset of the original message.
+    /// The publish was a repetition; contains the offset of the original message.
     Repeated(u64),
 }
 
@@ -51,23 +51,25 @@ pub(super) struct Appended {
     /// Offset of the message in its channel.
     offset: u64,
     channel: FollowUp,
-    /// In the order of the patterns.
+    /// Work left for the logs of the patterns, in the order of the patterns.
     patterns: Vec<FollowUp>,
 }
 
 /// Work left for a log after it is unlocked.
 pub(super) struct FollowUp {
     arm: ArmAction,
-    /// The caller has started a sweep and must run it.
+    /// Whether a sweep has been started, which the caller must run.
     sweep: bool,
-    /// The log belongs to a pattern that has been without subscribers for too long, and can be dropped.
+    /// Whether the log belongs to a pattern that has been without subscribers for too long, and can be
+    /// dropped.
     ends: bool,
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// Appends to a channel's log and to those of the patterns that match it, then notifies their
-    /// subscribers. Creates the channel on behalf of `creator` if it does not exist. A publish whose `id` is
-    /// still known is not repeated.
+    /// Appends a message to a channel's log and to the logs of the patterns that match it, then notifies
+    /// their subscribers. Creates the channel on behalf of `creator` if it does not exist. If an earlier
+    /// publish with the same `id` is still known, nothing is appended, and the result of the earlier publish
+    /// is returned.
     ///
     /// # Errors
     /// [`PublishError`] if a channel limit is reached or the server is draining.
@@ -81,7 +83,7 @@ impl<S: Subscriber> Channels<S> {
         self.publish_traced(name, creator, content, id, &PublishTrace::NONE)
     }
 
-    /// Like [`publish`](Self::publish), with tracing of the delivery.
+    /// Like [`publish`](Self::publish), but traces the delivery.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -116,7 +118,7 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Completes an append once no log is locked.
+    /// Completes an append. No log may be locked.
     pub(super) fn finish_append(
         &self,
         now: Timestamp,
@@ -124,8 +126,8 @@ impl<S: Subscriber> Channels<S> {
         patterns: &[Arc<Channel<S>>],
         appended: Appended,
     ) {
-        // A message delivered through a pattern names its positions in both logs. Notifying patterns first
-        // makes subscribers of both receive it through the pattern.
+        // Notify the subscribers of patterns first, so that subscribers of both receive the message through
+        // the pattern: it then names its positions in both logs.
         for (pattern, after) in patterns.iter().zip(appended.patterns) {
             self.follow_up(pattern, after);
         }
@@ -160,7 +162,7 @@ impl<S: Subscriber> Channels<S> {
         if self.is_closed() {
             return Err(AppendError::Closed);
         }
-        // Encoded under the lock, because the offset is part of the text.
+        // Encode while holding the lock, because the encoded message contains the offset.
         let offset = own.state.log.next_offset();
         let (name, epoch) = (channel.name(), channel.epoch());
         let at_ms = self.publish_time_ms(name.as_str(), content);
@@ -179,14 +181,15 @@ impl<S: Subscriber> Channels<S> {
             .iter_mut()
             .map(|open| self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), false))
             .collect();
-        // Appended last, so that no log drops the message while this function still holds a reference.
+        // Append to the channel's own log last, so that no log drops the message while this function still
+        // holds a reference.
         let channel = self.append_locked(&mut own, now, LogMessage::Shared(message), true);
         std::iter::once(&mut own).chain(&mut others).for_each(|open| open.record_trace(trace));
         self.record_publish_id(&mut own, now, id);
         Ok(PublishOutcome::Appended(Appended { offset, channel, patterns }))
     }
 
-    /// Appends a message of a channel without a local log.
+    /// Appends a message to patterns only, because its channel has no local log.
     pub(super) fn append_to_patterns<'a>(
         &self,
         now: Timestamp,
@@ -215,7 +218,7 @@ impl<S: Subscriber> Channels<S> {
         Ok(appended.collect())
     }
 
-    /// Completes an append to patterns once no log is locked.
+    /// Completes an append to patterns. No log may be locked.
     pub(super) fn finish_patterns(
         &self,
         now: Timestamp,
@@ -231,7 +234,7 @@ impl<S: Subscriber> Channels<S> {
         self.enforce_budget(now);
     }
 
-    /// PublishTrace time in milliseconds since 1970, if the channel's messages carry it.
+    /// Returns the publish time in milliseconds since 1970, if the channel's messages carry it.
     pub(super) fn publish_time_ms(&self, channel: &str, content: &Content<'_>) -> Option<u64> {
         let is_told = self.namespaces().rules_of(channel).at_ms;
         is_told.then(|| content.at_ms.unwrap_or_else(|| self.timeouts.clock().unix_now().as_millis()))
@@ -280,7 +283,7 @@ impl<S: Subscriber> Channels<S> {
     fn follow_up(&self, channel: &Arc<Channel<S>>, FollowUp { arm, sweep, ends }: FollowUp) {
         self.timeouts.carry_out(&channel.timer, arm);
         if ends {
-            // Checked again, because the pattern may have a subscriber by now.
+            // Check again, because the pattern may have a subscriber by now.
             self.trim_if(channel, |_| true, |_| ());
         }
         if sweep {

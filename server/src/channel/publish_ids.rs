@@ -10,7 +10,7 @@ use ring::digest::{Context, SHA256};
 /// Maximum number of publish ids per channel. The oldest is evicted.
 pub(crate) const MAX_PUBLISH_IDS: usize = 1024;
 
-/// The publisher, within which a key is unique.
+/// Publisher of a message. Publish keys are unique per publisher.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Publisher {
     User(Arc<str>),
@@ -48,8 +48,8 @@ pub(crate) struct PublishId {
 }
 
 impl PublishId {
-    /// Digest of the id: 43 letters, digits, `-` and `_`, identical in every process and version. A digest,
-    /// because a user name may be long.
+    /// Digest of the id: 43 letters, digits, `-` and `_`, identical in every process and version. Used in
+    /// place of the id, because a user name may be long.
     pub(crate) fn digest(&self) -> String {
         let mut context = Context::new(&SHA256);
         let publisher = self.publisher.to_text();
@@ -61,7 +61,7 @@ impl PublishId {
     }
 }
 
-/// Bytes an id takes besides its text, in the map and in the queue.
+/// Memory used per id in addition to its text, in the map and in the queue, in bytes.
 const OVERHEAD_BYTES: usize = 2 * size_of::<usize>()
     + size_of::<PublishId>()
     + 2 * (size_of::<(Arc<PublishId>, u64)>() + size_of::<(Timestamp, Arc<PublishId>)>());
@@ -76,7 +76,7 @@ pub(super) struct RecentPublishIds {
 }
 
 impl RecentPublishIds {
-    /// Offset of the message published under `id`, if known.
+    /// Offset of the message published with `id`, if known.
     pub(super) fn offset(&self, id: &PublishId) -> Option<u64> {
         self.offsets.get(id).copied()
     }

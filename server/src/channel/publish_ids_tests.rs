@@ -1,6 +1,7 @@
-//! Publishes with keys, compared with a model of a channel's known ids, in virtual time.
+//! Tests of publishes with keys, compared with a model of a channel's known ids, in simulated time.
 //!
-//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+//! By default, the random test runs a fixed range of seeds and a new one. `ENCKE_SEED=<n>` runs only that
+//! seed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::timeouts::Timeouts;
 const AGE: Duration = Duration::from_secs(300);
 const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX };
 
-/// Subscriber type of these channels, of which there are no instances.
+/// Subscriber type without instances, for channels without subscribers.
 #[derive(Clone, Copy, Debug)]
 enum NoSubscriber {}
 
@@ -212,7 +213,7 @@ fn snapshot_contains_keys() {
     world.channels.snapshot(&mut LogsWritten::default(), write).expect("writing cannot fail");
 
     let next = TestChannels::new(LogLimits { messages: 2, ..WIDE });
-    // The new process has run for long enough to represent the ages of all messages.
+    // Let the new process run long enough to represent the ages of all messages.
     next.time.advance(2 * AGE);
     let mut restored = RestoredLogs::default();
     for record in &records {
@@ -284,7 +285,7 @@ fn run(mut rng: SmallRng) {
         Publisher::User("bob".into()),
         Publisher::Session(7),
     ];
-    // Few keys are repeated often; many keys evict each other.
+    // A small set of keys leads to many repetitions, a large one to evictions.
     let keys = [4, 50, 3000][rng.random_range(0..3)];
     let mut now = Duration::ZERO;
     for _ in 0..6_000 {

@@ -1,4 +1,4 @@
-//! Serialized logs, as one process hands them to the next. The compatibility rules of `encke_core`'s session
+//! Serialized logs, which one process passes to the next. The compatibility rules of `encke_core`'s session
 //! records apply.
 
 use minicbor::{Decode, Encode};
@@ -66,10 +66,10 @@ pub(super) struct MessageRecord {
     /// Published data; `None` if an earlier record contains it.
     #[n(1)]
     pub(super) data: Option<String>,
-    /// For a shared message, on the record that contains the data: where the message is stored.
+    /// Origin and positions of a shared message; `None` if an earlier record contains its data.
     #[n(2)]
     pub(super) shared: Option<SharedRecord>,
-    /// First position of a shared message that an earlier record contains.
+    /// The first of the `positions` in the earlier record that has the data.
     #[n(3)]
     pub(super) earlier: Option<(u64, u64)>,
     /// User whose client published the message.
@@ -78,7 +78,7 @@ pub(super) struct MessageRecord {
     /// Publish time in milliseconds since 1970, if readers receive it.
     #[n(5)]
     pub(super) at_ms: Option<u64>,
-    /// For a join or leave: whether the session left. `None` for published data.
+    /// For a join or leave message, whether the session left. `None` for published data.
     #[n(6)]
     pub(super) has_left: Option<bool>,
 }

@@ -1,8 +1,8 @@
-//! Saving logs, and restoring them in another process.
+//! Saves logs, and restores them in another process.
 //!
 //! Logs keep their numbers and epochs, so that cursors and positions stay valid. A message shared by several
-//! logs is written with the first of them, and shared again by the following ones. Of a log owned by an
-//! engine only the position is written, and only if a session subscribes to it.
+//! logs is written with the first of them; the records of the others refer to it. For a log owned by an
+//! engine, only the position is written, and only if a session subscribes to it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::clock::nanos;
 /// Number of logs looked up at a time.
 const PAGE: usize = 1024;
 
-/// Reason why a log cannot be restored.
+/// Why a log cannot be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a log {0}")]
 pub(crate) struct InvalidLog(&'static str);
@@ -67,12 +67,12 @@ impl<S: Subscriber> RestoredLogs<S> {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// All channel numbers assigned so far are below this one.
+    /// Returns a number that is higher than all channel numbers assigned so far.
     pub(crate) fn number_bound(&self) -> u64 {
         self.next_unused_number()
     }
 
-    /// Makes new channels get numbers from `numbers` on.
+    /// Reserves the channel numbers below `numbers`.
     ///
     /// # Errors
     /// [`InvalidLog`] if `numbers` is out of range.
@@ -189,8 +189,8 @@ impl<S: Subscriber> Channels<S> {
         Ok(())
     }
 
-    /// Log state kept for a session whose subscription has ended. For a remote log this is an empty stand-in,
-    /// because a former subscriber is not notified when the log has been loaded.
+    /// Returns the log state kept for a session whose subscription has ended. For a remote log this is an
+    /// empty stand-in, because a former subscriber is not notified when the log has been loaded.
     pub(crate) fn log_of_former_subscriber(
         &self,
         number: u64,
@@ -236,7 +236,7 @@ impl<S: Subscriber> Channels<S> {
     /// without subscribers as idle. Returns the logs that still exist.
     pub(crate) fn finish_restore(&self, restored: RestoredLogs<S>) -> Vec<Arc<Channel<S>>> {
         let RestoredLogs { logs, shared, ended: _ } = restored;
-        // Releases the last extra references, so that dropped messages count as freed.
+        // Release the last extra references, so that dropped messages count as freed.
         drop(shared);
         let mut settled = Vec::with_capacity(logs.len());
         for (channel, left_at) in logs.into_values().filter(|(channel, _)| !channel.state.lock().retired) {

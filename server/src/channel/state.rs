@@ -22,13 +22,13 @@ use crate::trace::TracedMessages;
 #[derive(Debug)]
 pub(crate) struct Channel<S> {
     name: ChannelName,
-    /// Epoch of the log: offsets of different epochs do not compare.
+    /// Epoch of the log. Offsets from different epochs cannot be compared.
     epoch: Arc<str>,
     /// See [`LogEpoch::past`].
     past: Box<[(Box<str>, u64)]>,
     /// Whether the engine, not this process, owns the log.
     is_remote: bool,
-    /// Set if the channel is a pattern.
+    /// Fields common to all messages delivered through this pattern; `None` if the channel is not a pattern.
     pattern: Option<PatternEncodings>,
     /// Unique among all channels of this process.
     number: u64,
@@ -36,7 +36,8 @@ pub(crate) struct Channel<S> {
     account: Arc<CreatorAccount<S>>,
     /// Counts the subscribers of each channel, if occupancy events are enabled.
     occupancy: Option<Arc<Occupancy>>,
-    /// Expires when the oldest message reaches its maximum age. The deadline is requested under the lock.
+    /// Expires when the oldest message reaches its maximum age. The deadline is requested while the state is
+    /// locked.
     pub(super) timer: Arc<TimerCell>,
     pub(super) state: Mutex<ChannelState<S>>,
 }
@@ -55,7 +56,7 @@ pub(super) struct ChannelState<S> {
     pub(super) idle_number: Option<u64>,
     /// Offset of the newest message when the last subscriber left.
     pub(super) last_at_leave: u64,
-    /// Number of [guards](super::hold::ChannelGuard).
+    /// Number of [guards](super::guard::ChannelGuard).
     guards: usize,
     /// See [`LogEpoch::is_loading`].
     pub(super) is_loading: bool,
@@ -92,8 +93,8 @@ impl<S: Subscriber> ChannelState<S> {
         self.guards == 1 && self.subscribers.len() == 0
     }
 
-    /// Whether the log of an idle pattern has dropped messages published after the last subscriber left. It
-    /// is useless from then on: no former subscriber could resume without a gap.
+    /// Whether the log of an idle pattern has dropped messages published after the last subscriber left. Such
+    /// a log is useless: no former subscriber could resume without a gap.
     pub(super) fn is_abandoned(&self) -> bool {
         self.idle_number.is_some() && self.log.bounds().first > self.last_at_leave + 1
     }
@@ -104,7 +105,7 @@ impl<S: Subscriber> ChannelState<S> {
     }
 }
 
-/// The channel was being removed from the table.
+/// Error returned when the channel is being removed from the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retired;
 
@@ -131,7 +132,7 @@ pub(super) struct SizeChange {
 pub(crate) struct HistoryMessage {
     pub(crate) offset: u64,
     pub(crate) age: Duration,
-    /// Channel of the message, in the history of a pattern.
+    /// Channel to which the message was published; set only in the history of a pattern.
     pub(crate) channel: Option<ChannelName>,
     /// User whose client published the message.
     pub(crate) user: Option<String>,
@@ -184,8 +185,8 @@ impl<S: Subscriber> Channel<S> {
         &self.epoch
     }
 
-    /// Whether the log continues after message `offset` of `id`: every later message is in the log, or has
-    /// been.
+    /// Whether the log continues after message `offset` of `epoch`: it contains, or did contain, every later
+    /// message.
     pub(crate) fn continues_from(&self, epoch: &str, offset: u64) -> bool {
         *self.epoch == *epoch || self.past.iter().any(|(past, cut)| **past == *epoch && offset <= *cut)
     }
@@ -283,7 +284,7 @@ impl<S: Subscriber> Channel<S> {
     /// Removes a subscriber. Does nothing if the key is no longer valid.
     pub(crate) fn remove_subscriber(&self, key: SubscriberKey) {
         let mut state = self.state.lock();
-        // Another subscriber may have taken its index by now.
+        // The index of a removed subscriber may be reused, so it must not be reported again.
         if !state.subscribers.remove(key) {
             return;
         }
@@ -309,7 +310,7 @@ impl<S: Subscriber> Channel<S> {
         self.state.lock().guards -= 1;
     }
 
-    /// Adds a subscriber. The caller must hold a [guard](super::hold::ChannelGuard).
+    /// Adds a subscriber. The caller must hold a [guard](super::guard::ChannelGuard).
     ///
     /// `join` receives the log's bounds, decides where the subscriber starts to read, and calls the given
     /// function with the subscriber's slot for this channel. The lock is held throughout, so nothing is
@@ -342,7 +343,7 @@ impl<S: Subscriber> Channel<S> {
 }
 
 impl<S: Subscriber> Channel<S> {
-    /// Restores a subscriber of an earlier process, and marks it as waiting for new messages.
+    /// Restores a subscriber from an earlier process, and marks it as waiting for new messages.
     pub(crate) fn restore_subscriber(&self, subscriber: S, slot: SubscriptionSlot) -> Option<SubscriberKey> {
         let mut state = self.state.lock();
         if state.retired {

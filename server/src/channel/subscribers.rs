@@ -34,8 +34,8 @@ pub(crate) trait Subscriber: Copy + fmt::Debug + Send + Sync + 'static {
     /// is one.
     fn notify_readable(&self, registry: &Self::Registry, slot: SubscriptionSlot) -> Option<Waker>;
 
-    /// Moves the subscription from a channel that has ended to its replacement. Messages up to `cut` are the
-    /// same under the same offsets; if `cut` is `None`, the channels have no messages in common.
+    /// Moves the subscription from a channel that has ended to its replacement. Messages up to `cut` have the
+    /// same offsets in both; if `cut` is `None`, the channels have no messages in common.
     fn move_to(
         &self,
         registry: &Self::Registry,
@@ -56,7 +56,7 @@ pub(super) struct Subscribers<S>(Slab<SubscriberEntry<S>>);
 struct SubscriberEntry<S> {
     subscriber: S,
     slot: SubscriptionSlot,
-    /// Set when the subscriber has read to the end of the log and must be notified of new messages.
+    /// Whether the subscriber has read to the end of the log and must be notified of new messages.
     waiting: bool,
 }
 
@@ -74,11 +74,11 @@ impl<S: Subscriber> Subscribers<S> {
         SubscriberKey(self.0.insert(SubscriberEntry { subscriber, slot, waiting: false }))
     }
 
-    /// Returns whether the subscriber was present.
+    /// Removes a subscriber. Returns whether it was present.
     pub(super) fn remove(&mut self, key: SubscriberKey) -> bool {
         let was_there = self.0.try_remove(key.0).is_some();
         if self.0.is_empty() {
-            // Releases the memory of a large audience.
+            // Release the memory of a large audience.
             self.0 = Slab::new();
         }
         was_there
@@ -138,7 +138,7 @@ impl<S: Subscriber> Subscribers<S> {
 mod tests {
     use super::*;
 
-    /// Exists if its number is below that of the registry.
+    /// A subscriber that exists if its number is lower than the registry, which is itself just a number.
     #[derive(Clone, Copy, Debug)]
     struct NumberedSubscriber(usize);
 

@@ -7,8 +7,8 @@
 //! the end starts another pass; a publish after it starts another sweep.
 //!
 //! A task leaves only when it finds nothing to claim, and with the lock held. A publisher that starts a sweep
-//! while tasks are active therefore needs no further task: one of them looks again. This bounds the number of
-//! tasks per channel, however often it is published to.
+//! while tasks are active therefore needs no additional task: one of them will look for work again. This
+//! bounds the number of tasks per channel, regardless of the publish rate.
 //!
 //! This file is compiled a second time against loom: see `server/tests/loom.rs`.
 

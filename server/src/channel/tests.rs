@@ -15,7 +15,7 @@ use crate::timeouts::Timeouts;
 
 const WIDE: LogLimits = LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 
-/// Subscriber type of these channels, of which there are no instances.
+/// Subscriber type without instances, for channels without subscribers.
 #[derive(Clone, Copy, Debug)]
 enum NoSubscriber {}
 
@@ -154,7 +154,7 @@ fn over_budget_the_creator_with_most_bytes_loses_messages_first() {
         world.publish("api", &large).expect("published");
     }
     world.publish_as(&user("alice"), "alice", &large).expect("published");
-    // Bob's messages are the newest, and still all of them are dropped before anyone else's.
+    // Bob's messages are the newest, but all of them are dropped before anyone else's.
     for number in 0..100 {
         world.publish_as(&user("bob"), &format!("bob.{}", number % 5), &large).expect("published");
     }
@@ -331,7 +331,7 @@ fn shared_bytes_count_once() {
     world.publish("/a/x", &large).expect("published");
     let one = world.channels.bytes();
     assert!((10_000..11_000).contains(&one), "{one}");
-    // First the channel drops messages that the patterns still have, then the other way round.
+    // First, the channel drops messages that the patterns still have; then vice versa.
     for channel in ["/a/x", "/a/y"] {
         for _ in 0..20 {
             world.publish(channel, &large).expect("published");
@@ -361,7 +361,7 @@ fn messages_of_a_channel_without_a_local_log_are_only_in_patterns() {
     channels.feed_patterns(&name("b"), "f", 1, &data);
     assert!(channels.get("/a/x").is_none());
     assert_eq!((world.bounds("/a/*").last, world.bounds("/**").last), (14, 15));
-    // A local log is created for the channel. The patterns already have its earlier messages.
+    // Create a local log for the channel. The patterns already have its earlier messages.
     let epoch = LogEpoch { id: "e".into(), last: 18, past: Box::default(), is_loading: true };
     let guard =
         channels.acquire_with_epoch(&name("/a/x"), &QuotaOwner::Operator, &epoch).expect("there is room");
@@ -411,8 +411,8 @@ fn patterns_count_as_channels() {
     assert_eq!(world.publish("/a/x", "1"), Err(TooManyChannels::Server { limit: 2 }));
 }
 
-/// Two threads publish to channels with two patterns in common: all logs have the shared messages in the same
-/// order.
+/// Several threads publish to channels with patterns in common. All logs must have the shared messages in the
+/// same order.
 #[test]
 fn shared_messages_have_the_same_order_in_all_logs() {
     let world = TestChannels::new(100, LogLimits { messages: 100_000, bytes: usize::MAX, ..WIDE });

@@ -1,4 +1,4 @@
-//! Dropping messages that are too old or exceed a limit, and removing channels whose logs have become empty.
+//! Drops messages that are too old or exceed a limit, and removes channels whose logs have become empty.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::state::{Channel, ChannelState, SizeChange};
 use super::subscribers::Subscriber;
 use crate::timeouts::{ArmAction, RequestedDeadline};
 
-/// Number of logs that one publish examines to keep all of them within their budget. Each step frees a
-/// message, or finds that the log's oldest message is younger than its position says, which happens at most
+/// Maximum number of logs that one publish examines to keep all logs within their budget. Each step frees a
+/// message, or finds that a log's oldest message is younger than the log's key says, which happens at most
 /// once per message. Any number well above one is therefore enough to keep up.
 const MAX_LOGS_EXAMINED: usize = 1024;
 
@@ -58,14 +58,14 @@ impl<S: Subscriber> Channels<S> {
     }
 
     /// Drops the oldest messages of the creators with the largest logs, until all logs are within their
-    /// budget. The work for one publish is bounded; the next one continues.
+    /// budget. The work for one publish is bounded; the next publish continues.
     pub(super) fn enforce_budget(&self, now: Timestamp) {
         for _ in 0..MAX_LOGS_EXAMINED {
             let Some(channel) = self.budget.log_to_trim(now) else { return };
             let key = channel.state.lock().age_key.map(|(at, _)| at);
             self.trim(&channel, |log| {
-                // The key is the age of a previous oldest message. If that has been dropped, only the key is
-                // updated.
+                // The key may belong to a message that is no longer the oldest. If so, drop nothing: only the
+                // key is updated.
                 if log.oldest_at() == key {
                     log.evict_oldest();
                 }

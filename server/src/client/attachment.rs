@@ -11,7 +11,7 @@ use crate::trace::Receipts;
 
 /// Guard of a connection's attachment to its session.
 ///
-/// However the connection's task ends, even by a panic, the session is notified that the connection has
+/// However the connection's task ends, even if it panics, the session is notified that the connection has
 /// ended.
 pub(crate) struct Attachment {
     pub(crate) session: SessionHandle,
@@ -19,7 +19,7 @@ pub(crate) struct Attachment {
     pub(crate) services: Arc<Services>,
     transport: Transport,
     dialect: DialectName,
-    /// The connection is being parked: it continues without its task.
+    /// Whether the connection is being parked, which means that it continues without its task.
     is_parking: bool,
 }
 
@@ -41,19 +41,20 @@ impl Attachment {
         Self { session, mailbox, services, transport, dialect, is_parking: false }
     }
 
-    /// Ends the attachment of a connection that is being parked. Its session is not notified of an end.
+    /// Ends the attachment of a connection that is being parked. The session is not notified that the
+    /// connection has ended.
     pub(crate) fn park(mut self) -> Arc<Mailbox> {
         self.is_parking = true;
         Arc::clone(&self.mailbox)
     }
 
     /// Notifies the session of an event on its connection. Returns whether the session is still attached to
-    /// it.
+    /// this connection.
     pub(crate) fn notify_session(&self, input: ConnectionInput) -> bool {
         self.services.sessions.handle_connection(&self.session, self.mailbox.id, input)
     }
 
-    /// Context of the commands that arrive over this connection.
+    /// Returns the context of commands that arrive over this connection.
     pub(crate) fn command_context(&self) -> CommandContext<'_> {
         CommandContext {
             session: &self.session,
@@ -62,7 +63,7 @@ impl Attachment {
         }
     }
 
-    /// Time to wait before reading on, if the client's frames and requests came too fast.
+    /// Returns how long to wait before reading more, if the client's frames and requests arrive too fast.
     pub(crate) fn rate_limit_delay(&self) -> Option<Sleep> {
         self.services.rate_limit_delay(&self.session)
     }
@@ -80,13 +81,13 @@ impl Attachment {
         }
     }
 
-    /// Logs that the connection is closed through no fault of its client: the system refused its socket while
-    /// it was parked or unparked.
+    /// Logs that the connection is closed through no fault of its client, because the system refused its
+    /// socket when the connection was parked or unparked.
     pub(crate) fn log_socket_refused(&self, error: &dyn std::fmt::Display) {
         tracing::warn!(session = %self.session.id(), %error, "connection closed: the system refused its socket");
     }
 
-    /// Takes a batch of what the session has to send on this connection, with its receipts.
+    /// Takes a batch of messages to send on this connection, with their receipts.
     pub(crate) fn take_outgoing(&self, out: &mut impl DeliveryWriter) -> (Backlog, Receipts) {
         self.services.sessions.take_outgoing(&self.session, &self.mailbox, out)
     }
@@ -97,9 +98,9 @@ impl Drop for Attachment {
         if self.is_parking {
             return;
         }
-        // No effect if the session knows already.
+        // This has no effect if the session has already been notified.
         self.notify_session(ConnectionInput::Ended(SuspendReason::ConnectionLost));
-        // Between two polls a session keeps its permit for the next poll.
+        // Between polls, a session keeps its permit for the next poll.
         if !self.session.is_between_polls(&self.mailbox) {
             self.mailbox.take_permit();
         }

@@ -15,15 +15,15 @@ use crate::backend::{ConnectHookRequest, HookCaller, HookError, HookKind};
 use crate::issuer::Issuer;
 use crate::session::Transport;
 
-/// An attempt of a client to connect.
+/// A client's attempt to connect.
 pub(crate) struct ConnectAttempt<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) headers: &'a HeaderMap,
     /// Token from the query, or from a message.
     pub(crate) token: Option<&'a str>,
-    /// Resume token, and the last message that the client has received.
+    /// Resume token, and the seq of the last message that the client has received.
     pub(crate) resume: Option<(&'a str, Option<u64>)>,
-    /// Resume or fail: never open a new session.
+    /// Whether the attempt fails if the session cannot be resumed, instead of opening a new one.
     pub(crate) only_resume: bool,
     pub(crate) transport: Transport,
     pub(crate) dialect: DialectName,
@@ -40,20 +40,21 @@ impl Services {
         self.issuer.is_some() || self.has_connect_hook()
     }
 
-    /// Whether this client can be authenticated only after a request: to the backend, or to the issuer for a
-    /// key that is not known yet.
+    /// Whether authenticating this client requires a request: to the backend, or to the issuer for a key that
+    /// is not yet known.
     pub(crate) fn needs_async_auth(&self, caller: &Caller, token: Option<&str>) -> bool {
         self.has_connect_hook() || self.issuer_of_unknown_key(caller, token).is_some()
     }
 
-    /// The issuer, if it may have a key for this client's token that is not known yet.
+    /// Returns the issuer if this client's token may be signed with an issuer key that is not yet known.
     fn issuer_of_unknown_key(&self, caller: &Caller, token: Option<&str>) -> Option<&Issuer> {
         let (issuer, token) = (self.issuer.as_deref()?, caller.token(token)?);
         (caller.origin_allowed && issuer.may_have_key_for(token, &self.auth)).then_some(issuer)
     }
 
-    /// Authenticates a client by its token, and then by the backend. A client that resumes its session keeps
-    /// the identity of the session unless that has expired, so a client can resume while the backend is down.
+    /// Authenticates a client by its token, and then by calling the backend. A client that resumes its
+    /// session keeps the identity of the session, unless the identity has expired. Therefore clients can
+    /// resume while the backend is down.
     pub(crate) async fn authenticate(&self, attempt: ConnectAttempt<'_>) -> AuthDecision {
         let decide = |identity| AuthDecision { identity, only_resume: false };
         if let Some(issuer) = self.issuer_of_unknown_key(attempt.caller, attempt.token) {
@@ -71,7 +72,7 @@ impl Services {
                 return AuthDecision { identity: Ok(identity), only_resume: true };
             }
             if attempt.only_resume {
-                // The session no longer exists, and the client wants no new one.
+                // The session no longer exists, and the client does not want a new one.
                 return decide(Ok(own));
             }
         }
@@ -117,11 +118,11 @@ impl Services {
         }
     }
 
-    /// Identity of the session of this resume token, if the session exists and the identity has not expired.
-    /// Where tokens are required, the request's token must name the same user.
+    /// Returns the identity of the session of this resume token, if the session exists and the identity has
+    /// not expired. If tokens are required, the request's token must name the same user.
     fn identity_to_resume(&self, resume: &str, seq: Option<u64>, own: &Identity) -> Option<Identity> {
         let session = self.sessions.find(resume)?;
-        // With a `seq` that was never sent, the client would get another session.
+        // A client that reports a `seq` that was never sent would get another session.
         if seq.is_some_and(|seq| seq > session.seq()) {
             return None;
         }
@@ -132,8 +133,8 @@ impl Services {
     }
 }
 
-/// All lines of a header, joined as RFC 9110, section 5.2 describes. `None` if the header is absent, or a
-/// line is not text.
+/// Returns all lines of a header, joined as described in RFC 9110, section 5.2. `None` if the header is
+/// absent, or a line is not valid text.
 fn header_line<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> Option<(&'a str, Cow<'a, str>)> {
     let lines: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
     match &*lines.ok()? {
@@ -143,8 +144,8 @@ fn header_line<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> Option<(&'a 
     }
 }
 
-/// The request's cookies with one of these names. Of several with the same name, the first counts (RFC 6265,
-/// section 5.4).
+/// Returns the request's cookies with one of these names. If several have the same name, the first one is
+/// used (RFC 6265, section 5.4).
 fn find_cookies<'a>(headers: &'a HeaderMap, names: &'a [String]) -> BTreeMap<&'a str, &'a str> {
     let mut found = BTreeMap::new();
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());

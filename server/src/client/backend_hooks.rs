@@ -19,10 +19,10 @@ use crate::channel::{ChannelName, PublishId};
 use crate::engine::EngineResponse;
 use crate::session::SubscribeOutcome;
 
-/// Maximum length of a method's name, in bytes.
+/// Maximum length of a method name, in bytes.
 const MAX_METHOD_BYTES: usize = 255;
 
-/// A client's message that passed the checks.
+/// A client's message that has passed the checks.
 pub(super) struct Publication<'a> {
     pub(super) channel: ChannelName,
     pub(super) data: CompactJson<'a>,
@@ -37,7 +37,7 @@ impl CommandContext<'_> {
         begin: &StartPosition<'_>,
     ) -> EngineResponse<Result<SubscribeOutcome, CommandError>> {
         let CommandContext { session, services, source } = self;
-        // If the session is subscribed already, nothing changes and the backend is not called.
+        // If the session is already subscribed, nothing changes and the backend is not called.
         let needs_hook = !services.sessions.is_subscribed(session, name.as_str());
         let Some(backend) = services.backend_for(HookKind::Subscribe).filter(|_| needs_hook) else {
             let subscribed = services.sessions.subscribe(session, source, name, begin);
@@ -57,7 +57,7 @@ impl CommandContext<'_> {
         EngineResponse::Pending(joined.boxed())
     }
 
-    /// Publishes a message if the backend allows it. The backend may change its channel and data.
+    /// Publishes a message if the backend allows it. The backend may change the channel and the data.
     pub(super) fn publish(self, publication: Publication<'_>) -> EngineResponse<CommandOutcome> {
         let CommandContext { session, services, source } = self;
         let Publication { channel, data, key } = publication;
@@ -108,7 +108,7 @@ impl CommandContext<'_> {
         );
         let called = async move {
             let data = response.await?.data;
-            // Made compact because it has to fit into one line of an event stream.
+            // Make the data compact, because it has to fit on one line of an event stream.
             let data = data.as_deref().map_or(Ok("null".to_owned()), compact)?;
             Ok(Success::Called { data: data.into() })
         };
@@ -131,7 +131,7 @@ impl CommandContext<'_> {
 }
 
 impl Services {
-    /// The backend, if this hook is enabled.
+    /// Returns the backend, if this hook is enabled.
     pub(super) fn backend_for(&self, hook: HookKind) -> Option<&Arc<Backend>> {
         self.backend.as_ref().filter(|backend| backend.has_hook(hook))
     }
@@ -147,7 +147,7 @@ fn compact(data: &RawValue) -> Result<String, CommandError> {
     Ok(compact.as_str().to_owned())
 }
 
-/// Error for an answer of the backend that cannot be used. The client is not at fault.
+/// Returns the error for an unusable response from the backend. The client is not at fault.
 fn invalid_answer(error: &dyn Display) -> CommandError {
     let message = format!("invalid answer from the backend: {error}");
     CommandError { code: ErrorCode::Unavailable, message }

@@ -9,10 +9,10 @@ use super::{Attachment, Services, retry_ms};
 use crate::session::SessionCell;
 
 /// Pause before the next poll of a client that also polls over another connection. Without it, each poll
-/// would have the other answered, endlessly.
+/// would cause the other one to be answered, in an endless loop.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The full advice on how to poll.
+/// Returns the full advice on how to poll.
 pub(crate) fn advice(services: &Services) -> Advice {
     let timeouts = services.sessions.settings();
     Advice {
@@ -24,18 +24,18 @@ pub(crate) fn advice(services: &Services) -> Advice {
     }
 }
 
-/// Advice that ends a pause. A client that was advised to pause continues to do so until it receives other
-/// advice.
+/// Returns advice that ends a pause, if the client was advised to pause. A client continues to pause until it
+/// receives different advice.
 pub(crate) fn end_pause_advice(session: &SessionCell) -> Option<Advice> {
     session.set_pause_advised(false).then(|| Advice::pause(Duration::ZERO))
 }
 
-/// How long a client has to wait before it reconnects.
+/// Returns how long a client must wait before it reconnects.
 pub(crate) fn retry_delay(code: CloseCode, services: &Services) -> Duration {
     Duration::from_millis(retry_ms(code, &services.entropy))
 }
 
-/// The last reply of a session, or of its connection.
+/// Returns the last reply of a session, or of its connection.
 pub(crate) fn final_reply<'a>(
     reply: MessageReply<'a>,
     code: CloseCode,
@@ -49,8 +49,8 @@ pub(crate) fn final_reply<'a>(
     reply
 }
 
-/// The reply to a client that is refused. Clients that have to open a new session are advised to handshake
-/// only in a failed reply, because some of them follow the advice only then.
+/// Returns the reply to a client that is refused. A client that has to open a new session is advised to
+/// handshake only in a failed reply, because some clients follow this advice only in failed replies.
 pub(crate) fn refuse_with<'a>(
     reply: MessageReply<'a>,
     code: CloseCode,
@@ -59,7 +59,7 @@ pub(crate) fn refuse_with<'a>(
     let retry = retry_delay(code, services);
     let (reply, advice) = match code {
         CloseCode::Normal => (reply.succeeded(), Advice::none()),
-        // The client is connected in another way.
+        // The client has another connection.
         CloseCode::Replaced => (reply.succeeded(), Advice::pause(PAUSE)),
         // The session still exists, with the messages that the client has not received.
         CloseCode::Disconnected | CloseCode::Moved | CloseCode::PongTimeout => {

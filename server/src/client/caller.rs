@@ -9,11 +9,11 @@ use super::services::IdentifyError;
 use crate::admission::RefusalReason;
 use crate::auth::{Auth, AuthError, Identity, bearer};
 
-/// Client-related parts of a request, apart from its query.
+/// The parts of a request that concern its client, apart from the query.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
-    /// The token of `Authorization: Bearer`.
+    /// The token in `Authorization: Bearer`.
     bearer: Option<String>,
     /// Whether the client is not a web page, or is a page whose origin is allowed.
     pub(crate) origin_allowed: bool,
@@ -28,7 +28,8 @@ pub(crate) type AuthResult = Result<Identity, CloseCode>;
 #[derive(Clone, Debug)]
 pub(crate) struct AuthDecision {
     pub(crate) identity: AuthResult,
-    /// The identity was taken from the session that the client resumes, and is valid for that session only.
+    /// Whether the identity was taken from the session that the client resumes, and is therefore valid only
+    /// for that session.
     pub(crate) only_resume: bool,
 }
 
@@ -36,9 +37,9 @@ impl Caller {
     pub(crate) fn from_request<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
         let headers = request.headers();
         let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
-        // For a local request without a token, only the origin distinguishes a web page from a program, since
-        // programs send none. The page may have reached the server by DNS rebinding, unless the `Host` is a
-        // name of this server.
+        // In a local request without a token, only the origin distinguishes a web page from a program, since
+        // programs send none. The page may have reached the server by DNS rebinding, unless the `Host` is one
+        // of this server's names.
         let is_unguarded = origin.is_some()
             && address.is_loopback()
             && !auth.needs_token()
@@ -59,19 +60,19 @@ impl Caller {
         Self { decision, ..self }
     }
 
-    /// Whether the client may only resume its session. If that has just ended, the client has to connect
-    /// again.
+    /// Whether the client may only resume its session. If the session has just ended, the client has to
+    /// connect again.
     pub(crate) fn can_only_resume(&self) -> bool {
         self.decision.as_ref().is_some_and(|decision| decision.only_resume)
     }
 
-    /// The client's token. The one in the query takes precedence over the one in the header, which browsers
-    /// cannot set.
+    /// Returns the client's token. The token in the query takes precedence over the token in the header,
+    /// which browsers cannot set.
     pub(crate) fn token<'a>(&'a self, in_query: Option<&'a str>) -> Option<&'a str> {
         in_query.or(self.bearer.as_deref())
     }
 
-    /// Whether a header has a token.
+    /// Whether a token was sent in the header.
     pub(crate) fn has_token(&self) -> bool {
         self.bearer.is_some()
     }
@@ -92,7 +93,7 @@ impl Caller {
         services.identify(self.token(token), self.address).map_err(|error| {
             services.refusals.record(error.reason(), self.address, error);
             match error {
-                // The token may be valid: the client is invited to reconnect.
+                // The token may be valid, so the client is asked to reconnect.
                 IdentifyError::TooManyBadSignatures | IdentifyError::KeysPending => CloseCode::Overloaded,
                 IdentifyError::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
                 IdentifyError::BadToken(_) => CloseCode::Unauthorized,
@@ -101,7 +102,8 @@ impl Caller {
     }
 }
 
-/// A header that is present but not text counts as empty, which equals nothing.
+/// Returns the text of a header. A header that is present but not valid text is returned as empty, which
+/// matches nothing.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }

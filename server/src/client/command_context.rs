@@ -1,7 +1,7 @@
 use super::Services;
 use crate::session::{ClientInput, CommandSource, SessionCell};
 
-/// Session and services of a command, and the source that it came from.
+/// The session and the services that a command uses, and how the command arrived.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandContext<'a> {
     pub(crate) session: &'a SessionCell,

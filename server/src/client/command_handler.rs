@@ -19,13 +19,13 @@ use crate::channel::{ChannelName, InvalidChannelName};
 use crate::engine::{EngineResponse, Presence, UserSessions, join_responses};
 use crate::session::{Backlog, ClientInput, SubscribeError, SubscribeOutcome};
 
-/// Maximum number of members in a presence response, which also has their total number.
+/// Maximum number of members listed in a presence response, which also states their total number.
 const MAX_MEMBERS: usize = 256;
 
 /// Result of a command.
 pub(super) type CommandOutcome = Result<Success<'static>, CommandError>;
 
-/// Carries out one request of a client, and writes its response.
+/// Carries out one request from a client, and writes its response.
 pub(super) struct CommandHandler<'a, D, T> {
     pub(super) context: CommandContext<'a>,
     pub(super) backlog: &'a mut Backlog,
@@ -62,12 +62,12 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
     }
 
     pub(super) fn close(&mut self, id: Option<D::RequestId>) {
-        // Before the session ends, while there is a connection to respond on.
+        // Respond before the session ends, while there is still a connection.
         self.respond(id, Ok(Success::Done));
         self.context.apply(ClientInput::Close(CloseReason::Client));
     }
 
-    /// Handles a poll, which the connection answers when its session says so.
+    /// Handles a poll. The connection answers it later, when the session requests the answer.
     pub(super) fn hold(
         &mut self,
         id: Option<D::RequestId>,
@@ -82,7 +82,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
         if let Some(Err(error)) = token.map(|token| self.refresh(token)) {
             return self.respond(id, Err(error));
         }
-        // With a `seq`, lost messages are sent again. Without one, everything before the last answer has
+        // If there is a `seq`, lost messages are sent again. If not, everything before the last answer has
         // arrived, so there may be room for more.
         self.backlog.has_more |= seq.is_some();
         self.backlog.acknowledged();
@@ -91,7 +91,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
     }
 
     pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: CommandOutcome) {
-        // Messages of a new subscription come after the response.
+        // Send the messages of a new subscription after the response.
         self.backlog.has_more |= matches!(outcome, Ok(Success::Subscribed { .. } | Success::SubscribedAll));
         self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
@@ -112,7 +112,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
         })
     }
 
-    /// Subscribes to all channels or to none. Each after the first counts as one more command.
+    /// Subscribes to all channels or to none. Each channel after the first counts as an additional command.
     fn subscribe_all(&self, channels: &[Cow<'_, str>]) -> EngineResponse<CommandOutcome> {
         let CommandContext { session, services, source } = self.context;
         let names: Result<Vec<_>, _> =
@@ -126,7 +126,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
             return EngineResponse::Ready(Err(SubscribeError::TooManySubscriptions { limit }.into()));
         }
         let (now, rate) = (services.timeouts.clock().now(), services.settings.commands_per_second);
-        // At most one second's worth. With more, the session would be closed for its next command.
+        // Count at most one second's worth. Otherwise the session would be closed for its next command.
         let others = (names.len() - 1).min(rate as usize);
         session.commands.count_input(others, rate, now);
         let is_new = |name: &ChannelName| !services.sessions.is_subscribed(session, name.as_str());
@@ -135,7 +135,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
         let responses: Vec<_> = new.iter().map(subscribe).collect();
         let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.clone_handle(session));
         let conclude = move |results: Vec<Result<SubscribeOutcome, CommandError>>| {
-            // A reply to several channels cannot report that the backend has replaced one.
+            // A reply for several channels cannot report that the backend has replaced one of them.
             let error = results.iter().zip(&new).find_map(|(result, name)| match result {
                 Ok(subscribed) if subscribed.channel.name() == name => None,
                 Ok(_) => Some(forbidden("the backend has replaced a channel")),
@@ -157,7 +157,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
         }
     }
 
-    /// Sends a service message to the server's own code or, if that does not accept it, to the backend.
+    /// Passes a service message to the server's own code or, if that does not accept it, to the backend.
     fn handle_service_message(&self, channel: &str, data: &str) -> EngineResponse<CommandOutcome> {
         let (name, data) = match self.service_message(channel, data) {
             Ok(message) => message,
@@ -248,7 +248,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
         }
         let identity = services.identify(Some(token), source.address()).inspect_err(|error| {
             if *error == IdentifyError::BadToken(AuthError::BadSignature) {
-                // The token is forged. Further attempts would cost the server more than the client.
+                // The token is forged. Checking more such tokens would cost the server more than the client.
                 services.refusals.record(error.reason(), source.address(), error);
                 session.close_connection(source, CloseCode::Unauthorized);
             }
@@ -262,7 +262,7 @@ impl<'a, D: Dialect, T: TextSink> CommandHandler<'a, D, T> {
         Ok(Success::Done)
     }
 
-    /// The channel's name, if the client has this permission on it.
+    /// Returns the channel's name, if the client has this permission on the channel.
     fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
         let name = match permission {
             Permission::Publish => {

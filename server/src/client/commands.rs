@@ -1,4 +1,4 @@
-//! Handling of commands from clients, and of their responses.
+//! Handling of commands from clients, and their responses.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,9 +16,9 @@ use crate::admission::RateDecision;
 use crate::engine::EngineResponse;
 use crate::session::{Backlog, ClientInput};
 
-/// Commands of one connection or request. Enforces the command rate of the session.
+/// Commands that arrive on one connection or in one request. Enforces the command rate of the session.
 pub(crate) struct Commands<D: Dialect> {
-    /// Commands that have no response yet. Boxed, because most connections never have any.
+    /// Commands without a response so far. Boxed, because most connections never have any.
     pending: Option<Box<PendingCommands<D::RequestId>>>,
 }
 
@@ -34,14 +34,14 @@ impl<D: Dialect> Commands<D> {
         Self { pending: None }
     }
 
-    /// Whether any command has no response yet.
+    /// Whether any command is without a response so far.
     pub(crate) fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Handles the requests in a text. Each after the first counts as one more frame. Responses are written
-    /// to `out`; `backlog` records whether there is more to send now. Returns whether the session accepted
-    /// all of them.
+    /// Handles the requests in a text. Each request after the first counts as an additional frame. Responses
+    /// are written to `out`; `backlog` records whether there is more to send now. Returns whether the session
+    /// accepted all requests.
     pub(crate) fn handle_text(
         &mut self,
         text: &str,
@@ -60,7 +60,7 @@ impl<D: Dialect> Commands<D> {
         is_accepted
     }
 
-    /// Handles one request. Returns whether the session accepted it. If not, nothing was done and there is no
+    /// Handles one request. Returns whether the session accepted it. If not, nothing is done and there is no
     /// response.
     pub(crate) fn handle_request(
         &mut self,
@@ -71,7 +71,7 @@ impl<D: Dialect> Commands<D> {
         out: &mut impl TextSink,
     ) -> bool {
         let mut handler = CommandHandler { context, backlog, dialect, out };
-        // Acknowledgements and pongs do not count as commands: they do not show that a user is active, and
+        // Do not count acknowledgements and pongs as commands: they do not show that a user is active, and
         // cost next to nothing.
         match command {
             Ok(Command::Ack { seq }) => self.acknowledge(ClientInput::Ack { seq }, id, &mut handler),
@@ -139,8 +139,8 @@ impl<D: Dialect> Commands<D> {
         .await;
     }
 
-    /// Handled at once, whatever is pending. An acknowledgement that ends the session gets no response; the
-    /// Close frame takes its place.
+    /// Handles an acknowledgement immediately, regardless of pending commands. An acknowledgement that ends
+    /// the session gets no response; the Close frame takes its place.
     fn acknowledge(
         &mut self,
         input: ClientInput,
@@ -162,7 +162,7 @@ impl<D: Dialect> Commands<D> {
         handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) -> bool {
         if !handler.context.apply(ClientInput::Command) {
-            // The session has just released this connection, so its commands no longer count.
+            // The session has just released this connection, so its commands are no longer accepted.
             return false;
         }
         let CommandContext { session, services, .. } = handler.context;
@@ -181,7 +181,7 @@ impl<D: Dialect> Commands<D> {
         true
     }
 
-    /// Carries a command out, or defers it until the commands before it have finished.
+    /// Carries out a command, or defers it until the commands before it have finished.
     fn start(
         &mut self,
         id: Option<D::RequestId>,
@@ -208,7 +208,7 @@ impl<D: Dialect> Commands<D> {
         }
     }
 
-    /// Responds to a command that was done or refused at once, in its turn.
+    /// Responds in order to a command that was carried out or refused immediately.
     fn respond_in_turn(
         &mut self,
         id: Option<D::RequestId>,

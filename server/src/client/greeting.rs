@@ -6,7 +6,7 @@ use super::Attachment;
 use crate::channel::ChannelName;
 use crate::session::ExposedToken;
 
-/// The first message on every connection. `token` is the session's resume token.
+/// Returns the first message on every connection. `token` is the session's resume token.
 pub(crate) fn hello<'a>(
     attachment: &Attachment,
     token: &'a ExposedToken,
@@ -24,7 +24,7 @@ pub(crate) fn hello<'a>(
     }
 }
 
-/// Notice that a subscription has ended.
+/// Returns the notice that a subscription has ended.
 pub(crate) fn unsubscribed<'a>(channel: &'a ChannelName, reason: &'static str) -> ServerEvent<'a> {
     ServerEvent::Unsubscribed { channel: channel.as_str(), reason }
 }
@@ -61,8 +61,8 @@ mod tests {
         fn notice(&mut self, _: u64, _: &ServerEvent<'_>) {}
     }
 
-    /// A connection may be taken over before it has sent its hello. The hello still describes that
-    /// connection: its client has not received any message that was sent on the newer one.
+    /// A connection may be taken over before it has sent its hello. The hello still describes the original
+    /// connection, whose client has not received any message sent on the newer one.
     #[test]
     fn hello_has_the_start_seq_of_its_own_connection() {
         let (services, engine) = on_slow_engine();

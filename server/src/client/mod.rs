@@ -1,4 +1,4 @@
-//! Commands and responses of clients, independent of the transport.
+//! Commands from clients and the responses to them, independent of the transport.
 
 mod attachment;
 mod authenticate;

@@ -13,7 +13,7 @@ use crate::session::{Mailbox, Signals};
 pub(crate) enum PartialMessageSender {
     /// A session's connection.
     Connection(Arc<Mailbox>),
-    /// A request apart from it, which is aborted when this token is cancelled.
+    /// A separate request, outside the session's connection. It is aborted by cancelling this token.
     Request(CancellationToken),
 }
 
@@ -21,7 +21,7 @@ impl PartialMessageSender {
     fn abort(self) {
         match self {
             Self::Connection(mailbox) => {
-                // A parked connection has no partial message.
+                // A parked connection has no partial message, so only a task needs the signal.
                 if let Some(task) = mailbox.post_to_task(Signals::close(CloseCode::TryAgainLater)) {
                     task.wake();
                 }
@@ -33,7 +33,7 @@ impl PartialMessageSender {
 
 impl Services {
     /// Records the size of a partial message. If all partial messages together are too large, some are
-    /// aborted, perhaps this one.
+    /// aborted, possibly including this one.
     pub(crate) fn account_partial_message(
         &self,
         message: &PartialMessage<PartialMessageSender>,

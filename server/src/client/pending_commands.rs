@@ -9,27 +9,29 @@ use futures_util::FutureExt;
 use super::command_handler::CommandOutcome;
 use crate::engine::EngineResponse;
 
-/// Maximum number of commands in flight on one connection. Nothing more is read from it meanwhile.
+/// Maximum number of commands in flight on one connection. While that many are in flight, nothing more is
+/// read.
 pub(super) const MAX_IN_FLIGHT: usize = 64;
 
-/// Commands without responses, in the order of arrival.
+/// Commands without responses, in order of arrival.
 pub(super) struct PendingCommands<I> {
-    /// Commands whose outcome is pending, and finished ones whose turn has not come.
+    /// Commands whose outcome is pending, and finished commands that must be responded to later to keep the
+    /// order.
     in_flight: VecDeque<(Option<I>, EngineResponse<CommandOutcome>)>,
     kind: CommandKind,
-    /// Commands that start once nothing is in flight. At most as many as one text has, since nothing is read
-    /// while there are any.
+    /// Commands that start once nothing is in flight. At most the commands of one text, since nothing is read
+    /// while a command is deferred.
     deferred: VecDeque<CommandRequest<'static, I>>,
 }
 
-/// Commands of the same kind may be in flight at the same time. A publish and a subscribe may not: whether
-/// the publish is received depends on their order.
+/// Kind of a command. Commands of the same kind may be in flight at the same time. A publish and a subscribe
+/// may not: whether the client receives the published message depends on their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
     Publish,
     Subscribe,
     Call,
-    /// Never in flight together with another command.
+    /// A command that is never in flight together with another one.
     Other,
 }
 
@@ -69,12 +71,12 @@ impl<I> PendingCommands<I> {
         self.in_flight.push_back((id, response));
     }
 
-    /// Adds a command that starts later.
+    /// Adds a command that will start later.
     pub(super) fn defer(&mut self, id: Option<I>, command: Result<Command<'static>, CommandError>) {
         self.deferred.push_back(CommandRequest { id, command });
     }
 
-    /// Adds a command that was done or refused at once. Its response comes after all earlier ones.
+    /// Adds a command that was carried out or refused immediately. Its response comes after all earlier ones.
     pub(super) fn add_finished(&mut self, id: Option<I>, outcome: Result<(), CommandError>) {
         if self.deferred.is_empty() {
             self.add_started(id, EngineResponse::Ready(outcome.map(|()| Success::Done)));

@@ -6,20 +6,20 @@ use encke_core::dialect::ServerEvent;
 
 use crate::entropy::Entropy;
 
-/// Range of delays over which clients of a draining server reconnect.
+/// Range of delays after which clients of a draining server reconnect. Spreads them over time.
 const DRAIN_SPREAD_MS: Range<u64> = 500..10_000;
 
-/// Range of delays for clients whose sessions continue in the next process, which is ready soon and opens no
-/// new sessions for them.
+/// Range of delays for clients whose sessions continue in the next process. It is short because that process
+/// is ready soon and need not open new sessions for them.
 const MOVED_SPREAD_MS: Range<u64> = 0..2_000;
 
-/// Delay if only one connection has ended.
+/// Delay if only one connection has ended, which needs no spread.
 const RECONNECT_DELAY_MS: u64 = 1_000;
 
-/// The longest delay that an `EventSource` accepts: 24 days.
+/// The longest delay that an `EventSource` accepts, about 24 days.
 const NEVER_MS: u64 = i32::MAX as u64;
 
-/// How long a client should wait before it reconnects, in milliseconds.
+/// Returns how long a client should wait before it reconnects, in milliseconds.
 pub(crate) fn retry_ms(code: CloseCode, entropy: &Entropy) -> u64 {
     match code {
         CloseCode::Draining | CloseCode::Overloaded => entropy.number_in(DRAIN_SPREAD_MS),
@@ -29,7 +29,7 @@ pub(crate) fn retry_ms(code: CloseCode, entropy: &Entropy) -> u64 {
     }
 }
 
-/// Announces that the connection is about to be closed, and why.
+/// Returns the announcement that the connection is about to be closed, and why.
 pub(crate) fn goaway(code: CloseCode, retry_ms: u64) -> ServerEvent<'static> {
     ServerEvent::Goaway { code, retry: Duration::from_millis(retry_ms) }
 }

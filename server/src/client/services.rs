@@ -28,7 +28,7 @@ use crate::trace::Tracer;
 
 pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
 
-/// Services that all connections of clients share.
+/// Services shared by all client connections.
 pub(crate) struct Services {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
@@ -38,9 +38,9 @@ pub(crate) struct Services {
     pub(crate) backend: Option<Arc<Backend>>,
     /// The issuer of tokens, if its keys are fetched from a URL.
     pub(crate) issuer: Option<Arc<Issuer>>,
-    /// Health of an engine outside of this process.
+    /// Health of an engine outside this process.
     pub(crate) engine_health: Option<Arc<RedisHealth>>,
-    /// Set if traces are exported.
+    /// The trace exporter, if traces are exported.
     #[cfg(feature = "otlp")]
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) auth: Arc<Auth>,
@@ -49,21 +49,22 @@ pub(crate) struct Services {
     pub(crate) permits: Arc<Permits>,
     pub(crate) descriptors: DescriptorLimit,
     pub(crate) refusals: Refusals,
-    /// Command rates of users, across their sessions.
+    /// Command rates of users, each across all sessions of the user.
     pub(crate) user_rates: RateLimiters<String>,
-    /// Rates of tokens with bad signatures, by network. Verifying a signature costs more than sending one.
+    /// Rates of tokens with bad signatures, by network. They are limited because verifying a signature costs
+    /// more than sending one.
     pub(crate) bad_signatures: RateLimiters<IpAddr>,
     /// Partial messages of all connections.
     pub(crate) partial_messages: Arc<PartialMessages<PartialMessageSender>>,
     /// Rates of new sessions, by network.
     pub(crate) session_rates: RateLimiters<IpAddr>,
     pub(crate) entropy: Entropy,
-    /// `None` if connections are never parked.
+    /// State for parking connections; `None` if connections are never parked.
     pub(crate) parking: Option<ConnectionParking>,
     pub(crate) settings: ClientSettings,
 }
 
-/// A component that has stopped making progress while the server still looks healthy from outside.
+/// A component that has stopped making progress while the server still appears healthy from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StalledComponent {
     /// Timeouts no longer expire.
@@ -83,12 +84,12 @@ impl StalledComponent {
     }
 }
 
-/// Minimum time that a client gets to read the last messages and to end its stream.
+/// Minimum time for a client to read the last messages and close its side of the connection.
 const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
 
 impl Services {
-    /// Completes when a closing connection has had its time to deliver the close reason: `close_timeout`, or
-    /// less while another connection waits for a descriptor.
+    /// Completes when a closing connection has had enough time to deliver the close reason: `close_timeout`,
+    /// or less while another connection needs a descriptor.
     pub(crate) async fn closing_elapsed(&self) {
         let since = self.timeouts.clock().now();
         let timeout = pin!(self.timeouts.sleep(self.settings.close_timeout));
@@ -103,7 +104,7 @@ impl Services {
     /// Checks that timeouts expire, and that input on parked connections is read, within `watchdog`.
     ///
     /// # Errors
-    /// The component that is stalled.
+    /// Returns the component that has stalled.
     pub(crate) fn health(&self, watchdog: Duration) -> Result<(), StalledComponent> {
         self.timeouts.health(watchdog).map_err(StalledComponent::Timeouts)?;
         let since = self.parking.as_ref().and_then(|parking| parking.poller.busy_since());
@@ -119,7 +120,7 @@ impl Services {
     /// [`Sessions::attach`].
     ///
     /// # Errors
-    /// The refusal, which was counted and logged.
+    /// Returns the refusal, after counting and logging it.
     pub(crate) fn attach(
         &self,
         address: IpAddr,
@@ -137,14 +138,14 @@ impl Services {
         attached
     }
 
-    /// How long a poll is held: what the client asks for, capped by `poll_hold`. A client that has not
-    /// received the polling advice yet is answered at once.
+    /// Returns how long a poll is held: what the client asks for, capped by `poll_hold`. A client that has
+    /// not received the polling advice yet is answered immediately.
     pub(crate) fn poll_hold(&self, requested: Option<Duration>, session: &SessionCell) -> Duration {
         let max = if session.is_advised() { self.sessions.settings().poll_hold } else { Duration::ZERO };
         requested.map_or(max, |requested| requested.min(max))
     }
 
-    /// Time to wait before reading on, if the client's frames and requests came too fast.
+    /// Returns how long to wait before reading more, if the client's frames and requests arrive too fast.
     pub(crate) fn rate_limit_delay(&self, session: &SessionCell) -> Option<Sleep> {
         let next_at = session.frames.next_at();
         (next_at > self.timeouts.clock().now()).then(|| self.timeouts.sleep_until(next_at))
@@ -155,11 +156,12 @@ impl Services {
         session.frames.count_input(count, self.settings.frames_per_second, self.timeouts.clock().now());
     }
 
-    /// Identifies the owner of a token from this address. The token may have arrived with a connection, or on
-    /// one.
+    /// Identifies the owner of a token from this address. The token may have arrived when a connection was
+    /// opened, or in a message on it.
     ///
     /// # Errors
-    /// [`IdentifyError`]. A bad signature counts against the address.
+    /// Returns [`IdentifyError`] if the token is rejected or cannot be checked. A bad signature counts
+    /// against the address.
     pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, IdentifyError> {
         let (clock, network) = (self.timeouts.clock(), network(address));
         if !self.bad_signatures.has_room(&network, clock.now()) {
@@ -181,7 +183,7 @@ impl Services {
         })
     }
 
-    /// Checks that sessions can join the channels that their token names.
+    /// Checks that sessions will be able to join the channels that their token names.
     fn check_joins(&self, identity: &Identity) -> Result<(), AuthError> {
         let bad = |problem| Err(AuthError::BadClaim { claim: "join", problem });
         let max_name_bytes = self.settings.channel_name_bytes;
@@ -228,10 +230,10 @@ impl Services {
 /// Why a client could not be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IdentifyError {
-    /// Its token was not checked.
+    /// The address has sent too many bad signatures, so this token was not checked.
     #[error("limits.bad_signatures_per_second")]
     TooManyBadSignatures,
-    /// The token's key may be one of the issuer's, whose keys have not been fetched yet.
+    /// The token's key may be one of the issuer's keys, which have not been fetched yet.
     #[error("the issuer's keys are not available yet (auth.jwks): try again")]
     KeysPending,
     #[error(transparent)]
@@ -248,7 +250,7 @@ impl IdentifyError {
     }
 }
 
-/// Settings and limits of each client.
+/// Settings and limits that apply to each client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientSettings {
     /// Maximum length of a channel's name, in bytes.
@@ -261,18 +263,20 @@ pub(crate) struct ClientSettings {
     pub(crate) frames_per_second: u32,
     /// Maximum length of a message from a client, in bytes.
     pub(crate) max_message: usize,
-    /// Bytes that may be queued for one connection in this process, and as many again in the kernel.
+    /// Number of bytes that may be queued for one connection in this process. The same number may be queued
+    /// in the kernel.
     pub(crate) send_buffer: usize,
-    /// Time within which a client must acknowledge [`ClientSettings::min_progress`].
+    /// How long a client may take to acknowledge [`ClientSettings::min_progress`].
     pub(crate) write_timeout: Duration,
-    /// Lowest accepted rate of reading, in bytes per second.
+    /// Minimum rate at which a client must read, in bytes per second.
     pub(crate) min_read_rate: usize,
-    /// How long to wait for a client to end a connection that the server has closed.
+    /// How long to wait for the client to close its side of a connection that the server has closed.
     pub(crate) close_timeout: Duration,
 }
 
 impl ClientSettings {
-    /// Bytes that a client must acknowledge in each `write_timeout`, if that many are pending.
+    /// Returns the number of bytes that a client must acknowledge in each `write_timeout`, if that many are
+    /// pending.
     pub(crate) fn min_progress(&self) -> u64 {
         let bytes =
             self.min_read_rate as u128 * self.write_timeout.as_nanos() / Duration::from_secs(1).as_nanos();

@@ -1,4 +1,4 @@
-//! Tests of commands on an engine that does not answer at once.
+//! Tests of commands on an engine that does not answer immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::engine::EngineError;
 use crate::engine::slow::SlowControl;
 use crate::session::Backlog;
 
-/// One connection of a client, and the engine behind it.
+/// One client connection, and the engine behind it.
 struct SlowEngineWorld {
     services: Arc<Services>,
     attachment: Attachment,
@@ -55,7 +55,7 @@ impl SlowEngineWorld {
         self.receive(&format!(r#"{{"id":{id},"publish":{{"channel":"a","data":{id}}}}}"#));
     }
 
-    /// Has the engine answer, and returns everything that is written until no command is pending.
+    /// Makes the engine answer, and returns everything that is written until no command is pending.
     fn answer_all(&mut self) -> Vec<String> {
         self.engine.is_open.store(true, Ordering::Relaxed);
         while let Some(poll) = self.poll() {
@@ -137,7 +137,7 @@ fn commands_of_another_kind_wait_for_those_before_them() {
     assert!(world.commands.has_room());
     world.receive(r#"{"id":3,"unsubscribe":{"channel":"a"}}"#);
     assert!(!world.commands.has_room(), "the third is deferred, so nothing more is read");
-    // Commands in the same text, or in texts that were read before, are deferred as well.
+    // Commands in the same text, or in texts read earlier, are deferred as well.
     world.publish(4);
     world.receive(r#"{"id":5,"subscribe":{}}"#);
     let ids: Vec<String> = world.answer_all().iter().map(|reply| reply[10..16].to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Test helpers: services on a slow engine, and sessions in them.
+//! Test helpers: services on a slow engine, and sessions on these services.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) fn attach(services: &Services, resume: Option<String>) -> Attached {
     attach_after(services, resume, None)
 }
 
-/// Like [`attach`], for a client that reports the last message it has received.
+/// Like [`attach`], but for a client that reports the last message it has received.
 pub(crate) fn attach_after(services: &Services, resume: Option<String>, seq: Option<u64>) -> Attached {
     let request = AttachRequest {
         resume,

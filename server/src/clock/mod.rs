@@ -1,8 +1,8 @@
 //! The server's clock. No other module reads the system's clocks.
 //!
 //! Time during which the server could not run does not count. If the wheel thread wakes much later than
-//! planned (stopped process, suspended machine, starvation), the excess over `stall_threshold` is removed
-//! from server time for good. A freeze of thirty seconds therefore closes no healthy session. Changes of the
+//! planned (stopped process, suspended machine, starvation), the excess over `stall_threshold` is permanently
+//! removed from server time. Therefore, a freeze of thirty seconds closes no healthy session. Changes of the
 //! wall clock affect only the expiry of tokens, which is given in wall-clock time.
 
 mod served_time;
@@ -21,8 +21,9 @@ pub(crate) use served_time::TurnTime;
 pub use simulated_time::SimulatedTime;
 pub use unix_time::UnixTime;
 
-/// Server time at startup: ten years, so that earlier times can be represented and none is zero. Sessions and
-/// messages of earlier processes keep their age, and a session reaches its maximum lifetime across restarts.
+/// Server time at startup: ten years, so that earlier times can be represented and no time is zero. Sessions
+/// and messages from earlier processes keep their age, and a session reaches its maximum lifetime across
+/// restarts.
 const START_OFFSET: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Server time. Any thread may read it; only the wheel thread moves its limit.
@@ -33,11 +34,11 @@ pub(crate) struct Clock {
     served: ServedTime,
 }
 
-/// Clocks that the time is read from.
+/// Clocks from which the time is read.
 #[derive(Debug)]
 enum TimeSource {
     Machine,
-    /// The simulation, which advances both clocks itself.
+    /// Simulated clocks, both advanced by the simulation.
     #[cfg(any(test, feature = "simulation"))]
     Simulated(std::sync::Arc<SimulatedTime>),
 }
@@ -59,11 +60,12 @@ impl Clock {
 
     #[must_use]
     pub(crate) fn now(&self) -> Timestamp {
-        // The limit must be read before the monotonic clock: see `ServedTime::read`.
+        // Read the limit before the monotonic clock: see `ServedTime::read`.
         self.served.read(|| self.monotonic())
     }
 
-    /// Time since startup by the machine's clock, stalls included. Used by the watchdog to detect stalls.
+    /// Time since startup according to the machine's clock, including stalls. Used by the watchdog to detect
+    /// stalls.
     #[must_use]
     pub(crate) fn uptime(&self) -> Duration {
         match &self.source {
@@ -95,13 +97,13 @@ impl Clock {
         }
     }
 
-    /// Called by the wheel thread when it wakes: returns the time, and how much of it was lost to a stall.
+    /// Returns the time, and how much time was lost to a stall. Called by the wheel thread when it wakes.
     pub(crate) fn turn(&self) -> TurnTime {
         self.served.turn(self.monotonic())
     }
 
-    /// Called by the wheel thread before it sleeps: limits server time, on every thread, to the stall
-    /// threshold after the planned wake-up.
+    /// Limits server time, on every thread, to the stall threshold after the planned wake-up. Called by the
+    /// wheel thread before it sleeps.
     pub(crate) fn plan_wake_up(&self, wake_up: Timestamp) {
         self.served.plan_wake_up(wake_up);
     }
@@ -126,7 +128,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The machine's wall clock, for programs other than the server, which has a clock of its own.
+/// The machine's wall clock, for programs other than the server, which has its own clock.
 #[must_use]
 pub fn unix_now() -> UnixTime {
     UnixTime::since_epoch(since_1970())

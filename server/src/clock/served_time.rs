@@ -12,7 +12,7 @@ pub(crate) struct TurnTime {
     pub(crate) stalled: Duration,
 }
 
-/// Arithmetic of the clock, without reading one. All values are nanoseconds.
+/// Arithmetic of the server's clock, separate from reading the machine's. All values are nanoseconds.
 #[derive(Debug)]
 pub(super) struct ServedTime {
     stall_threshold: u64,
@@ -29,9 +29,9 @@ impl ServedTime {
         }
     }
 
-    /// Loads the limit first (Acquire): a reader that sees a new limit also sees the time stolen before that
-    /// limit was set. A reader that sees an old limit is bounded by it, however late it reads the monotonic
-    /// clock.
+    /// Returns the server time. The limit is loaded first (Acquire): a reader that sees a new limit also sees
+    /// the time stolen before that limit was set. A reader that sees an old limit is bounded by it, however
+    /// late it reads the monotonic clock.
     pub(super) fn read(&self, monotonic: impl FnOnce() -> u64) -> Timestamp {
         let limit = self.limit.load(Ordering::Acquire);
         let stolen = self.stolen.load(Ordering::Relaxed);

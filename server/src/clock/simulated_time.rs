@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::{UnixTime, nanos};
 
-/// Clocks of a simulation. They advance only when told to.
+/// Clocks of a simulation, which advance only when the simulation advances them.
 #[derive(Debug)]
 pub struct SimulatedTime {
     elapsed_nanos: AtomicU64,
@@ -12,7 +12,7 @@ pub struct SimulatedTime {
 }
 
 impl SimulatedTime {
-    /// Creates clocks that start at `unix` by the wall clock.
+    /// Creates clocks whose wall clock starts at `unix`.
     #[must_use]
     pub fn new(unix: UnixTime) -> Self {
         let time = Self { elapsed_nanos: AtomicU64::new(0), unix_nanos: AtomicU64::new(0) };
@@ -31,7 +31,7 @@ impl SimulatedTime {
         self.unix_nanos.store(nanos(unix.since(UnixTime::from_secs(0))), Ordering::Relaxed);
     }
 
-    /// Time since the start by the monotonic clock.
+    /// Time since the start according to the monotonic clock.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_nanos.load(Ordering::Relaxed))

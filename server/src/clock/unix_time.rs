@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Wall-clock time in milliseconds since 1970. Only tokens use it: the server's timeouts use
+/// Wall-clock time in milliseconds since 1970. Used only for tokens: the server's timeouts use
 /// [`Timestamp`](encke_core::Timestamp).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixTime {

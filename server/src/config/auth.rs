@@ -15,7 +15,7 @@ use super::units::{DurationOrOff, DurationSetting};
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 use crate::tls::Tls;
 
-/// Token times are in whole seconds.
+/// Minimum of `auth.max_token_lifetime`, because the times in tokens are in whole seconds.
 const MIN_TOKEN_LIFETIME: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -60,7 +60,8 @@ impl<'de> Deserialize<'de> for RawApiKey {
     }
 }
 
-/// Written by hand, because errors of an untagged enum would not name the wrong field.
+/// Deserializer for [`RawApiKey`], written by hand because the errors of an untagged enum would not name the
+/// invalid field.
 struct ApiKeyVisitor;
 
 impl<'de> Visitor<'de> for ApiKeyVisitor {

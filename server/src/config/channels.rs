@@ -7,7 +7,7 @@ use super::units::{DurationOrOff, SizeSetting, unless_zero};
 use super::{ChannelConfig, ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
 use crate::channel::ChannelName;
 
-/// Bounded because a channel's namespace is found by linear search.
+/// Maximum number of namespaces. Bounded because a channel's namespace is found by linear search.
 const MAX_NAMESPACES: usize = 64;
 
 const MAX_NAME_BYTES: usize = 4096;
@@ -34,7 +34,7 @@ pub(super) struct RawNamespace {
     join_leave: Option<bool>,
 }
 
-/// Returns the key of a namespace's setting, for error messages.
+/// Returns the configuration key of a namespace's setting, for error messages.
 pub(super) fn namespace_key(index: usize, field: &str) -> String {
     format!("namespace[{index}].{field}")
 }

@@ -1,55 +1,61 @@
-//! How the process's file descriptors are divided. Some are reserved, so that even a server full of clients
-//! can be inspected and can do its own work.
+//! Division of the process's file descriptors. Some are reserved, so that a server can be inspected and can
+//! do its own work even when it has the maximum number of clients.
 
 use super::{Config, EngineConfig};
 use crate::events::WEBHOOK_LANES;
 
-/// Minimum reserve for the server itself: what it has open before any client connects (standard streams,
-/// listeners, epolls, signals, locks: about two dozen), and what it opens briefly (snapshot file,
-/// certificates that are reloaded, name look-ups, connections that are closing).
+/// Minimum reserve for the server itself: descriptors that are open before any client connects (standard
+/// streams, listeners, epolls, signals, locks: about two dozen), and descriptors that are open briefly
+/// (snapshot file, certificates that are reloaded, name look-ups, connections that are closing).
 const RESERVED_MIN: usize = 64;
-/// The server itself gets at least 1/256 of all descriptors: a larger limit usually means a larger machine,
-/// with more threads that wait for sockets and more concurrent activity.
+/// Divisor for the reserve of the server itself, which is at least 1/256 of all descriptors: a higher limit
+/// usually means a larger machine, with more threads that wait for sockets and more concurrent activity.
 const RESERVED_DIVISOR: usize = 256;
-/// The admin listener gets at most 1/64 of all descriptors. If there are a few hundred, that is enough for
-/// some dashboards and Prometheus; of 65,536, it is the default of `limits.max_admin_connections`.
+/// Divisor for the admin listener's share: at most 1/64 of all descriptors, or [`ADMIN_MIN`] if that is more,
+/// which is enough for some dashboards and Prometheus. For 65,536 descriptors, 1/64 is 1024, the default of
+/// `limits.max_admin_connections`.
 const ADMIN_DIVISOR: usize = 64;
 const ADMIN_MIN: usize = 16;
-/// Requests to the backend in flight get at most 1/8 of all descriptors, one each.
+/// Divisor for requests in flight to the backend, which need one descriptor each: at most 1/8 of all
+/// descriptors.
 const BACKEND_DIVISOR: usize = 8;
-/// The connection to Redis, its predecessor, a Sentinel, and name look-ups.
+/// Reserve for Redis: the current connection, the previous one, a connection to a Sentinel, and name
+/// look-ups.
 const REDIS_RESERVE: usize = 8;
-/// The issuer's key set and the trace collector, each with one connection in use and one that is closing.
+/// Reserve for fetching the issuer's key set and for the trace collector, each with one connection in use and
+/// one that is closing.
 const OUTBOUND_RESERVE: usize = 4;
-/// 1/64 of the clients' descriptors is for connections that are refused for lack of room, each of which is
-/// open only briefly.
+/// Divisor for connections that are refused because a limit is reached: 1/64 of the clients' descriptors.
+/// Each of these connections is open only briefly.
 const REFUSALS_DIVISOR: usize = 64;
 const REFUSALS_MIN: usize = 8;
 const REFUSALS_MAX: usize = 1024;
-/// Clients get at least 1/4 of all descriptors, however few there are.
+/// Divisor for the clients' minimum share: at least 1/4 of all descriptors, no matter how few there are.
 const CLIENTS_MIN_DIVISOR: usize = 4;
 
-/// The server does not start with fewer descriptors: it could not even report what is wrong.
+/// Minimum number of descriptors. With fewer, the server does not start, because it could not even report
+/// what is wrong.
 pub const MIN_DESCRIPTORS: u64 = 64;
 
 /// Clients' share of the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientDescriptors {
-    /// Maximum number of admitted connections. Further ones are refused, as beyond `limits.max_connections`.
+    /// Maximum number of admitted connections. Additional connections are refused as if
+    /// `limits.max_connections` were reached.
     pub connections: usize,
-    /// Sockets of clients have descriptor numbers below this. The kernel always assigns the lowest free
-    /// number; if that is not below the bound, sockets wait to be accepted.
+    /// Upper bound (exclusive) for the descriptor numbers of clients' sockets. The kernel always assigns the
+    /// lowest free number. If that number is not below this bound, new connections are not accepted yet.
     pub below: usize,
 }
 
-/// Unlimited, for when the number of descriptors is unknown.
+/// Unlimited descriptors, used when their number is unknown.
 impl Default for ClientDescriptors {
     fn default() -> Self {
         Self { connections: usize::MAX, below: usize::MAX }
     }
 }
 
-/// How all descriptors are divided.
+/// Division of all descriptors.
 struct DescriptorBudget {
     admin: usize,
     backend: usize,
@@ -57,7 +63,7 @@ struct DescriptorBudget {
 }
 
 impl Config {
-    /// Lowers limits to what this number of descriptors allows.
+    /// Lowers the limits to the values that this number of descriptors allows.
     pub fn fit_descriptors(&mut self, descriptors: u64) {
         let DescriptorBudget { admin, backend, clients } = self.descriptor_budget(descriptors);
         self.limits.max_admin_connections = admin;
@@ -83,7 +89,8 @@ impl Config {
         let sockets = all.saturating_sub(kept).max(all / CLIENTS_MIN_DIVISOR);
         let telling = (sockets / REFUSALS_DIVISOR).clamp(REFUSALS_MIN, REFUSALS_MAX);
         let connections = sockets.saturating_sub(telling).max(1);
-        // About half of the server's reserve is opened before any client connects, and has low numbers.
+        // Add half of the server's reserve: about as many of its descriptors are open before any client
+        // connects, and have low numbers.
         let below = (sockets + own / 2).min(all);
         DescriptorBudget { admin, backend, clients: ClientDescriptors { connections, below } }
     }
@@ -114,7 +121,8 @@ mod tests {
         }
     }
 
-    /// For any number of descriptors, enough numbers beyond the clients' bound remain for everything else.
+    /// Checks that enough descriptor numbers above the clients' bound remain for all other uses, for any
+    /// number of descriptors.
     #[test]
     fn reserved_descriptors_suffice() {
         let others = [

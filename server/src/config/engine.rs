@@ -1,4 +1,4 @@
-//! `[engine]`: where channels are stored.
+//! `[engine]`: the storage of channels.
 
 use std::path::{Path, PathBuf};
 
@@ -32,10 +32,10 @@ enum RawEngineKind {
     Redis,
 }
 
-/// Bounded because every Redis key begins with it.
+/// Maximum length of the key prefix. Bounded because every Redis key begins with the prefix.
 const MAX_PREFIX: usize = 64;
 
-/// Bounded because querying one Sentinel for the master may take a second.
+/// Maximum number of Sentinels. Bounded because querying one Sentinel for the master may take a second.
 const MAX_SENTINELS: usize = 16;
 
 impl Validator<'_> {
@@ -59,7 +59,7 @@ impl Validator<'_> {
                 && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?[]\\^".contains(&byte))
         };
         let message = format!(
-            "must have at most {MAX_PREFIX} printable ASCII characters, except {{}}*?[]\\^, which are special in patterns and clusters"
+            "must have at most {MAX_PREFIX} printable ASCII characters, without spaces and {{}}*?[]\\^, which are special in patterns and clusters"
         );
         self.require(is_prefix(&raw.prefix), "engine.prefix", message)?;
         let message = "must not be 0 (no limit) with engine.kind = \"redis\": nothing else limits the size of a channel there";

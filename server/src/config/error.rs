@@ -19,15 +19,15 @@ pub enum ConfigError {
     #[error("unknown key `{key}` (set by {origin})")]
     UnknownKey {
         key: String,
-        /// Where it was set.
+        /// Where the value was set.
         origin: SettingSource,
     },
-    /// The key has another name now.
+    /// The key has been renamed.
     #[error("`{key}` (set by {origin}) was renamed: use `{new}`")]
     RenamedKey {
         /// The old name.
         key: String,
-        /// The present name.
+        /// The new name.
         new: &'static str,
         /// Where the old name was set.
         origin: SettingSource,
@@ -44,7 +44,7 @@ pub enum ConfigError {
     #[error("`{key}` (set by {origin}): {message}")]
     Invalid {
         key: String,
-        /// Where it was set.
+        /// Where the value was set.
         origin: SettingSource,
         /// Description of the problem.
         message: String,

@@ -14,14 +14,16 @@ use crate::outbound::{Target, Trust};
 const JWKS: &str = "auth.jwks";
 const CA: &str = "auth.jwks_ca";
 const REFRESH: &str = "auth.jwks_refresh";
-/// An issuer might treat more frequent requests as an attack.
+/// Minimum of `auth.jwks_refresh`. An issuer might treat more frequent requests as an attack.
 const MIN_REFRESH: Duration = Duration::from_secs(10);
-/// Maximum time to read the key set. A client that waits for it still has this much of its handshake left.
+/// Maximum time to read the key set. It leaves a client that waits for the key set enough of
+/// `limits.handshake_timeout` to complete its handshake.
 const MAX_READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Validator<'_> {
-    /// Validates the key set settings. Returns `None` if there is no key set. A file is read immediately, so
-    /// that errors in it are found; an issuer on the network may be unavailable for now.
+    /// Validates the settings of the key set. Returns `None` if no key set is configured. A file is read
+    /// immediately, so that errors in the file are detected. A URL is not fetched yet, because the issuer may
+    /// be temporarily unavailable.
     pub(super) fn issuer(
         &self,
         raw: &RawAuth,

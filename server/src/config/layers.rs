@@ -1,4 +1,4 @@
-//! Layers of settings (defaults, file, environment, flags), and where each value was set.
+//! Layers of settings (defaults, file, environment, flags), and the source of each value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ const ENV_PREFIX: &str = "ENCKE_";
 pub(super) const SECRET_SECTIONS: [&str; 5] = ["auth", "backend", "engine", "trace", "webhook"];
 /// Sections that are lists of tables, such as `[[webhook]]`.
 const LIST_SECTIONS: [&str; 2] = ["namespace", "webhook"];
-/// Keys that were renamed, each with its new name. Setting an old one is an error that names the new one.
-const RENAMED: [(&str, &str); 2] =
-    [("rest.after", "parking.after"), ("auth.longest_token", "auth.max_token_lifetime")];
-/// Separates section and key in the name of an environment variable.
+/// Keys that were renamed, each with its new name. Setting an old key is an error that names the new key.
+const RENAMED: [(&str, &str); 3] =
+    [("rest", "parking"), ("rest.after", "parking.after"), ("auth.longest_token", "auth.max_token_lifetime")];
+/// Separator between section and key in the name of an environment variable.
 const ENV_SEPARATOR: &str = "__";
 
 /// Where a value was set.
@@ -50,7 +50,7 @@ pub fn default_file() -> &'static str {
     DEFAULTS
 }
 
-/// All values, each from the strongest layer that sets it.
+/// All values, each from the layer with the highest precedence that sets it.
 pub(super) struct Layers {
     table: Table,
     sources: BTreeMap<String, SettingSource>,
@@ -59,7 +59,8 @@ pub(super) struct Layers {
 impl Layers {
     pub(super) fn defaults() -> Self {
         let mut table: Table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
-        // Not in the default file: a TOML file could not append to lists that are defined there.
+        // Add the empty lists of tables separately. They cannot be in the default file, because a copy of it
+        // could not be extended with `[[...]]` blocks.
         table.extend(LIST_SECTIONS.map(|list| (list.to_owned(), Value::Array(Vec::new()))));
         Self { table, sources: BTreeMap::new() }
     }
@@ -103,7 +104,7 @@ impl Layers {
     /// Adds settings from environment variables.
     ///
     /// Variables without the separator are ignored, since `ENCKE_HOME`, for example, may belong to another
-    /// program. But a variable that would name a key if it had the separator is an error.
+    /// program. However, a variable that would name a key if it had the separator is an error.
     pub(super) fn add_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -127,7 +128,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Returns the variable that was probably intended by one without a separator.
+    /// Returns the variable that was probably intended by a variable without the separator.
     fn intended_variable(&self, rest: &str) -> Option<String> {
         rest.match_indices('_').find_map(|(at, _)| {
             let (section, key) = (&rest[..at], &rest[at + 1..]);
@@ -180,8 +181,8 @@ impl Layers {
         }
     }
 
-    /// Returns where a key was set. A key inside a list, such as `auth.keys[1].kid`, was set where the list
-    /// was (`auth.keys`).
+    /// Returns where a key was set. For a key inside a list, such as `auth.keys[1].kid`, this is where the
+    /// list (`auth.keys`) was set.
     pub(super) fn source(&self, key: &str) -> SettingSource {
         let set = key.split_once('[').map_or(key, |(list, _)| list);
         self.sources.get(set).cloned().unwrap_or(SettingSource::Default)
@@ -211,7 +212,7 @@ fn unknown_key(key: String, origin: SettingSource) -> ConfigError {
     }
 }
 
-/// Whether a key is in a section that may hold secrets.
+/// Returns whether a key is in a section that may hold secrets.
 fn is_secret(key: &str) -> bool {
     key.split(['.', '[']).next().is_some_and(|section| SECRET_SECTIONS.contains(&section))
 }
@@ -222,7 +223,7 @@ fn parse_list(text: &str) -> Option<Value> {
     toml.or_else(|| serde_json::from_str(text).ok()).filter(Value::is_array)
 }
 
-/// Describes a syntax error by its position, without quoting the line, which may hold a secret.
+/// Describes a syntax error and its position, without quoting the line, which may contain a secret.
 fn syntax_error(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
@@ -230,7 +231,7 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> String {
     format!("TOML parse error at line {line}, column {column}: {}", error.message())
 }
 
-/// Strips the offending value from a serde error message.
+/// Strips the invalid value from a serde error message.
 fn without_value(message: &str) -> &str {
     let about_value = ["invalid type: ", "invalid value: "].iter().any(|start| message.starts_with(start));
     match message.rfind("expected ") {

@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use super::ClientDescriptors;
 
-/// Limits of clients' resource use.
+/// Limits on clients' resource use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long a connection may take until it belongs to a session.
+    /// How long a connection may be open before it belongs to a session.
     pub handshake_timeout: Duration,
     /// Maximum size of a message from a client, in bytes.
     pub max_message: usize,
@@ -15,7 +15,8 @@ pub struct Limits {
     pub receive_buffer: usize,
     /// Maximum memory for partial messages of all clients together, in bytes.
     pub receive_total: usize,
-    /// Slowest accepted reader, in bytes per second over `write_timeout`; 0: a single byte is enough.
+    /// Minimum speed at which a client must read, in bytes per second, averaged over `write_timeout`; 0: any
+    /// progress is enough.
     pub slowest_reader: usize,
     /// Maximum number of open connections.
     pub max_connections: usize,
@@ -51,8 +52,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Number of session slots: sessions that have ended may still have a task and thus occupy a slot. There
-    /// are fewer of these than of live sessions.
+    /// Returns the number of session slots. Sessions that have ended may still have a task and then occupy a
+    /// slot, but there are fewer of them than live sessions.
     pub(crate) fn session_slots(&self) -> usize {
         self.max_sessions.saturating_mul(2)
     }

@@ -73,8 +73,8 @@ impl Validator<'_> {
     }
 }
 
-/// Parses a network. A single address is a network of one. An IPv4 network written as IPv4-mapped IPv6
-/// becomes IPv4, the form in which its addresses are known.
+/// Parses a network. A single address is a network with one address. An IPv4-mapped IPv6 network is converted
+/// to IPv4, because the server uses this form for the addresses of peers.
 fn network(text: &str) -> Option<IpNet> {
     const MAPPED: u8 = 96;
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;

@@ -14,13 +14,14 @@ pub(super) struct RawLog {
 
 impl Validator<'_> {
     pub(super) fn log(&self, log: &RawLog) -> Result<(), ConfigError> {
-        // The filter would take a misspelt level for a module name and then log nothing else.
+        // Detect misspelt levels: the filter would treat such a level as a module name and log only that
+        // module.
         let stray =
             log.level.split(',').map(str::trim).find(|directive| {
                 !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err()
             });
         if let Some(stray) = stray {
-            let message = format!("`{stray}` must be error, warn, info, debug, trace, off or module=level");
+            let message = format!("`{stray}` is not error, warn, info, debug, trace, off or module=level");
             return self.refuse("log.level", message);
         }
         match log.level.parse::<EnvFilter>() {

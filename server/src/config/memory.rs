@@ -1,9 +1,9 @@
-//! Default number of sessions, from the memory of the machine.
+//! Default maximum number of sessions, based on the memory of the machine.
 
 use std::fs;
 use std::path::Path;
 
-/// Approximate worst-case memory of a session with everything that belongs to it, including a full backlog of
+/// Approximate worst-case memory of a session with all of its data, including a full backlog of
 /// unacknowledged messages.
 const SESSION_BYTES: u64 = 4 * 1024;
 
@@ -12,7 +12,7 @@ pub(super) fn sessions_that_fit() -> usize {
     usize::try_from(memory() / 2 / SESSION_BYTES).unwrap_or(usize::MAX)
 }
 
-/// Returns the machine's memory, or the limit of the process's control groups, if that is lower.
+/// Returns the machine's memory, or the memory limit of the process's control groups if that is lower.
 fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = info.totalram.saturating_mul(info.mem_unit.into());
@@ -30,7 +30,7 @@ fn cgroup_limit(groups: &str, root: &Path) -> Option<u64> {
     around.filter_map(|group| parse_limit(&fs::read_to_string(group.join("memory.max")).ok()?)).min()
 }
 
-/// Parses a group's memory limit. `None` for `max`, which means no limit.
+/// Parses a group's memory limit. Returns `None` for `max`, which means no limit.
 fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
@@ -56,7 +56,7 @@ mod tests {
         let allowed = |groups| cgroup_limit(groups, &root);
         let own = "1:name=systemd:/elsewhere\n0::/system.slice/encke.service\n";
         assert_eq!(allowed(own), None);
-        // A file outside of the control groups, which must be ignored.
+        // Create a file outside of the control groups, which must be ignored.
         fs::write(folder.path().join("memory.max"), "1\n")?;
         fs::write(service.join("memory.max"), "max\n")?;
         assert_eq!(allowed(own), None);

@@ -75,7 +75,7 @@ pub struct Config {
     pub channel: ChannelConfig,
     /// How long a client may read more slowly than [`Limits::slowest_reader`] allows.
     pub write_timeout: Duration,
-    /// How long to wait for a client to close a connection after our Close frame.
+    /// How long to wait for a client to close the connection after the server's Close frame.
     pub close_timeout: Duration,
     /// How long a connection must be silent before it is parked. `None`: connections are never parked.
     pub park_after: Option<Duration>,
@@ -83,7 +83,7 @@ pub struct Config {
     pub limits: Limits,
     /// How long clients have to disconnect when the server drains.
     pub drain: Duration,
-    /// Where sessions and channels are saved for the next process, if they are.
+    /// Where to save sessions and channels for the next process, if configured.
     pub snapshot: Option<SnapshotSettings>,
     /// Authentication of clients and of the admin API.
     pub auth: Arc<Auth>,
@@ -91,12 +91,12 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// Whether the admin listener uses TLS as well.
     pub tls_for_admin: bool,
-    /// Hooks of the backend, if there are any.
+    /// Hooks of the backend, if configured.
     pub(crate) backend: Option<BackendSettings>,
     /// Where the token issuer publishes its key set, if configured.
     pub(crate) issuer: Option<IssuerSettings>,
     pub(crate) webhooks: Vec<WebhookSettings>,
-    /// Where traces are exported, if they are.
+    /// Where to export traces, if configured.
     #[cfg(feature = "otlp")]
     pub(crate) trace: Option<TraceSettings>,
     pub log: LogConfig,
@@ -124,7 +124,7 @@ pub struct TimersConfig {
     pub workers: usize,
     /// How late a ping may be sent, so that pings can be batched.
     pub ping_slack: Duration,
-    /// A wheel that wakes later than planned by more than this has stalled.
+    /// How late the wheel thread may wake before the delay counts as a stall.
     pub stall_threshold: Duration,
     /// How long the wheel, an expiry or a poller may make no progress before `/healthz` fails.
     pub watchdog: Duration,
@@ -133,7 +133,7 @@ pub struct TimersConfig {
 /// Settings for CometD and Faye clients.
 #[derive(Clone, Debug, Default)]
 pub struct BayeuxConfig {
-    /// Path that they connect to. Empty: disabled.
+    /// Path that these clients connect to. Empty: disabled.
     pub path: String,
     /// Maximum number of requests held per browser.
     pub polls_per_browser: usize,
@@ -208,12 +208,12 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug)]
 pub struct AdminListener {
     pub address: SocketAddr,
-    /// Whether it uses TLS.
+    /// Whether the listener uses TLS.
     pub has_tls: bool,
 }
 
 impl Settings {
-    /// Settings from a file alone, to check it.
+    /// Creates settings from a file alone, to check the file.
     #[must_use]
     pub fn from_file(file: &Path) -> Self {
         Self { file: Some(file.to_owned()), ..Self::default() }
@@ -222,16 +222,17 @@ impl Settings {
     /// Resolves and validates the settings.
     ///
     /// # Errors
-    /// The first problem found, with the key and where it was set.
+    /// Returns the first problem found, with the key and where it was set.
     pub fn resolve(&self) -> Result<Config, ConfigError> {
         raw::resolve(&self.layers()?, self.insecure)
     }
 
-    /// Returns how to reach the admin listener, for use by another process. Files that the settings name are
-    /// not read: the running server may have read an earlier version of them, or read them as another user.
+    /// Returns how to reach the admin listener, for use by another process. Files that the settings refer to
+    /// are not read: the running server may have read an earlier version of them, or may have read them as
+    /// another user.
     ///
     /// # Errors
-    /// An unknown key or an invalid value, with the key and where it was set.
+    /// Returns the first unknown key or invalid value, and where it was set.
     pub fn admin_listener(&self) -> Result<AdminListener, ConfigError> {
         raw::admin_listener(&self.layers()?)
     }
@@ -253,7 +254,7 @@ impl Settings {
     }
 }
 
-/// Returns `key=value` in a form that can be shown: only the key, if its section may hold secrets.
+/// Returns `key=value` in a form that can be shown: only the key if its section may hold secrets.
 fn redacted(flag: &str) -> &str {
     let begins_with = |section: &str| {
         flag.trim_start().get(..section.len()).is_some_and(|start| start.eq_ignore_ascii_case(section))
@@ -266,8 +267,8 @@ fn redacted(flag: &str) -> &str {
 }
 
 impl ListenerKind {
-    /// Checks that a listener beyond loopback requires a token or an API key, or that the operator allowed it
-    /// without.
+    /// Checks that a listener beyond loopback requires a token or an API key, unless the operator has allowed
+    /// listening without authentication.
     fn may_listen(
         self,
         address: SocketAddr,
@@ -301,11 +302,11 @@ impl Config {
         }
     }
 
-    /// Checks whether a listener may use an address that is not in the configuration: that of an inherited
-    /// socket.
+    /// Checks whether a listener may use an address that is not in the configuration, namely the address of
+    /// an inherited socket.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Returns the reason if the listener may not use the address.
     pub fn may_listen(&self, kind: ListenerKind, address: SocketAddr) -> Result<(), String> {
         kind.may_listen(address, &self.auth, self.backend.as_ref(), self.insecure)
     }
@@ -315,7 +316,7 @@ impl Config {
         WheelSettings { scheme, tick, stall_threshold, rearm_delay: self.session.pong_timeout }
     }
 
-    /// Returns every timeout that is set, with its key.
+    /// Returns every timeout that is enabled, with its key.
     fn timeouts(&self) -> impl Iterator<Item = (Cow<'static, str>, Duration)> {
         let session = &self.session;
         let timeouts = [

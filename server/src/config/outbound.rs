@@ -1,11 +1,11 @@
-//! Checks that several kinds of outbound requests share.
+//! Checks shared by several kinds of outbound requests.
 
 use std::time::Duration;
 
 use super::ConfigError;
 use super::raw::Validator;
 
-/// A shorter timeout is certainly a mistake.
+/// Minimum timeout. A shorter timeout is certainly a mistake.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Validator<'_> {

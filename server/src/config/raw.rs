@@ -1,4 +1,4 @@
-//! The settings as deserialized, and the checks that turn them into a [`Config`].
+//! Raw settings as deserialized, and the checks that convert them to a [`Config`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -132,13 +132,14 @@ struct RawShutdown {
 const MIN_TICK: Duration = Duration::from_millis(1);
 const MAX_TICK: Duration = Duration::from_secs(1);
 const MAX_PARK_DELAY: Duration = Duration::from_secs(60);
-/// A smaller replay ring would fill up, and stop the stream, in every round trip.
+/// Minimum of `session.max_unacked`. A smaller replay ring would fill up and stop the stream in every round
+/// trip.
 const MIN_UNACKED: usize = 16;
 const MAX_SESSIONS: &str = "limits.max_sessions";
 const POLL_GAP: &str = "session.poll_gap";
-/// A ring entry takes 24 bytes, in every session.
+/// Maximum of `session.max_unacked`. Each entry of the replay ring takes 24 bytes in every session.
 const MAX_UNACKED: usize = 65_536;
-/// Control frames and the server's own hello must fit.
+/// Minimum size of messages and buffers. Control frames and the server's own hello must fit.
 const MIN_BUFFER: usize = 1024;
 
 pub(super) fn admin_listener(layers: &Layers) -> Result<AdminListener, ConfigError> {
@@ -186,7 +187,8 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
     if checks.is_default(POLL_GAP) {
-        // An operator who sets a short window need not know about polls.
+        // Shorten the default to fit the window: an operator who sets a short window need not know about
+        // polls.
         let longest = (config.session.reconnect_window / 2).max(2 * config.timers.tick);
         config.session.poll_gap = config.session.poll_gap.min(longest);
     }
@@ -280,7 +282,7 @@ impl RawConfig {
     }
 }
 
-/// Checks of settings, alone and against each other.
+/// Checks of individual settings and of combinations of settings.
 pub(super) struct Validator<'a>(&'a Layers);
 
 impl Validator<'_> {
@@ -297,7 +299,7 @@ impl Validator<'_> {
         Err(ConfigError::Invalid { key: key.into(), origin: self.0.source(key), message: message.into() })
     }
 
-    /// Turns the error of a check into a [`ConfigError`] for this key.
+    /// Converts the error of a check to a [`ConfigError`] for this key.
     pub(super) fn require_ok<T, E: ToString>(
         &self,
         key: &str,
@@ -310,7 +312,8 @@ impl Validator<'_> {
         self.0.source(key) == SettingSource::Default
     }
 
-    /// An age of 0 would not mean "no limit": every snapshot is older.
+    /// Validates `[shutdown]`. A maximum age of 0 is rejected, because it would not mean "no limit": every
+    /// snapshot would be too old.
     fn shutdown(&self, shutdown: &RawShutdown) -> Result<(), ConfigError> {
         let is_some = !shutdown.snapshot_max_age.0.is_zero();
         self.require(is_some, "shutdown.snapshot_max_age", "must be longer than 0: no snapshot would be read")
@@ -332,7 +335,7 @@ impl Validator<'_> {
     }
 
     fn parking(&self, parking: &RawParking) -> Result<(), ConfigError> {
-        // Upper bound on how long an entry stays in the idle queue.
+        // Limit the delay, which bounds how long an entry stays in the idle queue.
         let fits = parking.after.0.is_none_or(|after| after <= MAX_PARK_DELAY);
         self.require(fits, "parking.after", "must be at most 1m, or off")
     }
@@ -367,7 +370,7 @@ impl Validator<'_> {
         self.require(
             path.is_empty() || (is_path(path) && !is_taken),
             "bayeux.path",
-            "must be empty, or a URL path that begins with a slash, does not end with one, and is not /ws, /events or /poll",
+            "must be empty, or a URL path that begins with a slash, does not end with one, contains no spaces, ?, # or %, and is not /ws, /events or /poll",
         )
     }
 

@@ -110,8 +110,8 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["listen.trusted_proxies=[\"10.0.0.1\"]"], "needs listen.forwarded or listen.proxy_protocol"),
         (&["listen.trusted_proxies=[\"10.0.0.1\", \"nginx\"]"], "`listen.trusted_proxies[1]`"),
         (&["log.level=a=b=c"], "`log.level`"),
-        (&["log.level=verbose"], "`verbose` must be error, warn, info"),
-        (&["log.level=info,hyper"], "`hyper` must be"),
+        (&["log.level=verbose"], "`verbose` is not error, warn, info"),
+        (&["log.level=info,hyper"], "`hyper` is not"),
     ];
     for (flags, message) in table {
         let error = error(&with(flags));
@@ -231,6 +231,11 @@ fn renamed_keys_are_errors_that_name_the_new_key() {
         assert!(error.starts_with(&format!("`{old}` (set by --set {old}")), "{error}");
         assert!(error.ends_with(&format!(") was renamed: use `{new}`")), "{error}");
     }
+    for text in ["[rest]", "[rest]\naftr = \"1s\""] {
+        std::fs::write(file.path(), text).expect("written");
+        let expected = format!("`rest` (set by {path}) was renamed: use `parking`");
+        assert_eq!(error(&Settings::from_file(file.path())), expected, "{text}");
+    }
 }
 
 #[test]
@@ -286,7 +291,7 @@ fn lists_are_written_as_toml_or_json() {
     assert!(with(&["auth.origins=[]"]).resolve().is_ok());
 }
 
-/// Every secret in this test begins with `hunter`.
+/// All secrets in this test begin with `hunter`, so that a leaked secret is detected.
 #[test]
 fn errors_about_authentication_name_the_key_and_show_no_secret() {
     let key = |fields: &str| {

@@ -73,7 +73,7 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the URL for traces: of a collector without a path, the default path of OTLP.
+/// Returns the URL for traces. A URL without a path gets OTLP's default path.
 #[cfg(feature = "otlp")]
 fn traces_url(text: &str) -> String {
     let base = text.trim_end_matches('/');
@@ -81,7 +81,7 @@ fn traces_url(text: &str) -> String {
     if has_path { text.to_owned() } else { format!("{base}/v1/traces") }
 }
 
-/// Parses a header line. Errors do not quote it, since it may be a key.
+/// Parses a header line. Errors do not quote the line, since it may contain a secret.
 #[cfg(feature = "otlp")]
 fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = line.split_once(':').ok_or("must be a name, a colon and a value")?;

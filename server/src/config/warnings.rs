@@ -10,7 +10,8 @@ impl Config {
     #[must_use]
     pub fn warnings(&self, descriptors: u64) -> Vec<String> {
         const PROXIES_CUT_AT: Duration = Duration::from_secs(60);
-        /// 5 s less than proxies wait, so that the empty answer arrives first.
+        /// Longest poll without a warning: 5 s shorter than proxies wait, so that the empty response arrives
+        /// first.
         const LONGEST_POLL: Duration = Duration::from_secs(55);
         let mut warnings = Vec::new();
         if self.session.ping_interval > PROXIES_CUT_AT {
@@ -30,12 +31,12 @@ impl Config {
         warnings
     }
 
-    /// Warns if there are fewer descriptors than `limits.max_connections` needs, or if less than half of them
-    /// are left for clients.
+    /// Returns a warning if `limits.max_connections` needs more descriptors than there are, or if fewer than
+    /// half of the descriptors are left for clients.
     fn too_few_descriptors(&self, descriptors: u64) -> Option<String> {
         let (limit, fit) = (self.limits.max_connections, self.max_connections_for(descriptors));
         let problem = if limit == usize::MAX && (fit as u64) < descriptors / 2 {
-            "less than half of them".to_owned()
+            "fewer than half of the descriptors".to_owned()
         } else if limit != usize::MAX && fit < limit {
             format!("too few for limits.max_connections = {limit}")
         } else {
@@ -47,13 +48,13 @@ impl Config {
         ))
     }
 
-    /// How late a timeout may fire because of the wheel's scheme.
+    /// Returns how late a timeout may fire because of the wheel's scheme.
     fn scheme_lateness(&self, timeout: Duration) -> Duration {
         let wheel = self.wheel_settings();
         wheel.scheme.lateness(wheel.tick, timeout.saturating_add(wheel.longest_sleep()))
     }
 
-    /// Warns about timeouts that the scheme may delay by more than half of the shortest timeout.
+    /// Returns a warning about timeouts that the scheme may delay by more than half of the shortest timeout.
     fn late_timeouts(&self) -> Option<String> {
         let (key_of_shortest, shortest) = self.timeouts().min_by_key(|(_, timeout)| *timeout)?;
         let late = self.timeouts().filter_map(|(key, timeout)| {

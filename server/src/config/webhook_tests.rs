@@ -8,7 +8,7 @@ fn resolve(webhook: &str) -> Result<Config, ConfigError> {
     Settings { flags, ..Settings::default() }.resolve()
 }
 
-/// A webhook by plain HTTP, so that the test needs no trusted authorities on the machine.
+/// Returns a webhook with a plain HTTP URL, so that the test needs no trusted authorities on the machine.
 fn plain() -> String {
     format!("{{ {}, {SECRET} }}", FIELDS.replace("https", "http"))
 }

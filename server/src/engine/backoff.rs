@@ -3,8 +3,8 @@ use std::time::Duration;
 const MIN_DELAY: Duration = Duration::from_millis(50);
 const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// Delays between attempts after an engine request has failed. Each is twice as long as the previous one, up
-/// to a limit.
+/// Delays between retries of an engine request. Each delay is twice as long as the previous one, up to a
+/// limit.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff {
     next: Duration,

@@ -11,7 +11,8 @@ pub(crate) enum EngineError {
     /// The engine is unreachable. Nothing was done.
     #[error("channels are unavailable; nothing was done")]
     Unavailable,
-    /// The request was sent but not answered. It may have taken effect, may do so later, or never.
+    /// The request was sent, but no response arrived. It may have taken effect, may still do so, or may never
+    /// do so.
     #[error("no response from the engine; the request may have taken effect")]
     OutcomeUnknown,
     /// Too many requests are in flight. Nothing was done.

@@ -10,7 +10,7 @@ use crate::channel::{
 use crate::timeouts::Timeouts;
 use crate::trace::PublishTrace;
 
-/// Engine whose logs are in the memory of this process and end with it. All its responses are immediate.
+/// Engine that keeps its logs only in the memory of this process. All its responses are immediate.
 #[derive(Debug)]
 pub(crate) struct MemoryEngine<S: Subscriber> {
     pub(crate) channels: Arc<Channels<S>>,

@@ -1,9 +1,9 @@
 //! Engines, which own the logs of channels.
 //!
-//! Sessions read from the logs in [`channel`](crate::channel). For the memory engine these are the only ones;
-//! an engine shared by several servers appends elsewhere and feeds the local logs from there. Engines are
-//! called without holding a lock, and return an [`EngineResponse`], since only the memory engine can always
-//! respond immediately.
+//! Sessions read from the logs in [`channel`](crate::channel). The memory engine appends to these logs
+//! directly. An engine shared by several servers appends to remote logs, and feeds the local ones from them.
+//! Engines are called without holding a lock, and return an [`EngineResponse`], since only the memory engine
+//! can always respond immediately.
 
 mod backoff;
 mod error;
@@ -42,11 +42,12 @@ pub(crate) use response::{EngineResponse, join_responses};
 /// All responses arrive within a bounded time, because a WebSocket connection that waits for too many of them
 /// stops reading its socket. Requests of the same kind from one connection are executed in order.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
-    /// Appends a message to a channel's log, which is created on behalf of `creator` if it does not exist,
-    /// and to those of the subscribed patterns that match the channel. All of these logs have the message
-    /// before anyone reads it in one of them, and its order relative to others is the same in all. If a
-    /// publish on this channel with the same `id` is still known, nothing is appended, and the response is
-    /// that of the first publish.
+    /// Appends a message to a channel's log and to the logs of the subscribed patterns that match the
+    /// channel. Creates the channel on behalf of `creator` if it does not exist. The message cannot be read
+    /// from any of these logs before all of them have it, and messages have the same order in all of them.
+    ///
+    /// If a publish to this channel with the same `id` is still known, nothing is appended, and the response
+    /// is the same as for the first publish.
     fn append(
         &self,
         channel: &ChannelName,
@@ -99,9 +100,9 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         EngineResponse::Ready(())
     }
 
-    /// Adopts channels of an earlier process, possibly with another engine, to which sessions already
-    /// subscribe. Called once at startup, before any other request. Engines that wrap another one need not
-    /// implement it.
+    /// Adopts channels restored from an earlier process, which may have used another engine. Sessions already
+    /// subscribe to these channels. Called once at startup, before any other request. Engines that wrap
+    /// another one need not implement it.
     fn adopt_restored(&self, _restored: Vec<Arc<Channel<S>>>) {}
 }
 

@@ -5,7 +5,7 @@ use crate::channel::{Member, MemberPhase, PresencePage};
 /// Subscribers of a channel on all servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Presence {
-    /// Number of all subscribers.
+    /// Total number of subscribers.
     pub(crate) total: usize,
     /// Subscribers of this page.
     pub(crate) members: Vec<Member>,
@@ -20,7 +20,7 @@ pub(crate) struct Presence {
 pub(crate) struct UserSessions<'a> {
     pub(crate) user: &'a str,
     pub(crate) sessions: usize,
-    /// Sessions that are connected, or between two polls.
+    /// Number of sessions that are connected or between polls.
     pub(crate) connections: usize,
 }
 

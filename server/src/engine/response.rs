@@ -4,7 +4,7 @@ use std::future::{IntoFuture, Ready, ready};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, join_all};
 
-/// Response of an engine, available immediately or when a future completes.
+/// Response from an engine, available immediately or when a future completes.
 pub(crate) enum EngineResponse<T> {
     Ready(T),
     /// Dropping the future does not cancel the request.

@@ -8,8 +8,8 @@ use crate::session::{EventSink, SessionId};
 ///
 /// Expiries are reported by a worker thread: a slow hook delays the other expiries of the same batch. Events
 /// caused by clients or administrators are reported by a runtime thread, which must not block. No lock is
-/// held. Two threads may report two events of one session concurrently: [`LifecycleEvent::number`] orders
-/// them.
+/// held during a call. Two threads may report events of the same session concurrently:
+/// [`LifecycleEvent::number`] gives their order.
 pub trait Hooks: Send + Sync + 'static {
     /// Called for each event of a session. `user` is the `sub` claim of the client's token, if present.
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);

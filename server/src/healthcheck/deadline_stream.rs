@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use encke_server::clock::monotonic_now;
 
-/// A socket with a deadline: reads and writes fail after it, even if data arrives byte by byte.
+/// A socket with a deadline. Reads and writes fail after the deadline, even if data arrives byte by byte.
 #[derive(Debug)]
 pub(super) struct DeadlineStream {
     socket: TcpStream,
-    /// On the clock of [`monotonic_now`].
+    /// Deadline, on the clock of [`monotonic_now`].
     until: Duration,
 }
 
@@ -24,7 +24,7 @@ impl DeadlineStream {
     }
 }
 
-/// Maps the error that the system reports for a socket timeout.
+/// Maps the operating system's error for a socket timeout to [`ErrorKind::TimedOut`].
 fn timed_out<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),

@@ -1,7 +1,8 @@
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::SocketAddr;
 
-/// A health response is one line; a longer one comes from another program.
+/// Maximum length of a response. A health response is a single line; a longer response comes from another
+/// program.
 const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 
@@ -11,7 +12,7 @@ pub(super) struct HealthResponse {
     pub(super) body: String,
 }
 
-/// Requests this path and reads the whole response.
+/// Sends a GET request for this path and reads the whole response.
 pub(super) fn send_request(
     mut stream: impl Read + Write,
     host: SocketAddr,

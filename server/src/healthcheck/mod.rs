@@ -16,18 +16,18 @@ use encke_server::config::Settings;
 
 use deadline_stream::DeadlineStream;
 
-/// Time limit for the whole check, including the connection.
+/// Time limit for the whole check, including connecting.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct HealthcheckArgs {
-    /// Check whether the server accepts new clients (/readyz) instead of whether it is healthy (/healthz).
+    /// Check whether the server accepts new clients (/readyz) rather than whether it is healthy (/healthz).
     #[arg(long)]
     ready: bool,
     /// The server's configuration file. Environment variables apply as well.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address of the server's admin listener; short for --set listen.admin=ADDR.
+    /// Address of the server's admin listener. Short for --set listen.admin=ADDR.
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
     /// Set a configuration key. Can be repeated.
@@ -73,7 +73,7 @@ fn fetch(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<http_
     }
 }
 
-/// Returns the address at which to reach a listener: loopback, if it listens on all addresses.
+/// Returns the address at which to reach a listener: a loopback address if it listens on all addresses.
 fn reachable_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

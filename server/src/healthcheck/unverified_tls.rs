@@ -21,7 +21,7 @@ pub(super) fn tls<S: Read + Write>(socket: S, address: IpAddr) -> Result<StreamO
     Ok(StreamOwned::new(connection.map_err(Error::other)?, socket))
 }
 
-/// Accepts every certificate, provided that the server has its private key.
+/// Verifier that accepts every certificate, provided that the server has the matching private key.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -15,33 +15,34 @@ use crate::timeouts::Timeouts;
 /// How often to log that connections cannot be accepted.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long to wait when the process has no descriptor for another connection.
+/// How long to wait before retrying when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Interval between checks for a free descriptor that connections of this listener may use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// Number of checks without that interval, each after other tasks have run: the socket of an evicted
-/// connection is closed by its task.
+/// Number of initial checks without a pause between them. Other tasks run before each check, because the
+/// socket of an evicted connection is closed by the connection's task.
 const IMMEDIATE_CHECKS: u32 = 8;
-/// Number of checks between two evictions. An evicted connection that is sent the reason keeps its descriptor
-/// for a tenth of a second.
+/// Number of checks between evictions. An evicted connection that is sent the reason keeps its descriptor for
+/// a tenth of a second.
 const CHECKS_PER_EVICTION: u32 = IMMEDIATE_CHECKS + 12;
 
-/// Number of connections that are accepted before other tasks run. Each becomes a task, and too many of them
-/// at once would delay the existing ones: the runtime moves the overflow of a worker's queue to a queue that
-/// is rarely polled.
+/// Maximum number of connections to accept before other tasks run. Each becomes a task, and too many new
+/// tasks together would delay the existing ones: the runtime moves the overflow of a worker's queue to a
+/// queue that is rarely polled.
 const MAX_ACCEPTS_PER_POLL: u32 = 16;
 
-/// Number of unsent bytes of a connection above which the kernel takes no more.
+/// Maximum number of unsent bytes of a connection. Until some of them are sent, the kernel accepts no more
+/// output.
 const UNSENT_BYTES: u32 = 16 * 1024;
 
-/// A bound address. Connections can arrive, and are queued, before they are [accepted](Acceptor).
+/// A listening socket. Connections may arrive, and are queued, before they are [accepted](Acceptor).
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: std::net::TcpListener,
     pub(crate) address: SocketAddr,
-    /// Options for connections that may have arrived before the socket had them, and so have not inherited
-    /// them.
+    /// Options to set on connections that may have arrived before the listening socket had these options, and
+    /// thus have not inherited them.
     queued_options: Option<SocketOptions>,
 }
 
@@ -67,7 +68,7 @@ impl Listener {
     }
 
     fn listen(socket: Socket, backlog: i32, for_waiting: Option<SocketOptions>) -> io::Result<Self> {
-        // If the socket is already listening, this sets its backlog.
+        // On a socket that is already listening, this sets the backlog.
         socket.listen(backlog)?;
         let socket = std::net::TcpListener::from(socket);
         let address = socket.local_addr()?;
@@ -90,11 +91,11 @@ impl SocketOptions {
         socket.set_nonblocking(true)?;
         // Heartbeats and replies are small, and clients wait for them.
         socket.set_tcp_nodelay(true)?;
-        // A client that never reads would otherwise take up to 4 MB of kernel memory.
+        // Otherwise, a client that never reads would take up to 4 MB of kernel memory.
         socket.set_send_buffer_size(self.send_buffer)?;
-        // A client whose input is not read would otherwise take as much.
+        // Otherwise, a client whose input is not read would take as much.
         socket.set_recv_buffer_size(self.receive_buffer)?;
-        // The latest output, above all a ping, must not wait for long behind earlier output.
+        // The latest output, above all a ping, must not wait long behind earlier output.
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)
     }
 }
@@ -104,20 +105,21 @@ impl SocketOptions {
 pub(crate) struct Acceptor {
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
-    /// Connections have descriptors with numbers below this. The others are reserved for everything else.
+    /// Connections use descriptors with numbers below this limit. Higher numbers are reserved for other uses.
     descriptor_limit: usize,
     log_throttle: LogThrottle,
 }
 
 /// Handles accepted connections.
 pub(crate) trait ConnectionHandler {
-    /// Waits until there is room for another connection. Connections wait in the kernel until then.
+    /// Waits until another connection may be accepted. In the meantime, connections wait in the kernel.
     fn wait_for_room(&self) -> impl Future<Output = ()>;
 
-    /// Called when there is no descriptor for the next connection, so that closing connections finish sooner.
+    /// Makes closing connections finish sooner. Called when there is no descriptor for the next connection.
     fn hurry_closing(&self) {}
 
-    /// Evicts a connection that has done nothing yet in favor of the next one. Returns whether there was one.
+    /// Evicts a connection that has not done anything yet, in favour of the next one. Returns whether there
+    /// was such a connection.
     fn evict_one(&self) -> bool {
         false
     }
@@ -136,7 +138,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the connections that arrived before the socket had its options, until none is queued any more.
+    /// Accepts the connections that arrived before the socket had its options, until no more are queued.
     /// Errors are left to the regular accept loop.
     async fn accept_queued(&self, listener: &Listener, connections: &impl ConnectionHandler) {
         let Some(options) = listener.queued_options else { return };
@@ -157,7 +159,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts connections for as long as it is polled.
+    /// Accepts connections until the returned future is dropped.
     pub(crate) async fn accept(self, listener: Listener, connections: impl ConnectionHandler) {
         self.accept_queued(&listener, &connections).await;
         let listener = match TcpListener::from_std(listener.socket) {
@@ -206,9 +208,9 @@ impl Acceptor {
         usize::try_from(socket.as_raw_fd()).is_ok_and(|number| number < self.descriptor_limit)
     }
 
-    /// Returns the same socket under a lower descriptor as soon as one is free, since it has a reserved one.
-    /// The kernel assigns the lowest free descriptor, so no other reserved one is taken, and later
-    /// connections wait in the kernel.
+    /// Moves a socket from a reserved descriptor to a lower one as soon as one is free. The kernel assigns
+    /// the lowest free descriptor, so no other reserved one is taken, and later connections wait in the
+    /// kernel.
     async fn with_allowed_descriptor(
         &self,
         mut socket: std::net::TcpStream,

@@ -1,4 +1,4 @@
-//! Request bodies: JSON, of limited size, within limited time.
+//! Request bodies: JSON of limited size, received within a limited time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{ApiError, ApiErrorCode};
 use crate::timeouts::Timeouts;
 
-/// Number of excess bytes that are read and discarded, so that a client that writes everything before it
+/// Maximum number of excess bytes to read and discard, so that a client that writes everything before it
 /// reads gets its response.
 const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
 
@@ -30,7 +30,7 @@ pub(crate) struct BodyLimits {
     pub(crate) timeout: Duration,
 }
 
-/// Reads a whole body. `grown` is called with the memory that it takes, whenever that grows.
+/// Reads a whole body. Whenever the buffer grows, `grown` is called with its new size.
 pub(crate) async fn read(
     body: Incoming,
     limits: BodyLimits,
@@ -68,8 +68,8 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     text.split(';').next().unwrap_or_default().trim()
 }
 
-/// Checks that the headers declare the body as JSON. A form of another web page can post text, but cannot
-/// declare that.
+/// Checks that the headers declare the body as JSON. A form on another site's page can post text, but cannot
+/// declare it as JSON.
 pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if media_type(headers).eq_ignore_ascii_case("application/json") {
         return Ok(());

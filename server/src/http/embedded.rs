@@ -6,13 +6,13 @@ use ring::digest::{SHA256, digest};
 use super::Reply;
 use super::reply::with;
 
-/// A file embedded in the binary. Clients revalidate it each time, and mostly get 304, so their copy always
-/// matches the server's version.
+/// A file embedded in the binary. Clients revalidate their copy on every use, and usually get 304, so the
+/// copy always matches the server's version.
 #[derive(Debug)]
 pub(crate) struct EmbeddedFile {
     content_type: &'static str,
     bytes: &'static [u8],
-    /// Depends only on the file: all servers of one version have the same.
+    /// Entity tag. It depends only on the content, so all servers of one version have the same tag.
     tag: HeaderValue,
 }
 

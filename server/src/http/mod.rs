@@ -1,4 +1,5 @@
-//! HTTP for both listeners: accepting connections, reading bodies, making replies, serving embedded files.
+//! HTTP for both listeners: accepting connections, reading bodies, creating responses, and serving embedded
+//! files.
 
 mod accept;
 pub(crate) mod body;
@@ -17,5 +18,6 @@ pub(crate) use reply::{ApiError, Reply};
 pub(crate) use shared_socket::{Peer, SharedSocket};
 pub(crate) use timed_writes::TimedWrites;
 
-/// Maximum size of a request's head. A longer one gets 431. hyper would buffer up to 400 KiB of it.
+/// Maximum size of a request's head. A request with a longer head gets 431. By default, hyper would buffer up
+/// to 400 KiB.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;

@@ -4,12 +4,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A socket with bytes that were already read from it and that are returned first.
+/// A socket that returns bytes that were already read from it before it reads more.
 #[derive(Debug)]
 pub(crate) struct PrefixedIo<S> {
     socket: S,
     read_already: Vec<u8>,
-    /// Number of these bytes that were passed on.
+    /// Number of bytes of `read_already` that were returned.
     passed_on: usize,
 }
 
@@ -18,7 +18,7 @@ impl<S> PrefixedIo<S> {
         Self { socket, read_already, passed_on: 0 }
     }
 
-    /// Returns the socket, and the bytes that are still unused: `next`, which were passed on last, and the
+    /// Returns the socket, and the bytes that are still unused: `next`, which the last read returned, and the
     /// rest of the bytes that were already read.
     pub(crate) fn into_parts(mut self, next: &[u8]) -> (S, Vec<u8>) {
         let rest = self.read_already.split_off(self.passed_on);

@@ -61,7 +61,7 @@ impl ApiError {
         Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
     }
 
-    /// `allow` lists the supported methods, separated by commas.
+    /// Creates the error for an unsupported method. `allow` lists the supported methods, separated by commas.
     pub(crate) fn method_not_allowed(allow: &str) -> Self {
         let error = Self::new(ApiErrorCode::MethodNotAllowed, format!("allowed: {allow}"));
         Self { header: HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)), ..error }

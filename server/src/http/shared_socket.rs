@@ -8,19 +8,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport::Socket;
 
-/// A socket that hyper uses. Meanwhile its owner can query the kernel about it, which hyper cannot: see
-/// [`Peer`].
+/// A socket that is used by hyper. Through a [`Peer`], its owner can query the kernel about it, which hyper
+/// cannot do.
 #[derive(Debug)]
 pub(crate) struct SharedSocket<S>(Arc<Mutex<SharedState<S>>>);
 
 /// The peer of a shared socket. The socket is locked for one system call at a time, and no other lock is
-/// taken meanwhile.
+/// taken while it is locked.
 #[derive(Debug)]
 pub(crate) struct Peer<S>(Weak<Mutex<SharedState<S>>>);
 
 #[derive(Debug)]
 struct SharedState<S> {
-    /// `None` once it is taken back.
+    /// `None` once the socket has been taken back.
     socket: Option<S>,
     end: Option<PeerEnd>,
 }
@@ -28,10 +28,10 @@ struct SharedState<S> {
 /// How the peer's stream has ended.
 #[derive(Clone, Copy, Debug)]
 enum PeerEnd {
-    /// The peer ended its stream, and had or had not acknowledged everything by then. hyper then ends our
-    /// stream, which has to be acknowledged, too.
+    /// The peer ended its stream. `acknowledged_all` records whether it had acknowledged everything by then,
+    /// because hyper then ends our stream, and that end has to be acknowledged, too.
     Ended { acknowledged_all: bool },
-    /// The connection failed: the peer's kernel may have received bytes that its program has not.
+    /// The connection failed: the peer's kernel may have received bytes that its program has not read.
     Failed,
 }
 
@@ -55,15 +55,16 @@ impl<S: Unpin> SharedSocket<S> {
 }
 
 impl<S: Socket> Peer<S> {
-    /// Whether the peer has ended the connection, as far as the kernel knows. `false` once the socket is
-    /// taken back.
+    /// Whether the peer has ended the connection, according to the kernel. `false` once the socket is taken
+    /// back.
     pub(crate) fn has_disconnected(&self) -> bool {
         self.0
             .upgrade()
             .is_some_and(|state| state.lock().socket.as_ref().is_some_and(Socket::is_closed_by_peer))
     }
 
-    /// Whether the peer may not have received everything: by the end of its stream, or else by now.
+    /// Whether the peer may not have received all output, as of the end of its stream, or as of now if the
+    /// stream has not ended.
     pub(crate) fn may_have_missed_bytes(&self) -> bool {
         self.0.upgrade().is_some_and(|state| {
             let SharedState { socket, end } = &*state.lock();
@@ -154,7 +155,7 @@ mod tests {
             drop(client);
             assert_eq!(shared.read(&mut [0]).await?, 0);
             assert!(peer.has_disconnected() && !peer.may_have_missed_bytes());
-            // Output after the end of the peer's stream does not count.
+            // Output after the peer's end of stream is not counted.
             shared.write_all(b"late").await?;
             assert!(!peer.may_have_missed_bytes());
             let _socket = shared.into_inner();
@@ -173,7 +174,7 @@ mod tests {
             shared.write_all(b"answer").await?;
             client.readable().await?;
             assert!(!peer.may_have_missed_bytes());
-            // With the answer unread, the client's kernel sends a reset.
+            // Because the client has not read the answer, its kernel sends a reset.
             drop(client);
             let error = shared.read(&mut [0]).await.expect_err("a connection reset");
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);

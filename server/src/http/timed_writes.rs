@@ -8,14 +8,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::timeouts::{Sleep, Timeouts};
 
-/// A stream whose writes fail if the peer takes nothing for `timeout`. Otherwise, a client that sends a
+/// A stream whose writes fail if the peer accepts nothing for `timeout`. Otherwise, a client that sends a
 /// request and does not read would keep the response in memory forever.
 #[derive(Debug)]
 pub(crate) struct TimedWrites<S> {
     stream: S,
     timeout: Duration,
     timeouts: Arc<Timeouts>,
-    /// Set while the peer takes nothing.
+    /// Set while the peer accepts nothing.
     timer: Option<Box<Sleep>>,
 }
 

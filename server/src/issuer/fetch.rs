@@ -39,7 +39,7 @@ pub(super) struct UrlFetcher {
     timeout: Duration,
 }
 
-/// Reason why the key set could not be fetched.
+/// Why the key set could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error(transparent)]
@@ -109,7 +109,7 @@ impl FileFetcher {
 impl UrlFetcher {
     async fn get(&self) -> Result<Bytes, FetchError> {
         let reply = self.client.get(&self.target, self.timeout).await.map_err(FetchError::Outbound)?;
-        // Other success statuses do not carry the set either.
+        // Only a 200 carries the key set; a 204, for example, does not.
         if reply.status == StatusCode::OK { Ok(reply.body) } else { Err(FetchError::Status(reply.status)) }
     }
 }

@@ -1,8 +1,8 @@
 //! Keys of the issuer of clients' tokens, published as a JSON Web Key Set at a URL or in a file.
 //!
 //! One task fetches the set: at startup, periodically, and when a token names an unknown key. Until the set
-//! has been fetched for such a token, its validity is unknown and its client must retry. If a fetch fails,
-//! the present keys stay in use, and the fetch is retried with increasing delays.
+//! has been fetched for such a token, the token's validity is unknown and its client must retry. If a fetch
+//! fails, the current keys stay in use, and the fetch is retried with increasing delays.
 
 mod fetch;
 mod settings;
@@ -27,8 +27,8 @@ use fetch::KeySetFetcher;
 pub(crate) use fetch::read_keys;
 pub(crate) use settings::{IssuerSettings, KeySource};
 
-/// A set that was fetched this recently is not fetched again for a token. This keeps forged tokens from
-/// controlling the frequency of fetches.
+/// How long a set counts as fresh. A token does not cause a fresh set to be fetched again, so forged tokens
+/// cannot control the frequency of fetches.
 const FRESH_FOR: Duration = Duration::from_secs(10);
 
 /// Keeps the issuer's keys up to date.
@@ -39,9 +39,9 @@ pub(crate) struct Issuer {
     keys: Arc<KeySet>,
     /// Result of the last attempt. Watchers are notified of each attempt.
     last: watch::Sender<Attempt>,
-    /// A token needs the set before the next periodic fetch.
+    /// Notified when a token needs the set before the next periodic fetch.
     refresh_wanted: Notify,
-    /// The operator has requested a reload.
+    /// Notified when the operator requests a reload.
     reload_requested: Notify,
     metrics: Arc<Metrics>,
     timeouts: Arc<Timeouts>,
@@ -52,9 +52,9 @@ pub(crate) struct Issuer {
 enum Attempt {
     /// No attempt has finished yet.
     None,
-    /// The fetch began at this time: the set contains everything published before.
+    /// The set was fetched. The fetch began at this time, so the set contains all keys published earlier.
     Succeeded(Timestamp),
-    /// The next attempt follows after a delay; tokens cannot trigger it earlier.
+    /// The fetch failed. The next attempt follows after a delay; tokens cannot trigger it earlier.
     Failed,
 }
 
@@ -83,7 +83,7 @@ impl Issuer {
         }
     }
 
-    /// Starts the task that fetches the set until the runtime ends.
+    /// Starts the task that fetches the set until the runtime shuts down.
     pub(crate) fn start(self: &Arc<Self>, executor: &dyn Executor) {
         let this = Arc::clone(self);
         executor.spawn(Box::pin(async move { this.run().await }));
@@ -94,8 +94,8 @@ impl Issuer {
         !self.is_fresh() && !auth.has_key_for(token)
     }
 
-    /// Whether the set was fetched recently, so that a key missing from it is not the issuer's. If it was
-    /// not, requests a fetch.
+    /// Requests a fetch, unless the set is fresh. Returns whether the set is fresh: if so, a key missing from
+    /// it does not belong to the issuer.
     pub(crate) fn ensure_fresh(&self) -> bool {
         let fresh = self.is_fresh();
         if !fresh {
@@ -128,7 +128,7 @@ impl Issuer {
         loop {
             let begun = self.timeouts.clock().now();
             let is_read = self.fetch_once().await;
-            // Tokens that arrived until now are covered by this attempt.
+            // Discard a request that a token made before now: this attempt covers it.
             let _ = self.refresh_wanted.notified().now_or_never();
             let (attempt, pause) = if is_read {
                 backoff = Backoff::new();

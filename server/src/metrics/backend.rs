@@ -17,7 +17,7 @@ pub(super) struct HookOutcomeLabels {
     outcome: &'static str,
 }
 
-/// Metrics of requests to the backend. Without a backend, all stay at zero.
+/// Metrics of requests to the backend. Without a backend, all of them stay at zero.
 #[derive(Debug)]
 pub(crate) struct BackendMetrics {
     pub(super) requests: Family<HookOutcomeLabels, Counter>,
@@ -27,7 +27,8 @@ pub(crate) struct BackendMetrics {
 }
 
 impl BackendMetrics {
-    /// Exports the metrics of a hook with all of its outcomes, even while they are 0.
+    /// Creates the metrics of a hook for all of its outcomes, so that they are exported even while they are
+    /// 0.
     pub(crate) fn create_series(&self, hook: &'static str, outcomes: impl Iterator<Item = &'static str>) {
         for outcome in outcomes {
             drop(self.requests.get_or_create(&HookOutcomeLabels { hook, outcome }));
@@ -54,7 +55,7 @@ impl BackendMetrics {
         self.in_flight.get().try_into().unwrap_or_default()
     }
 
-    /// Records that the circuit breaker opened or closed.
+    /// Records whether the circuit breaker is open.
     pub(crate) fn set_circuit_open(&self, hook: &'static str, open: bool) {
         self.circuit_open.get_or_create(&HookLabels { hook }).set(i64::from(open));
     }
@@ -62,7 +63,7 @@ impl BackendMetrics {
 
 impl Default for BackendMetrics {
     fn default() -> Self {
-        // From 0.5 ms to 16 s.
+        // Use buckets from 0.5 ms to 16 s.
         let seconds = || Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
         Self {
             requests: Family::default(),

@@ -13,7 +13,7 @@ pub(crate) struct ChannelMetrics {
     pub(super) join_leave_lost: Counter,
 }
 
-/// Message counts as the dashboard shows them.
+/// Message counts as shown by the dashboard.
 #[derive(Serialize)]
 pub(crate) struct MessageCounts {
     pub(crate) published: u64,
@@ -26,7 +26,7 @@ impl ChannelMetrics {
         self.published.inc();
     }
 
-    /// Counts a join or leave that subscribers could not be notified of.
+    /// Counts a join or leave of which subscribers could not be notified.
     pub(crate) fn join_leave_lost(&self) {
         self.join_leave_lost.inc();
     }
@@ -39,7 +39,7 @@ impl ChannelMetrics {
         }
     }
 
-    /// Counts the messages and gaps that one connection took from the logs in one iteration.
+    /// Counts the messages and gaps that a connection took from the logs in one iteration.
     pub(crate) fn delivered(&self, messages: u64, gaps: u64) {
         if messages > 0 {
             self.delivered.inc_by(messages);

@@ -49,7 +49,7 @@ pub(crate) struct RefusalLabels {
     reason: &'static str,
 }
 
-/// Connection metrics as the dashboard shows them.
+/// Connection metrics as shown by the dashboard.
 #[derive(Serialize)]
 pub(crate) struct ConnectionsView {
     pub(crate) connections: Vec<LabelledGauge<ConnectionLabels>>,
@@ -105,7 +105,7 @@ impl ConnectionMetrics {
         self.open.sum()
     }
 
-    /// Exports the counter for this reason, even while it is 0.
+    /// Creates the counter for this reason, so that it is exported even while it is 0.
     pub(crate) fn show_refusals(&self, reason: &'static str) {
         self.refusals.create(&RefusalLabels { reason });
     }

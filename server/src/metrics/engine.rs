@@ -5,23 +5,23 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use serde::Serialize;
 
-/// Metrics of a remote engine. With the memory engine, all stay at zero.
+/// Metrics of a remote engine. With the memory engine, all of them stay at zero.
 #[derive(Debug)]
 pub(crate) struct EngineMetrics {
     /// 1 if the engine is remote.
     pub(super) remote: Gauge,
-    /// 1 while it can be reached.
+    /// 1 while the engine can be reached.
     pub(super) up: Gauge,
     pub(super) connects: Counter,
     pub(super) generation: Gauge,
     pub(super) publish_seconds: Histogram,
     pub(super) feed_lag_seconds: Histogram,
     pub(super) channel_opens: Counter,
-    /// Servers that share channels through it, including this one.
+    /// Number of servers that share channels through the engine, including this one.
     pub(super) servers: Gauge,
 }
 
-/// Engine metrics as the dashboard shows them: whether the engine can be reached, and how many servers share
+/// Engine metrics as shown by the dashboard: whether the engine can be reached, and how many servers share
 /// channels through it.
 #[derive(Serialize)]
 pub(crate) struct EngineView {
@@ -31,7 +31,7 @@ pub(crate) struct EngineView {
 
 impl EngineMetrics {
     pub(super) fn new() -> Self {
-        // From 50 µs to 1.6 s.
+        // Use buckets from 50 µs to 1.6 s.
         let seconds = || Histogram::new(exponential_buckets(0.000_05, 2.0, 16));
         Self {
             remote: Gauge::default(),
@@ -49,7 +49,7 @@ impl EngineMetrics {
         EngineView { up: self.up.get() == 1, servers: self.servers.get() }
     }
 
-    /// Records that the engine is remote, which gives the other metrics their meaning.
+    /// Records that the engine is remote. Otherwise the other metrics have no meaning.
     pub(crate) fn enable(&self) {
         self.remote.set(1);
     }
@@ -71,12 +71,12 @@ impl EngineMetrics {
         self.generation.set(i64::try_from(life).unwrap_or(i64::MAX));
     }
 
-    /// Records how long an answered publish took.
+    /// Records how long a publish took until the engine replied.
     pub(crate) fn published(&self, after: Duration) {
         self.publish_seconds.observe(after.as_secs_f64());
     }
 
-    /// Records the delay of a probe that was received on the connection for messages.
+    /// Records the delay of a probe message that was received on the connection for messages.
     pub(crate) fn observe_feed_lag(&self, after: Duration) {
         self.feed_lag_seconds.observe(after.as_secs_f64());
     }

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// A histogram of durations: prometheus-client's `Histogram`, which can also be read. Observing costs the
-/// same.
+/// A histogram of durations. Unlike prometheus-client's `Histogram`, its values can be read. Observing a
+/// duration costs the same in both.
 ///
 /// Clones share their counts.
 #[derive(Clone, Debug)]
@@ -15,11 +15,11 @@ pub(super) struct DurationHistogram(Arc<Mutex<HistogramCounts>>);
 
 #[derive(Debug)]
 struct HistogramCounts {
-    /// In seconds.
+    /// Sum of all durations, in seconds.
     sum: f64,
     count: u64,
-    /// For each bucket, its upper bound in seconds and the number of durations in it and in no lower bucket.
-    /// The last bucket is unbounded.
+    /// Upper bound of each bucket in seconds, and the number of durations in this bucket alone. The last
+    /// bucket is unbounded.
     buckets: Box<[(f64, u64)]>,
 }
 
@@ -40,7 +40,7 @@ impl DurationHistogram {
         }
     }
 
-    /// Returns, for each bucket, its upper bound in milliseconds (`None` for the last) and the number of
+    /// Returns the upper bound of each bucket in milliseconds (`None` for the last bucket) and the number of
     /// durations up to that bound.
     pub(super) fn cumulative(&self) -> Vec<(Option<f64>, u64)> {
         let counts = self.0.lock();

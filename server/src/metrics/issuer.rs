@@ -13,7 +13,7 @@ pub(super) struct ReadLabels {
 const READ: &str = "read";
 const FAILED: &str = "failed";
 
-/// Metrics of the token issuer's key set. Without a key set, all stay at zero.
+/// Metrics of the token issuer's key set. Without a key set, all of them stay at zero.
 #[derive(Debug, Default)]
 pub(crate) struct IssuerMetrics {
     pub(super) reads: Family<ReadLabels, Counter>,
@@ -22,14 +22,14 @@ pub(crate) struct IssuerMetrics {
 }
 
 impl IssuerMetrics {
-    /// Exports both outcomes, even while they are 0.
+    /// Creates the counters of both outcomes, so that they are exported even while they are 0.
     pub(crate) fn create_series(&self) {
         for outcome in [READ, FAILED] {
             drop(self.reads.get_or_create(&ReadLabels { outcome }));
         }
     }
 
-    /// Counts a successful read of the key set, which has this many usable keys.
+    /// Counts a successful read of the key set, and records the number of usable keys in it.
     pub(crate) fn read(&self, keys: usize, now: UnixTime) {
         self.reads.get_or_create(&ReadLabels { outcome: READ }).inc();
         self.keys.set(super::as_gauge(keys));

@@ -9,7 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use serde::Serialize;
 
-/// Metrics of one name by their labels: prometheus-client's `Family`, which can also be read, and is sorted.
+/// Metrics with the same name and different labels. Unlike prometheus-client's `Family`, their values can be
+/// read, and they are sorted by label.
 ///
 /// Clones share their metrics.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct LabelledGauge<L> {
 }
 
 impl<L: Ord + Clone, M: Clone + Default> Labelled<L, M> {
-    /// Calls `act` with the metric of these labels, which is created if necessary.
+    /// Calls `act` with the metric for these labels, which is created if necessary.
     pub(super) fn with<T>(&self, labels: &L, act: impl FnOnce(&M) -> T) -> T {
         if let Some(metric) = self.0.read().get(labels) {
             return act(metric);
@@ -40,7 +41,7 @@ impl<L: Ord + Clone, M: Clone + Default> Labelled<L, M> {
         act(&self.insert(labels))
     }
 
-    /// Creates the metric of these labels, so that it is exported.
+    /// Creates the metric for these labels, so that it is exported.
     pub(super) fn create(&self, labels: &L) {
         self.with(labels, |_| ());
     }
@@ -59,8 +60,8 @@ impl<L: Ord + Clone> Labelled<L, Counter> {
         self.with(labels, |counter| _ = counter.inc());
     }
 
-    /// Returns all counters except those at 0. The dashboard reads them every second, and treats a missing
-    /// counter as 0.
+    /// Returns all non-zero counters. The dashboard reads them every second, and treats a missing counter as
+    /// 0.
     pub(super) fn counts(&self) -> Vec<LabelledCount<L>> {
         let mut counts = self.collect(|labels, counter| LabelledCount { labels, count: counter.get() });
         counts.retain(|count| count.count > 0);

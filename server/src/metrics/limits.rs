@@ -16,7 +16,7 @@ pub(crate) struct LimitUsage<'a> {
     pub(crate) max: usize,
 }
 
-/// Metrics of limits and their use. Limits that are set to "none" are not exported.
+/// Metrics of limits and their use. Limits that are disabled are not exported.
 #[derive(Debug, Default)]
 pub(crate) struct LimitMetrics {
     pub(super) used: Family<LimitLabels, Gauge>,

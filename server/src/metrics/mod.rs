@@ -1,6 +1,6 @@
-//! Metrics of the server, and their Prometheus text.
+//! Metrics of the server, and their encoding as text for Prometheus.
 //!
-//! Each module counts into a struct of its own. All metrics are registered here.
+//! Each part of the server has its own struct of metrics. All metrics are registered in this module.
 
 mod backend;
 mod channels;
@@ -72,28 +72,28 @@ pub(crate) struct Metrics {
     log_lines_dropped: Counter,
 }
 
-/// Values that are kept elsewhere, and read when metrics are requested.
+/// Values that are stored elsewhere and read when metrics are requested.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(test, derive(Default))]
 pub(crate) struct Readings {
     pub(crate) timer_entries: usize,
-    /// Stalls of the wheel since the start.
+    /// Number of stalls of the wheel since the start.
     pub(crate) stalls: u64,
-    /// Batches of expiries queued for the workers.
+    /// Number of batches of expiries queued for the workers.
     pub(crate) dispatch_depth: usize,
-    /// Age of the oldest expiry that no worker has processed.
+    /// Age of the oldest expiry that no worker has processed yet.
     pub(crate) dispatch_age: Duration,
-    /// Worker panics since the start.
+    /// Number of worker panics since the start.
     pub(crate) worker_panics: u64,
     pub(crate) channels: usize,
     /// Size of all logs together.
     pub(crate) log_bytes: usize,
     pub(crate) partial_message_bytes: usize,
     pub(crate) reminders: usize,
-    /// Log lines dropped because the writer was busy.
+    /// Number of log lines dropped because the writer was busy.
     pub(crate) log_lines_dropped: u64,
     pub(crate) process: ProcessView,
-    /// Start time of the server, since 1970.
+    /// Start time of the server, as the time since 1970.
     pub(crate) started_at: Duration,
 }
 
@@ -283,14 +283,14 @@ impl Default for Metrics {
 struct Registrar<'a>(&'a mut Registry);
 
 impl Registrar<'_> {
-    /// Registers a clone of `metric`, which counts into the same storage. The registry adds a full stop to
+    /// Registers a clone of `metric`, which shares the metric's value. The registry adds a full stop to
     /// `help`.
     fn register<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: &M) {
         self.0.register(name, help, metric.clone());
     }
 }
 
-/// Raises a counter to a count that is kept elsewhere.
+/// Raises a counter to a count that is stored elsewhere.
 fn catch_up(counter: &Counter, count: u64) {
     counter.inner().fetch_max(count, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Resource use of the process, read in one place for the metrics and for the dashboard.
+//! Resource use of the process, for both the metrics and the dashboard.
 
 use std::fmt;
 use std::fs;
@@ -44,8 +44,8 @@ impl ProcessView {
     }
 }
 
-/// Returns virtual and resident memory in bytes: the first two numbers of `/proc/self/statm`, which are in
-/// pages.
+/// Returns virtual and resident memory in bytes, from the first two numbers of `/proc/self/statm`, which are
+/// in pages.
 fn memory() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
     let page = u64::try_from(rustix::param::page_size()).ok()?;
@@ -53,8 +53,9 @@ fn memory() -> Option<(u64, u64)> {
     Some((bytes.next()?, bytes.next()?))
 }
 
-/// Returns the number of open file descriptors. Since version 6.2, Linux reports it as the size of this
-/// directory; before, the size is 0. Listing the directory would take longer with each connection.
+/// Returns the number of open file descriptors. Since version 6.2, Linux reports this number as the size of
+/// `/proc/self/fd`; in earlier versions, the size is 0. Listing the directory instead would take longer with
+/// each connection.
 fn descriptors() -> Option<u64> {
     let open = fs::metadata("/proc/self/fd").ok()?.len();
     (open > 0).then_some(open)
@@ -64,7 +65,7 @@ fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Resource use under the metric names that are standard for all kinds of programs.
+/// Metrics of resource use, with names that are standard for all kinds of programs.
 #[derive(Debug, Default)]
 pub(super) struct ProcessMetrics {
     pub(super) resident_bytes: OptionalGauge,
@@ -76,13 +77,14 @@ pub(super) struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    /// Records the present resource use, and the start time since 1970. Processor time never decreases.
+    /// Records the current resource use, and the start time as the time since 1970. Processor time never
+    /// decreases.
     pub(super) fn set(&self, process: &ProcessView, started_at: Duration) {
         self.resident_bytes.set(process.resident_bytes);
         self.virtual_bytes.set(process.virtual_bytes);
         self.open_descriptors.set(process.descriptors);
         self.max_descriptors.set(process.max_descriptors);
-        // The bit patterns of positive floats are in the order of their values.
+        // Compare bit patterns, which for positive floats are in the same order as the values.
         let seconds = process.processor_time.as_secs_f64().to_bits();
         self.processor_seconds.inner().fetch_max(seconds, Ordering::Relaxed);
         self.started_at.set(started_at.as_secs_f64());

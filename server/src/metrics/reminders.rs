@@ -8,7 +8,7 @@ pub(super) struct ReminderLabels {
     outcome: &'static str,
 }
 
-/// Metrics of reminders, and of the outcome of due ones.
+/// Metrics of reminders, and of the outcomes of due reminders.
 #[derive(Debug)]
 pub(crate) struct ReminderMetrics {
     pub(super) waiting: Gauge,
@@ -22,9 +22,9 @@ pub(crate) struct ReminderMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReminderOutcome {
     Published,
-    /// Accepted by the queue of its webhook, or dropped there, which the webhook's metrics count.
+    /// Passed to the queue of its webhook. If the queue drops it, the webhook's metrics count this.
     SentToWebhook,
-    /// Not published, or the outcome is unknown.
+    /// Not published, or the outcome of publishing is unknown.
     Failed,
     /// Kept for the next process.
     PutBack,

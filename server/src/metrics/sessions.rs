@@ -41,14 +41,14 @@ pub(crate) struct SessionMetrics {
     pub(super) ping_round_trip: DurationHistogram,
 }
 
-/// Session metrics as the dashboard shows them.
+/// Session metrics as shown by the dashboard.
 #[derive(Serialize)]
 pub(crate) struct SessionsView {
     pub(crate) sessions: PhaseCounts,
     pub(crate) events: Vec<LabelledCount<EventLabels>>,
     pub(crate) resumes: Vec<LabelledCount<OutcomeLabels>>,
-    /// For each bucket, its upper bound in milliseconds (`None`: unbounded) and the number of pings that were
-    /// answered within it.
+    /// Upper bound of each bucket in milliseconds (`None`: unbounded), and the number of pings that were
+    /// answered within that time.
     pub(crate) ping_rtt: Vec<(Option<f64>, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl SessionMetrics {
     pub(super) fn new() -> Self {
         let by_phase = Family::<PhaseLabels, Gauge>::default();
         let gauge = |phase| by_phase.get_or_create(&PhaseLabels { phase }).clone();
-        // Exported at zero from the start, so that an alert sees the first event as an increase.
+        // Export the counters at zero from the start, so that an alert sees the first event as an increase.
         let events = Labelled::<EventLabels, Counter>::default();
         for transition in Transition::all() {
             let labels = EventLabels { event: transition.name(), reason: transition.reason() };

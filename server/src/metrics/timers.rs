@@ -10,8 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-/// Highest lateness, in microseconds, that the percentiles of `/api/timers` cover: one hour. They have two
-/// significant digits.
+/// Highest lateness, in microseconds, that the percentiles of `/api/timers` cover: one hour. The percentiles
+/// have two significant digits.
 const PERCENTILES_HIGHEST: u64 = 3_600_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -23,7 +23,7 @@ pub(super) struct DeadlineLabels {
 #[derive(Debug)]
 pub(crate) struct TimerMetrics {
     pub(super) expiries: Family<DeadlineLabels, Counter>,
-    /// One counter for each session deadline, one for all sleeps, one for the age of logs, one for reminders.
+    /// Counters for each session deadline. The fields below count sleeps, the age of logs, and reminders.
     deadline_expiries: [Counter; Deadline::ALL.len()],
     sleep_expiries: Counter,
     log_expiries: Counter,
@@ -41,12 +41,12 @@ pub(crate) struct TimerMetrics {
 /// Lateness of expiries.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Lateness {
-    /// Number of expiries.
+    /// Number of measured expiries.
     pub(crate) count: u64,
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub p999_ms: f64,
-    /// Maximum, in milliseconds.
+    /// Maximum lateness, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
@@ -105,7 +105,7 @@ impl TimerMetrics {
         }
     }
 
-    /// Returns how often each deadline has expired, by its name.
+    /// Returns the name of each deadline and how often it has expired.
     pub(crate) fn expiries(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let deadlines =
             Deadline::ALL.iter().map(|which| (which.as_str(), &self.deadline_expiries[*which as usize]));

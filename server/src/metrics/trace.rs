@@ -7,7 +7,7 @@ pub(super) struct ReasonLabels {
     reason: &'static str,
 }
 
-/// Metrics of spans that are missing from traces.
+/// Metrics of dropped spans, which are missing from traces.
 #[derive(Debug)]
 pub(crate) struct TraceMetrics {
     pub(super) dropped: Family<ReasonLabels, Counter>,

@@ -25,7 +25,7 @@ const MAX_IDLE: Duration = Duration::from_secs(30);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("encke/", env!("CARGO_PKG_VERSION")));
 
-/// Certificate authorities that are trusted.
+/// Trusted certificate authorities.
 #[derive(Clone)]
 pub(crate) struct Trust(ClientConfig);
 
@@ -43,11 +43,11 @@ pub(crate) struct OutboundClient {
 pub(crate) struct OutboundResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
-    /// The response stated its length. A body that ends with its connection may be truncated.
+    /// Whether the response stated its length. A body that ends when the connection closes may be truncated.
     pub(crate) has_known_length: bool,
 }
 
-/// Reason why a request got no readable response.
+/// Why a request got no readable response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutboundError {
     #[error("no answer within {0:?}")]
@@ -59,8 +59,8 @@ pub(crate) enum OutboundError {
 }
 
 impl Trust {
-    /// Loads the authorities in `ca`, or the system's if `ca` is `None`; without TLS, none. `setting` is the
-    /// configuration key that names the file.
+    /// Loads the authorities in `ca`, or the system's if `ca` is `None`. Without TLS, no authorities are
+    /// loaded. `setting` is the configuration key that names the file.
     ///
     /// # Errors
     /// [`TlsError`].
@@ -99,7 +99,8 @@ impl OutboundClient {
         Self { http, timeouts, max_response_bytes }
     }
 
-    /// Sends a POST request. The complete response, whatever its status, must arrive within `timeout`.
+    /// Sends a POST request. The complete response must arrive within `timeout`. Every status counts as a
+    /// response.
     ///
     /// # Errors
     /// [`OutboundError`].

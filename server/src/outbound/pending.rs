@@ -13,7 +13,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Adds one item, unless there are `most` already. Returns whether it was added.
+    /// Adds one item, unless there are already `most`. Returns whether it was added.
     pub(crate) fn enter(&self, most: usize) -> bool {
         let has_room = self.count.fetch_add(1, Ordering::Relaxed) < most;
         if !has_room {
@@ -22,7 +22,7 @@ impl Pending {
         has_room
     }
 
-    /// Removes items that were accepted or given up.
+    /// Removes items that were accepted or dropped.
     pub(crate) fn leave(&self, count: usize) {
         if self.count.fetch_sub(count, Ordering::Relaxed) == count {
             self.emptied.notify_waiters();

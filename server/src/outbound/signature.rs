@@ -16,14 +16,14 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 const PREFIX: &str = "whsec_";
-/// Length of a key in bytes, by the specification.
+/// Length of a key in bytes, according to the specification.
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// Signing key shared with the backend.
 #[derive(Clone)]
 pub(crate) struct Secret(hmac::Key);
 
-/// The text is not a valid secret. Messages do not quote it.
+/// Why a string is not a valid secret. Error messages do not quote the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadSecret {
     #[error("must be `whsec_` and base64, as printed by `echo whsec_$(openssl rand -base64 32)`")]
@@ -32,7 +32,8 @@ pub(crate) enum BadSecret {
     Length,
 }
 
-/// Headers of a JSON request sent now; signed if there is a secret. `id` is visible ASCII.
+/// Returns the headers of a JSON request sent at `now`, signed if there is a secret. `id` must be visible
+/// ASCII.
 pub(crate) fn headers(id: &str, now: UnixTime, body: &[u8], secret: Option<&Secret>) -> HeaderMap {
     let text = |text: &str| HeaderValue::from_str(text).expect("base64 and numbers are visible ASCII");
     let seconds = now.as_millis() / 1000;
@@ -78,7 +79,7 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// The example of the reference libraries of the specification.
+    /// Uses the example from the specification's reference libraries.
     #[test]
     fn signature_matches_the_example_of_the_specification() {
         let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("a secret");

@@ -8,7 +8,7 @@ use hyper::http::uri::Scheme;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Target(Uri);
 
-/// The text is not a valid target.
+/// Why a string is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadTarget {
     #[error("is not a URL: {0}")]
@@ -36,7 +36,7 @@ impl FromStr for Target {
     type Err = BadTarget;
 
     fn from_str(text: &str) -> Result<Self, BadTarget> {
-        // The parser drops a fragment silently.
+        // Check for a fragment first, because the parser drops it silently.
         if text.contains('#') {
             return Err(BadTarget::Fragment);
         }

@@ -1,10 +1,12 @@
-//! Ownership of a connection: by its task or, while it is parked, by the holder of its session's lock.
+//! Ownership of a connection: by its task or, while the connection is parked, by the holder of its session's
+//! lock.
 //!
-//! One word holds both the owner and the pending signals. The connection is parked by one compare-and-swap
-//! from "no signals". A signal posted before that keeps the task. A signal posted afterwards finds that there
-//! is no task to read it; the poster takes the session's lock and acts. Parking and unparking both happen
-//! under that lock. An unparked connection gets a new word. The old one says forever that no task reads it,
-//! so code that still has it must look up the new one, under the lock.
+//! One word holds both the owner and the pending signals. A single compare-and-swap from "no signals" parks
+//! the connection. If a signal is posted before that, parking fails and the task continues. If a signal is
+//! posted afterwards, the poster finds that there is no task to read it, takes the session's lock, and acts
+//! itself. Parking and unparking both happen while that lock is held. An unparked connection gets a new word.
+//! The old word states forever that no task reads it, so code that still has the old word must look up the
+//! new word while holding the lock.
 //!
 //! This file is compiled a second time against loom: see `server/tests/loom.rs`.
 
@@ -19,12 +21,12 @@ pub(crate) struct Handover(AtomicU32);
 pub(crate) enum ConnectionOwner {
     /// The task, which reads the signals.
     Task,
-    /// The session: signals are read only after someone has taken its lock and unparked the connection.
+    /// The session. Signals are read only after some thread has taken its lock and unparked the connection.
     Session,
 }
 
 impl Handover {
-    /// Not used by any signal.
+    /// The bit that marks a parked connection. No signal uses it.
     pub(crate) const PARKED: u32 = 1 << 15;
 
     /// Creates the word of a connection with a task and no signals.
@@ -47,24 +49,24 @@ impl Handover {
     }
 
     /// Takes the pending signals. Called by the task.
-    // Inlined: as a separate function, it takes 1 % of a delivery.
+    // Inlined, because it would take 1 % of a delivery as a separate function.
     #[inline]
     pub(crate) fn take(&self) -> u32 {
-        // Most wake-ups bring input and no signal: then a load is enough.
+        // Most wake-ups bring input but no signal, in which case a load is enough.
         if self.0.load(Ordering::Acquire) == 0 {
             return 0;
         }
         self.0.swap(0, Ordering::AcqRel)
     }
 
-    /// Passes the connection from its task to the session, unless signals are pending. Returns whether it
-    /// did. Called by the task, with the session's lock.
+    /// Passes the connection from its task to the session, unless signals are pending. Returns whether the
+    /// connection was passed. Called by the task while holding the session's lock.
     pub(crate) fn park(&self) -> bool {
         self.0.compare_exchange(0, Self::PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Undoes [`Self::park`]: the task owns the connection again. Called by the same task, which still holds
-    /// the session's lock.
+    /// Undoes [`Self::park`], so that the task owns the connection again. Called by the same task, which
+    /// still holds the session's lock.
     pub(crate) fn cancel_park(&self) {
         self.0.fetch_and(!Self::PARKED, Ordering::AcqRel);
     }

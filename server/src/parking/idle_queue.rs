@@ -6,29 +6,29 @@ use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-/// Connections whose delays end within this time are taken in one batch.
+/// Interval within which connections become due in one batch.
 const BATCH_WINDOW: Duration = Duration::from_millis(25);
 
-/// Capacity up to which an empty queue is kept.
+/// Maximum capacity at which an empty queue is kept for reuse.
 const RETAINED_CAPACITY: usize = 64;
 
-/// Connections that wait for the ends of their idle delays, all on one timer.
+/// Connections waiting for their idle delays to elapse, all on one timer.
 ///
 /// There are few distinct delays: the configured one, and its doublings. All entries with the same delay are
-/// in one queue, ordered by due time. So an entry is added at the back, and the due entries are found at the
-/// fronts. Entries are not removed early: one that is no longer needed has no effect when it is taken. An
-/// entry is only a reference that keeps nothing alive.
+/// in one queue, ordered by due time. Therefore an entry is added at the back, and due entries are at the
+/// fronts. Entries are not removed early: an entry that is no longer needed has no effect when it is taken.
+/// An entry is only a reference that keeps nothing alive.
 #[derive(Debug)]
 pub(crate) struct IdleQueue<T> {
     queues: Mutex<Queues<T>>,
-    /// The task that takes due entries.
+    /// Waker of the task that takes due entries.
     consumer: AtomicWaker,
 }
 
 #[derive(Debug)]
 struct Queues<T> {
     by_delay: Vec<(Duration, VecDeque<(Timestamp, T)>)>,
-    /// Time of the next check for due entries. `None` if there are no entries.
+    /// When to check for due entries next; `None` if there are no entries.
     next_check: Option<Timestamp>,
 }
 
@@ -60,14 +60,14 @@ impl<T> IdleQueue<T> {
         }
     }
 
-    /// Time of the next check, as known now. `consumer` is woken if an earlier entry is added.
+    /// Returns when to check next, as known now. `consumer` is woken if an earlier entry is added.
     pub(crate) fn next_check(&self, consumer: &Waker) -> Option<Timestamp> {
-        // Registered first, so that an entry that is added after the check wakes it.
+        // Register first, so that an entry added after the check wakes the consumer.
         self.consumer.register(consumer);
         self.queues.lock().next_check
     }
 
-    /// Moves due entries to `due`, until it has `limit` of them. Returns whether there may be more.
+    /// Moves due entries to `due` until it contains `limit` of them. Returns whether there may be more.
     pub(crate) fn take_due(&self, now: Timestamp, due: &mut Vec<T>, limit: usize) -> bool {
         let mut queues = self.queues.lock();
         let Queues { by_delay, next_check } = &mut *queues;
@@ -77,7 +77,7 @@ impl<T> IdleQueue<T> {
             {
                 due.push(entry);
             }
-            // Memory is released once a crowd has left.
+            // Release the memory of a queue that has been large.
             !queue.is_empty() || queue.capacity() <= RETAINED_CAPACITY
         });
         let first = by_delay.iter().filter_map(|(_, queue)| Some(queue.front()?.0)).min();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     const fn at(ms: u64) -> Timestamp {
-        // A timestamp is never zero.
+        // Add one, because a timestamp is never zero.
         Timestamp::from_nanos((ms + 1) * 1_000_000)
     }
 

@@ -1,14 +1,16 @@
 //! Parked connections: they have a session and a socket, but no task.
 //!
 //! Most connections are silent most of the time. A task that only waits costs memory, and a wake-up for each
-//! ping and each message. So a connection that has been idle for a while gives up its task. The session keeps
-//! the socket, the holder of the session's lock writes to it, and a thread watches the sockets of all parked
-//! connections for input (several threads on machines with many processors). Anything that needs more unparks
-//! the connection: it gets a new task, which continues as if the connection had never been parked.
+//! ping and each message. Therefore a connection that has been idle for a while gives up its task. The
+//! session keeps the socket, and the holder of the session's lock writes to it. A thread, or several on
+//! machines with many processors, watches the sockets of all parked connections for input. Anything that
+//! needs more unparks the connection: it gets a new task, which continues as if the connection had never been
+//! parked.
 //!
-//! This module knows neither sessions nor dialects. It has the owner of a connection ([`Handover`]), the
-//! sockets with input ([`Poller`], and [`Pollers`] for several threads), the delay before a connection is
-//! parked ([`ParkBackoff`]), and the connections that wait for that delay ([`IdleQueue`]).
+//! This module depends on neither sessions nor dialects. It contains the owner of a connection
+//! ([`Handover`]), the sockets with input ([`Poller`], and [`Pollers`] for several threads), the delay before
+//! a connection is parked ([`ParkBackoff`]), and the connections that are waiting for that delay
+//! ([`IdleQueue`]).
 
 mod handover;
 mod idle_queue;
@@ -44,7 +46,7 @@ use crate::executor::Runtime;
 pub(crate) struct Parking<L> {
     /// How long a connection must be idle before it is parked.
     pub(crate) idle_time: Duration,
-    /// Connections that have a task and are parked if they stay idle.
+    /// Connections that have a task and will be parked if they stay idle.
     pub(crate) idle_queue: IdleQueue<L>,
     pub(crate) poller: AnyPoller,
     /// Runs the tasks of unparked connections.
@@ -54,16 +56,16 @@ pub(crate) struct Parking<L> {
 /// Reports which sockets have input.
 #[derive(Debug)]
 pub(crate) enum AnyPoller {
-    /// For sockets of the kernel.
+    /// Reports input on sockets of the kernel.
     Kernel(Pollers),
-    /// For the in-memory sockets of a simulation.
+    /// Reports input on the in-memory sockets of a simulation.
     #[cfg(feature = "simulation")]
     Simulated(std::sync::Arc<SimulatedPoller>),
 }
 
 impl AnyPoller {
-    /// Time since which a thread has been handling a batch of events: the longest of all threads. `None` if
-    /// all are waiting.
+    /// Returns when the events being handled were reported; if several threads are busy, the earliest of
+    /// these times. `None` if all threads are waiting for events.
     pub(crate) fn busy_since(&self) -> Option<Timestamp> {
         match self {
             Self::Kernel(pollers) => pollers.busy_since(),

@@ -2,33 +2,33 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-/// Parked time below which parking was not worthwhile. Also bounds the delay of a connection that is unparked
-/// often: the delay stops doubling once it has reached this.
+/// Minimum parked time for parking to have been worthwhile. It also limits the delay of a connection that is
+/// unparked often: the delay stops doubling once it has reached this value.
 const SHORT_PARK: Duration = Duration::from_secs(5);
 
-/// Upper bound on the delay of a connection that is always active. Each check whether it is still active
-/// costs half a command.
+/// Maximum delay of a connection that is always active. Checking whether it is still active costs half as
+/// much as a command.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Upper bound on the number of doublings, which are counted even if the configured delay is 0.
+/// Maximum number of doublings, which are counted even if the configured delay is 0.
 const MAX_DOUBLINGS: u8 = 24;
 
 /// Minimum delay before the next attempt for a connection that the system did not allow to be parked. With a
-/// delay of 0, it would do nothing else.
+/// delay of 0, the connection would retry continuously.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Delay before a connection is parked. Parking and unparking together cost more than a command, so the delay
 /// grows for a connection that is unparked often.
 ///
-/// One byte, since each parked connection has one: the number of doublings, and a flag.
+/// Stored in a single byte, as a number of doublings and a flag, since each parked connection has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ParkBackoff(u8);
 
-/// The system did not allow the connection to be parked.
+/// Set if the system did not allow the connection to be parked.
 const FAILED_FLAG: u8 = 1 << 7;
 
-/// Time at which a connection was parked, in seconds modulo 2^16. After each 18 hours the parked time may
-/// therefore appear short, and the next delay is doubled once.
+/// When a connection was parked, in seconds modulo 2^16. After just over 18 hours, the parked time therefore
+/// seems short, and the next delay is doubled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParkedSince(u16);
 
@@ -39,20 +39,20 @@ impl ParkedSince {
         Self(seconds as u16)
     }
 
-    /// Time since the connection was parked, to the second.
+    /// Returns the time since the connection was parked, to the second.
     pub(crate) fn elapsed(self, now: Timestamp) -> Duration {
         Duration::from_secs(Self::at(now).0.wrapping_sub(self.0).into())
     }
 }
 
 impl ParkBackoff {
-    /// How long the connection must be idle. `idle_time` is the configured delay.
+    /// Returns how long the connection must be idle. `idle_time` is the configured delay.
     pub(crate) fn delay(self, idle_time: Duration) -> Duration {
         let min = if self.0 & FAILED_FLAG != 0 { MIN_RETRY_DELAY } else { Duration::ZERO };
         idle_time.max(min).saturating_mul(1 << self.doublings()).min(MAX_DELAY.max(idle_time))
     }
 
-    /// Records that the delay has elapsed and the connection was active, or could not be parked.
+    /// Records that the delay has elapsed, but the connection was active or could not be parked.
     pub(crate) fn record_activity(&mut self, idle_time: Duration) {
         self.double_up_to(MAX_DELAY, idle_time);
     }
@@ -62,7 +62,7 @@ impl ParkBackoff {
         self.0 |= FAILED_FLAG;
     }
 
-    /// Records that the connection was unparked, after it had been parked for `parked_for`.
+    /// Records that the connection was unparked after being parked for `parked_for`.
     pub(crate) fn record_unpark(&mut self, parked_for: Duration, idle_time: Duration) {
         if parked_for < SHORT_PARK {
             self.double_up_to(SHORT_PARK, idle_time)

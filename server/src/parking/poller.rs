@@ -11,34 +11,35 @@ use rustix::io::Errno;
 /// Maximum number of events per system call.
 const MAX_EVENTS: usize = 256;
 
-/// Number of the stop event, which no socket has.
+/// Number of the stop event. No socket has this number.
 const STOP: u64 = u64::MAX;
 
 /// Value of `busy_since` while no event is being handled.
 const NOT_BUSY: u64 = u64::MAX;
 
-/// Watches the sockets of parked connections, all of them or a part.
+/// Watches the sockets of parked connections, or of a share of them.
 ///
-/// It is level-triggered: input that was not read is reported again, so no state is kept between two calls.
-/// Each socket has a number by which the caller finds its connection. An event may be stale, from before a
-/// connection was unparked: then the connection that has the number now has no input, or no connection has
-/// it.
+/// The poller is level-triggered: input that was not read is reported again, so no state is kept between
+/// calls. Each socket has a number by which the caller finds its connection. An event may be stale, because
+/// its connection has been unparked since. In that case, the number now belongs to a connection without
+/// input, or to no connection.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
-    /// Written to when the thread has to end.
+    /// Event descriptor that is written to when the thread has to exit.
     stop: OwnedFd,
-    /// No thread polls any more. Read under the lock of the connection's session, which the thread that sets
-    /// it takes afterwards.
+    /// Whether polling has stopped. Read while holding the lock of the connection's session. The thread that
+    /// sets the flag takes that lock afterwards.
     is_closed: AtomicBool,
-    /// Time at which the events that the thread is handling were reported, in nanoseconds of the server's
-    /// clock.
+    /// When the events that the thread is handling were reported, in nanoseconds of the server's clock.
     busy_since: AtomicU64,
 }
 
 impl Poller {
+    /// Creates a poller without sockets.
+    ///
     /// # Errors
-    /// Errors of the operating system.
+    /// Returns errors from the operating system.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -46,10 +47,10 @@ impl Poller {
         Ok(Self { epoll, stop, is_closed: AtomicBool::new(false), busy_since: AtomicU64::new(NOT_BUSY) })
     }
 
-    /// Reports input on this socket from now on. `number` may be any but the largest.
+    /// Starts reporting input on this socket. `number` may be any number except the largest.
     ///
     /// # Errors
-    /// Errors of the operating system, or `BrokenPipe` if the poller was stopped.
+    /// Returns errors from the operating system, or `BrokenPipe` if the poller was stopped.
     pub(crate) fn add(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
         debug_assert_ne!(number, STOP);
         if self.is_closed.load(Ordering::Acquire) {
@@ -61,18 +62,18 @@ impl Poller {
 
     /// Stops watching a socket.
     pub(crate) fn remove(&self, socket: impl AsFd) {
-        // The only possible error is that it was not registered.
+        // The only possible error is that the socket was not registered.
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Time since which the thread has been handling a batch of events. `None` if it is waiting for events.
+    /// Returns when the events being handled were reported. `None` if the thread is waiting for events.
     pub(crate) fn busy_since(&self) -> Option<Timestamp> {
         let since = self.busy_since.load(Ordering::Relaxed);
         (since != NOT_BUSY).then(|| Timestamp::from_nanos(since))
     }
 
-    /// Calls `act` with the number of each socket that has input, and the time at which that was found, until
-    /// the poller is [stopped](Self::stop).
+    /// Calls `act` with the number of each socket that has input, and the time at which the input was found,
+    /// until the poller is [stopped](Self::stop).
     pub(super) fn run(&self, now: impl Fn() -> Timestamp, mut act: impl FnMut(u64, Timestamp)) {
         let mut events = Vec::with_capacity(MAX_EVENTS);
         loop {
@@ -82,7 +83,7 @@ impl Poller {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => unreachable!("epoll failed: {error}"),
             }
-            // Read once for all of them: their input had arrived by then.
+            // Read the clock once for all events: their input had arrived by now.
             let now = now();
             self.busy_since.store(now.as_nanos(), Ordering::Relaxed);
             for event in &events {
@@ -95,10 +96,10 @@ impl Poller {
         }
     }
 
-    /// Ends the thread. No socket can be added afterwards.
+    /// Makes the thread exit. No socket can be added afterwards.
     pub(crate) fn stop(&self) {
         self.is_closed.store(true, Ordering::Release);
-        // An eventfd that is written once cannot be full.
+        // An eventfd that is written only once cannot be full.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 }

@@ -7,7 +7,7 @@ use encke_core::Timestamp;
 use super::poller::Poller;
 use crate::abort_on_panic::AbortOnPanic;
 
-/// A thread that watches parked connections for input. It ends when this is dropped.
+/// A thread that watches parked connections for input. The thread exits when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PollerThread {
     poller: Arc<Poller>,
@@ -15,8 +15,10 @@ pub(crate) struct PollerThread {
 }
 
 impl PollerThread {
+    /// Starts a thread that polls `poller` and calls `act` for each event.
+    ///
     /// # Errors
-    /// Errors of the operating system, if the thread cannot be started.
+    /// Returns an error from the operating system if the thread cannot be started.
     pub(crate) fn start(
         poller: &Arc<Poller>,
         now: impl Fn() -> Timestamp + Send + 'static,
@@ -24,19 +26,19 @@ impl PollerThread {
     ) -> io::Result<Self> {
         let polled = Arc::clone(poller);
         let thread = thread::Builder::new().name("encke-poll".into()).spawn(move || {
-            // Without this thread, input on parked connections would never be read, while its bytes count as
-            // signs of life.
+            // Without this thread, input on parked connections would never be read, although its arrival
+            // counts as evidence that the peer is alive.
             let _abort = AbortOnPanic;
-            // Answers to pings arrive while other pings are sent. Preempting a worker for each answer would
-            // take longer than handling the answer. Where the policy is not permitted, handling is only more
-            // expensive.
+            // Answers to pings arrive while other pings are being sent. Preempting a worker for each answer
+            // would take longer than handling the answer. If the policy is not permitted, handling only
+            // becomes more expensive.
             let _ = encke_sys::use_batch_scheduling();
             polled.run(now, act);
         })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
 
-    /// Stops the thread. None of its poller's connections can be parked afterwards.
+    /// Stops the thread. The connections of its poller can no longer be parked afterwards.
     pub(crate) fn stop(mut self) {
         self.poller.stop();
         self.join();

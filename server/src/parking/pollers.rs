@@ -5,7 +5,7 @@ use encke_core::Timestamp;
 
 use super::poller::Poller;
 
-/// The pollers of all parked connections. A socket belongs to one of them by its number.
+/// The pollers of all parked connections. The number of a socket determines its poller.
 #[derive(Debug)]
 pub(crate) struct Pollers(Box<[Arc<Poller>]>);
 
@@ -13,12 +13,12 @@ impl Pollers {
     /// Creates `count` pollers, at least one.
     ///
     /// # Errors
-    /// Errors of the operating system.
+    /// Returns errors from the operating system.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         (0..count.max(1)).map(|_| Poller::new().map(Arc::new)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The poller of the socket with this number.
+    /// Returns the poller of the socket with this number.
     pub(crate) fn poller_of(&self, number: u64) -> &Poller {
         let index = number % self.0.len() as u64;
         &self.0[usize::try_from(index).expect("the index is less than a length")]
@@ -28,8 +28,8 @@ impl Pollers {
         self.0.iter()
     }
 
-    /// Time since which a thread has been handling a batch of events: the longest of all threads. `None` if
-    /// all are waiting.
+    /// Returns when the events being handled were reported; if several threads are busy, the earliest of
+    /// these times. `None` if all threads are waiting for events.
     pub(super) fn busy_since(&self) -> Option<Timestamp> {
         self.iter().filter_map(|poller| poller.busy_since()).min()
     }
@@ -59,8 +59,8 @@ mod tests {
         }
         let reported = pollers.iter().map(|poller| {
             let mut numbers = Vec::new();
-            // Stopping comes first, but all sockets are reported: they have input already, and the stop event
-            // comes last.
+            // Although the poller is stopped first, all sockets are reported: they already have input, and
+            // the stop event comes last.
             poller.stop();
             poller.run(|| at(1), |number, _| numbers.push(number));
             numbers.sort_unstable();

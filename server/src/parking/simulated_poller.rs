@@ -6,11 +6,11 @@ use encke_core::Timestamp;
 use parking_lot::Mutex;
 
 /// Replacement for a [`Poller`](super::Poller) in a simulation. Sockets in memory report their input to it,
-/// and the simulation decides when it is polled.
+/// and the simulation determines when it is polled.
 #[derive(Debug, Default)]
 pub(crate) struct SimulatedPoller {
     ready: Arc<ReadyQueue>,
-    /// Socket numbers of the last poll, and the time of that poll.
+    /// Sockets that the last poll found ready, and the time of that poll.
     found: Mutex<VecDeque<(u64, Timestamp)>>,
 }
 
@@ -32,7 +32,7 @@ impl Wake for ReadyWaker {
 }
 
 impl SimulatedPoller {
-    /// Waker that reports input on this socket.
+    /// Returns a waker that reports input on this socket.
     pub(crate) fn waker(&self, number: u64) -> Waker {
         Waker::from(Arc::new(ReadyWaker { number, ready: Arc::clone(&self.ready) }))
     }
@@ -42,7 +42,8 @@ impl SimulatedPoller {
         !self.found.lock().is_empty() || !self.ready.0.lock().is_empty()
     }
 
-    /// The next event of the last poll, and the time of that poll. If none is left, polls again, at `now`.
+    /// Returns the next event of the last poll, with the time of that poll. If no event is left, polls again
+    /// at `now`.
     pub(crate) fn next_event(&self, now: Timestamp) -> Option<(u64, Timestamp)> {
         let mut found = self.found.lock();
         if found.is_empty() {

@@ -2,8 +2,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use hyper::header::{FORWARDED, HeaderMap, HeaderName};
 
-/// Header in which a proxy names the client's address. Only one of them is trusted: a proxy writes one and
-/// passes the other on as the client sent it.
+/// Header in which a proxy names the client's address. Only one of the two headers is trusted, because a
+/// proxy writes one and passes the other on as the client sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For: 192.0.2.7, 10.0.0.1`, written by most proxies.
@@ -20,7 +20,8 @@ impl ForwardedHeader {
         }
     }
 
-    /// The addresses in the header, last one first. `None` for an entry that is not an address.
+    /// Returns the addresses in the header, last one first, with `None` for each entry that is not an
+    /// address.
     pub(super) fn addresses_from_the_right(
         self,
         headers: &HeaderMap,
@@ -48,8 +49,8 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
     address(node).or_else(|| address(node.rsplit_once(':')?.0))
 }
 
-/// Splits at separators outside quotes, starting from the right. The client's own part is on the left, so a
-/// quotation that it leaves open cannot hide what proxies append.
+/// Splits at separators outside quotes, starting from the right. The part written by the client is on the
+/// left, so a quotation that the client leaves open cannot hide what proxies append.
 fn split_unquoted_from_the_right(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

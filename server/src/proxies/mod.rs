@@ -26,15 +26,15 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Whether `address` is that of a trusted proxy.
+    /// Whether `address` belongs to a trusted proxy.
     pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))
     }
 
-    /// Address of the client that sent the request received from `peer`. Each proxy appends its peer's
-    /// address, and a client may send any addresses of its own. So the client's address is the rightmost one
-    /// that is not a proxy's.
+    /// Returns the address of the client that sent the request received from `peer`. Each proxy appends its
+    /// peer's address, and a client may send arbitrary addresses. Therefore, the client's address is the
+    /// rightmost one that is not a proxy's.
     pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let Some(forwarded) = self.forwarded else { return peer };
         let mut nearest = peer;
@@ -72,13 +72,13 @@ mod tests {
         for (peer, lines, expected) in [
             ("10.0.0.1", &["192.0.2.7"][..], "192.0.2.7"),
             ("::ffff:10.0.0.1", &["192.0.2.7"], "192.0.2.7"),
-            // Entries written by the client are further left.
+            // Entries written by the client are further to the left.
             ("10.0.0.1", &["127.0.0.1, 192.0.2.7"], "192.0.2.7"),
             ("10.0.0.1", &["127.0.0.1", "192.0.2.7"], "192.0.2.7"),
-            // Through two proxies.
+            // Requests through two proxies.
             ("10.0.0.1", &["8.8.8.8, 192.0.2.7, 10.1.1.1"], "192.0.2.7"),
             ("10.0.0.1", &["192.0.2.7,10.1.1.1", "10.2.2.2"], "192.0.2.7"),
-            // With ports, which some proxies append.
+            // Addresses with ports, which some proxies append.
             ("10.0.0.1", &["192.0.2.7:4711"], "192.0.2.7"),
             ("10.0.0.1", &["[2001:bad::7]:4711"], "2001:bad::7"),
             ("10.0.0.1", &["2001:bad::7"], "2001:bad::7"),

@@ -7,14 +7,14 @@ use std::net::IpAddr;
 use ppp::{v1, v2};
 use tokio::net::TcpStream;
 
-/// Received bytes of a header, and none that follow it.
+/// Bytes of a header received so far, without any bytes that follow the header.
 #[derive(Debug, Default)]
 pub(crate) struct ProxyHeader(Vec<u8>);
 
-/// Reason why the header of a connection is rejected.
+/// Why the header of a connection is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadProxyHeader {
-    /// The peer closed the connection at once, as some health checks do.
+    /// The peer closed the connection immediately, as some health checks do.
     #[error("the connection was closed before any data was received")]
     Empty,
     #[error("the connection was closed within the PROXY protocol header")]
@@ -38,16 +38,17 @@ const MAX_V1_BYTES: usize = 107;
 const V1_PREFIX: &[u8] = b"PROXY ";
 /// Length of the fixed part: signature, command, family, and the length of the remainder.
 const V2_PREFIX_BYTES: usize = 16;
-/// The addresses need at most 232 bytes. The remainder leaves room for details of the client's certificate.
+/// Maximum length of a version 2 header. The addresses need at most 232 bytes; the rest may be details of the
+/// client's certificate.
 const MAX_V2_BYTES: usize = 4096;
 
-/// Reads the header, and no byte after it, and returns the client's address. `None` if the connection is a
-/// health check of the proxy itself, or the client has no IP address.
+/// Reads the header, but no byte after it, and returns the client's address. Returns `None` if the connection
+/// is a health check by the proxy itself, or the client has no IP address.
 pub(crate) async fn read_source(socket: &TcpStream) -> Result<Option<IpAddr>, BadProxyHeader> {
     let mut header = ProxyHeader::default();
     let mut buffer = [0; MAX_V2_BYTES];
     while !header.is_complete()? {
-        // Peeking leaves the bytes that follow the header in the socket.
+        // Peek, to leave the bytes that follow the header in the socket.
         let count = socket.peek(&mut buffer).await?;
         if count == 0 {
             return Err(if header.0.is_empty() { BadProxyHeader::Empty } else { BadProxyHeader::Incomplete });
@@ -75,7 +76,7 @@ impl ProxyHeader {
         Ok(length(&self.0)? == Some(self.0.len()))
     }
 
-    /// Address of the client. The header must be complete.
+    /// Returns the client's address. The header must be complete.
     pub(crate) fn source(&self) -> Result<Option<IpAddr>, BadProxyHeader> {
         if self.0.starts_with(V1_PREFIX) {
             if !self.0.ends_with(b"\r\n") {
@@ -97,7 +98,7 @@ impl ProxyHeader {
     }
 }
 
-/// Length of the header that begins with these bytes, or `None` if it is not known yet.
+/// Returns the length of the header that begins with these bytes, or `None` if it is not known yet.
 fn length(bytes: &[u8]) -> Result<Option<usize>, BadProxyHeader> {
     let (length, longest) = if share_prefix(bytes, V1_PREFIX) {
         (bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1), MAX_V1_BYTES)
@@ -110,7 +111,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, BadProxyHeader> {
     if length.unwrap_or(bytes.len()) > longest { Err(BadProxyHeader::TooLong) } else { Ok(length) }
 }
 
-/// Whether one is a prefix of the other.
+/// Whether one of the slices is a prefix of the other.
 fn share_prefix(one: &[u8], other: &[u8]) -> bool {
     one.iter().zip(other).all(|(one, other)| one == other)
 }
@@ -128,7 +129,7 @@ mod tests {
         let four = [192, 0, 2, 7, 10, 0, 0, 1, 0x12, 0x34, 0x1f, 0x40];
         let six =
             [&[0x20, 0x01, 0x0b, 0xad][..], &[0; 11], &[7], &[0; 16], &[0x12, 0x34, 0x1f, 0x40]].concat();
-        // With a field that the server ignores (PP2_TYPE_UNIQUE_ID).
+        // A header with a field that the server ignores (PP2_TYPE_UNIQUE_ID).
         let with_more = [&four[..], &[0x05, 0, 3, b'a', b'b', b'c']].concat();
         vec![
             (b"PROXY TCP4 192.0.2.7 10.0.0.1 4660 8000\r\n".to_vec(), Some("192.0.2.7")),
@@ -140,7 +141,7 @@ mod tests {
             (version_2(1, 0x11, &with_more), Some("192.0.2.7")),
             (version_2(1, 0x00, b""), None),
             (version_2(1, 0x31, &[0; 216]), None),
-            // A health check of the proxy itself.
+            // A health check by the proxy itself.
             (version_2(0, 0x00, b""), None),
             (version_2(0, 0x11, &four), None),
         ]

@@ -1,4 +1,4 @@
-//! Attaching a request to the session that will hold it, for event streams and polls alike.
+//! Attaches event stream and poll requests to their sessions.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
@@ -12,20 +12,22 @@ use crate::client::{Caller, Services};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{AttachRefusal, AttachRequest, Attached};
 
-/// Only a client that has ended just its own half of the connection can read this.
+/// Error message for a superseded connection. Only a client that has closed just its own half of the
+/// connection can read it.
 const SUPERSEDED: &str = "the connection has ended, and the session has a newer one";
 
 /// Why a request gets no session.
 #[derive(Debug)]
 pub(super) enum NotAdmitted {
-    /// A later attempt would fail, too.
+    /// Another attempt would also fail.
     Error(ApiError),
-    /// The client is sent away for this reason, which implies whether it should reconnect.
+    /// The client is sent away for this reason, which determines whether it should reconnect.
     Goaway(CloseCode),
 }
 
 impl NotAdmitted {
-    /// Makes the reply. `send_away` says when to reconnect, in the form that the client understands.
+    /// Converts this into a response. `send_away` creates the response that says when to reconnect, in a form
+    /// that the client understands.
     pub(super) fn reply(self, send_away: impl FnOnce(CloseCode) -> Reply) -> Reply {
         match self {
             Self::Error(error) => error.into(),
@@ -106,7 +108,7 @@ pub(super) fn admit(
         AttachRefusal::Moved => NotAdmitted::Goaway(CloseCode::Moved),
         AttachRefusal::WrongUser => ApiError::forbidden("the session belongs to another user").into(),
         AttachRefusal::AlreadyReconnected => ApiError::new(ApiErrorCode::Superseded, SUPERSEDED).into(),
-        // The backend is called when the client connects again.
+        // Make the client reconnect: the backend is called then.
         AttachRefusal::SessionGone if caller.can_only_resume() => NotAdmitted::Goaway(CloseCode::Overloaded),
         AttachRefusal::SessionGone => {
             gone("the session no longer exists; add channels=a,b to open a new one").into()

@@ -1,5 +1,5 @@
-//! Access for pages of other origins: only those that the configuration lists, and only as far as their
-//! clients need it.
+//! Cross-origin access (CORS), only for the origins that the configuration lists, and only for what their
+//! clients need.
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -37,7 +37,7 @@ pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>
     }
 }
 
-/// Does the same for requests with cookies.
+/// Like [`allow_origin`], for requests with cookies.
 pub(super) fn allow_origin_with_cookies(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
     allow_origin(headers, origin);
     if origin.is_some() {
@@ -45,7 +45,7 @@ pub(super) fn allow_origin_with_cookies(headers: &mut HeaderMap, origin: Option<
     }
 }
 
-/// Formats headers as lines of a response's head.
+/// Serializes headers as lines of a response's head.
 pub(super) fn lines(headers: &HeaderMap) -> Vec<u8> {
     let mut lines = Vec::new();
     for (name, value) in headers {

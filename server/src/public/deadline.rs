@@ -26,7 +26,7 @@ impl RequestTimeout {
         Self { start: AtomicU64::new(now.as_nanos()), has_session: AtomicBool::new(has_session) }
     }
 
-    /// Starts the time limit again, because the client has shown that it has a session.
+    /// Restarts the time limit, because the client has shown that it has a session.
     pub(super) fn renew(&self, context: &Context) {
         self.start.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
         self.has_session.store(true, Ordering::Relaxed);
@@ -37,9 +37,11 @@ impl RequestTimeout {
     }
 }
 
-/// Ends a connection without a session, when its time limit has elapsed or it is evicted.
+/// Decides when to close a connection without a session: when its time limit elapses, it is evicted, or the
+/// server drains.
 ///
-/// It is part of every such connection's task. Composed of futures, it took three times as much memory.
+/// This is part of every such connection's task. As a composition of futures, it took three times as much
+/// memory.
 pub(super) struct ConnectionDeadline<'a, 'c> {
     timeout: &'a RequestTimeout,
     context: &'a Context,
@@ -105,9 +107,9 @@ impl EndReason {
     pub(super) fn report(self, address: IpAddr, timeout: &RequestTimeout, context: &Context) {
         match self {
             Self::Draining => tracing::debug!("connection closed: draining"),
-            // Some proxies check the server in this way.
+            // Some proxies check the server in this way, so do not report it.
             Self::NotServed(NotServed::Proxy(BadProxyHeader::Empty)) => {}
-            // The pause of a client that sends no further request.
+            // A client with a session need not send another request.
             Self::NotServed(NotServed::Timeout | NotServed::ConnectionLost(_))
                 if timeout.has_session.load(Ordering::Relaxed) => {}
             Self::NotServed(error) => context.report_refusal(&error, address),

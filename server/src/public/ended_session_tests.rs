@@ -1,5 +1,5 @@
-//! Commands that arrive when their session has just ended, or whose session ends before their turn. No reply
-//! may report them as carried out, and no error may suggest that earlier ones were not.
+//! Tests commands whose session has just ended, or ends before they are carried out. No reply may report such
+//! a command as carried out, and no error may suggest that earlier commands were not.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::client::{CommandContext, Services};
 use crate::engine::slow::SlowControl;
 use crate::session::{ClientInput, CommandSource, SessionHandle};
 
-/// A session on a slow engine.
+/// Creates a session on a slow engine.
 fn session() -> (Services, SessionHandle, Arc<SlowControl>) {
     let (context, held) = on_slow_engine();
     let token = attach(&context, None).session.resume_token().expose();
@@ -27,12 +27,12 @@ fn session() -> (Services, SessionHandle, Arc<SlowControl>) {
     (context, session, held)
 }
 
-/// Context for commands that arrive by a request, apart from the session's connection.
+/// Returns the context of commands that arrive on a request, not on the session's connection.
 fn speaker<'a>(session: &'a SessionHandle, context: &'a Services) -> CommandContext<'a> {
     CommandContext { session, services: context, source: CommandSource::request(ADDRESS) }
 }
 
-/// A session that has ended for this reason after a request has found it.
+/// Creates a session that ended for this reason after a request had found it.
 fn ended(reason: CloseReason) -> (Services, SessionHandle) {
     let (context, session, _) = session();
     assert!(speaker(&session, &context).apply(ClientInput::Command), "the command is accepted");

@@ -43,7 +43,7 @@ pub(crate) fn accept<B>(
         .map_err(|refused| readable(refused.reply(|code| send_away(code, services)), caller, origin))
 }
 
-/// Allows the requesting page to read why it gets no stream.
+/// Allows the requesting page to read why the stream was refused.
 fn readable(mut reply: Reply, caller: &Caller, origin: Option<&HeaderValue>) -> Box<Reply> {
     if caller.origin_allowed {
         cors::allow_origin(reply.headers_mut(), origin);
@@ -66,7 +66,8 @@ fn admit_stream<B>(
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
 }
 
-/// Reads the query. An `EventSource` reconnects with its first query; the header says which events it has.
+/// Reads the query. An `EventSource` reconnects with its original query; the `Last-Event-ID` header says
+/// which events it has received.
 fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<StreamQuery, ApiError> {
     let mut query = Query::read(request, settings)?;
     let mut positions = Vec::new();
@@ -84,12 +85,12 @@ fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<StreamQuer
 /// Reads the query of a request.
 ///
 /// # Errors
-/// The request is refused because of its query.
+/// The query is invalid.
 pub(super) fn query<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Query, ApiError> {
     read(request, settings).map(|stream_query| stream_query.query)
 }
 
-/// Sends the client away by an event stream, because an `EventSource` treats any status but 200 as final.
+/// Sends the client away with an event stream, because an `EventSource` treats any status but 200 as final.
 fn send_away(code: CloseCode, services: &Services) -> Reply {
     let mut out = Vec::new();
     write_farewell(&mut out, code, &services.entropy);
@@ -98,7 +99,8 @@ fn send_away(code: CloseCode, services: &Services) -> Reply {
     reply
 }
 
-/// Head of the response, whose body lasts until either side ends the connection. No proxy may buffer it.
+/// Returns the head of the response. The body lasts until either side ends the connection, and no proxy may
+/// buffer it.
 fn head(origin: Option<&HeaderValue>) -> Vec<u8> {
     let mut head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
         x-accel-buffering: no\r\nconnection: close\r\n"

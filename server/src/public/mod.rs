@@ -1,4 +1,4 @@
-//! The listener for clients: WebSocket upgrades, and requests for event streams and long-polling.
+//! The public listener, which serves clients: WebSocket upgrades, event streams, and long-polling.
 
 mod admit;
 mod bayeux;
@@ -45,7 +45,7 @@ pub(crate) struct Context {
     pub(crate) tls: Option<Arc<Tls>>,
     /// Time within which a connection must get a session.
     pub(crate) handshake_timeout: Duration,
-    /// Sockets by address, if the number of connections per address is limited.
+    /// Permits for sockets, if the number of connections per address is limited.
     pub(crate) sockets: Option<Arc<Permits>>,
     pub(crate) bayeux: BayeuxEndpoint,
     pub(crate) handshakes: Arc<Handshakes>,
@@ -58,7 +58,8 @@ impl Context {
     /// Takes a permit for a socket from this address, if the number of sockets per address is limited.
     fn permit(&self, address: IpAddr) -> Result<Option<Permit>, NotServed> {
         match &self.sockets {
-            // Each client behind a proxy counts for itself, once its address is known.
+            // Do not count a proxy's own address: the clients behind it are counted separately, as soon as
+            // their addresses are known.
             Some(sockets) if !self.proxies.is_trusted(address) => match sockets.take(address) {
                 Some(permit) => Ok(Some(permit)),
                 None => Err(NotServed::AddressLimit),
@@ -67,7 +68,7 @@ impl Context {
         }
     }
 
-    /// Why a connection without a session is evicted in favor of others.
+    /// Returns why a connection without a session is evicted in favour of others.
     fn eviction_reason(&self) -> NotServed {
         if self.handshakes.is_short_of_descriptors() { NotServed::NoDescriptor } else { NotServed::Evicted }
     }
@@ -114,11 +115,11 @@ impl NotServed {
 }
 
 /// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the
-/// connection is closed unless it has a session, even if the client sends nothing, or half a request, or does
-/// not read the responses. A long-polling client has the same time for each request and for the pause before
-/// it.
+/// connection is closed unless it has a session, even if the client sends nothing, sends half a request, or
+/// does not read the responses. A long-polling client has the same time for each request and for the pause
+/// before it.
 ///
-/// Only HTTP/1.1, because hyper-util's `auto` builder has no timeout while it guesses the version.
+/// HTTP/2 is not supported, because hyper-util's `auto` builder has no timeout while it detects the version.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
     let peer = peer.ip();
     if context.proxies.proxy_protocol && !context.proxies.is_trusted(peer) {
@@ -128,7 +129,7 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
         Ok(permit) => permit,
         Err(error) => return context.report_refusal(&error, peer),
     };
-    // Counted before the task first runs, so that a drain does not overlook the connection.
+    // Count the connection before its task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
     let handshake = context.handshakes.begin(peer, context.client.timeouts.clock().now());
     sessionless::spawn(socket, peer, handshake, open_connection, context);

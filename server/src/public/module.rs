@@ -1,4 +1,4 @@
-//! JavaScript client for web pages and Node.js, as an ES module that a page of any origin may import.
+//! JavaScript client for web pages and Node.js, served as an ES module that a page of any origin may import.
 
 use std::sync::LazyLock;
 
@@ -6,11 +6,11 @@ use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap, HeaderName, HeaderVa
 
 use crate::http::{EmbeddedFile, Reply};
 
-/// The module contains nothing private, so pages that may not embed resources of other origins (COEP) get it,
-/// too.
+/// Header that allows the module on pages that may not embed resources of other origins (COEP). The module
+/// contains nothing private.
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// A page gets the client version that matches the server it connects to.
+/// The module, embedded so that the client version always matches the server that a page connects to.
 static MODULE: LazyLock<EmbeddedFile> = LazyLock::new(|| {
     EmbeddedFile::new("text/javascript; charset=utf-8", include_bytes!("../../client/encke.js"))
 });

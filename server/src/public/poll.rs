@@ -32,7 +32,7 @@ use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter};
 /// Maximum number of commands in one request.
 const MAX_COMMANDS: usize = 64;
 
-/// Error message for commands that are not carried out.
+/// Error message for commands whose session no longer exists.
 const GONE: &str = "the session no longer exists";
 
 /// Attaches a request to its session, or returns the response to send instead. See
@@ -58,7 +58,7 @@ fn admit_poll<B>(
     check_origin(caller, services)?;
     let query = Query::read(request, &services.settings)
         .map_err(|error| report_refusal(RefusalReason::Query, error, caller, services))?;
-    // A client without a session learns at once which one it has.
+    // Respond immediately to a client without a session, so that it learns which session it has.
     let hold = if query.resume.is_some() { services.sessions.settings().poll_hold } else { Duration::ZERO };
     let last = query.last;
     let (attached, channels) =
@@ -66,8 +66,8 @@ fn admit_poll<B>(
     let mut headers = HeaderMap::new();
     cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
     let headers = cors::lines(&headers);
-    // After a body, no further request is accepted. The body is not read, and its content must not be taken
-    // for a request that a proxy has let pass.
+    // Close the connection after a request with a body. The body is not read, and its content must not be
+    // mistaken for a request that a proxy has let through.
     let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
     let is_due = !attached.recovered;
     Ok(Accepted {
@@ -81,7 +81,7 @@ fn admit_poll<B>(
     })
 }
 
-/// Carries out the commands of a request.
+/// Executes the commands of a request.
 pub(super) async fn command(
     request: Request<Incoming>,
     session: SessionHandle,
@@ -118,8 +118,8 @@ async fn commands(
     match read.await {
         Ok(body) => {
             let mut work = pin!(carry_out_all(&body, speaker));
-            // The client's time limit applies to its request. Calls to the backend or the engine may take
-            // longer, and are no reason to close the connection.
+            // The time limit applies to the client's request. Calls to the backend or the engine may take
+            // longer, which is no reason to close the connection.
             loop {
                 let sleep = services.timeouts.sleep(timeout / 2);
                 match select(work.as_mut(), sleep).await {
@@ -132,7 +132,7 @@ async fn commands(
     }
 }
 
-/// Carries out the commands of a body that has arrived.
+/// Executes the commands in a complete body.
 pub(crate) async fn carry_out_all(body: &[u8], speaker: CommandContext<'_>) -> Reply {
     match replies(body, speaker).await {
         Ok(replies) => array(replies),
@@ -149,15 +149,14 @@ async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, 
         let is_received = carry_out(text, speaker, &mut replies).await;
         any_received |= is_received;
         if is_received && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
-            // The client asked for this end. The commands after it do not count.
+            // The client closed the session itself. Ignore the commands that follow.
             return Ok(replies);
         }
     }
-    // An error means that nothing was done, and invites the client to repeat everything.
+    // Return an error only if nothing was done: it invites the client to repeat everything.
     let code = match session.phase() {
         Phase::Closed(_) if !any_received => return Err(gone(GONE)),
-        // The expiry was not asked for, and `normal` would keep the client from reconnecting to a new
-        // session.
+        // The client did not ask for the expiry, and `normal` would keep it from opening a new session.
         Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
         Phase::Moved if !any_received => return Err(moved()),
@@ -168,13 +167,13 @@ async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, 
     Ok(replies)
 }
 
-/// The session continues in the next process, which accepts its commands.
+/// Returns the error for a session that has moved to the next process, which accepts its commands.
 fn moved() -> ApiError {
     ApiError::new(ApiErrorCode::Draining, "the server is shutting down; the session is kept")
 }
 
-/// Carries out one command, and writes its reply before the next command begins. Returns whether the session
-/// has received it.
+/// Executes one command, and writes its reply before the next command begins. Returns whether the session has
+/// received the command.
 async fn carry_out(text: &str, speaker: CommandContext<'_>, replies: &mut JsonArray) -> bool {
     let mut commands = Commands::new();
     let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
@@ -187,8 +186,8 @@ fn is_close(text: &str) -> bool {
     Json::default().read(text).any(|request| request.command == Ok(Command::Close))
 }
 
-/// Finds the session whose secret the request contains. Called before the body is read, so that a stranger
-/// costs no more than a head.
+/// Finds the session whose secret the request contains. Called before the body is read, so that a client
+/// without a session costs only the reading of a head.
 pub(crate) fn session<B>(
     request: &Request<B>,
     caller: &Caller,
@@ -210,7 +209,7 @@ fn find<B>(request: &Request<B>, services: &Services) -> Result<SessionHandle, A
     Ok(session)
 }
 
-/// Splits a body into its commands: one, or an array of them.
+/// Splits a body into commands: either a single one or an array.
 fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return body::parse::<&RawValue>(body).map(|command| vec![command.get()]);
@@ -224,8 +223,8 @@ fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
     Ok(commands.into_iter().map(RawValue::get).collect())
 }
 
-/// Sends a client away because no session is available now. The response says when to reconnect, as it does
-/// when a session ends.
+/// Sends a client away because no session is available at the moment. The response says when to reconnect, as
+/// it does when a session ends.
 fn send_away(code: CloseCode, services: &Services) -> Reply {
     let mut body = JsonArray::default();
     body.notify(&goaway(code, retry_ms(code, &services.entropy)));

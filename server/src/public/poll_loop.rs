@@ -17,7 +17,8 @@ use crate::transport::poll::{
 };
 use crate::transport::{TcpSocket, poll, sse, websocket};
 
-/// Hands a socket that was taken over to a task that is only as large as the remaining work.
+/// Spawns a task that serves a socket after a takeover. The task is only as large as the remaining work
+/// requires.
 pub(super) fn hand_over(
     served: TakenSocket,
     address: IpAddr,
@@ -29,7 +30,8 @@ pub(super) fn hand_over(
     }
 }
 
-/// Poll to be held next. Boxed, because the task that holds it has no space for it.
+/// Next poll to be held. It is boxed so that the task, which is as large as all its variables, need not have
+/// space for it.
 enum HeldPoll {
     Poll(Box<PollRequest<JsonResponseWriter>>),
     Connect(Box<PollRequest<Box<ConnectResponseWriter>>>),
@@ -41,7 +43,7 @@ struct PollRequest<F> {
 }
 
 impl HeldPoll {
-    /// Returns the next poll. A WebSocket or an event stream gets a task of its own instead.
+    /// Returns the next poll. For a WebSocket or an event stream, spawns a separate task and returns `None`.
     fn from_socket(served: TakenSocket, context: &Context) -> Option<Self> {
         let TakenSocket { socket, read_already, takeover, client_entry } = served;
         let client = Arc::clone(&context.client);
@@ -78,7 +80,7 @@ impl<F: PollResponseWriter> PollRequest<F> {
     }
 }
 
-/// State of a connection's task apart from the poll it holds, while that is parked.
+/// State of a connection's task while its poll is parked, apart from the poll itself.
 struct ParkedPollTask {
     address: IpAddr,
     open_connection: OpenConnection,
@@ -116,12 +118,12 @@ impl PollContinuation<TcpSocket, Box<ConnectResponseWriter>> for ParkedPollTask 
     }
 }
 
-/// Holds a poll, answers it, and waits for the next one, until a poll is parked. The backoff for parking is
-/// shared by all polls of the connection, so a client that is answered again and again keeps its task.
+/// Holds a poll, answers it, and waits for the next one, until a poll is parked. All polls of the connection
+/// share the parking backoff, so a client that is answered frequently keeps its task.
 ///
-/// There is one task for all of them. With a task for each, polls that end at different times would fragment
-/// the memory between them. The task has room for one poll, or for the wait for the next one, and for nothing
-/// twice.
+/// All polls of the connection also share this task. With one task per poll, polls that end at different
+/// times would fragment the memory. The task has space for either one poll or the wait for the next one, and
+/// for nothing twice.
 #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
 fn serve(
     mut next: HeldPoll,

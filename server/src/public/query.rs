@@ -13,13 +13,13 @@ use crate::transport::websocket::ConnectParams;
 pub(super) struct Query {
     /// Unverified resume token.
     pub(super) resume: Option<String>,
-    /// Seq of the last message that the client has.
+    /// Seq of the last message that the client has received.
     pub(super) seq: Option<u64>,
     /// Unverified JWT.
     pub(super) token: Option<String>,
     /// Channels to subscribe to.
     pub(super) channels: Vec<ChannelName>,
-    /// Number of newest messages to send first, of each channel in which the client has no position.
+    /// Number of newest messages to send first, for each channel in which the client has no position.
     pub(super) last: u64,
 }
 
@@ -57,7 +57,7 @@ impl Query {
     }
 }
 
-/// Parses the query of an upgrade request; `None` if a value is malformed. Unknown names are ignored.
+/// Parses the query of an upgrade request. Returns `None` if a value is malformed. Unknown names are ignored.
 pub(crate) fn parse_query(query: &str) -> Option<ConnectParams<Json>> {
     let mut wanted = ConnectParams::<Json>::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {

@@ -10,7 +10,7 @@ use crate::client::{PartialMessageSender, Services};
 use crate::http::body::{self, BodyLimits};
 use crate::http::{ApiError, ApiErrorCode};
 
-/// Reads a body, which counts towards the memory limit of partial messages.
+/// Reads a body. Its bytes count towards the memory limit of partial messages.
 pub(super) async fn read(
     body: Incoming,
     limits: BodyLimits,

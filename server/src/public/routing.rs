@@ -25,7 +25,7 @@ use crate::http::{ApiError, ApiErrorCode, Peer, PrefixedIo, Reply, SharedSocket}
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
-/// How a request is answered.
+/// How a request is handled.
 pub(super) enum RequestOutcome<'a> {
     Reply(Reply),
     Deferred(Pin<Box<dyn Future<Output = DeferredOutcome> + Send + 'a>>),
@@ -33,7 +33,7 @@ pub(super) enum RequestOutcome<'a> {
     Taken(SocketTakeover, OpenConnection),
 }
 
-/// Result of a request that is not answered at once.
+/// Result of a deferred request.
 pub(super) enum DeferredOutcome {
     Reply(Reply),
     Taken(SocketTakeover, OpenConnection),
@@ -67,7 +67,8 @@ impl<'a> SessionlessConnection<'a> {
         self.route(request, address, peer, open_connection, None)
     }
 
-    /// Answers a request that may open a session: calls the backend to authenticate its client first.
+    /// Handles a request that may open a session: calls the backend to authenticate the client, then routes
+    /// the request.
     fn authenticate_first(
         &self,
         (caller, wanted): (Caller, SessionRequest),
@@ -153,8 +154,8 @@ impl<'a> SessionlessConnection<'a> {
         RequestOutcome::Reply(reply)
     }
 
-    /// Returns the entry under which this client's connection is counted. A proxy may send requests of many
-    /// clients on one connection.
+    /// Returns the entry that counts this client's connection. A proxy may send requests from many clients on
+    /// one connection.
     fn entry_for(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
         if let Some(handshake) = self.handshake
             && self.context.proxies.forwarded.is_some()
@@ -167,8 +168,8 @@ impl<'a> SessionlessConnection<'a> {
         Ok(self.context.connections.enter(self.context.permit(client)?))
     }
 
-    /// Carries out commands. A client with a session has as much time for its next request as a stranger for
-    /// the first.
+    /// Executes commands. A client with a session has as much time for its next request as a new client has
+    /// for its first.
     fn command(&self, request: Request<Incoming>, caller: Caller) -> RequestOutcome<'a> {
         let client = Arc::clone(&self.context.client);
         let session = match poll::session(&request, &caller, &client) {
@@ -217,7 +218,8 @@ impl<'a> SessionlessConnection<'a> {
         open_connection: OpenConnection,
     ) -> Reply {
         let caller = Caller::from_request(&request, address, &self.context.client.auth);
-        // CometD and Faye clients fall back to long-polling, where they get the same refusal.
+        // Refuse before the upgrade: CometD and Faye clients then fall back to long-polling, where they get
+        // the same refusal.
         if let Err(error) = check_origin(&caller, &self.context.client) {
             return error.into();
         }
@@ -259,7 +261,7 @@ impl<'a> SessionlessConnection<'a> {
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             let upgrade = upgrade(&request, Vec::new());
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
-            // Runs in a task of its own: hyper's task, with its buffers, ends with the upgrade and is freed.
+            // Spawn a separate task: hyper's task, with its buffers, finishes with the upgrade and is freed.
             tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }
         RequestOutcome::Reply(reply)
@@ -267,8 +269,8 @@ impl<'a> SessionlessConnection<'a> {
 }
 
 /// Joins several `Connection` lines, which form one list (RFC 9110, section 5.3), into one. A proxy may add
-/// its own line, and tungstenite reads only the first. It rejects a value that is not text; if there is one,
-/// all lines stay unchanged.
+/// its own line, and tungstenite reads only the first. tungstenite also rejects a value that is not text; if
+/// there is such a value, all lines stay unchanged.
 fn join_connection_lines(headers: &mut HeaderMap) {
     let lines = headers.get_all(CONNECTION);
     if lines.iter().nth(1).is_none() {
@@ -281,8 +283,8 @@ fn join_connection_lines(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether hyper would do no more for the response than write it: the request says nothing of a body or of
-/// the connection's end.
+/// Whether the response can be written without hyper: the request has no body and does not ask to close the
+/// connection.
 fn may_be_taken(request: &Request<Incoming>) -> bool {
     let headers = request.headers();
     let closes = |connection: &HeaderValue| {
@@ -294,13 +296,13 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
         && !headers.get_all(CONNECTION).iter().any(closes)
 }
 
-/// Returns the JWT of the query.
+/// Returns the JWT in the query.
 fn token<B>(request: &Request<B>) -> Option<String> {
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
 }
 
-/// Makes the response to a WebSocket upgrade, or the error if the request is not a valid one.
+/// Creates the response to a WebSocket upgrade, or the error if the request is not a valid upgrade.
 fn switching_protocols(request: &Request<Incoming>) -> Reply {
     create_response_with_body(request, Default::default).unwrap_or_else(|error| {
         let mut reply = Reply::from(ApiError::new(
@@ -325,7 +327,7 @@ async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
     let parts = upgraded
         .downcast::<TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>>()
         .expect("hyper was given a TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>");
-    // Copied, although usually empty, because tungstenite would keep using the memory, which is hyper's whole
+    // Copy the bytes, although there are usually none: otherwise, tungstenite would keep using hyper's whole
     // buffer.
     let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
     Some((socket.into_inner(), read_already))

@@ -16,13 +16,13 @@ pub(super) struct SessionRequest {
     token: Option<String>,
     resume: Option<String>,
     seq: Option<u64>,
-    /// The client accepts no session but the one that it resumes.
+    /// Whether the client accepts only the session that it asks to resume.
     only_resume: bool,
 }
 
 impl SessionRequest {
-    /// Reads a request. `None` if it opens no session or is invalid. Bayeux requests open sessions by
-    /// messages instead.
+    /// Reads a request. Returns `None` if the request is invalid or opens no session. Bayeux clients open
+    /// sessions with messages instead.
     pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Option<Self> {
         if request.method() != Method::GET {
             return None;
@@ -51,12 +51,12 @@ impl SessionRequest {
         Self { transport, token, resume, seq, only_resume }
     }
 
-    /// Token of the query.
+    /// Token in the query.
     pub(super) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// Returns the data for authenticating the client.
+    /// Returns the data that is needed to authenticate the client.
     pub(super) fn connect_attempt<'a>(
         &'a self,
         caller: &'a Caller,

@@ -30,14 +30,15 @@ use crate::transport::{Socket, TcpSocket, poll, sse};
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {
-    /// Newly accepted.
+    /// A newly accepted socket.
     New(TcpStream),
-    /// After a poll, with the bytes that were already read. The last value is set if the client may not have
-    /// the response.
+    /// A socket after a poll, with the bytes that were already read from it. The last value is set if the
+    /// client may not have received the response.
     AfterPoll(TcpSocket, Vec<u8>, Option<UnconfirmedAnswer>),
 }
 
-/// Session of a poll that was answered on this connection and whose client does not acknowledge messages.
+/// Session of an answered poll whose client does not acknowledge messages, so the client may not have
+/// received the response.
 pub(super) struct UnconfirmedAnswer {
     session: SessionHandle,
     mailbox: Arc<Mailbox>,
@@ -48,7 +49,7 @@ impl UnconfirmedAnswer {
         Self { session: attachment.session.clone(), mailbox: Arc::clone(&attachment.mailbox) }
     }
 
-    /// Reports to the session that the client may not have the response.
+    /// Reports to the session that the client may not have received the response.
     fn report_lost(&self, context: &Context) {
         context.client.sessions.handle_connection(
             &self.session,
@@ -58,14 +59,16 @@ impl UnconfirmedAnswer {
     }
 }
 
-/// Guard that reports the previous response as lost, if it may be. Until the client sends its next request,
-/// the response may be lost with the connection, however that ends.
+/// Guard that reports the previous response as lost unless the client has proven that it received it. Until
+/// the client sends its next request, the response may be lost with the connection, however the connection
+/// ends.
 struct AnswerLossGuard<'a> {
     answered: UnconfirmedAnswer,
     peer: Peer<TcpSocket>,
     /// Whether the client has sent its next request.
     has_next_request: &'a AtomicBool,
-    /// Whether it sent that request before it could have the response, so that the request proves nothing.
+    /// Whether the client sent that request before it could have received the response, so that the request
+    /// proves nothing.
     was_pipelined: bool,
     context: &'a Context,
 }
@@ -79,7 +82,7 @@ impl Drop for AnswerLossGuard<'_> {
     }
 }
 
-/// Purpose for which a request takes over the socket.
+/// Purpose for which a request takes over its socket.
 pub(super) enum SocketTakeover {
     WebSocket(Upgrade<Json>),
     Events(sse::Accepted),
@@ -90,18 +93,18 @@ pub(super) enum SocketTakeover {
 /// A socket that was taken over by a request.
 pub(super) struct TakenSocket {
     pub(super) socket: TcpSocket,
-    /// Bytes read of the next request.
+    /// Bytes of the next request that were already read.
     pub(super) read_already: Vec<u8>,
     pub(super) takeover: SocketTakeover,
-    /// Entry under which the client's connection is counted.
+    /// Entry that counts the client's connection.
     pub(super) client_entry: OpenConnection,
 }
 
-/// A connection without a session: before its first, or between two polls.
+/// A connection without a session: before its first session, or between polls.
 #[derive(Clone)]
 pub(super) struct SessionlessConnection<'a> {
     pub(super) context: &'a Arc<Context>,
-    /// Address of the client. Behind a proxy, that of the proxy until it has named its client.
+    /// Address of the client. Behind a proxy, the proxy's address until the client's is known.
     pub(super) address: IpAddr,
     /// Set until the client has shown that it has a session.
     pub(super) handshake: Option<&'a Handshake>,
@@ -109,8 +112,8 @@ pub(super) struct SessionlessConnection<'a> {
     pub(super) timeout: &'a RequestTimeout,
 }
 
-/// Serves a connection in a task of its own. Until the client sends something, the task is small, and nothing
-/// else is allocated.
+/// Serves a connection in a new task. Until the client sends something, the task is small, and nothing else
+/// is allocated.
 pub(super) fn spawn(
     socket: TcpStream,
     peer: IpAddr,
@@ -138,15 +141,15 @@ pub(super) fn spawn(
 }
 
 impl IncomingSocket {
-    /// Whether a request or part of one has already arrived.
+    /// Whether a request or part of one has already been read.
     fn has_buffered_request(&self) -> bool {
         matches!(self, Self::AfterPoll(_, read_already, _) if !read_already.is_empty())
     }
 
     /// Ready when there may be something to read.
     ///
-    /// It polls like a read, so its waker replaces that of the task that read last. Otherwise, the socket
-    /// would keep that task's memory alive.
+    /// Polls in the same way as a read, so that the waker replaces the previous reader's. Otherwise, the
+    /// socket would keep that reader's task in memory.
     fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
         let readable = match self {
             Self::New(socket) => socket.poll_read_ready(task),
@@ -160,7 +163,7 @@ impl IncomingSocket {
 impl SessionlessConnection<'_> {
     /// Waits for requests and serves them, until one of them takes over the socket.
     ///
-    /// One `deadline` serves for all of it, because a timer costs more than the rest.
+    /// The single deadline `end` covers all of this, because a timer costs more than the rest.
     #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
     pub(super) fn wait_for_takeover(
         &mut self,
@@ -181,7 +184,8 @@ impl SessionlessConnection<'_> {
                 ended.report(self.address, self.timeout, self.context);
                 return None;
             }
-            // Boxed, with all of hyper's state, so that it does not exist while nothing arrives.
+            // Box this future, which contains all of hyper's state, so that it does not exist until something
+            // arrives.
             let mut serve = Box::pin(self.serve(socket));
             let served = serve_until(serve.as_mut(), end).await;
             drop(serve);
@@ -203,8 +207,8 @@ impl SessionlessConnection<'_> {
         let (socket, peer) = SharedSocket::new(socket);
         let (takeover, has_next_request) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
-            // Recorded at once. If hyper finds that the client has disconnected, it may drop the future below
-            // without polling it, and the session would never learn of that.
+            // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
+            // the future below without polling it, and the session would never learn of the disconnect.
             let note = |by| *takeover.lock() = Some(by);
             let reply = match this.answer(request, &peer) {
                 RequestOutcome::Reply(reply) => Some(Either::Left(ready(DeferredOutcome::Reply(reply)))),
@@ -235,7 +239,7 @@ impl SessionlessConnection<'_> {
             .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(TokioIo::new(PrefixedIo::new(socket, read_already)), service)
             .with_upgrades();
-        // Dropped before `connection`, which owns the socket.
+        // Declared after `connection`, which owns the socket, so that it is dropped first.
         let _unproven = answered.map(|answered| AnswerLossGuard {
             answered,
             peer: peer.clone(),
@@ -287,7 +291,7 @@ mod tests {
         fn wake(self: Arc<Self>) {}
     }
 
-    /// A socket keeps the waker of the task that read last, and so that task's memory.
+    /// A socket keeps the waker of the task that read last, and thereby that task's memory.
     #[test]
     fn waiting_task_replaces_the_reader() -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

@@ -4,15 +4,15 @@ use hyper::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRAD
 use hyper::{Method, Request, Version};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// Capacity for the response and the hello after it.
+/// Capacity for the response and the hello that follows it.
 const ROOM: usize = 512;
 
 /// Length of the key in base64.
 const KEY_CHARS: usize = 24;
 const KEY_BYTES: usize = 16;
 
-/// Returns the serialized response if the request is an upgrade. The checks are those of tungstenite, which
-/// makes its response from headers, at the cost of five more allocations.
+/// Returns the serialized response if the request is an upgrade. The checks are the same as tungstenite's,
+/// which builds its response from headers, at the cost of five more allocations.
 pub(super) fn head<B>(request: &Request<B>) -> Option<Vec<u8>> {
     let text = |name| request.headers().get(name)?.to_str().ok();
     let is_upgrade = request.method() == Method::GET
@@ -35,7 +35,7 @@ pub(super) fn head<B>(request: &Request<B>) -> Option<Vec<u8>> {
 
 /// Whether the text is base64 of exactly `KEY_BYTES` bytes.
 fn is_key(text: &[u8]) -> bool {
-    // Without padding, the text would decode to two more bytes.
+    // Two bytes longer, because the decoder expects space for what the text would decode to without padding.
     let mut bytes = [0; KEY_BYTES + 2];
     text.len() == KEY_CHARS && data_encoding::BASE64.decode_mut(text, &mut bytes) == Ok(KEY_BYTES)
 }
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// Values of a header, and whether an upgrade may have them.
+    /// Values of a header, and whether a valid upgrade may contain them.
     type Values = &'static [(&'static [u8], bool)];
 
     const KEY: &[u8] = b"dGhlIHNhbXBsZSBub25jZQ==";
@@ -112,7 +112,7 @@ mod tests {
                     (KEY, true),
                     (b"AAAAAAAAAAAAAAAAAAAAAA==", true),
                     (b"", false),
-                    // The last bits belong to no byte.
+                    // The unused trailing bits are not zero.
                     (b"dGhlIHNhbXBsZSBub25jZR==", false),
                     (b"dGhlIHNhbXBsZSBub25jZQ", false),
                     (b"dGhlIHNhbXBsZSBub25jZQ==\xff", false),
@@ -131,7 +131,7 @@ mod tests {
                 let mut headers = good.clone();
                 headers[at].1 = value;
                 assert_eq!(is_upgrade(&request(&headers)), *expected, "{name}: {}", value.escape_ascii());
-                // The first of several values counts.
+                // If a header is repeated, its first value is used.
                 let again = [&headers[..], &[(name.clone(), good[at].1)]].concat();
                 assert_eq!(is_upgrade(&request(&again)), *expected, "{name}: {}", value.escape_ascii());
             }

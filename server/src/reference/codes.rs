@@ -11,7 +11,7 @@ use crate::admission::RefusalReason;
 use crate::events::EventName;
 use crate::http::ApiErrorCode;
 
-/// Close codes, with the client's reaction and the effect on the session.
+/// Returns a table of close codes, with the client's reaction and the effect on the session.
 pub(super) fn close_codes() -> String {
     let rows = CloseCode::ALL.map(|close| {
         let name = code(close.reason());
@@ -55,7 +55,7 @@ pub(super) fn health() -> String {
     format!("{intro}\n\n{}", table(["status", "HTTP status", "meaning"], rows))
 }
 
-/// Lifecycle events, with each of their reasons.
+/// Returns a table of lifecycle events, with each of their reasons.
 pub(super) fn lifecycle() -> String {
     let rows = Transition::all().map(|transition| {
         let meaning = match transition {
@@ -66,7 +66,7 @@ pub(super) fn lifecycle() -> String {
         };
         [code(transition.name()), code(transition.reason()), meaning]
     });
-    let intro = "Lifecycle of sessions: in `encke_session_events_total`, in the log, in webhooks (`session.opened` and so on), and in hooks.";
+    let intro = "`encke_session_events_total`, the log, webhooks (`session.opened` and so on) and hooks report these session events.";
     format!("{intro}\n\n{}", table(["event", "reason", "meaning"], rows))
 }
 

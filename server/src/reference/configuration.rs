@@ -1,9 +1,9 @@
-//! The keys of `default.toml`, with its comments.
+//! The keys of `default.toml`, described by the comments of that file.
 
 use super::markdown::code;
 use crate::config::default_file;
 
-/// A list for each section. Keys that share a comment share an entry.
+/// Returns the keys as one list per section. Keys that share a comment share an entry.
 pub(super) fn keys() -> String {
     let mut text = String::new();
     let mut section = "";
@@ -47,7 +47,7 @@ fn paragraph(comment: &[&str]) -> String {
     if comment.is_empty() { String::new() } else { format!("\n{}\n", format_comment("", "", comment).trim()) }
 }
 
-/// Formats a comment: text on one line, indented lines as a code block.
+/// Formats a comment: each paragraph on one line, indented lines as a code block.
 fn format_comment(indent: &str, before: &str, comment: &[&str]) -> String {
     let mut text = String::new();
     let mut rest = comment;
@@ -71,7 +71,7 @@ fn format_comment(indent: &str, before: &str, comment: &[&str]) -> String {
     text + "\n"
 }
 
-/// Escapes `<` outside of code spans, where Markdown would take it for a tag.
+/// Escapes `<` outside of code spans, where Markdown would treat it as the start of a tag.
 fn escape(words: &str) -> String {
     let escape =
         |(at, part): (usize, &str)| if at % 2 == 0 { part.replace('<', "\\<") } else { part.to_owned() };

@@ -26,7 +26,7 @@ const ALL_FEATURES: [&str; 8] = [
     "webhook=[{ url = \"http://127.0.0.1/\", events = [\"session.opened\"], secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\", name = \"NAME\" }]",
 ];
 
-/// Returns its `/metrics` as of the start.
+/// Returns the `/metrics` of the server just after its start.
 pub(super) fn metrics() -> String {
     let settings = Settings { flags: ALL_FEATURES.map(str::to_owned).into(), ..Settings::default() };
     let mut config = settings.resolve().expect("these settings are valid: a test resolves them");

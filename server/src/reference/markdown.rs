@@ -2,7 +2,7 @@
 
 use strum::EnumMessage;
 
-/// Formats a table with these headings.
+/// Formats a Markdown table with these headings.
 pub(super) fn table<const N: usize>(
     headings: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -11,7 +11,7 @@ pub(super) fn table<const N: usize>(
     let mut text = line(&headings.map(str::to_owned));
     text += &format!("|{}\n", "---|".repeat(N));
     for row in rows {
-        // An unescaped bar would start another cell.
+        // Escape bars, because an unescaped bar would start another cell.
         text += &line(&row.map(|cell| cell.replace('|', "\\|")));
     }
     text

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::full_server::metrics;
 use super::markdown::{code, table};
 
-/// Table with one row per metric.
+/// Returns a table with one row per metric.
 pub(super) fn all() -> String {
     let text = metrics();
     let rows = parse(&text).into_iter().map(|metric| {
@@ -25,8 +25,8 @@ pub(super) fn all() -> String {
             metric.help.to_owned(),
         ]
     });
-    let intro = "Metrics as Prometheus scrapes them from `/metrics`, with every label value. A histogram `NAME` is scraped as `NAME_bucket` (with `le`), `NAME_sum` \
-        and `NAME_count`. `NAME` is the name of a webhook (`webhook.name`).";
+    let intro = "Metrics as Prometheus scrapes them from `/metrics`, with every label value. A histogram `H` is scraped as `H_bucket` (with `le`), `H_sum` and `H_count`. \
+        The label value `NAME` is a webhook's name (`webhook.name`).";
     format!("{intro}\n\n{}", table(["metric", "type", "unit", "labels", "meaning"], rows))
 }
 
@@ -41,7 +41,7 @@ pub(super) struct DocumentedMetric<'a> {
 }
 
 impl DocumentedMetric<'_> {
-    /// Returns its name in Prometheus.
+    /// Returns the name of the metric in Prometheus.
     fn scraped_as(&self) -> String {
         if self.kind == "counter" { format!("{}_total", self.name) } else { self.name.to_owned() }
     }
@@ -71,7 +71,7 @@ pub(super) fn parse(text: &str) -> Vec<DocumentedMetric<'_>> {
     metrics
 }
 
-/// Returns the labels of one value, except the bound of a bucket. Our label values contain no quotes.
+/// Returns the labels of one value, except the bound of a bucket. Encke's label values contain no quotes.
 fn labels(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let labels =
         line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map_or("", |(labels, _)| labels);

@@ -8,7 +8,7 @@ use crate::config::{Settings, default_file};
 const BEGIN: &str = "<!-- `encke reference` prints what follows. -->\n\n";
 const END: &str = "\n<!-- This was `encke reference`. -->";
 
-/// If this variable is set, the test rewrites the README.
+/// Environment variable that makes the test rewrite the README.
 const REWRITE: &str = "ENCKE_REWRITE";
 
 #[test]
@@ -29,7 +29,7 @@ fn readme_matches_the_reference() {
         .expect("the README can be written");
 }
 
-/// Removes the metrics of traces, which the README documents, if this build lacks them.
+/// Removes the metrics of traces, which the README always documents, if this build lacks them.
 fn of_this_build(found: &str) -> String {
     let is_there = |line: &&str| cfg!(feature = "otlp") || !line.contains("`encke_trace_");
     found.split_inclusive('\n').filter(is_there).collect()

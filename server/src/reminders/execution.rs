@@ -15,15 +15,15 @@ use crate::engine::EngineError;
 use crate::metrics::ReminderOutcome;
 use crate::timeouts::{OwnerKey, RequestedDeadline};
 
-/// Maximum number of reminders being published to the engine at once. The engine's own limit is higher,
-/// because clients publish, too.
+/// Maximum number of reminders being published to the engine simultaneously. The engine's own limit is
+/// higher, because clients publish, too.
 pub(super) const MAX_PUBLISHING: usize = 256;
 /// Pause before the next attempt if the engine is overloaded.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Reminders {
-    /// Handles an expired timer. Returns whether a reminder was due: it may have been moved or deleted
-    /// meanwhile.
+    /// Handles an expired timer. Returns whether a reminder was due: it may have been moved or deleted in the
+    /// meantime.
     pub(crate) fn handle_timeout(self: &Arc<Self>, owner: OwnerKey) -> bool {
         let Some(key) = self.owners.get(owner) else { return false };
         let now = self.timeouts.clock().now();
@@ -43,7 +43,7 @@ impl Reminders {
                 self.finish(ReminderOutcome::SentToWebhook);
             }
             ReminderAction::Publish { channel, data } => {
-                // An engine may answer later, and a worker must not wait for it.
+                // The engine may not respond immediately, and a worker must not wait for it.
                 let publish = Arc::clone(self).publish(key, channel, data);
                 self.executor.spawn(Box::pin(publish));
             }
@@ -92,7 +92,7 @@ impl Reminders {
             return false;
         }
         let action = ReminderAction::Publish { channel: channel.clone(), data };
-        // No deadline is requested: nothing fires in this process any more.
+        // Do not request a deadline, because no reminder fires in this process from now on.
         self.insert(&mut table, key.clone(), now, action);
         true
     }

@@ -1,11 +1,11 @@
-//! Reminders: actions that the backend schedules under a key, which moves, replaces or deletes them. The
-//! interface is that of timers with keys (Costello and Varghese, "Redesigning the BSD Callout and Timer
+//! Reminders: actions that the backend schedules with a key, and can move, replace or delete by that key. The
+//! interface follows timers with keys (Costello and Varghese, "Redesigning the BSD Callout and Timer
 //! Facilities", 1995). The timers are on the same wheel as all timeouts.
 //!
-//! A reminder fires exactly once: only the thread that removes it from the table, under the table's lock,
-//! executes its action. So a `put` or `delete` that is acknowledged before the removal prevents the old
-//! reminder from firing. An expiry that is in progress at that time finds another due time, another reminder,
-//! or none.
+//! A reminder fires exactly once: only the thread that removes it from the table, while holding the table's
+//! lock, executes its action. Therefore, a `put` or `delete` that is acknowledged before the removal prevents
+//! the old reminder from firing. An expiry that is in progress at that time finds another due time, another
+//! reminder, or none.
 
 mod execution;
 mod record;
@@ -34,7 +34,7 @@ use table::{ReminderEntry, ReminderTable};
 pub(crate) use record::ReminderRecord;
 pub(crate) use reminder::{BadReminder, MAX_DELAY, ReminderAction, ReminderKey, compact};
 
-/// Webhooks, as seen by reminders.
+/// Interface through which reminders use webhooks.
 pub(crate) trait WebhookSink: fmt::Debug + Send + Sync + 'static {
     /// Returns whether a webhook has this name.
     fn has(&self, webhook: &str) -> bool;
@@ -45,7 +45,7 @@ pub(crate) trait WebhookSink: fmt::Debug + Send + Sync + 'static {
 /// All pending reminders.
 #[derive(Debug)]
 pub(crate) struct Reminders {
-    /// `limits.max_reminders`
+    /// Maximum number of pending reminders (`limits.max_reminders`).
     max: usize,
     /// Locked only for a single look-up.
     table: Mutex<ReminderTable>,
@@ -57,7 +57,7 @@ pub(crate) struct Reminders {
     executor: Arc<dyn Executor>,
     /// Permits to publish, granted in the order in which reminders became due.
     publishing: Semaphore,
-    /// Notified when no reminder is being executed any more.
+    /// Notified when no more reminders are being executed.
     settled: Notify,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct PendingReminder {
     pub(crate) action: ReminderAction,
 }
 
-/// The request was rejected, and nothing was changed.
+/// Why a request was rejected. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReminderRejected {
     #[error("reminder limit reached (limits.max_reminders = {0})")]
@@ -77,7 +77,7 @@ pub(crate) enum ReminderRejected {
     Draining,
 }
 
-/// A reminder of a previous process cannot be restored.
+/// Why a reminder from a previous process cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreReminderError {
     #[error(transparent)]
@@ -116,7 +116,7 @@ impl Reminders {
         self.webhooks.as_ref().is_some_and(|webhooks| webhooks.has(name))
     }
 
-    /// Schedules an action. Replaces a reminder with the same key.
+    /// Schedules an action, replacing any reminder with the same key.
     ///
     /// # Errors
     /// [`ReminderRejected`].
@@ -181,12 +181,12 @@ impl Reminders {
         let now = self.timeouts.clock().now();
         let table = self.table.lock();
         let waiting = table.entries.iter().map(|(key, entry)| (Arc::clone(key), entry.to_pending(now)));
-        // The data is copied record by record, not all at once.
+        // Copy the data record by record, to save memory.
         waiting.collect::<Vec<_>>().into_iter().map(|(key, waiting)| ReminderRecord::new(&key, &waiting))
     }
 
-    /// Restores a reminder of a previous process. It does not fire before [`Self::begin`]: if this process
-    /// fails to start, another one can restore it.
+    /// Restores a reminder from a previous process. It does not fire before [`Self::arm_restored`]: if this
+    /// process fails to start, another one can restore it.
     ///
     /// # Errors
     /// [`RestoreReminderError`].

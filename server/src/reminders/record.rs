@@ -13,7 +13,7 @@ use crate::channel::ChannelName;
 pub(crate) struct ReminderRecord {
     #[n(0)]
     pub(crate) key: String,
-    /// Time left until it is due.
+    /// Time left until the reminder is due.
     #[n(1)]
     remaining_ns: u64,
     /// JSON text.

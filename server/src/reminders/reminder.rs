@@ -16,7 +16,7 @@ const MAX_KEY_BYTES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReminderKey(Box<str>);
 
-/// Action of a reminder when it is due.
+/// Action to execute when a reminder is due.
 #[derive(Clone, Debug)]
 pub(crate) enum ReminderAction {
     /// Publishes a message without a user.
@@ -25,7 +25,7 @@ pub(crate) enum ReminderAction {
     Webhook { name: Box<str>, data: Arc<RawValue> },
 }
 
-/// Reason why a reminder is invalid.
+/// Why a reminder is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadReminder {
     #[error("a reminder's key must have 1 to {MAX_KEY_BYTES} bytes")]

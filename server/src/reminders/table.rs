@@ -16,7 +16,7 @@ pub(super) struct ReminderTable {
     pub(super) entries: HashMap<Arc<ReminderKey>, ReminderEntry>,
     /// Number of reminders that have left the table and are being executed.
     pub(super) executing: usize,
-    /// Nothing fires or changes any more.
+    /// Whether the table is closed: nothing fires or changes from then on.
     pub(super) is_closed: bool,
 }
 
@@ -24,14 +24,14 @@ pub(super) struct ReminderTable {
 pub(super) struct ReminderEntry {
     pub(super) due: Timestamp,
     pub(super) action: ReminderAction,
-    /// Its expiries refer to the key, which identifies the entry.
+    /// Timer of the reminder. Its expiries refer to the key, which identifies the entry.
     pub(super) timer: Arc<TimerCell>,
 }
 
 impl ReminderTable {
     pub(super) fn remove(&mut self, key: &ReminderKey) -> Option<ReminderEntry> {
         let entry = self.entries.remove(key);
-        // Frees memory after a peak.
+        // Free memory after a peak.
         if self.entries.capacity() > MIN_SHRINK_CAPACITY && self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(self.entries.len() * 2);
         }

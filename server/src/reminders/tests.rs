@@ -1,4 +1,4 @@
-//! Reminders on a wheel in simulated time. The test decides when a worker handles expiries.
+//! Tests of reminders on a wheel in simulated time. The test decides when a worker handles expiries.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -21,7 +21,7 @@ use crate::timeouts::{ExpiryHandler, ExpiryWorker, SteppedWheel};
 
 const BACKEND: &str = "backend";
 const SECOND: Duration = Duration::from_secs(1);
-/// Longer than any step of the simulated time, so that no step counts as a stall.
+/// Stall threshold longer than any step of the simulated time, so that no step counts as a stall.
 const NO_STALL: Duration = Duration::from_hours(60 * 24);
 
 /// Reminders that webhooks receive, as `key data`.
@@ -39,8 +39,8 @@ impl WebhookSink for RecordedReminders {
     }
 }
 
-/// Runs tasks to completion when they are spawned, because the memory engine answers immediately; or holds
-/// them until they are released.
+/// Executor that runs a task to completion when it is spawned, which is possible because the memory engine
+/// responds immediately. It can also hold tasks until they are released.
 #[derive(Debug, Default)]
 struct ImmediateExecutor {
     held: Mutex<Option<Vec<HeldTask>>>,
@@ -243,7 +243,8 @@ fn deleted_reminder_does_not_fire_and_frees_its_timer() {
     assert_eq!((world.reminders().owners.len(), world.client.timeouts.entries()), (0, 0));
 }
 
-/// A put or delete takes effect until a worker handles the expiry, even if the expiry has left the wheel.
+/// A put or delete takes effect if it precedes the handling of the expiry by a worker, even if the expiry has
+/// already left the wheel.
 #[test]
 fn pending_expiry_respects_changes_made_before_it_is_handled() {
     let mut world = ReminderWorld::new();

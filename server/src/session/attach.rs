@@ -17,12 +17,12 @@ use crate::admission::Permit;
 use crate::auth::Identity;
 use crate::channel::ChannelName;
 
-/// A connection's request for a session.
+/// A request to attach a connection to a session.
 #[derive(Clone, Debug)]
 pub(crate) struct AttachRequest {
     /// Resume token from the client, not verified yet.
     pub(crate) resume: Option<String>,
-    /// Seq of the last message that the client has received.
+    /// Seq of the last message that the client has received, if reported.
     pub(crate) seq: Option<u64>,
     pub(crate) identity: Identity,
     pub(crate) address: IpAddr,
@@ -30,9 +30,9 @@ pub(crate) struct AttachRequest {
     pub(crate) dialect: DialectName,
     /// Which messages a client that sends no `seq` is assumed to have received.
     pub(crate) delivery: DeliveryMode,
-    /// Whether the address is within its rate of new sessions.
+    /// Whether the address is below its rate limit for new sessions.
     pub(crate) can_open: bool,
-    /// Resume or fail: never open a new session.
+    /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
     pub(crate) only_resume: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct AttachRequest {
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) session: SessionHandle,
-    /// Whether the session is the one that the client asked for.
+    /// Whether the session is the one that the client asked to resume.
     pub(crate) recovered: bool,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) transport: Transport,
@@ -52,7 +52,7 @@ pub(crate) struct Attached {
 /// Why a connection was not given a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttachRefusal {
-    /// The limit on all connections, or on those of one address, is reached.
+    /// The limit on all connections, or on the connections of one address, is reached.
     TooManyConnections,
     /// The limit on sessions is reached.
     TooManySessions,
@@ -64,11 +64,11 @@ pub(crate) enum AttachRefusal {
     Moved,
     /// The session belongs to another user.
     WrongUser,
-    /// The session no longer exists, and the request allows no new one.
+    /// The session no longer exists, and the request does not allow opening a new one.
     SessionGone,
     /// The session ended with this code while it had no connection, and its client has not been notified yet.
     Ended(CloseCode),
-    /// The connection has already ended, and its client is served on a newer one.
+    /// The connection has already ended, and its client is connected over a newer one.
     AlreadyReconnected,
 }
 
@@ -77,12 +77,13 @@ impl Sessions {
     /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
     /// the server has not noticed yet that its old connection is lost.
     ///
-    /// A connection that has already ended takes nothing over. Its client may have aborted it, reconnected,
-    /// and been served on the newer connection first; the late request must not take the session from the
-    /// newer connection. That is why `has_ended` is checked under the session's lock.
+    /// A connection that has already ended does not take over a session. Its client may have aborted it and
+    /// reconnected, and the newer connection may have been attached first; the late request must not take the
+    /// session from the newer connection. That is why `has_ended` is checked while the session's lock is
+    /// held.
     ///
     /// # Errors
-    /// [`AttachRefusal`].
+    /// Returns an [`AttachRefusal`] if the connection is not given a session.
     pub(crate) fn attach(
         self: &Arc<Self>,
         request: &AttachRequest,
@@ -120,7 +121,7 @@ impl Sessions {
                 let revoked = self.revoke_forbidden(&session);
                 return Ok(attached(session, true, mailbox, revoked));
             }
-            // The entry is kept if the client may not receive this close code: its connection may have ended,
+            // Keep the entry if this close code might not reach the client: its connection may have ended,
             // and a Bayeux client may have another message in flight.
             let can_notify = request.dialect != DialectName::Bayeux && !has_ended();
             let close_code = |token| if can_notify { self.ended.take(token) } else { self.ended.get(token) };
@@ -128,7 +129,7 @@ impl Sessions {
                 return Err(AttachRefusal::Ended(code));
             }
             if request.only_resume {
-                // A drain that has begun meanwhile may be the reason why the session ended.
+                // If a drain has begun in the meantime, it may be the reason for the session's end.
                 return Err(if self.is_draining() {
                     self.draining_refusal()
                 } else {
@@ -148,8 +149,8 @@ impl Sessions {
         self.find_by_token(&ResumeToken::parse(token)?)
     }
 
-    /// Close code of the session of this resume token, if the session ended without notifying its client and
-    /// the client must not reconnect by itself.
+    /// Returns the close code of the session of this resume token, if the session ended without notifying its
+    /// client and the client must not reconnect by itself.
     pub(crate) fn unreported_end(&self, token: &str) -> Option<CloseCode> {
         self.ended.get(&ResumeToken::parse(token)?)
     }
@@ -174,7 +175,7 @@ impl Sessions {
             if !state.identity.is_same_user(&request.identity) {
                 return Err(AttachRefusal::WrongUser);
             }
-            // A deadline that is due may end the session first.
+            // Fire due deadlines first, because one of them may end the session.
             state.machine.handle_timeout(step);
             match state.machine.phase() {
                 Phase::Closed(_) => return Ok(false),
@@ -190,7 +191,8 @@ impl Sessions {
             state.machine.handle(step, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
-                // Moved only after acceptance: a connection that is not replaced keeps its permit.
+                // Move the permit only after acceptance: if the connection is not accepted, the old one keeps
+                // its permit.
                 mailbox.ensure_permit(|| state.take_permit());
                 mailbox.set_start_seq(state.machine.outbox().sent());
                 state.mailbox = Some(Arc::clone(mailbox));
@@ -213,7 +215,8 @@ impl Sessions {
             return Err(AttachRefusal::TooManyConnections);
         }
         let now = self.timeouts.clock().now();
-        // The `seq` belongs to the session that could not be resumed; a new session has sent nothing.
+        // Drop the `seq`: it belongs to the session that could not be resumed, and a new session has sent
+        // nothing.
         let attach = Attach { seq: None, ..attach };
         let outbox = Outbox::new(self.limits.unacked);
         let mut outputs = Outputs::new();
@@ -232,7 +235,8 @@ impl Sessions {
         let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
         let session = self.cells.insert(|cell| cell.occupy(id, Some(secret), state));
         let session = session.ok_or(AttachRefusal::TooManySessions)?;
-        // Inserted before its first step: whatever ends the session also removes it from the registry.
+        // Insert the session before its first step, because everything that ends a session also removes it
+        // from the registry.
         while self.registry.insert(&session).is_err() {
             if !self.evict_suspended() {
                 return Err(AttachRefusal::TooManySessions);
@@ -253,10 +257,10 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Completes the opening of a user's session, once lookups by user find it.
+    /// Completes the opening of a user's session, once lookups by user can find it.
     fn complete_user_session(self: &Arc<Self>, session: &SessionCell, user: &str, identity: &Identity) {
-        // The user may have been revoked after the token was checked and before lookups could find this
-        // session.
+        // Check again: the user may have been revoked after the token was checked and before lookups could
+        // find this session.
         if self.revocations.check(identity, self.timeouts.clock().unix_now()).is_err() {
             return self.handle(session, Input::Close(CloseReason::Kicked));
         }

@@ -23,7 +23,7 @@ use crate::channel::{Member, Subscriber};
 use crate::clock::Clock;
 use crate::timeouts::{Timer, TimerRef};
 
-/// How a connection's bytes travel. The names appear in the admin API and in metrics.
+/// How a connection's bytes are transported. The names appear in the admin API and in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -33,7 +33,7 @@ pub(crate) enum Transport {
     #[serde(rename = "sse")]
     #[strum(serialize = "sse")]
     Events,
-    /// Long-polling: requests are held until there is something to answer.
+    /// Long polling: a request is held until there is something to send.
     Poll,
 }
 
@@ -47,11 +47,11 @@ impl From<ConnectionKind> for Transport {
     }
 }
 
-/// A slot of the arena, used by one session after another. Guarded by handles: the registry has one, and so
-/// does the task of the session's connection.
+/// A slot of the arena, used by one session after another. Handles keep the session in it alive: the registry
+/// has one, and so does the task of the session's connection.
 ///
-/// Only one thread changes it at a time. While there is no handle to it, only [`SessionCell::occupy`] changes
-/// it.
+/// Only one thread changes the cell at a time. While there is no handle to the cell, only
+/// [`SessionCell::occupy`] changes it.
 #[derive(Debug)]
 pub(crate) struct SessionCell {
     index: u32,
@@ -60,17 +60,17 @@ pub(crate) struct SessionCell {
     /// Secret half of the resume token. `None` for a restored session until its client has presented it.
     /// Locked only to copy it.
     secret: Mutex<Option<ResumeSecret>>,
-    /// Whether the session is in the registry. Written under the registry's lock.
+    /// Whether the session is in the registry. Written while holding the registry's lock.
     listed: AtomicBool,
     /// Rate of the client's commands, across its connections.
     pub(crate) commands: RateLimiter,
     /// Rate of the client's frames, across its connections.
     pub(crate) frames: RateLimiter,
-    /// `None` while there is no handle to the cell.
+    /// State of the session; `None` while there is no handle to the cell.
     state: Mutex<Option<SessionState>>,
 }
 
-/// A server has hundreds of thousands of cells.
+/// The size matters because a server has hundreds of thousands of cells.
 const _: () = assert!(size_of::<SessionCell>() <= 360);
 
 /// Arena of all sessions.
@@ -79,7 +79,7 @@ pub(crate) type Cells = Arena<SessionCell>;
 /// Owned reference to a session, for a task that outlives its caller.
 pub(crate) type SessionHandle = OwnedSlotGuard<SessionCell>;
 
-/// Weak reference to a session. It resolves to nothing once the session has ended.
+/// Weak reference to a session. It can no longer be resolved once the session has ended.
 pub(crate) type SessionRef = SlotKey;
 
 /// Guard of a session's locked state.
@@ -92,9 +92,9 @@ struct AtomicSessionId([AtomicU64; 2]);
 /// Polling advice that the client has received and remembers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PollAdvice {
-    /// The client received the full advice.
+    /// Whether the client received the full advice.
     pub(super) all: bool,
-    /// The client was advised to pause between polls.
+    /// Whether the client was advised to pause between polls.
     pub(super) pause: bool,
 }
 
@@ -109,9 +109,10 @@ pub(super) struct SessionState {
     pub(super) dialect: DialectName,
     pub(super) poll_advice: PollAdvice,
     pub(super) identity: Identity,
-    /// The connection, while it is parked: it has no task, and the thread that holds this lock acts for it.
+    /// The connection, while it is parked. A parked connection has no task; the thread that holds this lock
+    /// acts for it.
     pub(super) parked: Option<Box<dyn ParkedConnection>>,
-    /// Position among the suspended sessions, in the order of eviction.
+    /// Position of a suspended session in the order of eviction.
     pub(super) eviction_position: Option<Box<EvictionPosition>>,
 }
 
@@ -120,7 +121,7 @@ impl SessionState {
         self.machine.phase() == Phase::Attached(connection)
     }
 
-    /// Address of the parked connection, if there is one.
+    /// Returns the address of the parked connection, if there is one.
     pub(super) fn parked_address(&self) -> Option<IpAddr> {
         self.parked.as_ref().map(|parked| parked.mailbox().address())
     }
@@ -164,7 +165,7 @@ impl SessionCell {
         *self.state.lock() = Some(state);
     }
 
-    /// Weak reference to this session.
+    /// Returns a weak reference to this session.
     pub(crate) fn reference(&self) -> SessionRef {
         SlotKey::of(self)
     }
@@ -174,7 +175,7 @@ impl SessionCell {
         self.id.get()
     }
 
-    /// The client's secret, if it is known to this process.
+    /// Returns the client's secret, if it is known to this process.
     pub(super) fn secret(&self) -> Option<ResumeSecret> {
         *self.secret.lock()
     }
@@ -184,8 +185,8 @@ impl SessionCell {
         *self.secret.lock() = Some(secret);
     }
 
-    /// Timer of the slot, shared by the sessions that use it in turn. It may expire for a session that has
-    /// ended; that has no effect.
+    /// Returns the timer of the slot, shared by the sessions that use the slot in turn. The timer may expire
+    /// for a session that has already ended, which has no effect.
     pub(super) fn timer(&self) -> TimerRef<'static> {
         Timer::Slot(self.index)
     }
@@ -205,7 +206,7 @@ impl SessionCell {
         MutexGuard::map(self.state.lock(), |state| state.as_mut().expect("a cell with a handle has a state"))
     }
 
-    /// The token with which the client resumes the session.
+    /// Returns the token with which the client resumes the session.
     #[must_use]
     pub(crate) fn resume_token(&self) -> ResumeToken {
         let secret = self.secret().expect("an attached client has presented its secret");
@@ -238,7 +239,7 @@ impl ArenaSlot for SessionCell {
     fn clear(&self) {
         *self.secret.lock() = None;
         let state = self.state.lock().take();
-        // Dropped without the lock: the state may own values that take locks.
+        // Drop the state after releasing the lock, because the state may own values that take locks.
         drop(state);
     }
 }
@@ -259,7 +260,7 @@ impl AtomicSessionId {
 }
 
 impl SessionCell {
-    /// Has the session's connection, if there is one, send what is pending.
+    /// Makes the session's connection, if there is one, send what is pending.
     pub(super) fn deliver_pending(&self) {
         self.deliver_or_signal(self.lock()).into_iter().for_each(Waker::wake);
     }
@@ -283,7 +284,7 @@ impl SessionCell {
         self.lock().machine.phase()
     }
 
-    /// Whether the session is between two polls, the last of which came over this connection.
+    /// Whether the session is between polls, and its last poll arrived over this connection.
     pub(crate) fn is_between_polls(&self, mailbox: &Mailbox) -> bool {
         let state = self.lock();
         state.machine.phase() == Phase::BetweenPolls

@@ -14,8 +14,8 @@ use crate::channel::Publisher;
 /// How a command from a client reaches its session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandSource {
-    /// The connection, or `None` for a request that carries the session's secret, which may arrive at any
-    /// time.
+    /// The connection; `None` for a separate request that carries the session's secret, which may arrive at
+    /// any time.
     connection: Option<ConnectionId>,
     address: IpAddr,
 }
@@ -23,44 +23,44 @@ pub(crate) struct CommandSource {
 /// Input from a client that the session's state machine handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientInput {
-    /// A command, whether it is valid or not.
+    /// A command, valid or not.
     Command,
-    /// Acknowledges everything up to this seq.
+    /// An acknowledgement of everything up to this seq.
     Ack { seq: u64 },
-    /// Answers a ping with a message.
+    /// The answer to a ping, sent as a message.
     Pong { seq: u64 },
-    /// The token was replaced by one that expires at this time, or never.
+    /// A replacement of the token by one that expires at this time, or never.
     TokenRefreshed(Option<Timestamp>),
-    /// Requests an answer when there is something to send, or after `hold`. `seq` is the last message that
-    /// the client has received, if it says so.
+    /// A request for an answer as soon as there is something to send, or after `hold`. `seq` is the last
+    /// message that the client has received, if reported.
     Hold { hold: Duration, seq: Option<u64> },
-    /// Requests the end of the session.
+    /// A request to end the session.
     Close(CloseReason),
 }
 
 impl CommandSource {
-    /// Over this connection.
+    /// Creates the source of commands that arrive over this connection.
     pub(crate) fn connection(mailbox: &Mailbox) -> Self {
         Self { connection: Some(mailbox.id), address: mailbox.address() }
     }
 
-    /// By a request apart from the session's connection, if it has one.
+    /// Creates the source of a command that arrives in a separate request, outside the session's connection.
     pub(crate) fn request(address: IpAddr) -> Self {
         Self { connection: None, address }
     }
 
-    /// Whether the command arrives apart from the session's connection.
+    /// Whether the command arrives outside the session's connection.
     pub(super) fn is_out_of_band(self) -> bool {
         self.connection.is_none()
     }
 
-    /// Remote address of the client.
+    /// Returns the remote address of the client.
     pub(crate) fn address(self) -> IpAddr {
         self.address
     }
 
-    /// Whether the session accepts input from this source. Input over a connection that the session has
-    /// released is ignored.
+    /// Whether the session accepts input from this source. Input over a connection that is no longer attached
+    /// is ignored.
     pub(super) fn is_current(self, state: &SessionState) -> bool {
         match (self.connection, state.machine.phase()) {
             (Some(connection), phase) => phase == Phase::Attached(connection),
@@ -72,7 +72,7 @@ impl CommandSource {
         let Some(connection) = self.connection else {
             return match input {
                 ClientInput::Command => Input::Request(RequestInput::Command),
-                // Only a connection can be held.
+                // Only a request on a connection can be held.
                 ClientInput::Hold { .. } => Input::Request(RequestInput::Activity),
                 ClientInput::Ack { seq } | ClientInput::Pong { seq } => {
                     Input::Request(RequestInput::Ack { seq })
@@ -94,7 +94,7 @@ impl CommandSource {
 }
 
 impl Sessions {
-    /// Applies a client's input. Returns whether the session still accepts input from this source.
+    /// Applies a client's input. Returns whether the session still accepts input from this source afterwards.
     pub(crate) fn handle_client_input(
         &self,
         session: &SessionCell,
@@ -105,7 +105,8 @@ impl Sessions {
             state.machine.handle(step, source.input(input));
             source.is_current(state)
         });
-        // The acknowledgement may have made room for more, and the connection does not know of it.
+        // The acknowledgement may have made room for more messages, and the connection does not know about
+        // it.
         if source.is_out_of_band()
             && is_current
             && matches!(input, ClientInput::Ack { .. } | ClientInput::Pong { .. })
@@ -117,19 +118,20 @@ impl Sessions {
 }
 
 impl SessionCell {
-    /// Quota owner that a command from this source counts against.
+    /// Returns the quota owner that a command from this source counts against.
     pub(crate) fn quota_owner(&self, source: CommandSource) -> QuotaOwner {
         QuotaOwner::new(self.lock().identity.shared_user(), source.address)
     }
 
-    /// Publisher for the detection of duplicates: the user, across sessions, or the session if the client is
-    /// anonymous.
+    /// Returns the publisher for detecting duplicates: the user, across sessions, or the session if the
+    /// client is anonymous.
     pub(crate) fn publisher(&self) -> Publisher {
         let user = self.lock().identity.shared_user();
         user.map_or_else(|| Publisher::Session(self.id().number()), Publisher::User)
     }
 
-    /// Closes the connection that a command came over. Its task is running, and checks its signals next.
+    /// Closes the connection that a command arrived over. Its task is running, and will check its signals
+    /// next, so it need not be woken.
     pub(crate) fn close_connection(&self, source: CommandSource, code: CloseCode) {
         let state = self.lock();
         if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| source.connection == Some(mailbox.id))

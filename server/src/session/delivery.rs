@@ -1,4 +1,4 @@
-//! How a connection takes what its session has to send.
+//! How a connection takes messages from its session.
 
 use encke_core::dialect::ServerEvent;
 use encke_core::session::outbox::{EndReason, TurnOutcome};
@@ -14,13 +14,14 @@ use crate::trace::Receipts;
 #[cfg(feature = "otlp")]
 use crate::trace::TakenRun;
 
-/// A session's subscriptions, what is pending for them, and what was sent and not acknowledged.
+/// A session's subscriptions, the messages pending for them, and the messages that were sent but not
+/// acknowledged.
 pub(crate) type SessionOutbox = Outbox<SubscribedChannel>;
 
-/// Approximate size of one batch of a connection, after which other connections get their turn.
+/// Approximate maximum size of one batch of a connection, after which other connections get a turn.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// Upper bound on the messages taken from one channel before the next channel gets its turn.
+/// Maximum number of messages taken from one channel before the next channel gets a turn.
 const RUN_MESSAGES: usize = 32;
 
 /// Writes outgoing messages in the format of a transport.
@@ -29,36 +30,36 @@ pub(crate) trait DeliveryWriter {
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "for traces"))]
     const TRANSPORT: Transport;
 
-    /// Number of bytes written.
+    /// Returns the number of bytes written.
     fn len(&self) -> usize;
     /// Writes a message of this channel or pattern.
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage);
-    /// Writes a gap. `last` is the offset of the last message that is missing, if that is known.
+    /// Writes a gap. `last` is the offset of the last missing message, if known.
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>);
     /// Writes a notice of a subscription that the server began or ended. A notice has no seq; `sent` is the
-    /// last one used.
+    /// last seq that was sent.
     fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>);
 }
 
-/// Messages that remain to be sent after a batch.
+/// Work that remains after a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backlog {
-    /// More can be sent now.
+    /// Whether more can be sent now.
     pub(crate) has_more: bool,
-    /// There is more to send, but not before the client acknowledges something.
+    /// Whether there is more to send once the client acknowledges something.
     pub(crate) awaits_ack: bool,
 }
 
 impl Backlog {
-    /// The client has acknowledged messages, which may make room for more.
+    /// Records an acknowledgement from the client, which may make room for more messages.
     pub(crate) fn acknowledged(&mut self) {
         self.has_more |= self.awaits_ack;
     }
 }
 
 impl Sessions {
-    /// Takes a batch of what is to be sent on a connection, with its receipts. Empty if the session is no
-    /// longer attached to the connection.
+    /// Takes a batch of messages to send on a connection, with their receipts. Takes nothing if the session
+    /// is no longer attached to the connection.
     pub(crate) fn take_outgoing(
         &self,
         session: &SessionCell,
@@ -75,20 +76,21 @@ impl Sessions {
     }
 }
 
-/// A batch that a connection has taken, and what is left.
+/// A batch taken for a connection, and what remains to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryBatch {
     pub(crate) messages: u64,
     pub(crate) gaps: u64,
-    /// Handed in once the kernel has accepted the bytes.
+    /// Receipts to report once the kernel has accepted the bytes.
     pub(crate) receipts: Receipts,
     pub(crate) backlog: Backlog,
-    /// The session's state machine has to be notified that something was sent.
+    /// Whether the session's state machine must be notified that something was sent.
     pub(crate) needs_sent_notification: bool,
 }
 
-/// Takes a batch of what is to be sent. The caller holds the session's lock.
-// Inlined into each transport: as a separate function, a delivery takes 7 % more instructions.
+/// Takes a batch of messages to send. The caller holds the session's lock.
+// Inlined into each transport, because a delivery would take 7 % more instructions if this were a separate
+// function.
 #[inline]
 pub(crate) fn take_batch(outbox: &mut SessionOutbox, out: &mut impl DeliveryWriter) -> DeliveryBatch {
     let BatchContents { messages, gaps, receipts, is_waiting_for_log } = take(outbox, out);
@@ -109,7 +111,7 @@ struct BatchContents {
     messages: u64,
     gaps: u64,
     receipts: Receipts,
-    /// A log is still being loaded: nothing is taken until it is complete.
+    /// Whether a log is still being loaded. Nothing is taken until it is complete.
     is_waiting_for_log: bool,
 }
 
@@ -174,7 +176,7 @@ fn take<O: DeliveryWriter>(outbox: &mut SessionOutbox, out: &mut O) -> BatchCont
     taken
 }
 
-/// Index of the session among the subscribers of this log, if it is subscribed.
+/// Returns the index of the session among the subscribers of this log, if the session is subscribed.
 #[cfg(feature = "otlp")]
 fn subscriber_index(outbox: &SessionOutbox, log: u64) -> Option<usize> {
     let mut subscriptions = outbox.subscriptions();
@@ -182,7 +184,7 @@ fn subscriber_index(outbox: &SessionOutbox, log: u64) -> Option<usize> {
     Some(found.channel.key.index())
 }
 
-/// Number of messages of these sizes that fit into `budget` bytes, at least one.
+/// Returns how many messages of these sizes fit into `budget` bytes, but at least one.
 fn count_fitting(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
     let mut taken = 0;
     let fit = sizes.take_while(|size| {

@@ -1,9 +1,9 @@
 //! Direct messages from the backend to one session, or to all sessions of a user.
 //!
-//! They go through a log like those of channels, named after the session's id or the user. So direct messages
-//! have seqs, are replayed, are reported as a gap where they are lost, and survive a restart. A log is
-//! created with its first message and removed once it has no subscribers. It lives in this server's memory,
-//! whatever the engine. A session without direct messages has no such log.
+//! Direct messages are stored in a log like a channel's, named after the session's id or the user. Therefore
+//! they have seqs, are replayed, are reported as a gap if they are lost, and survive a restart. A log is
+//! created with its first message and removed once it has no subscribers. It is kept in this server's memory,
+//! regardless of the engine. A session without direct messages has no such log.
 
 use encke_core::message::Content;
 use encke_core::session::Phase;
@@ -29,7 +29,7 @@ impl Sessions {
     /// Sends a direct message to one session.
     ///
     /// # Errors
-    /// [`DirectMessageError`] if the message was not sent.
+    /// Returns [`DirectMessageError`] if the message was not sent.
     pub(crate) fn send_to_session(
         &self,
         session: &SessionCell,
@@ -40,11 +40,11 @@ impl Sessions {
         Ok(self.send_direct(&log, content)?)
     }
 
-    /// The log of direct messages to a user. Sessions have to [subscribe](Self::subscribe_direct) before a
-    /// message is sent.
+    /// Returns the log of direct messages to a user. Sessions have to [subscribe](Self::subscribe_direct)
+    /// before a message is sent.
     ///
     /// # Errors
-    /// [`PublishError`].
+    /// Returns [`PublishError`] if there is no log and none can be created.
     pub(crate) fn user_log(&self, user: &str) -> Result<ChannelGuard<SessionRef>, PublishError> {
         self.direct_log(&ChannelName::for_user(user))
     }
@@ -56,10 +56,10 @@ impl Sessions {
         Ok(self.logs.channels.acquire(name, &QuotaOwner::Operator)?)
     }
 
-    /// Sends a direct message to the subscribers of this log. The guard keeps the log alive meanwhile.
+    /// Sends a direct message to the subscribers of this log. The guard keeps the log alive in the meantime.
     ///
     /// # Errors
-    /// [`PublishError`].
+    /// Returns [`PublishError`] if the message was not sent.
     pub(crate) fn send_direct(
         &self,
         log: &ChannelGuard<SessionRef>,
@@ -68,10 +68,10 @@ impl Sessions {
         self.logs.channels.publish(log.channel().name(), &QuotaOwner::Operator, content, None)
     }
 
-    /// Subscribes a session to a log of direct messages. No effect if it is subscribed already.
+    /// Subscribes a session to a log of direct messages. Has no effect if the session is already subscribed.
     ///
     /// # Errors
-    /// [`DirectMessageError`].
+    /// Returns [`DirectMessageError`] if the session has ended or moved.
     pub(crate) fn subscribe_direct(
         &self,
         session: &SessionCell,
@@ -94,18 +94,18 @@ impl Sessions {
             joined.map_err(|Retired| DirectMessageError::Ended).map(|()| true)
         })?;
         if is_new {
-            // The connection reads to the end of the log, and is notified of new messages from then on.
+            // The connection now reads the log to its end. It is notified of later messages.
             session.deliver_pending();
         }
         Ok(())
     }
 
     /// Subscribes a new session to the log of its user's direct messages, if there is one. The session must
-    /// be in the index of users already: a sender creates the log first and then looks for sessions, so none
-    /// is missed.
+    /// already be in the index of users: a sender creates the log first and then looks for sessions, so no
+    /// session is missed.
     pub(super) fn subscribe_to_user_log(&self, session: &SessionCell, user: &str) {
         if let Some(log) = self.logs.channels.acquire_direct(|| ChannelName::for_user(user)) {
-            // An error means that the session has ended, and needs no messages.
+            // Ignore an error: it means that the session has ended, and needs no messages.
             _ = self.subscribe_direct(session, &log);
         }
     }

@@ -1,5 +1,5 @@
-//! Close codes of sessions that ended without a connection to send them on, for clients that must not
-//! reconnect by themselves.
+//! Close codes of sessions that ended while they had no connection on which to send the code. They are kept
+//! for clients that must not reconnect by themselves.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use super::SessionId;
 use super::id::{ResumeToken, SecretDigest};
 use super::record::StoredEnd;
 
-/// Number of ended sessions that are kept. After that many others, a session is unknown to a client that
-/// reconnects.
+/// Maximum number of ended sessions that are kept. A client that reconnects after this many other sessions
+/// have ended learns only that its session is unknown.
 const CAPACITY: usize = 1024;
 
-/// The sessions that ended last without their clients being notified, oldest first.
+/// The sessions that ended most recently without notifying their clients, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct EndedSessions(Mutex<VecDeque<EndedSession>>);
 
@@ -34,8 +34,8 @@ impl EndedSession {
 }
 
 impl EndedSessions {
-    /// Records the end of a session that has no connection to send the close code on. `before` was its phase.
-    /// `secret` is called only if the end is recorded.
+    /// Records the end of a session that has no connection on which to send the close code. `before` was its
+    /// phase. `secret` is called only if the end is recorded.
     pub(super) fn record(
         &self,
         session: SessionId,
@@ -44,8 +44,8 @@ impl EndedSessions {
         reason: CloseReason,
     ) {
         let code = reason.close_code();
-        // A suspended session that is closed with `Limit` was evicted to make room for another, which is not
-        // its client's fault.
+        // A suspended session that is closed with `Limit` was evicted to make room for another one; its
+        // client is not at fault.
         let made_room = before == Phase::Suspended && reason == CloseReason::Limit;
         if code == CloseCode::Normal || code.allows_reconnect() || made_room {
             return;
@@ -54,8 +54,8 @@ impl EndedSessions {
         self.add(EndedSession { session, secret, code });
     }
 
-    /// Adds an entry. Of a full list, ends that clients cause themselves are removed before kicks: one client
-    /// could cause a thousand of them.
+    /// Adds an entry. If the list is full, kicks are removed last: all other ends are caused by clients
+    /// themselves, and one client could cause a thousand of them.
     fn add(&self, end: EndedSession) {
         let mut ends = self.0.lock();
         if ends.len() == CAPACITY {
@@ -69,7 +69,7 @@ impl EndedSessions {
         ends.push_back(end);
     }
 
-    /// Records of all entries, oldest first.
+    /// Returns records of all entries, oldest first.
     pub(super) fn snapshot(&self) -> Vec<StoredEnd> {
         let stored = |end: &EndedSession| StoredEnd {
             id: end.session.bytes(),
@@ -90,12 +90,12 @@ impl EndedSessions {
         true
     }
 
-    /// The close code for a client that presents this token, if there is an entry.
+    /// Returns the close code for a client that presents this token, if there is an entry.
     pub(super) fn get(&self, token: &ResumeToken) -> Option<CloseCode> {
         self.0.lock().iter().rfind(|end| end.is_of(token)).map(|end| end.code)
     }
 
-    /// Like [`Self::get`], and removes the entry: the caller notifies the client.
+    /// Like [`Self::get`], but also removes the entry, because the caller notifies the client.
     pub(super) fn take(&self, token: &ResumeToken) -> Option<CloseCode> {
         let mut ends = self.0.lock();
         let at = ends.iter().rposition(|end| end.is_of(token))?;
@@ -154,7 +154,8 @@ mod tests {
         }
     }
 
-    /// One client can open sessions and violate limits as often as it likes.
+    /// Kicks need this protection because one client can open sessions and violate limits as often as it
+    /// likes.
     #[test]
     fn kicks_are_removed_last() {
         let (ended, kicked, fault) = (EndedSessions::default(), token(), token());

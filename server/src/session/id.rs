@@ -25,27 +25,27 @@ impl SessionId {
         Self(entropy.bytes())
     }
 
-    /// The id as bytes, for records.
+    /// Returns the id as bytes, for records.
     pub(super) const fn bytes(self) -> [u8; ID_BYTES] {
         self.0
     }
 
-    /// The reverse of [`Self::bytes`].
+    /// The inverse of [`Self::bytes`].
     pub(super) const fn from_bytes(bytes: [u8; ID_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The reverse of [`Self::number`].
+    /// The inverse of [`Self::number`].
     pub(super) const fn from_number(number: u128) -> Self {
         Self(number.to_be_bytes())
     }
 
-    /// The id as a number.
+    /// Returns the id as a number.
     pub(crate) const fn number(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// A byte that is evenly distributed over sessions.
+    /// Returns a byte that is evenly distributed over sessions.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
     }
@@ -63,7 +63,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// Error: the text is not a session id.
+/// The error for a string that is not a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid session id: expected {PREFIX:?} followed by {ENCODED_CHARS} characters of base64url")]
 pub struct InvalidSessionId;
@@ -94,8 +94,8 @@ impl ResumeSecret {
         Self(entropy.bytes())
     }
 
-    /// The digest that is stored in place of the secret. The secret is random and long, so it cannot be found
-    /// by trial.
+    /// Returns the digest that is stored in place of the secret. The secret is random and too long to be
+    /// found by brute force.
     pub(super) fn digest(&self) -> SecretDigest {
         let digest = ring::digest::digest(&ring::digest::SHA256, &self.0);
         SecretDigest(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
@@ -112,7 +112,8 @@ impl fmt::Debug for ResumeSecret {
     }
 }
 
-/// SHA-256 of a secret. A server that has restored a session knows only this until the client reconnects.
+/// SHA-256 of a secret. A server that has restored a session knows only this digest until the client
+/// reconnects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SecretDigest(pub(super) [u8; 32]);
 
@@ -136,7 +137,8 @@ pub(crate) struct ResumeToken {
 }
 
 impl ResumeToken {
-    /// The token as the client receives it. Not `Display`, so that it does not end up in a log by accident.
+    /// Returns the token as the client receives it. `Display` is not implemented, so that a token cannot end
+    /// up in a log by accident.
     #[must_use]
     pub(crate) fn expose(&self) -> ExposedToken {
         let mut text = ArrayString::new_const();
@@ -156,12 +158,12 @@ impl ResumeToken {
     }
 }
 
-/// A resume token as text, without an allocation: every connection sends one.
+/// A resume token as text. It is not heap-allocated, because every connection sends one.
 #[derive(Clone, Copy)]
 pub(crate) struct ExposedToken(ArrayString<TOKEN_CHARS>);
 
 impl ExposedToken {
-    /// The session's id, with which the token begins.
+    /// Returns the session's id, with which the token begins.
     pub(crate) fn id(&self) -> &str {
         &self.0[..ID_CHARS]
     }

@@ -1,9 +1,9 @@
 //! Notices of joins and leaves, published as messages of the channel in namespaces with `join_leave`.
 //!
-//! A notice is queued under the session's lock, together with the change that it reports, so the notices of
-//! one session on one channel are in order, whichever threads act. Each channel with a queue has one task,
-//! which publishes the next notice once the previous one is in the log, and retries while the engine is
-//! unreachable. If no namespace has `join_leave`, none of this exists.
+//! A notice is queued while the session's lock is held, together with the change that it reports. Therefore
+//! the notices of one session on one channel are in order, regardless of which threads act. Each channel with
+//! a queue has one task, which publishes the next notice once the previous one is in the log, and retries
+//! while the engine is unreachable. If no namespace has `join_leave`, none of this is created.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::executor::{Executor, yield_now};
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Upper bound on queued notices of all channels. They queue up only while the engine is slow or unreachable.
-/// More are dropped and counted.
+/// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
+/// unreachable. Additional ones are dropped and counted.
 pub(super) const MAX_QUEUED: usize = 65_536;
 
-/// Notice that one session has joined or left.
+/// Notice that a session has joined or left.
 #[derive(Clone, Debug)]
 struct Notice {
     kind: ContentKind,
@@ -41,39 +41,39 @@ struct Notice {
 /// Notices of one channel, oldest first.
 struct NoticeQueue {
     notices: VecDeque<Notice>,
-    /// Whether a task is publishing them.
+    /// Whether a task is publishing these notices.
     has_task: bool,
     /// Keeps the channel alive until the queue is empty.
     _guard: Option<ChannelGuard<SessionRef>>,
 }
 
-/// State that the lock protects.
+/// State protected by the lock.
 #[derive(Default)]
 struct NoticeTable {
-    /// No queue in it is empty.
+    /// Queues by channel. None of them is empty.
     queues: HashMap<ChannelName, NoticeQueue>,
     /// Number of notices in all queues.
     queued: usize,
     running_tasks: usize,
-    /// Whether notices are published: not before the engine knows which logs it restores, and not once the
+    /// Whether notices are published. False until the engine knows which logs it restores, and again once the
     /// remaining notices are left to the next process.
     is_running: bool,
 }
 
 /// Notices of all channels.
 pub(super) struct JoinLeave {
-    /// Locked for one lookup. Last in the lock order.
+    /// Locked for one lookup at a time. Last in the lock order.
     table: Mutex<NoticeTable>,
     logs: SessionLogs,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     executor: Arc<dyn Executor>,
-    /// Notified when no task is running any more.
+    /// Notified when no task is running.
     settled: Notify,
 }
 
 impl JoinLeave {
-    /// Creates an empty set of queues that is not running yet.
+    /// Creates an empty set of queues, which does not publish yet.
     pub(super) fn new(
         logs: SessionLogs,
         timeouts: Arc<Timeouts>,
@@ -83,8 +83,8 @@ impl JoinLeave {
         Self { table: Mutex::default(), logs, timeouts, metrics, executor, settled: Notify::new() }
     }
 
-    /// Queues a notice, to be published after [`Self::start_publishing`] is called for the channel without a
-    /// lock. The caller holds the session's lock, which keeps the notices in the order of the changes.
+    /// Queues a notice. After releasing its locks, the caller must call [`Self::start_publishing`] for the
+    /// channel. The caller holds the session's lock, which keeps the notices in the order of the changes.
     fn enqueue(&self, kind: ContentKind, session: SessionId, identity: &Identity, channel: &Arc<Channel>) {
         let notice = Notice { kind, session, user: identity.shared_user() };
         let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
@@ -118,7 +118,7 @@ impl JoinLeave {
                     self.metrics.channels.join_leave_lost();
                     self.remove_oldest(&channel);
                 }
-                // If the engine had stored the notice after all, it is published twice, which is harmless.
+                // The engine may have stored the notice despite the error. Publishing it twice is harmless.
                 Err(EngineError::Unavailable | EngineError::OutcomeUnknown | EngineError::Overloaded) => {
                     self.timeouts.sleep(backoff.next_delay()).await;
                     continue;
@@ -129,7 +129,8 @@ impl JoinLeave {
         }
     }
 
-    /// The notice to publish next. `None` ends the channel's task.
+    /// Returns the notice to publish next. If there is none, records that the channel's task has ended, and
+    /// returns `None`.
     fn oldest(&self, channel: &ChannelName) -> Option<Notice> {
         let (removed, is_settled) = {
             let mut table = self.table.lock();
@@ -144,7 +145,7 @@ impl JoinLeave {
             table.running_tasks -= 1;
             (removed, table.running_tasks == 0)
         };
-        // Dropped without the lock: the guard takes locks of its own.
+        // Drop the queue after releasing the lock, because its guard takes other locks.
         drop(removed);
         if is_settled {
             self.settled.notify_waiters();
@@ -152,14 +153,14 @@ impl JoinLeave {
         None
     }
 
-    /// Removes the oldest notice, which was published or is dropped.
+    /// Removes the oldest notice, because it was published or is being dropped.
     fn remove_oldest(&self, channel: &ChannelName) {
         let mut table = self.table.lock();
         let oldest = table.queues.get_mut(channel).and_then(|queue| queue.notices.pop_front());
         table.queued -= usize::from(oldest.is_some());
     }
 
-    /// Starts publishing, including the notices that an earlier process has left.
+    /// Starts publishing, including notices left by an earlier process.
     fn start_all(self: &Arc<Self>) {
         let queued: Vec<ChannelName> = {
             let mut table = self.table.lock();
@@ -184,7 +185,7 @@ impl JoinLeave {
         }
     }
 
-    /// All remaining notices; those of each channel are in order, oldest first.
+    /// Returns all remaining notices, those of each channel oldest first.
     fn snapshot(&self) -> Vec<StoredNotice> {
         let table = self.table.lock();
         let all = table.queues.iter().flat_map(|(channel, queue)| {
@@ -198,7 +199,7 @@ impl JoinLeave {
         all.collect()
     }
 
-    /// The reverse of [`Self::snapshot`]. Returns `false` if there is no room.
+    /// The inverse of [`Self::snapshot`]. Returns `false` if the notice does not fit.
     fn restore(&self, channel: &ChannelName, stored: &StoredNotice) -> bool {
         let notice = Notice {
             kind: if stored.has_left { ContentKind::Left } else { ContentKind::Joined },
@@ -211,11 +212,11 @@ impl JoinLeave {
 }
 
 impl Sessions {
-    /// The queues, if subscribers of the channel are notified of joins and leaves.
+    /// Returns the queues, if subscribers of the channel are notified of joins and leaves.
     fn join_leave_of(&self, channel: &ChannelName) -> Option<&Arc<JoinLeave>> {
         let join_leave = self.join_leave.as_ref()?;
         let rules = self.logs.channels.namespaces().rules_of(channel.as_str());
-        // Who follows a pattern has not come to a channel.
+        // Subscribing to a pattern does not count as joining a channel.
         let is_published = rules.join_leave && !channel.is_direct() && !channel.is_pattern();
         is_published.then_some(join_leave)
     }
@@ -243,7 +244,7 @@ impl Sessions {
         }
     }
 
-    /// Starts publishing notices, those that an earlier process has left first. The engine must be ready.
+    /// Starts publishing notices, beginning with those left by an earlier process. The engine must be ready.
     pub(crate) fn start_join_leave(&self) {
         if let Some(join_leave) = &self.join_leave {
             join_leave.start_all();
@@ -257,7 +258,7 @@ impl Sessions {
         }
     }
 
-    /// Waits until no notice is being published: all are published, or publishing was
+    /// Waits until no notice is being published, because all have been published or publishing was
     /// [stopped](Self::stop_join_leave).
     pub(crate) async fn join_leave_settled(&self) {
         if let Some(join_leave) = &self.join_leave {
@@ -265,16 +266,16 @@ impl Sessions {
         }
     }
 
-    /// The notices that were not published.
+    /// Returns the notices that were not published.
     pub(crate) fn snapshot_notices(&self) -> Vec<StoredNotice> {
         self.join_leave.as_ref().map_or_else(Vec::new, |join_leave| join_leave.snapshot())
     }
 
-    /// Restores a notice that an earlier process has left. It is dropped if its namespace no longer has
+    /// Restores a notice left by an earlier process. The notice is dropped if its namespace no longer has
     /// `join_leave`.
     ///
     /// # Errors
-    /// [`NotRestored`] if the channel name is invalid, or the queue is full.
+    /// Returns [`NotRestored`] if the channel name is invalid or the queue is full.
     pub(crate) fn restore_notice(&self, stored: &StoredNotice) -> Result<(), NotRestored> {
         let name = ChannelName::for_publish(&stored.channel, usize::MAX);
         let name =
@@ -287,12 +288,13 @@ impl Sessions {
     }
 }
 
-/// Error: [`MAX_QUEUED`] is reached.
+/// The error when [`MAX_QUEUED`] is reached.
 #[derive(Debug)]
 struct QueueFull;
 
 impl NoticeTable {
-    /// Takes `guard` if the channel has no queue yet. Otherwise the caller drops it, without this lock.
+    /// Adds a notice. Takes `guard` if the channel has no queue yet. Otherwise the caller drops it after
+    /// releasing this lock.
     fn add(
         &mut self,
         channel: &ChannelName,
@@ -312,7 +314,7 @@ impl NoticeTable {
         Ok(())
     }
 
-    /// Whether the channel has notices and no task. If so, the caller has to start the task.
+    /// Whether the channel has notices but no task. If so, the caller must start the task.
     fn needs_task(&mut self, channel: &ChannelName) -> bool {
         let Self { queues, running_tasks, is_running, .. } = self;
         let Some(queue) = queues.get_mut(channel).filter(|queue| *is_running && !queue.has_task) else {

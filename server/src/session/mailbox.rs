@@ -12,25 +12,25 @@ use super::cell::SessionRef;
 use crate::admission::Permit;
 use crate::parking::{ConnectionOwner, Handover};
 
-/// Connects a session to the task of one of its connections. Both own it; it holds no socket.
+/// Connects a session to the task of one of its connections. It is owned by both, and holds no socket.
 ///
-/// Code that acts on the session posts signals and wakes the task, which does the writing. There is no other
-/// way for a session to reach a transport.
+/// Code that acts on the session posts signals and wakes the task, which does the writing. A session has no
+/// other way to reach a transport.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     pub(crate) id: ConnectionId,
-    /// The session's reference, as a number. Set as soon as the connection has a session.
+    /// The session's reference, as a number. Set when the connection gets a session.
     session: AtomicU64,
     pub(super) address: IpAddr,
     /// Pending signals, and whether there is a task to read them.
     handover: Handover,
     waker: AtomicWaker,
-    /// Time at which bytes last arrived, in nanoseconds of the server's clock. Stored below the frame
-    /// decoder.
+    /// When bytes last arrived, in nanoseconds of the server's clock. Recorded when they are read, before
+    /// frames are decoded.
     received_at: AtomicU64,
-    /// Written before the connection sees the mailbox.
+    /// Seq after which the connection continues the stream. Written before the connection sees the mailbox.
     start_seq: AtomicU64,
-    /// The connection's permit, until the connection ends or another one takes the session over.
+    /// The connection's permit, until the connection ends or another one takes over the session.
     permit: Mutex<Option<Permit>>,
 }
 
@@ -39,7 +39,8 @@ pub(crate) struct Mailbox {
 #[derive(Debug)]
 pub(crate) struct ParkedMailbox {
     permit: Option<Permit>,
-    /// IPv4 addresses are mapped to IPv6, which saves 8 bytes: the tag and its padding.
+    /// IPv4 addresses are stored as IPv4-mapped IPv6 addresses. This saves 8 bytes: the tag of an `IpAddr`
+    /// and its padding.
     address: Ipv6Addr,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Signals(u32);
 pub(crate) enum Posted {
     /// The connection's task, to be woken unless it is running.
     Task(Option<Waker>),
-    /// No task: the connection is parked and has to be unparked under its session's lock.
+    /// There is no task: the connection is parked, and must be unparked while holding its session's lock.
     Parked,
 }
 
@@ -65,20 +66,20 @@ impl Signals {
     pub(crate) const NONE: Self = Self(0);
     /// Write a ping.
     pub(crate) const PING: Self = Self(1);
-    /// Check whether the kernel has seen a sign of life.
+    /// Check whether the kernel has seen evidence that the peer is alive.
     pub(crate) const PROBE: Self = Self(1 << 1);
     /// Send what the outbox holds.
     pub(crate) const READ: Self = Self(1 << 2);
     /// Answer the poll.
     pub(crate) const ANSWER: Self = Self(1 << 3);
-    /// Answer the poll, which is superseded by another one.
+    /// Answer the poll, because another one has superseded it.
     pub(crate) const SUPERSEDED: Self = Self(1 << 4);
     const CLOSE: u32 = 1 << 5;
-    /// The idle delay has elapsed: park, if the client was silent.
+    /// The idle delay has elapsed: park the connection if the client was silent.
     pub(crate) const IDLE_ELAPSED: Self = Self(1 << 6);
     const CODE_SHIFT: u32 = 16;
 
-    /// Close with this code.
+    /// Close the connection with this code.
     pub(crate) const fn close(code: CloseCode) -> Self {
         Self(Self::CLOSE | (code.code() as u32) << Self::CODE_SHIFT)
     }
@@ -87,7 +88,7 @@ impl Signals {
         self.0 & other.0 == other.0
     }
 
-    /// The code to close with, if the session wants the connection closed.
+    /// Returns the code to close with, if the session wants the connection closed.
     pub(crate) fn close_code(self) -> Option<CloseCode> {
         if self.0 & Self::CLOSE == 0 {
             return None;
@@ -111,7 +112,7 @@ impl Mailbox {
         }
     }
 
-    /// The session of this mailbox.
+    /// Returns the session of this mailbox.
     pub(crate) fn session(&self) -> SessionRef {
         SessionRef::from_u64(self.session.load(Ordering::Relaxed))
     }
@@ -121,8 +122,8 @@ impl Mailbox {
         self.session.store(session.to_u64(), Ordering::Relaxed);
     }
 
-    /// Seq after which this connection continues the session's stream. The session's own counter cannot serve
-    /// for this: another connection that took the session over may have raised it.
+    /// Returns the seq after which this connection continues the session's stream. The session's own counter
+    /// cannot be used for this: another connection that took over the session may have increased it.
     pub(crate) fn start_seq(&self) -> u64 {
         self.start_seq.load(Ordering::Relaxed)
     }
@@ -132,8 +133,8 @@ impl Mailbox {
         self.start_seq.store(seq, Ordering::Relaxed);
     }
 
-    /// Creates the mailbox of an unparked connection, with `signals` pending. `received_at` is when bytes
-    /// last arrived.
+    /// Creates the mailbox of an unparked connection, with `signals` pending. Bytes last arrived at
+    /// `received_at`.
     pub(super) fn unparked(
         id: ConnectionId,
         parked: &mut ParkedMailbox,
@@ -147,7 +148,7 @@ impl Mailbox {
         mailbox
     }
 
-    /// Remote address of the connection.
+    /// Returns the remote address of the connection.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -161,8 +162,8 @@ impl Mailbox {
         self.permit.lock().is_some()
     }
 
-    /// Makes sure that the connection has a permit, if necessary that of the connection it replaces. Returns
-    /// whether it has one.
+    /// Makes sure that the connection has a permit, if necessary by taking the permit of the connection it
+    /// replaces. Returns whether it has one.
     pub(super) fn ensure_permit(&self, replaced_permit: impl FnOnce() -> Option<Permit>) -> bool {
         let mut permit = self.permit.lock();
         if permit.is_none() {
@@ -179,7 +180,7 @@ impl Mailbox {
         }
     }
 
-    /// Posts signals if the connection has a task. Returns the task, which the caller has to wake.
+    /// Posts signals if the connection has a task. Returns the waker of the task, for the caller to wake.
     #[must_use]
     pub(crate) fn post_to_task(&self, signals: Signals) -> Option<Waker> {
         match self.handover.post_to_task(signals.0) {
@@ -188,23 +189,24 @@ impl Mailbox {
         }
     }
 
-    /// Parks the connection, unless signals are pending. Returns whether it did; the calling task ends then.
-    /// The caller holds the session's lock. From then on, a signal posted to this mailbox is refused with
-    /// [`Posted::Parked`].
+    /// Parks the connection, unless signals are pending. Returns whether the connection is parked, in which
+    /// case the calling task must end. The caller holds the session's lock. Once the connection is parked,
+    /// signals posted to this mailbox are refused with [`Posted::Parked`].
     pub(super) fn park(&self) -> bool {
-        // Cleared before the connection can be unparked: afterwards the waker would be that of its next task.
+        // Clear the waker before the connection can be unparked: afterwards, the waker would be the next
+        // task's.
         self.clear_waker();
         self.handover.park()
     }
 
-    /// Undoes [`Self::park`] when the connection could not be parked. The caller still holds the session's
+    /// Undoes [`Self::park`] if the connection could not be parked. The caller still holds the session's
     /// lock.
     pub(super) fn cancel_park(&self) {
         self.handover.cancel_park();
     }
 
-    /// The part that a parked connection keeps. It gets the permit only when the connection [is
-    /// parked](ParkedMailbox::take_permit_from).
+    /// Returns the part that a parked connection keeps. The permit is moved to it only when the connection
+    /// [is parked](ParkedMailbox::take_permit_from).
     pub(crate) fn to_parked(&self) -> ParkedMailbox {
         let address = match self.address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -214,15 +216,15 @@ impl Mailbox {
     }
 
     /// Takes the pending signals, and registers the calling task to be woken by the next one.
-    // Inlined: as a separate function, these few lines take 1 % of a delivery.
+    // Inlined, because these few lines would take 1 % of a delivery as a separate function.
     #[inline]
     pub(crate) fn take_signals(&self, context: &Context<'_>) -> Signals {
         self.waker.register(context.waker());
         Signals(self.handover.take())
     }
 
-    /// Forgets the task of a connection that has ended. Between two polls the session keeps the mailbox,
-    /// which would keep the task's memory alive.
+    /// Removes the waker of a connection that has ended. Between polls, the session keeps the mailbox, and
+    /// the waker would keep the task's memory alive.
     pub(crate) fn clear_waker(&self) {
         drop(self.waker.take());
     }

@@ -1,8 +1,8 @@
 //! Sessions of the server: the pure state machine of `encke-core` behind a lock, its timer on the wheel, and
 //! the mailbox of its connection.
 //!
-//! All changes to a session go through [`Sessions`], and there through one function, [`step`](Sessions). A
-//! session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
+//! All changes to a session go through [`Sessions`], and within it through one function, [`step`](Sessions).
+//! A session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
 //! [`EventSink`].
 
 mod attach;

@@ -1,8 +1,8 @@
-//! Parked connections. A parked connection has no task: the thread that holds the session's lock acts for it.
+//! Parked connections. A parked connection has no task; the thread that holds the session's lock acts for it.
 //!
 //! Work that takes a few instructions and one system call is done in place: sending a ping, accepting its
-//! answer, sending messages. Everything else unparks the connection, that is, it starts a new task and hands
-//! it the work that is left.
+//! answer, sending messages. Everything else unparks the connection, which means starting a new task and
+//! passing the pending work to it.
 
 use std::fmt;
 use std::io;
@@ -31,20 +31,20 @@ pub(crate) trait ParkedConnection: fmt::Debug + Send {
     /// Registers the socket with the poller, which reports when it becomes readable.
     fn watch(&mut self, session: &SessionCell) -> io::Result<()>;
 
-    /// Whether the kernel has seen a sign of life from the peer since the last ping.
+    /// Whether, since the last ping, the kernel has seen evidence that the peer is alive.
     fn is_alive(&self) -> bool;
 
-    /// Reads what the socket holds. Input counts as a sign of life; the caller reports it to the session.
+    /// Reads from the socket. Input proves that the peer is alive; the caller reports it to the session.
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome;
 
     /// Writes a ping and returns its seq. `sent` is the seq of the last message or gap that was sent.
     fn write_ping(&mut self, sent: u64) -> Result<u64, PendingWork>;
 
-    /// Sends what the outbox holds.
+    /// Sends the messages in the outbox.
     fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> DeliveryOutcome;
 
     /// Starts the connection's task, or closes the connection if its session no longer needs it. Called
-    /// without locks.
+    /// without holding locks.
     fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, work: PendingWork);
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct PendingWork {
     pub(crate) receipts: Receipts,
     /// Seq of the ping at the end of `unwritten`, if there is one.
     pub(crate) ping: Option<u64>,
-    /// Error that broke the connection. The task sends nothing and only cleans up.
+    /// Error that broke the connection. If there is one, the task sends nothing and only cleans up.
     pub(crate) lost: Option<io::Error>,
 }
 
@@ -67,14 +67,14 @@ pub(crate) struct PendingWork {
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
     Nothing,
-    /// The answer to a ping. If it made room in the replay ring, there may be more to send.
+    /// The answer to a ping. If the answer made room in the replay ring, there may be more to send.
     Pong {
         input: ConnectionInput,
         makes_room: bool,
     },
     /// Input that needs a task.
     NeedsTask(PendingWork),
-    /// Nothing was read; a task has to do it.
+    /// Nothing was read, because reading requires a task.
     Deferred,
     /// The peer is disconnected.
     Lost(io::Error),
@@ -84,7 +84,7 @@ pub(crate) enum ReadOutcome {
 #[derive(Debug)]
 pub(crate) enum DeliveryOutcome {
     Complete,
-    /// Everything was sent, and the session's state machine has to be notified.
+    /// Everything was sent, but the session's state machine must be notified.
     NeedsAcknowledgement,
     /// A task has to send the rest.
     Partial(PendingWork),
@@ -100,7 +100,7 @@ pub(super) struct Unparked {
 }
 
 impl Unparked {
-    /// Starts the connection's task, if a connection was unparked. Called without locks.
+    /// Starts the connection's task, if a connection was unparked. Called without holding locks.
     pub(super) fn start(unparked: Option<Self>, session: &SessionCell) {
         if let Some(Self { connection, mailbox, work }) = unparked {
             connection.unpark(session, mailbox, work);
@@ -109,8 +109,8 @@ impl Unparked {
 }
 
 impl Sessions {
-    /// Parks a connection. If its session has released it, or has signals pending for it, a new task starts
-    /// at once instead.
+    /// Parks a connection. If its session has released it, or has signals pending for it, a new task is
+    /// started immediately instead.
     pub(crate) fn park(
         session: &SessionCell,
         mailbox: Arc<Mailbox>,
@@ -119,7 +119,7 @@ impl Sessions {
         let mut state = session.lock();
         if state.is_attached_to(mailbox.id) && mailbox.park() {
             if connection.watch(session).is_ok() {
-                // The mailbox's contents move to the parked connection.
+                // Move the mailbox's contents to the parked connection.
                 state.sync_last_received();
                 connection.mailbox_mut().take_permit_from(&mailbox);
                 (state.mailbox, state.parked) = (None, Some(connection));
@@ -132,7 +132,7 @@ impl Sessions {
     }
 
     /// Signals a connection that its idle delay has elapsed, so that it parks if its client was silent.
-    /// Returns the task to wake, or `None` if it has ended meanwhile.
+    /// Returns the waker of its task, or `None` if the connection has ended.
     pub(crate) fn signal_idle(&self, session: SessionRef, connection: ConnectionId) -> Option<Waker> {
         let session = self.get(session)?;
         let state = session.lock();
@@ -140,7 +140,7 @@ impl Sessions {
     }
 
     /// Handles a readiness event for a session's connection. The event may be stale: there may be nothing to
-    /// read, or no session. `now` is when the kernel reported it.
+    /// read, or no session. `now` is when the kernel reported the event.
     pub(crate) fn handle_readable(&self, reference: SessionRef, now: Timestamp) {
         let Some(session) = &self.get(reference) else { return };
         let (mut unparked, mut makes_room) = (None, false);
@@ -172,7 +172,7 @@ impl Sessions {
         }
     }
 
-    /// Closes the sockets of all parked connections, when there is no runtime left for their tasks.
+    /// Closes the sockets of all parked connections. Used when there is no runtime left for their tasks.
     pub(crate) fn close_parked(&self) {
         for session in self.cells.iter_from(0) {
             let connection = session.lock().parked.take();
@@ -182,8 +182,8 @@ impl Sessions {
 }
 
 impl SessionState {
-    /// The parked connection that the session is attached to. A step that releases the connection also
-    /// unparks it.
+    /// Returns the parked connection that the session is attached to. A step that releases the connection
+    /// also unparks it.
     fn parked_connection(&mut self) -> Option<(ConnectionId, &mut Box<dyn ParkedConnection>)> {
         let Phase::Attached(id) = self.machine.phase() else { return None };
         Some((id, self.parked.as_mut()?))
@@ -201,8 +201,8 @@ impl SessionState {
         let received_at = self.machine.last_received_at();
         let mailbox =
             Arc::new(Mailbox::unparked(id, connection.mailbox_mut(), session, received_at, signals));
-        // Skipped if the session has released the connection, or another connection has taken the session
-        // over.
+        // Skip this if the session has released the connection, or another connection has taken over the
+        // session.
         if self.mailbox.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls)
         {
             self.mailbox = Some(Arc::clone(&mailbox));
@@ -233,8 +233,8 @@ impl SessionState {
                     }
                     Err(work) => return self.unpark(id, session.reference(), Signals::NONE, work),
                 },
-                // A sign of life that only the kernel has seen counts as well. Without one, the
-                // connection's task decides what to do.
+                // Evidence that only the kernel has seen counts as well. If there is none, the connection's
+                // task decides what to do.
                 Output::Probe(_) if connection.is_alive() => {
                     self.machine.received(step.now);
                     self.machine
@@ -248,19 +248,19 @@ impl SessionState {
 }
 
 impl SessionCell {
-    /// Has the session's connection send what is pending. A parked connection sends at once; otherwise its
-    /// task is signalled, and returned if it has to be woken.
+    /// Makes the session's connection send what is pending. A parked connection sends immediately; otherwise
+    /// its task is signalled, and its waker is returned if the task must be woken.
     pub(super) fn deliver_or_signal(&self, mut state: StateGuard<'_>) -> Option<Waker> {
         let SessionState { machine, parked, mailbox, .. } = &mut *state;
         let (Phase::Attached(id), Some(connection)) = (machine.phase(), parked) else {
             return match mailbox.as_ref()?.post(Signals::READ) {
                 Posted::Task(waker) => waker,
-                // All parked connections were closed.
+                // The state contains no parked connection, so all parked connections have been closed.
                 Posted::Parked => None,
             };
         };
-        // Messages are sent before any other thread can take more. Otherwise two threads could send theirs in
-        // the wrong order.
+        // Send the messages before releasing the lock, so that no other thread can take and send later ones
+        // first.
         match connection.deliver(self, machine.outbox_mut()) {
             DeliveryOutcome::Complete => {}
             DeliveryOutcome::NeedsAcknowledgement => {
@@ -277,8 +277,8 @@ impl SessionCell {
         None
     }
 
-    /// Signals a connection that was parked a moment ago: unparks it, or signals its new mailbox if it is
-    /// unparked already. Returns its task if it has to be woken.
+    /// Signals a connection that has just been parked: unparks it, or signals its new mailbox if it has
+    /// already been unparked. Returns the waker of its task if the task must be woken.
     #[cold]
     pub(super) fn signal_parked(&self, connection: ConnectionId, signals: Signals) -> Option<Waker> {
         let mut state = self.lock();

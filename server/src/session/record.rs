@@ -1,5 +1,5 @@
-//! Snapshot records of sessions: the state machine's record and what the server knows besides. The rules of
-//! `encke_core`'s records apply.
+//! Snapshot records of sessions: the record of the state machine, and the other data that the server has. The
+//! rules for the records of `encke_core` apply to these, too.
 
 use encke_core::dialect::DialectName;
 use encke_core::session::SessionRecord;
@@ -30,7 +30,7 @@ pub(crate) struct StoredSession {
     /// Whether the client was advised to pause between polls.
     #[n(6)]
     pub(super) advised_pause: bool,
-    /// `None` for an anonymous client.
+    /// Identity of the client; `None` if it is anonymous.
     #[n(7)]
     pub(super) identity: Option<IdentityRecord>,
     /// Quota owner that the session counts against.
@@ -38,7 +38,7 @@ pub(crate) struct StoredSession {
     pub(super) owner: String,
 }
 
-/// Record of a session that ended before its client was notified.
+/// Record of a session that ended before its client could be notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct StoredEnd {
@@ -83,13 +83,13 @@ pub(super) const TRANSPORTS: [Transport; 3] = [Transport::WebSocket, Transport::
 /// Dialects, indexed by their numbers in records.
 pub(super) const DIALECTS: [DialectName; 2] = [DialectName::Json, DialectName::Bayeux];
 
-/// Index of a value in such a table.
+/// Returns the index of a value in [`TRANSPORTS`] or [`DIALECTS`].
 pub(super) fn index_of<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let number = all.iter().position(|other| other == one);
     number.and_then(|number| u8::try_from(number).ok()).expect("every value is in the table")
 }
 
-/// The value at an index of such a table.
+/// Returns the value at an index of [`TRANSPORTS`] or [`DIALECTS`].
 pub(super) fn value_at<T: Copy>(all: &[T], number: u8) -> Option<T> {
     all.get(usize::from(number)).copied()
 }
@@ -99,7 +99,7 @@ impl StoredSession {
         SessionId::from_bytes(self.id)
     }
 
-    /// Name of the session's user. `None` if the client is anonymous.
+    /// Returns the name of the session's user; `None` if the client is anonymous.
     pub(crate) fn user(&self) -> Option<&str> {
         self.identity.as_ref().map(|identity| &*identity.user)
     }

@@ -12,10 +12,10 @@ const SHARDS: usize = 16;
 /// Number of sessions per page of [`Registry::pages`].
 const PAGE: usize = 1024;
 
-/// The table of all sessions, by id. It keeps the sessions in it alive.
+/// The table of all sessions, by id. It keeps its sessions alive.
 ///
-/// An entry is only the index of the session's slot, where its id is read: about ten bytes per session. Ids
-/// are random and serve as their own hashes. A shard is locked for one lookup.
+/// An entry is only the index of the session's slot, from which the id is read: about ten bytes per session.
+/// Ids are random and serve as their own hashes. A shard is locked for one lookup at a time.
 #[derive(Debug)]
 pub(crate) struct Registry {
     cells: Arc<Cells>,
@@ -24,7 +24,7 @@ pub(crate) struct Registry {
     limit: usize,
 }
 
-/// Error: the limit on sessions is reached (`limits.max_sessions`).
+/// The error when the limit on sessions is reached (`limits.max_sessions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManySessions;
 
@@ -38,7 +38,7 @@ impl Registry {
     /// Adds a session. The caller has a handle to it.
     ///
     /// # Errors
-    /// [`TooManySessions`]. Nothing changes in that case.
+    /// Returns [`TooManySessions`] if the limit is reached. Nothing changes in that case.
     pub(super) fn insert(&self, session: &SessionCell) -> Result<(), TooManySessions> {
         if self.len.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.len.fetch_sub(1, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The session with this id.
+    /// Returns the session with this id.
     #[must_use]
     pub(crate) fn get(&self, id: SessionId) -> Option<SessionHandle> {
         let shard = self.shard(id).lock();
@@ -61,7 +61,7 @@ impl Registry {
         Some(self.cells.guard(self.cells.retained(*index)))
     }
 
-    /// Removes a session. The caller has a handle to it. No effect if it is not in the table.
+    /// Removes a session. The caller has a handle to it. Has no effect if the session is not in the table.
     pub(super) fn remove(&self, session: &SessionCell) {
         let id = session.id();
         let mut shard = self.shard(id).lock();
@@ -69,7 +69,7 @@ impl Registry {
         entry.remove();
         session.set_listed(false);
         if shard.len() < shard.capacity() / 4 {
-            // Memory is released once a crowd has left.
+            // Release memory when the number of sessions has dropped sharply.
             let twice = 2 * shard.len();
             shard.shrink_to(twice, self.hash_of());
         }
@@ -84,7 +84,7 @@ impl Registry {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// All sessions, in pages. Nothing is locked between two pages.
+    /// Iterates over all sessions, in pages. No lock is held between pages.
     pub(crate) fn pages(&self) -> impl Iterator<Item = Vec<SessionHandle>> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
@@ -94,8 +94,8 @@ impl Registry {
         })
     }
 
-    /// The first `limit` sessions in slots from `iter_from` on, and the slot at which the next page begins. A
-    /// session never changes its slot, so one that exists throughout is on exactly one page.
+    /// Returns the first `limit` sessions in slot `from` and above, and the slot at which the next page
+    /// begins. A session never changes its slot, so a session that exists throughout is on exactly one page.
     #[must_use]
     pub(crate) fn page(&self, from: u32, limit: usize) -> (Vec<SessionHandle>, Option<u32>) {
         let listed = self.cells.iter_from(from).filter(|session| session.is_listed());
@@ -118,7 +118,7 @@ impl Registry {
     }
 }
 
-/// Hash of an id. Independent of the bits that choose the shard.
+/// Hash of an id, independent of the bits that select the shard.
 #[expect(clippy::cast_possible_truncation, reason = "half of it is enough")]
 fn hash(id: SessionId) -> u64 {
     id.number() as u64

@@ -18,26 +18,27 @@ impl RestoredCredentials {
         self.0.lock().insert(id, digest);
     }
 
-    /// Digest of a session's secret.
+    /// Returns the digest of a session's secret.
     pub(super) fn digest_of(&self, session: &SessionCell) -> Option<SecretDigest> {
-        // In this order, because a secret is set before its entry is removed.
+        // Look in this order, because a secret is set before its entry is removed.
         self.get(session.id()).or_else(|| session.secret().as_ref().map(ResumeSecret::digest))
     }
 
-    /// The digest, if the client has not presented the secret yet.
+    /// Returns the digest, if the client has not presented the secret yet.
     fn get(&self, id: SessionId) -> Option<SecretDigest> {
         self.0.lock().get(&id).copied()
     }
 
-    /// Checks a secret that was presented for a session. If it is right, the session keeps it from then on.
+    /// Checks a secret that was presented for a session. If it is correct, the session stores it.
     pub(super) fn claim(&self, session: &SessionCell, offered: &ResumeSecret) -> bool {
         let Some(digest) = self.get(session.id()) else {
-            // Another request has just presented it.
+            // Another request has just presented the secret.
             return session.secret().is_some_and(|secret| secret.matches(offered));
         };
         let is_valid = digest.is_of(offered);
         if is_valid {
-            // Set before the entry is removed, so that the secret or its digest is always known.
+            // Set the secret before removing the entry, so that the secret or its digest is known at all
+            // times.
             session.set_secret(*offered);
             self.0.lock().remove(&session.id());
         }

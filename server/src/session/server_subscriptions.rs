@@ -1,4 +1,4 @@
-//! Subscriptions that begin or end without a request from the client: by the backend's API call, or because
+//! Subscriptions that begin or end without a request from the client: either the backend calls the API, or
 //! the token names the channel. The outbox notifies the client.
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::engine::{EngineError, EngineResponse, RetryBackoff};
 const TOKEN_JOIN: SubscriptionOrigin = SubscriptionOrigin::Server { granted: false };
 
 impl Sessions {
-    /// Subscribes a session on behalf of the backend, whatever the client's token allows. No effect if the
-    /// session is subscribed already.
+    /// Subscribes a session on behalf of the backend, regardless of what the client's token allows. Has no
+    /// effect if the session is already subscribed.
     pub(crate) fn subscribe_by_backend(
         self: &Arc<Self>,
         session: &SessionCell,
@@ -35,10 +35,10 @@ impl Sessions {
         )
     }
 
-    /// Unsubscribes a session on behalf of the backend. No effect if the session is not subscribed.
+    /// Unsubscribes a session on behalf of the backend. Has no effect if the session is not subscribed.
     ///
     /// # Errors
-    /// [`SubscribeError`] if the session has ended or moved.
+    /// Returns [`SubscribeError`] if the session has ended or moved.
     pub(crate) fn unsubscribe_by_backend(
         &self,
         session: &SessionCell,
@@ -64,8 +64,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Subscribes a session to the channels that its new token names and the previous token did not. The
-    /// client receives a notice for each subscription that begins.
+    /// Subscribes a session to the channels that its new token names and the previous token did not name. The
+    /// client receives a notice of each new subscription.
     pub(super) fn join_token_channels(
         self: &Arc<Self>,
         session: &SessionCell,
@@ -85,8 +85,8 @@ impl Sessions {
         }
     }
 
-    /// Waits for a subscription to a channel of the token. Retries while the engine is overloaded: many
-    /// sessions may begin at the same time.
+    /// Waits for a subscription to a channel that the token names. Retries while the engine is overloaded,
+    /// because many sessions may be opened at the same time.
     async fn retry_join(
         self: &Arc<Self>,
         session: &SessionCell,

@@ -22,16 +22,16 @@ use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Receives all lifecycle events, and messages from clients to the server's own code. Called without locks
-/// unless stated otherwise. Implementations must not panic.
+/// Receives all lifecycle events, and messages from clients to the server's own code. Called without holding
+/// locks unless stated otherwise. Implementations must not panic.
 pub(crate) trait EventSink: Send + Sync + 'static {
-    /// Whether [`Self::session_event_in_order`] is to be called. Must always return the same value.
+    /// Whether [`Self::session_event_in_order`] should be called. Must always return the same value.
     fn wants_order(&self) -> bool {
         false
     }
 
-    /// Called with every event before [`Self::session_event`], under the session's lock, so the events of one
-    /// session arrive in order. The implementation may only record the event.
+    /// Called with every event before [`Self::session_event`], while the session's lock is held, so the
+    /// events of one session arrive in order. The implementation must do no more than record the event.
     fn session_event_in_order(&self, _session: SessionId, _user: Option<&Arc<str>>, _event: LifecycleEvent) {}
 
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
@@ -50,11 +50,11 @@ const MOVING: u8 = 2;
 /// Limits on sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionLimits {
-    /// Number of sessions, including suspended ones.
+    /// Maximum number of sessions, including suspended ones.
     pub(crate) sessions: usize,
-    /// Messages that each session keeps as sent but not acknowledged.
+    /// Maximum number of messages that each session keeps as sent but not acknowledged.
     pub(crate) unacked: usize,
-    /// Subscriptions of each session.
+    /// Maximum number of subscriptions of each session.
     pub(crate) subscriptions: usize,
 }
 
@@ -62,11 +62,11 @@ pub(crate) struct SessionLimits {
 #[derive(Clone, Debug)]
 pub(crate) struct SessionLogs {
     pub(crate) engine: Arc<dyn LogEngine<SessionRef>>,
-    /// Logs that sessions read, which the engine fills.
+    /// Logs that sessions read. They are filled by the engine.
     pub(crate) channels: Arc<Channels>,
 }
 
-/// All sessions. Every change of a session goes through this type.
+/// All sessions. Every change to a session goes through this type.
 pub(crate) struct Sessions {
     pub(super) cells: Arc<Cells>,
     pub(super) registry: Registry,
@@ -81,7 +81,7 @@ pub(crate) struct Sessions {
     pub(super) logs: SessionLogs,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
-    /// Runs tasks that wait for an engine and have no caller to wait for them.
+    /// Runs background tasks that wait for an engine.
     pub(super) executor: Arc<dyn Executor>,
     pub(super) events: Box<dyn EventSink>,
     /// Cached result of [`EventSink::wants_order`].
@@ -90,7 +90,7 @@ pub(crate) struct Sessions {
     pub(super) connections: AtomicU64,
     /// Secrets of restored sessions whose clients have not reconnected yet.
     pub(super) restored_credentials: RestoredCredentials,
-    /// Join and leave notices, if any namespace has them.
+    /// Join and leave notices, if any namespace has `join_leave`.
     pub(super) join_leave: Option<Arc<JoinLeave>>,
     shutdown: AtomicU8,
 }
@@ -157,38 +157,38 @@ impl Sessions {
         self.cells.guard(session)
     }
 
-    /// The session, unless it has ended.
+    /// Returns the session, unless it has ended.
     pub(crate) fn get(&self, reference: SessionRef) -> Option<SlotGuard<'_, SessionCell>> {
         self.cells.get(reference)
     }
 
-    /// Number of sessions that are still referenced: those in the registry, and those that have ended but
-    /// still have a task.
+    /// Returns the number of sessions that are still referenced: those in the registry, and those that have
+    /// ended but still have a task.
     #[cfg(feature = "simulation")]
     pub(crate) fn referenced(&self) -> usize {
         self.cells.len()
     }
 
-    /// Recent lifecycle events of a session, which may have ended. `None` if the session does not exist and
-    /// no event of it is left.
+    /// Returns the recent lifecycle events of a session, which may have ended. `None` if the session does not
+    /// exist and none of its events is still stored.
     pub(crate) fn history_of(&self, session: SessionId) -> Option<SessionHistory> {
-        // Checked before the events are read: an end is recorded before the session leaves the registry.
+        // Check this before reading the events: an end is recorded before the session leaves the registry.
         let exists = self.registry.get(session).is_some();
         let history = self.timeline.history_of(session);
         (exists || !history.events.is_empty()).then_some(history)
     }
 
-    /// Users whose earlier tokens are rejected.
+    /// Returns the users whose earlier tokens are rejected.
     pub(crate) fn revocations(&self) -> &Revocations {
         &self.revocations
     }
 
-    /// Whether sessions are being ended or moved, so that none may begin.
+    /// Whether sessions are being ended or moved, so that no new ones may be opened.
     pub(crate) fn is_draining(&self) -> bool {
         self.shutdown.load(Ordering::Acquire) != RUNNING
     }
 
-    /// Refusal for connections that arrive meanwhile.
+    /// Returns the refusal for connections that arrive during a drain.
     pub(super) fn draining_refusal(&self) -> AttachRefusal {
         if self.shutdown.load(Ordering::Acquire) == MOVING {
             AttachRefusal::Moved

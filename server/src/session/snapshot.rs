@@ -28,7 +28,7 @@ pub(crate) enum NotRestored {
     TooManySessions,
 }
 
-/// Restored sessions, with the time for which each has been without a connection and its quota owner.
+/// Restored sessions, with their quota owners and how long each has been without a connection.
 #[derive(Debug, Default)]
 pub(crate) struct RestoredSessions(Vec<(Duration, QuotaOwner, SessionHandle)>);
 
@@ -52,7 +52,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Records of sessions that ended before their clients were notified.
+    /// Returns records of sessions that ended before their clients could be notified.
     pub(crate) fn snapshot_ends(&self) -> Vec<StoredEnd> {
         self.ended.snapshot()
     }
@@ -60,7 +60,7 @@ impl Sessions {
     /// Restores the record of an ended session.
     ///
     /// # Errors
-    /// [`NotRestored`]. Nothing changes in that case.
+    /// Returns [`NotRestored`] if clients are never notified of its close code. Nothing changes in that case.
     pub(crate) fn restore_end(&self, stored: &StoredEnd) -> Result<(), NotRestored> {
         let is_restored = self.ended.restore(stored);
         is_restored
@@ -92,20 +92,21 @@ impl Sessions {
         Some((stored, channels.collect()))
     }
 
-    /// Sets the number from which connections are counted.
+    /// Raises the connection count to `connections`, from which numbering continues.
     pub(crate) fn restore_connections(&self, connections: u64) {
         self.connections.fetch_max(connections.min(u64::MAX / 2), Ordering::Relaxed);
     }
 
-    /// Number of connections so far.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Restores a session, suspended. Its channels must have been restored before.
+    /// Restores a session as suspended. Its channels must already have been restored.
     ///
     /// # Errors
-    /// [`NotRestored`]. Nothing changes in that case.
+    /// Returns [`NotRestored`] if the record is invalid or the limit on sessions is reached. Nothing changes
+    /// in that case.
     pub(crate) fn restore(
         &self,
         stored: StoredSession,
@@ -192,8 +193,8 @@ impl Sessions {
         })
     }
 
-    /// Completes the restore of all sessions. Those that have been without a connection longest are evicted
-    /// first when room is needed.
+    /// Completes the restore of all sessions. When room is needed, the sessions that have been without a
+    /// connection longest are evicted first.
     pub(crate) fn settle(&self, RestoredSessions(mut sessions): RestoredSessions) {
         sessions.sort_by_key(|(detached_for, ..)| std::cmp::Reverse(*detached_for));
         for (_, owner, session) in sessions {

@@ -41,8 +41,8 @@ impl Sessions {
     /// Fires the deadlines that are due for the session in this slot. If the task of its connection has work
     /// to do, its waker is added to `wakers`.
     pub(crate) fn handle_timeout(&self, slot: u32, wakers: &mut Vec<Waker>) {
-        // The timer may have been armed for an earlier session in this slot. Then nothing is due, and the
-        // check has no effect.
+        // The timer may have been armed for an earlier session in this slot. In that case nothing is due, and
+        // the check has no effect.
         let Some(session) = self.cells.get_at(slot) else { return };
         let fire = |state: &mut SessionState, step: &mut StepContext<'_>| state.machine.handle_timeout(step);
         self.step_and_wake(&session, self.timeouts.clock().now(), fire, |waker| wakers.push(waker));
@@ -50,7 +50,7 @@ impl Sessions {
 
     /// Takes messages from a session's outbox, if the session is attached to this connection. This is not a
     /// step: neither the phase nor the deadlines depend on the messages taken, and deliveries are too
-    /// frequent to check them.
+    /// frequent for checking deadlines each time.
     pub(super) fn with_outbox<R>(
         session: &SessionCell,
         mailbox: &Mailbox,
@@ -60,9 +60,9 @@ impl Sessions {
         state.is_attached_to(mailbox.id).then(|| take(state.machine.outbox_mut()))
     }
 
-    /// Performs one step of one session. All changes of a session's phase and deadlines are made here. Only
-    /// its outbox also changes elsewhere: in [`Self::with_outbox`], and in
-    /// [`tell_readable`](crate::channel::Subscriber), which marks a subscription as readable.
+    /// Performs one step of one session. All changes to a session's phase and deadlines are made in steps.
+    /// Only its outbox is also changed elsewhere: in [`Self::with_outbox`], and in
+    /// [`notify_readable`](crate::channel::Subscriber), which marks a subscription as readable.
     pub(super) fn step<R>(
         &self,
         session: &SessionCell,
@@ -71,7 +71,7 @@ impl Sessions {
         self.step_at(session, self.timeouts.clock().now(), act)
     }
 
-    /// Like [`Self::step`], for an event that happened at `now`, a moment ago at most.
+    /// Like [`Self::step`], but for an event that happened at `now`, at most a moment ago.
     pub(super) fn step_at<R>(
         &self,
         session: &SessionCell,
@@ -81,8 +81,8 @@ impl Sessions {
         self.step_and_wake(session, now, act, Waker::wake)
     }
 
-    /// Applies `act` under the session's lock. The wheel, the connection, metrics, the event log and hooks
-    /// are called after the lock is released.
+    /// Applies `act` while holding the session's lock. The wheel, the connection, metrics, the event log and
+    /// hooks are called after the lock is released.
     fn step_and_wake<R>(
         &self,
         session: &SessionCell,
@@ -100,12 +100,13 @@ impl Sessions {
             let mut step = StepContext { now, timeouts: &self.settings, outputs: &mut outputs };
             let result = act(&mut state, &mut step);
             let after = state.machine.phase();
-            // Between polls the mailbox is kept for the client's address; its task ends by itself.
+            // Between polls, the mailbox is kept for the client's address; the task of the last poll ends by
+            // itself.
             if !matches!(after, Phase::Attached(_) | Phase::BetweenPolls) {
                 state.mailbox = None;
             }
             let has_ended = matches!(after, Phase::Closed(_));
-            // Boxed because few steps need it and every step moves it.
+            // Boxed because few steps need it but every step moves it.
             let subscriptions = has_ended.then(|| self.clear_subscriptions(session, &mut state));
             if before != after {
                 let address = mailbox.as_deref().map(Mailbox::address).or_else(|| state.parked_address());
@@ -119,8 +120,8 @@ impl Sessions {
             let mailbox = unparked.as_ref().map(|unparked| Arc::clone(&unparked.mailbox)).or(mailbox);
             if let Phase::Closed(reason) = after
                 && before != after
-                // A kicked client must learn of it. The connection that would send the close code may have
-                // ended unnoticed, so the code is kept for a client that reconnects.
+                // A kicked client must be notified. The connection that would send the close code may have
+                // ended unnoticed, so the code is also kept in case the client reconnects.
                 && (!has_farewell || reason == CloseReason::Kicked)
             {
                 self.ended.record(
@@ -149,7 +150,7 @@ impl Sessions {
         result
     }
 
-    /// Carries out one output. Returns the task of the connection, if it has to be woken.
+    /// Carries out one output. Returns the waker of the connection's task, if the task must be woken.
     fn carry_out(
         &self,
         session: &SessionCell,
@@ -160,7 +161,7 @@ impl Sessions {
         if let Some((connection, signals)) = signals_of(output) {
             return match mailbox.filter(|mailbox| mailbox.id == connection)?.post(signals) {
                 Posted::Task(waker) => waker,
-                // It was parked after the session's lock was released.
+                // The connection was parked after the session's lock was released.
                 Posted::Parked => session.signal_parked(connection, signals),
             };
         }
@@ -217,7 +218,7 @@ impl Sessions {
     }
 }
 
-/// The connection that an output is for, and the signals to post to it.
+/// Returns the connection that an output is for, and the signals to post to it.
 pub(super) fn signals_of(output: Output) -> Option<(ConnectionId, Signals)> {
     match output {
         Output::Ping(connection) => Some((connection, Signals::PING)),
@@ -229,13 +230,13 @@ pub(super) fn signals_of(output: Output) -> Option<(ConnectionId, Signals)> {
     }
 }
 
-/// Converts the expiry of a token to the server's clock, by the current wall clock.
+/// Converts the expiry of a token to the server's clock, using the current wall clock.
 pub(super) fn token_deadline(expires: UnixTime, clock: &Clock, now: Timestamp) -> Timestamp {
     now + expires.since(clock.unix_now())
 }
 
-/// The deadline to request from the wheel. Pings have slack, so that they are sent in batches. All other
-/// deadlines are exact to the tick, and so is a ping if another deadline lies within its slack.
+/// Returns the deadline to request from the wheel. Pings have slack, so that they can be sent in batches. All
+/// other deadlines are exact to the tick, and so is a ping if another deadline lies within its slack.
 fn requested_deadline<C>(
     machine: &Session<C>,
     now: Timestamp,
@@ -244,8 +245,8 @@ fn requested_deadline<C>(
 ) -> RequestedDeadline {
     let next = machine.next_deadline(timeouts);
     if machine.is_writing_ping() {
-        // Pong is about to be armed. Requesting it now saves the wheel one insertion per ping; an early
-        // expiry has no effect.
+        // Pong is about to be armed. Requesting it now saves the wheel one insertion per ping, and expiring
+        // early has no effect.
         let pong = now + timeouts.pong_timeout;
         return RequestedDeadline::exact(next.map_or(pong, |(at, _)| at.min(pong)).as_nanos());
     }

@@ -34,16 +34,16 @@ impl LogHandle for SubscribedChannel {
     }
 }
 
-/// A successful subscribe request.
+/// Result of a successful subscribe request.
 #[derive(Debug)]
 pub(crate) struct SubscribeOutcome {
     pub(crate) channel: Arc<Channel>,
-    /// Offset of the log's newest message at that time.
+    /// Offset of the newest message in the log when the subscription began.
     pub(crate) offset: u64,
-    /// Offset after which the subscription begins.
+    /// Offset of the message before the first one to be sent.
     pub(crate) start_offset: u64,
-    /// If the client asked to continue after a certain message: whether all later messages are still
-    /// available.
+    /// Whether all messages after the one that the client named are still available. `None` if the client
+    /// named no message.
     pub(crate) recovered: Option<bool>,
 }
 
@@ -67,11 +67,11 @@ pub(crate) enum SubscribeError {
 /// Origin of a subscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SubscriptionOrigin {
-    /// A request of the client, which is answered.
+    /// The client, which receives a reply.
     Client(CommandSource),
     /// The server. The client receives a notice.
     Server {
-        /// Whether the backend granted it, regardless of the client's token.
+        /// Whether the backend granted the subscription, regardless of the client's token.
         granted: bool,
     },
 }
@@ -87,11 +87,11 @@ impl SubscriptionOrigin {
 }
 
 impl Sessions {
-    /// Subscribes a session to a channel. No effect if it is subscribed already.
+    /// Subscribes a session to a channel. Has no effect if the session is already subscribed.
     ///
-    /// There are three steps: check that the session may subscribe; request the channel from the engine, with
-    /// no lock held; join the channel. Between these, another connection may have taken the session over with
-    /// a token that allows less, so the last step repeats the check.
+    /// There are three steps: check that the session may subscribe; request the channel from the engine,
+    /// without holding a lock; join the channel. Between these steps, another connection may have taken over
+    /// the session with a token that allows less, so the last step repeats the check.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         session: &SessionCell,
@@ -108,8 +108,8 @@ impl Sessions {
         )
     }
 
-    /// Subscribes a session, whatever the origin. `creator` is the quota owner of the channel if it has to be
-    /// created.
+    /// Subscribes a session, regardless of the origin. `creator` returns the quota owner of the channel if
+    /// the channel has to be created.
     pub(super) fn subscribe_as(
         self: &Arc<Self>,
         session: &SessionCell,
@@ -180,8 +180,8 @@ impl Sessions {
         subscribed
     }
 
-    /// Checks whether a session may have one more subscription. Returns the subscription if it exists
-    /// already; if the backend wants it, it is marked as granted.
+    /// Checks whether a session may have one more subscription. Returns the subscription if it already
+    /// exists; if the backend requested it, it is marked as granted.
     fn check_subscribe(
         &self,
         state: &mut SessionState,
@@ -221,8 +221,8 @@ impl Sessions {
         session.lock().find(name).is_some()
     }
 
-    /// Unsubscribes a session. No effect if it is not subscribed, or no longer accepts input from this
-    /// source.
+    /// Unsubscribes a session. Has no effect if the session is not subscribed, or no longer accepts input
+    /// from this source.
     pub(crate) fn unsubscribe(&self, session: &SessionCell, source: CommandSource, name: &str) {
         let subscription = self.step(session, |state, _| {
             let found = source.is_current(state).then(|| state.find(name))?;
@@ -239,8 +239,8 @@ impl Sessions {
         }
     }
 
-    /// Applies a client's new token. Returns the channels that it no longer allows and that were
-    /// unsubscribed, or `None` if the token belongs to another user.
+    /// Applies a client's new token. Returns the channels that were unsubscribed because the token no longer
+    /// allows them, or `None` if the token belongs to another user.
     pub(crate) fn refresh(
         self: &Arc<Self>,
         session: &SessionCell,
@@ -293,7 +293,7 @@ impl Sessions {
         revoked.collect()
     }
 
-    /// Completes an unsubscribe, without the session's lock.
+    /// Completes an unsubscribe. The caller does not hold the session's lock.
     pub(super) fn complete_unsubscribe(&self, subscription: &SubscribedChannel) {
         self.logs.channels.unsubscribe(&subscription.channel, subscription.key);
         self.publish_notices(subscription.channel.name());
@@ -302,7 +302,7 @@ impl Sessions {
 
 impl SessionCell {
     /// Moves a subscription to the log that replaces an earlier one. See
-    /// [`Subscriber::move_on`](crate::channel::Subscriber::move_on).
+    /// [`Subscriber::move_to`](crate::channel::Subscriber::move_to).
     pub(super) fn move_on(&self, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
         let removed = {
             let mut state = self.lock();
@@ -334,15 +334,16 @@ impl SessionState {
 /// Position at which a subscription begins.
 #[derive(Debug, PartialEq, Eq)]
 struct SubscriptionStart {
-    /// Offset of the last message before it.
+    /// Offset of the message before the first one to be sent.
     cursor: u64,
-    /// Whether a gap of unknown size is sent first.
+    /// Whether a gap of unknown length is sent first.
     gap: bool,
     recovered: Option<bool>,
 }
 
 impl SubscriptionStart {
-    /// `goes_on` returns whether messages after the given one are, or were, in this log.
+    /// Determines the start. `goes_on` returns whether messages after the given one are, or were, in this
+    /// log.
     fn of(begin: &StartPosition<'_>, goes_on: impl FnOnce(&Since<'_>) -> bool, log: LogBounds) -> Self {
         match begin {
             StartPosition::Now => Self { cursor: log.last, gap: false, recovered: None },
@@ -350,7 +351,7 @@ impl SubscriptionStart {
                 let cursor = log.last.saturating_sub(*count).max(log.first - 1);
                 Self { cursor, gap: false, recovered: None }
             }
-            // The log's epoch has changed: the client has no message of the new one.
+            // The log's epoch has changed, so the client has no message of the new epoch.
             StartPosition::After(since) if !goes_on(since) => {
                 Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
             }

@@ -1,5 +1,5 @@
-//! Order in which suspended sessions are evicted to make room for new ones: first the session that has been
-//! suspended longest, of the quota owner with most suspended sessions.
+//! The order in which suspended sessions are evicted to make room for new ones. The quota owner with the most
+//! suspended sessions loses the one that has been suspended longest.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,8 @@ impl SuspendedSessions {
         state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
     }
 
-    /// Updates the position after a change of phase. `address` is that of the connection, if there is one.
+    /// Updates the position after a change of phase. `address` is the address of the connection, if there is
+    /// one.
     pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, address: Option<IpAddr>) {
         let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
         match (address, state.eviction_position.take()) {
@@ -54,14 +55,14 @@ impl EvictionPosition {
 }
 
 impl Sessions {
-    /// Evicts a suspended session to make room for another. Returns whether there was one.
+    /// Evicts a suspended session to make room for another. Returns whether one was evicted.
     pub(super) fn evict_suspended(&self) -> bool {
         loop {
             let first = self.suspended.0.lock().evict();
             let Some(id) = first else { return false };
             let Some(session) = self.registry.get(id) else { continue };
             let has_ended = self.step(&session, |state, step| {
-                // Its client may have reconnected meanwhile.
+                // The client may have reconnected in the meantime.
                 let can_evict = state.machine.phase() == Phase::Suspended;
                 if can_evict {
                     state.machine.handle(step, Input::Close(CloseReason::Limit));

@@ -6,16 +6,17 @@ use parking_lot::Mutex;
 use super::id::SessionId;
 use crate::clock::UnixTime;
 
-/// Number of events kept, of all sessions together: 512 KiB once full.
+/// Maximum number of events kept for all sessions together. Once full, the ring takes 512 KiB.
 const CAPACITY: usize = 1 << 14;
 
-/// Number of events read before the lock is released to let writers in: about a microsecond.
+/// Number of events read before the lock is released to let writers in. Reading this many takes about a
+/// microsecond.
 const READ_BATCH: u64 = 512;
 
-/// The last [`CAPACITY`] events of all sessions. A new event overwrites the oldest.
+/// The latest [`CAPACITY`] events of all sessions. A new event overwrites the oldest one.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// Time of creation. Until the ring is full, no event since then is missing.
+    /// When the timeline was created. Until the ring is full, no event since then is missing.
     began: UnixTime,
     /// Locked while one event is written, or a batch is read.
     ring: Mutex<EventRing>,
@@ -23,8 +24,8 @@ pub(super) struct Timeline {
 
 #[derive(Debug)]
 struct EventRing {
-    /// Event number `n`, counted from 0, is at index `n % CAPACITY`. The capacity is reserved at the start;
-    /// the system provides the memory when it is used.
+    /// The events; number `n`, counted from 0, is at index `n % CAPACITY`. The capacity is reserved at the
+    /// start, but the system provides the memory only when it is used.
     events: Vec<TimelineEntry>,
     /// Number of events so far.
     total: u64,
@@ -42,9 +43,9 @@ const _: () = assert!(size_of::<TimelineEntry>() * CAPACITY == 512 * 1024);
 /// Recent events of one session.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SessionHistory {
-    /// Time since which no event is missing.
+    /// Earliest time after which no event is missing.
     pub(crate) since: UnixTime,
-    /// Events in their order, with their times.
+    /// Events in order, with their times.
     pub(crate) events: Vec<(UnixTime, Transition)>,
 }
 
@@ -53,12 +54,12 @@ impl Timeline {
         Self { began, ring: Mutex::new(EventRing { events: Vec::with_capacity(CAPACITY), total: 0 }) }
     }
 
-    /// Records an event. Two events of one session may be recorded in either order.
+    /// Records an event. Consecutive events of a session may be recorded in either order.
     pub(super) fn record(&self, session: SessionId, event: LifecycleEvent, at: UnixTime) {
         self.ring.lock().push(TimelineEntry { session, event, at });
     }
 
-    /// The events of a session that are still kept.
+    /// Returns the events of a session that are still stored.
     pub(super) fn history_of(&self, session: SessionId) -> SessionHistory {
         let mut found: Vec<TimelineEntry> = Vec::new();
         let (mut next, end) = (0, self.ring.lock().total);
@@ -71,7 +72,7 @@ impl Timeline {
             );
             next = until.max(next);
         }
-        // Read last: events that were overwritten meanwhile may not have been read.
+        // Read this last: events that were overwritten in the meantime may not have been read.
         let since = self.ring.lock().since().unwrap_or(self.began);
         found.sort_by_key(|entry| entry.event.number);
         let events = found.iter().map(|entry| (entry.at, entry.event.transition)).collect();
@@ -89,17 +90,17 @@ impl EventRing {
         self.total += 1;
     }
 
-    /// Number of the oldest event that is kept.
+    /// Returns the number of the oldest event that is still stored.
     fn oldest(&self) -> u64 {
         self.total - self.events.len() as u64
     }
 
-    /// The event with this number, which must still be kept.
+    /// Returns the event with this number, which must still be stored.
     fn get(&self, number: u64) -> TimelineEntry {
         self.events[index(number)]
     }
 
-    /// Time of the oldest event, if earlier ones were overwritten.
+    /// Returns the time of the oldest event, if earlier ones were overwritten.
     fn since(&self) -> Option<UnixTime> {
         (self.oldest() > 0).then(|| self.get(self.oldest()).at)
     }
@@ -176,7 +177,7 @@ mod tests {
         );
     }
 
-    /// With concurrent readers and writers: an event that was written before a read is found, unless it was
+    /// With concurrent readers and writers, an event that was written before a read is found unless it was
     /// overwritten.
     #[test]
     fn readers_and_writers_run_concurrently() {

@@ -10,9 +10,10 @@ use super::cell::{SessionCell, SessionHandle, SessionRef, SessionState};
 use super::sessions::Sessions;
 use crate::auth::Identity;
 
-/// Sessions of named users. Sessions of anonymous clients are not in it.
+/// Index of the sessions of named users, without the sessions of anonymous clients.
 ///
-/// A session is in it from its first step to its end. Locked for one session, or for one page.
+/// A session is in the index from its first step to its end. The lock is held for one session, or one page,
+/// at a time.
 #[derive(Debug, Default)]
 pub(super) struct Users(Mutex<BTreeSet<(Arc<str>, SessionRef)>>);
 
@@ -21,12 +22,13 @@ impl Users {
         self.0.lock().insert((user, session));
     }
 
-    /// No effect if the session is not in the index.
+    /// Removes a session. Has no effect if it is not in the index.
     pub(super) fn remove(&self, user: Arc<str>, session: SessionRef) {
         self.0.lock().remove(&(user, session));
     }
 
-    /// The user's first `limit` sessions in slots from `from` on, and the slot at which the next page begins.
+    /// Returns the user's first `limit` sessions in slot `from` and above, and the slot at which the next
+    /// page begins.
     fn page(&self, user: &str, from: u32, limit: usize) -> (Vec<SessionRef>, Option<u32>) {
         let first = (user.into(), SessionRef::first_in(from));
         let all = self.0.lock();
@@ -39,17 +41,18 @@ impl Users {
 }
 
 impl Sessions {
-    /// The user's first `limit` sessions in slots from `from` on, and the slot at which the next page begins.
-    /// A page may have fewer than `limit` sessions without being the last. A session never changes its slot,
-    /// so one that exists throughout is on exactly one page.
+    /// Returns the user's first `limit` sessions in slot `from` and above, and the slot at which the next
+    /// page begins. A page may have fewer than `limit` sessions without being the last. A session never
+    /// changes its slot, so a session that exists throughout is on exactly one page.
     pub(crate) fn of_user(&self, user: &str, from: u32, limit: usize) -> (Vec<SessionHandle>, Option<u32>) {
         let (page, next) = self.users.page(user, from, limit);
         let found = page.into_iter().filter_map(|session| self.cells.get(session));
         (found.map(|session| self.cells.guard(&session)).collect(), next)
     }
 
-    /// Adds a session to the index of its user, unless it has ended already. The caller holds the lock of its
-    /// state, so the session cannot end meanwhile; its end removes it again.
+    /// Adds a session to the index of its user, unless the session has already ended. The caller holds the
+    /// lock of the session's state, so the session cannot end in the meantime. When the session ends, it is
+    /// removed from the index.
     pub(super) fn add_to_users(&self, session: &SessionCell, state: &SessionState) {
         let has_ended = matches!(state.machine.phase(), Phase::Closed(_));
         if let Some(user) = state.identity.shared_user().filter(|_| !has_ended) {

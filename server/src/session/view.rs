@@ -26,9 +26,9 @@ pub(crate) struct SessionView {
     pub(crate) last_received: Duration,
     /// Seq of the last message that was sent.
     pub(crate) seq: u64,
-    /// Number of messages that were sent and not acknowledged.
+    /// Number of messages that were sent but not acknowledged.
     pub(crate) unacked: usize,
-    /// Armed deadlines, with the time left until each.
+    /// Armed deadlines, with the time remaining until each.
     pub(crate) deadlines: Vec<(Deadline, Duration)>,
 }
 
@@ -41,7 +41,7 @@ impl SessionView {
 
 fn member_phase(phase: Phase) -> MemberPhase {
     match phase {
-        // The difference is not visible outside.
+        // Report both as attached, because the difference is not visible to users of the API.
         Phase::Attached(_) | Phase::BetweenPolls => MemberPhase::Attached,
         Phase::Suspended | Phase::Moved => MemberPhase::Suspended,
         Phase::Closed(_) => MemberPhase::Closed,
@@ -50,28 +50,29 @@ fn member_phase(phase: Phase) -> MemberPhase {
 
 /// Read-only access to a session, without a step.
 impl SessionCell {
-    /// Seq of the last message sent on the current connection; the stream continues after it.
+    /// Returns the seq of the last message sent on the current connection. The stream continues after it.
     #[must_use]
     pub(crate) fn sent(&self) -> u64 {
         self.lock().machine.outbox().sent()
     }
 
-    /// Identity of the session's client.
+    /// Returns the identity of the session's client.
     #[must_use]
     pub(crate) fn identity(&self) -> Identity {
         self.lock().identity.clone()
     }
 
-    /// Highest seq that was ever used, on any connection.
+    /// Returns the highest seq ever assigned, on any connection.
     #[must_use]
     pub(crate) fn seq(&self) -> u64 {
         self.lock().machine.outbox().seq()
     }
 
-    /// The session as a member of a channel, if it is subscribed. Called for many sessions at a time.
+    /// Returns the session as a member of a channel, if the session is subscribed. Called for many sessions
+    /// at a time.
     ///
-    /// The session's own subscriptions decide: when its leave is published, it may still be among the
-    /// channel's subscribers.
+    /// This checks the session's own subscriptions, because the session may still be among the channel's
+    /// subscribers when its leave is published.
     pub(super) fn member(&self, channel: &Channel) -> Option<Member> {
         let (user, phase) = {
             let state = self.lock();
@@ -82,7 +83,7 @@ impl SessionCell {
         Some(Member { id: self.id().to_string(), user, phase })
     }
 
-    /// Subscribed channels, with the offset up to which each has been read.
+    /// Returns the subscribed channels, with the offset up to which each has been read.
     #[must_use]
     pub(crate) fn subscriptions(&self) -> Vec<(Arc<Channel>, u64)> {
         let state = self.lock();
@@ -90,8 +91,8 @@ impl SessionCell {
         subscriptions.map(|view| (Arc::clone(&view.channel.channel), view.cursor)).collect()
     }
 
-    /// Whether there is something to send now, and whether sending has stopped until something is
-    /// acknowledged.
+    /// Whether there is something to send now, and whether sending has stopped until the client acknowledges
+    /// something.
     #[cfg(feature = "simulation")]
     pub(crate) fn outgoing(&self) -> (bool, bool) {
         let state = self.lock();
@@ -99,13 +100,13 @@ impl SessionCell {
         (outbox.next_turn().is_some(), outbox.is_stopped())
     }
 
-    /// All armed deadlines.
+    /// Returns all armed deadlines.
     #[cfg(feature = "simulation")]
     pub(crate) fn deadlines(&self, timeouts: &SessionTimeouts) -> Vec<(Deadline, Timestamp)> {
         self.lock().machine.deadlines(timeouts).map(|(at, deadline)| (deadline, at)).collect()
     }
 
-    /// State of the session at `now`.
+    /// Returns the state of the session at `now`.
     #[must_use]
     pub(crate) fn view(&self, now: Timestamp, timeouts: &SessionTimeouts) -> SessionView {
         let state = self.lock();

@@ -19,12 +19,12 @@ use crate::http::SharedSocket;
 use crate::public::{SocketUpgrade, request_with_body, serve_socket};
 use crate::transport::poll;
 
-/// A request with a `/meta/connect`.
+/// An HTTP request that contains a `/meta/connect`.
 #[derive(Clone, Debug)]
 pub struct ConnectRequest {
     /// The array of messages.
     pub body: String,
-    /// The client closes the connection after this request. If not, no further request follows either,
+    /// Whether the client closes the connection after this request. If not, no other request follows either,
     /// because reading it would need hyper.
     pub is_last: bool,
     /// Value of the `BAYEUX_BROWSER` cookie, if present.
@@ -36,9 +36,9 @@ pub struct ConnectRequest {
 pub struct AcceptedConnect {
     /// Id of the session.
     pub session: String,
-    /// The request is answered immediately.
+    /// Whether the request is answered immediately.
     pub is_due: bool,
-    /// The request counts towards the limit of its browser.
+    /// Whether the request counts towards the limit of its browser.
     pub counts_for_browser: bool,
 }
 
@@ -75,7 +75,7 @@ impl SimulatedServer {
                         is_due: accepted.is_due,
                         counts_for_browser: accepted.writer.browser.is_some(),
                     });
-                    // Stands for the step that takes the socket back from hyper.
+                    // Yield in place of the step that takes the socket back from hyper.
                     yield_once().await;
                     let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
                     hold(poll, HeldPollGuard(open_connection)).await;
@@ -85,7 +85,7 @@ impl SimulatedServer {
                     let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\n\r\n", body.len());
                     let answer = [head.as_bytes(), &body].concat();
                     let written = pin!(async {
-                        // The client may have disconnected.
+                        // Ignore errors: the client may have disconnected.
                         let _ = socket.write_all(&answer).await;
                         let _ = socket.shutdown().await;
                     });

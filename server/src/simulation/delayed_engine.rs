@@ -10,18 +10,18 @@ use crate::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Publishe
 use crate::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use crate::session::SessionRef;
 
-/// Returns the delay of the next answer, or `None` if it is immediate.
+/// Function that returns the delay of the next response, or `None` if it is immediate.
 pub(super) type Delay = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
-/// A memory engine that delays some of its answers, like a remote engine.
+/// A memory engine that delays some of its responses, like a remote engine.
 pub(super) struct DelayedEngine {
     pub(super) memory: Arc<MemoryEngine<SessionRef>>,
     pub(super) delay: Delay,
-    /// Number of outstanding answers.
+    /// Number of outstanding responses.
     pub(super) outstanding: Arc<AtomicUsize>,
 }
 
-/// Counts one outstanding answer until it is dropped.
+/// Counts one outstanding response until it is dropped.
 struct OutstandingAnswer(Arc<AtomicUsize>);
 
 impl OutstandingAnswer {

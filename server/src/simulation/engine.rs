@@ -19,7 +19,7 @@ use crate::session::SessionRef;
 /// Kind of engine.
 #[expect(missing_debug_implementations, reason = "functions do not implement Debug")]
 pub enum SimulatedEngine {
-    /// Memory. The function returns the delay of the next answer, or `None` if it is immediate.
+    /// The memory engine. The function returns the delay of the next response, or `None` if it is immediate.
     Memory(Box<dyn Fn() -> Option<Duration> + Send + Sync>),
     /// A simulated Redis.
     Redis {

@@ -61,16 +61,16 @@ pub use views::{ChannelView, ServerTotals, SessionView};
 /// A task of the server.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Parts of a simulated server.
+/// Configuration and environment of a simulated server.
 #[expect(missing_debug_implementations, reason = "functions do not implement Debug")]
 pub struct Parameters {
     /// The configuration. Addresses, TLS and threads do not matter.
     pub config: Config,
-    /// Seed of ids, secrets and all other random numbers.
+    /// Seed for ids, secrets and all other random numbers.
     pub seed: u64,
-    /// The monotonic clock and the wall clock.
+    /// Source of the monotonic clock and the wall clock.
     pub time: Arc<SimulatedTime>,
-    /// Receive lifecycle events.
+    /// Hooks that receive lifecycle events.
     pub hooks: Box<dyn Hooks>,
     /// Spawns the server's own tasks.
     pub spawn: Box<dyn Fn(Task) + Send + Sync>,
@@ -198,14 +198,14 @@ impl SimulatedServer {
         }
     }
 
-    /// The server's time.
+    /// Returns the server's current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.public.client.timeouts.clock().now()
     }
 
-    /// Runs the next step of the wheel's loop: turn, fall asleep, or wake up. Returns when to wake it if it
-    /// fell asleep in this step.
+    /// Runs the next step of the wheel's loop: turn, fall asleep, or wake up. If the wheel fell asleep in
+    /// this step, returns when to wake it.
     pub fn step_wheel(&mut self) -> Option<Timestamp> {
         match self.wheel_state {
             WheelState::Awake => self.wheel_state = WheelState::FallingAsleep(self.wheel.turn()),
@@ -246,12 +246,12 @@ impl SimulatedServer {
         }
     }
 
-    /// Ends the process's parked connections, which have no tasks that could end them.
+    /// Closes the process's parked connections, which have no tasks that could close them.
     pub fn close_parked(&self) {
         self.public.client.sessions.close_parked();
     }
 
-    /// Number of outstanding answers of the engine.
+    /// Number of outstanding responses from the engine.
     #[must_use]
     pub fn outstanding_answers(&self) -> usize {
         self.outstanding_answers.load(Ordering::Relaxed)
@@ -295,10 +295,10 @@ impl SimulatedServer {
         Ok(Box::pin(sse::serve(socket, accepted, Arc::clone(client), open_connection)))
     }
 
-    /// Publishes like the admin API. Returns the offset.
+    /// Publishes a message, as the admin API does. Returns the message's offset.
     ///
     /// # Errors
-    /// The reason why the message was rejected.
+    /// Why the message was rejected.
     pub fn publish(&self, channel: &str, json: &str) -> Result<u64, String> {
         let client = &self.public.client;
         let name = ChannelName::for_publish(channel, client.settings.channel_name_bytes)
@@ -308,12 +308,12 @@ impl SimulatedServer {
         published.map(|published| published.offset).map_err(|error| error.to_string())
     }
 
-    /// Disconnects a session like the admin API. Returns whether the session exists.
+    /// Disconnects a session, as the admin API does. Returns whether the session exists.
     pub fn disconnect(&self, session: &str) -> bool {
         self.handle(session, Input::Disconnect)
     }
 
-    /// Closes a session like the admin API. Returns whether the session existed.
+    /// Closes a session, as the admin API does. Returns whether the session existed.
     pub fn end(&self, session: &str) -> bool {
         self.handle(session, Input::Close(CloseReason::Kicked))
     }
@@ -327,7 +327,7 @@ impl SimulatedServer {
         })
     }
 
-    /// Closes every session, and accepts no new ones.
+    /// Closes every session, and accepts no more.
     pub fn drain(&self) {
         self.public.stop.cancel();
         self.public.client.sessions.drain();

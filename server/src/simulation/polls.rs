@@ -18,11 +18,11 @@ use crate::transport::poll::{self, PollOutcome, PollResponseWriter};
 /// A held long-polling request.
 #[expect(missing_debug_implementations, reason = "tasks do not implement Debug")]
 pub struct HeldPoll {
-    /// Holds and answers the request.
+    /// Task that holds and answers the request.
     pub task: Task,
     /// Id of the session.
     pub session: String,
-    /// The session is the one that the client asked to resume.
+    /// Whether the session is the one that the client asked to resume.
     pub recovered: bool,
 }
 
@@ -40,7 +40,7 @@ impl<S: SimulatedSocket, F: PollResponseWriter> poll::PollContinuation<Adapter<S
     }
 }
 
-/// Holds a poll until its connection ends.
+/// Holds a poll until its connection is closed.
 #[expect(clippy::manual_async_fn, reason = "the function is recursive, so its bounds must be explicit")]
 pub(super) fn hold<S: SimulatedSocket, F: PollResponseWriter>(
     poll: poll::PollConnection<Adapter<S>, F>,
@@ -54,7 +54,7 @@ pub(super) fn hold<S: SimulatedSocket, F: PollResponseWriter>(
 }
 
 impl SimulatedServer {
-    /// Holds a long-polling request. `is_last` adds `PollConnection: close`; no further request follows on the
+    /// Holds a long-polling request. `is_last` adds `Connection: close`; no other request follows on the
     /// connection in either case, because reading it would need hyper.
     ///
     /// # Errors

@@ -21,12 +21,12 @@ pub enum RestoreResult {
     },
     /// The file is older than `max_age`.
     TooOld,
-    /// The file cannot be read, with the reason.
+    /// The file cannot be read, for this reason.
     Unreadable(String),
 }
 
 impl SimulatedServer {
-    /// First step of a shutdown: stops publishing, moves all sessions, and accepts no new ones.
+    /// Performs the first step of a shutdown: stops publishing, moves all sessions, and accepts no new ones.
     pub fn move_all(&self) {
         let client = &self.public.client;
         self.public.stop.cancel();
@@ -35,7 +35,7 @@ impl SimulatedServer {
         client.sessions.move_all();
     }
 
-    /// Last step of a shutdown: writes sessions and logs to the snapshot.
+    /// Performs the last step of a shutdown: writes sessions and logs to the snapshot.
     ///
     /// # Errors
     /// I/O errors.

@@ -14,7 +14,7 @@ pub trait SimulatedSocket: Unpin + Send + 'static {
     /// Reads available bytes; returns 0 at the end of the stream.
     fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes as many bytes as there is room for.
+    /// Writes as many bytes as fit.
     fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Ends the outgoing stream.
@@ -29,20 +29,20 @@ pub trait SimulatedSocket: Unpin + Send + 'static {
     /// Bytes that the peer's kernel has not acknowledged.
     fn unacknowledged(&self) -> Unacknowledged;
 
-    /// Returns whether the connection may be parked. The methods below are used only if so.
+    /// Returns whether the connection may be parked. The methods below are called only for such connections.
     fn can_park(&self) -> bool {
         false
     }
 
-    /// Ready when bytes or the end of the stream can be read.
+    /// Completes when bytes or the end of the stream can be read.
     fn poll_readable(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
 
-    /// Called when the connection is parked: no task owns the socket any more.
+    /// Called when the connection is parked: the socket no longer belongs to a task.
     fn on_park(&mut self) {}
 
-    /// Called when the connection is unparked: the next spawned task owns the socket.
+    /// Called when the connection is unparked: the socket belongs to the next spawned task.
     fn on_unpark(&mut self) {}
 }
 
@@ -124,7 +124,8 @@ impl<S: SimulatedSocket> transport::Socket for Adapter<S> {
     }
 
     fn unpark(ParkedSocketEnd { mut socket, readable }: ParkedSocketEnd<S>) -> io::Result<Self> {
-        // epoll would keep reporting the socket, and registering it again would fail.
+        // With epoll, a socket that is still registered would keep being reported, and registering it again
+        // would fail.
         assert!(readable.is_none(), "an unparked socket is still registered with the poller");
         socket.on_unpark();
         Ok(Self(socket))
@@ -184,7 +185,7 @@ impl<S: SimulatedSocket> ParkedSocket for ParkedSocketEnd<S> {
         Ok(())
     }
 
-    /// A notification that arrives after this finds nothing to read.
+    /// Deregisters the socket. A notification that arrives later finds nothing to read.
     fn deregister(&mut self, _: &AnyPoller, _: u64) {
         self.readable = None;
     }

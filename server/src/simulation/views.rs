@@ -15,19 +15,19 @@ use crate::session::{Channel, SessionCell, Transport};
 pub struct SessionView {
     /// Id of the session.
     pub id: String,
-    /// The session has a connection.
+    /// Whether the session has a connection.
     pub is_attached: bool,
-    /// The current or last connection is a WebSocket.
+    /// Whether the current or last connection is a WebSocket.
     pub is_websocket: bool,
-    /// The session is between two polls.
+    /// Whether the session is between polls.
     pub is_between_polls: bool,
     /// The last seq assigned.
     pub seq: u64,
     /// Number of unacknowledged messages and gaps in the replay ring.
     pub unacked: usize,
-    /// Something can be sent now.
+    /// Whether something can be sent now.
     pub has_more: bool,
-    /// Sending is paused until the client acknowledges something.
+    /// Whether sending is paused until the client acknowledges something.
     pub is_stopped: bool,
     /// All armed deadlines.
     pub deadlines: Vec<(Deadline, Timestamp)>,
@@ -50,15 +50,15 @@ pub struct ChannelView {
     pub messages: usize,
     /// Size of the log in bytes.
     pub bytes: usize,
-    /// Number of sessions that subscribe to it.
+    /// Number of sessions that subscribe to the channel.
     pub subscribers: usize,
     /// Publish time of the oldest message.
     pub oldest_at: Option<Timestamp>,
-    /// Number of references to the channel, without the table's.
+    /// Number of references to the channel, excluding the table's.
     pub references: usize,
 }
 
-/// Totals of what the server holds.
+/// Totals of the server's resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerTotals {
     /// Sessions in the registry.
@@ -164,7 +164,7 @@ impl SimulatedServer {
     }
 }
 
-/// `channel` and the table hold one reference each.
+/// Creates the view of a channel. The references that `channel` and the table hold are not counted.
 fn channel_view(channel: &Arc<Channel>) -> ChannelView {
     let view = channel.view();
     ChannelView {

@@ -73,8 +73,8 @@ pub(crate) fn frame_records<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])
     writer.into_inner()
 }
 
-/// Reads records one at a time. Memory is allocated only for bytes that are actually read, whatever length a
-/// record claims.
+/// Reads records one at a time. Memory is allocated only for bytes that are actually read, regardless of the
+/// length that a record claims.
 pub(super) struct RecordReader<R> {
     from: R,
     /// Offset of the next record.
@@ -113,7 +113,7 @@ impl<R: Read> RecordReader<R> {
         let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
         self.kind = head[0];
         self.payload.clear();
-        // Releases the buffer of a large record instead of keeping it for small ones.
+        // Release the buffer of a large record instead of keeping it for small ones.
         self.payload.shrink_to(MAX_KEPT_CAPACITY);
         (&mut self.from).take(length).read_to_end(&mut self.payload)?;
         if (self.payload.len() as u64) < length {

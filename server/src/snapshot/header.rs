@@ -1,7 +1,7 @@
 use minicbor::{Decode, Encode};
 
-/// Version of the format. Incremented when an older server could not read the file, not for records or fields
-/// that it can skip.
+/// Version of the format. Incremented for changes that an older server could not read, but not for records or
+/// fields that it can skip.
 pub(super) const MAJOR: u16 = 1;
 
 /// The first record, which all later versions must be able to read.

@@ -18,7 +18,7 @@ use crate::clock::UnixTime;
 use crate::reminders::ReminderRecord;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredNotice, StoredSession};
 
-/// Reason why a snapshot cannot be read.
+/// Why a snapshot cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -56,8 +56,8 @@ impl LoadError {
 pub(crate) enum LoadOutcome {
     /// There is no snapshot.
     Absent,
-    /// The snapshot was restored, with the number of logs and sessions, and of records skipped although the
-    /// file is intact. The engine takes over the channels.
+    /// The snapshot was restored. Contains the number of logs, of sessions, and of records skipped although
+    /// the file is intact. The engine takes over the channels.
     Restored {
         logs: usize,
         sessions: usize,
@@ -72,8 +72,8 @@ pub(crate) enum LoadOutcome {
     Unreadable { aside: PathBuf, error: LoadError },
 }
 
-/// Snapshot file that was moved away and read during startup. Dropping it moves the file back: the startup
-/// has failed before any client was served, and the next one is to find the snapshot.
+/// Snapshot file that was moved away and read during startup. Dropping it moves the file back, so that the
+/// next start finds it: this start has failed before any client was served.
 #[derive(Debug)]
 pub(crate) struct ConsumedFile {
     path: PathBuf,
@@ -82,7 +82,8 @@ pub(crate) struct ConsumedFile {
 }
 
 impl ConsumedFile {
-    /// Deletes the file. Called before the first client is served, after which its contents are outdated.
+    /// Deletes the file. Must be called before the first client is served, because the file's contents are
+    /// outdated from then on.
     ///
     /// # Errors
     /// The I/O error if the file cannot be removed.
@@ -120,8 +121,8 @@ pub(crate) fn load(
     now: UnixTime,
 ) -> io::Result<LoadOutcome> {
     let path = &settings.path;
-    // Mainly a directory: someone has configured the one in which the file should be, and it must stay where
-    // it is.
+    // Leave anything but a regular file where it is. This is mainly for a directory that was configured
+    // instead of a file in it.
     if path.metadata().is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other(format!("{} is not a file", path.display())));
     }
@@ -204,7 +205,7 @@ const MAX_LOGGED_SKIPS: usize = 10;
 struct RestoreCounts {
     logs: usize,
     sessions: usize,
-    /// Records skipped because a limit is reached or because they contradict other records.
+    /// Number of records skipped because a limit is reached or because they contradict other records.
     skipped: usize,
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::SnapshotSettings;
 use crate::retry::Retry;
 
-/// Exclusive right to read and write a snapshot. Ends when dropped or when the process ends, even if it
+/// Exclusive right to read and write a snapshot. Released when dropped or when the process exits, even if it
 /// crashes.
 #[derive(Debug)]
 pub struct SnapshotLock {
@@ -17,7 +17,7 @@ pub struct SnapshotLock {
     _lock: File,
 }
 
-/// Reason why the snapshot cannot be locked.
+/// Why the snapshot cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotLockError {
     /// The lock file cannot be opened.
@@ -36,8 +36,8 @@ pub enum SnapshotLockError {
 }
 
 impl SnapshotLock {
-    /// Takes the lock. While another process holds it, presumably the predecessor of this one, waits for at
-    /// most `at_most` or until `is_over` returns true.
+    /// Takes the lock. If another process holds it (usually the predecessor of this process), waits until the
+    /// lock is released, `at_most` has passed, or `is_over` returns true.
     ///
     /// # Errors
     /// [`SnapshotLockError`].

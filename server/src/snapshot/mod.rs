@@ -37,7 +37,7 @@ use crate::session::{Channels, Sessions};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
     pub path: PathBuf,
-    /// An older snapshot is set aside.
+    /// Maximum age. An older snapshot is set aside.
     pub max_age: Duration,
 }
 

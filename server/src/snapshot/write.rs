@@ -10,7 +10,7 @@ use super::lock::with_extension;
 use crate::channel::LogsWritten;
 use crate::clock::UnixTime;
 
-/// Accessible by the server's user only: the file contains messages and user names.
+/// File mode that restricts access to the server's user: the file contains messages and user names.
 pub(super) const PRIVATE: u32 = 0o600;
 
 /// Size of the write buffer.

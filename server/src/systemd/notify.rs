@@ -30,8 +30,8 @@ impl Supervisor {
         )
     }
 
-    /// `watchdog_micros` is the value of `WATCHDOG_USEC`. Anything but a positive number disables the
-    /// watchdog.
+    /// Creates a supervisor. `watchdog_micros` is the value of `WATCHDOG_USEC`; anything but a positive
+    /// number disables the watchdog.
     #[must_use]
     pub fn new(socket: Option<OsString>, watchdog_micros: Option<&str>) -> Self {
         let micros =
@@ -54,7 +54,7 @@ impl Supervisor {
     }
 
     /// Reports that a reload has started. `monotonic` is the time of the machine's monotonic clock; systemd
-    /// compares it with the time of its request.
+    /// compares it with the time of its reload request.
     pub fn reloading(&self, monotonic: Duration) {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic.as_micros()));
     }

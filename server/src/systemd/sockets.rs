@@ -13,7 +13,7 @@ const MAX_SOCKETS: usize = 16;
 /// Name that systemd gives to unnamed sockets.
 const UNNAMED: &str = "unknown";
 
-/// Listening sockets that were opened before the process started and stay open after it ends. Clients that
+/// Listening sockets that were opened before the process started and stay open after it exits. Clients that
 /// connect in between wait in the kernel's queue.
 #[derive(Debug, Default)]
 pub struct InheritedSockets(Vec<InheritedSocket>);
@@ -26,7 +26,7 @@ pub struct InheritedSocket {
     pub(crate) socket: TcpListener,
 }
 
-/// Reason why the inherited sockets cannot be used.
+/// Why the inherited sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
     /// The number of sockets is invalid.

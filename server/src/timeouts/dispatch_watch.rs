@@ -7,7 +7,8 @@ use super::DISPATCH_BATCHES;
 /// Maximum number of worker threads.
 pub(crate) const MAX_WORKERS: usize = 256;
 
-/// Greater than the number of batches in flight, so that no entry is overwritten while it is in use.
+/// Number of batches whose times are kept. It exceeds the number of batches in flight, so that no entry is
+/// overwritten while it is in use.
 const SENT_CAPACITY: usize = 2 * DISPATCH_BATCHES;
 
 /// Marks the absence of a batch.
@@ -17,14 +18,14 @@ const NO_BATCH: u64 = u64::MAX;
 /// the batch each worker is handling.
 #[derive(Debug)]
 pub(crate) struct DispatchWatch {
-    /// Times at which the last [`SENT_CAPACITY`] batches left the wheel, by batch number. Batches are taken
-    /// in the order they were sent.
+    /// Times at which the last [`SENT_CAPACITY`] batches left the wheel, indexed by batch number. Batches are
+    /// taken in the order in which they were sent.
     sent_at: Box<[AtomicU64]>,
     sent: AtomicU64,
     taken: AtomicU64,
-    /// For each worker, when the batch it is handling left the wheel.
+    /// For each worker, the time at which the batch it is handling left the wheel.
     handling: Box<[AtomicU64]>,
-    /// Panics caught by workers.
+    /// Number of panics caught by workers.
     pub(crate) worker_panics: AtomicU64,
 }
 
@@ -42,7 +43,7 @@ impl Default for DispatchWatch {
 }
 
 impl DispatchWatch {
-    /// Announces that the next batch is about to be sent. Called again if sending failed.
+    /// Announces that the next batch is about to be sent. Called again if sending has failed.
     pub(super) fn sending(&self, expired_at: Option<Timestamp>) {
         let number = self.sent.load(Ordering::Relaxed);
         self.slot(number).store(expired_at.map_or(NO_BATCH, Timestamp::as_nanos), Ordering::Relaxed);
@@ -62,7 +63,7 @@ impl DispatchWatch {
         self.handling[worker].store(NO_BATCH, Ordering::Relaxed);
     }
 
-    /// When the oldest unhandled expiry left the wheel.
+    /// Returns when the oldest unhandled expiry left the wheel.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
         let taken = self.taken.load(Ordering::Relaxed);
         let is_queued = taken < self.sent.load(Ordering::Acquire);

@@ -1,8 +1,8 @@
 //! Decides the next state of timers that fire.
 //!
-//! Timers are processed in batches. Each occupies a cache line that is rarely cached, and a fence waits for
-//! all outstanding accesses. So all requests are read first, then the next states of all timers are
-//! announced, and after a single fence all requests are read again.
+//! Timers are processed in batches. Each timer occupies a cache line that is rarely cached, and a fence waits
+//! for all outstanding accesses. Therefore, all requests are read first, then the next states of all timers
+//! are announced, and after a single fence all requests are read again.
 
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
@@ -13,20 +13,20 @@ use super::wheel_loop::{WheelEntry, WheelLoop};
 use super::workers::BATCH_SIZE;
 use super::{RequestedDeadline, Timer, TimerOwner};
 
-/// A timer that has fired, its owner's request at that time, and its announced next state.
+/// A timer that has fired, its owner's request at that time, and the next state that was announced.
 type Fired = (TimerKey, RequestedDeadline, NextState);
 
-/// Reason why no more timers were fired.
+/// Why no more timers are fired.
 pub(super) enum StopReason {
-    /// The next batch to the workers has no more room.
+    /// The next batch for the workers is full.
     Full,
     OutOfWork,
     UpToDate,
 }
 
 impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
-    /// Advances the wheel until the next batch has no more room. Due timers are added to the batch; all
-    /// others are armed again or removed.
+    /// Advances the wheel until the next batch is full. Due timers are added to the batch; all others are
+    /// armed again or removed.
     pub(super) fn fire(&mut self, to: Tick, now: Timestamp, work: &mut WorkBudget) -> StopReason {
         let mut keys = ArrayVec::<TimerKey, BATCH_SIZE>::new();
         let until = loop {
@@ -54,7 +54,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         until
     }
 
-    /// Next state of a timer that fires with this request. Arms it if it is to be armed.
+    /// Returns the next state of a timer that fires with this request. Arms the timer if that state is armed.
     fn announced_state(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) -> NextState {
         if !requested.is_due(now.as_nanos()) {
             let (earliest, latest) = (requested.earliest(), requested.latest(self.slack()));
@@ -62,13 +62,13 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
             return NextState::Armed(self.arm_between(key, earliest, latest));
         }
         match self.timer(key) {
-            // Arm it right away for the time at which its session usually wants the next expiry: that request
-            // then involves no other thread.
+            // Arm the timer immediately for the time at which its session usually wants the next expiry. That
+            // request then involves no other thread.
             Timer::Slot(_) => {
                 let at = (now + self.rearm_delay).as_nanos();
                 NextState::Armed(self.arm_between(key, at, at))
             }
-            // A sleep ends with its expiry and sends no further request.
+            // A sleep ends with its expiry and requests no other deadline.
             Timer::Standalone(timer) if timer.owner == TimerOwner::Sleep => NextState::Removed,
             Timer::Standalone(_) => NextState::Disarmed,
         }
@@ -79,7 +79,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         let arming = self.arming(key);
         let is_due = requested.is_due(now.as_nanos());
         if arming.requested() != requested {
-            // The request has just changed. The owner may have relied on the previous announcement.
+            // The request has just changed, and the owner may have relied on the previous announcement.
             let requested = arming.disarm();
             self.wheel.disarm(key);
             self.arm(key, requested);

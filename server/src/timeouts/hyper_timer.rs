@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Sleep, Timeouts};
 
-/// Implements hyper's timeouts on the wheel. Its `Instant`s refer to the server's clock.
+/// Implements hyper's timeouts on the wheel. The `Instant`s refer to the server's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct WheelTimer(pub Arc<Timeouts>);
 

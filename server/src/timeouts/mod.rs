@@ -11,8 +11,8 @@
 //! planned wake-up wakes that thread.
 //!
 //! A session's timer is stored in a table and addressed by the session's slot ([`Timer`]). Every other timer
-//! has a small key of its owner ([`TimerOwner`]). The workers pass either to the [`ExpiryHandler`]. This
-//! module does not know the owners' types.
+//! contains a small key that identifies its owner ([`TimerOwner`]). The workers pass either of these to the
+//! [`ExpiryHandler`]. This module does not know the owners' types.
 
 mod arming;
 mod dispatch_watch;
@@ -36,8 +36,8 @@ mod wheel_stats;
 mod wheel_thread;
 mod workers;
 
-/// Primitives that `arming.rs`, `parking.rs` and `waiting.rs` are built on. The loom test replaces them with
-/// loom's.
+/// Primitives that `arming.rs`, `wheel_sleep.rs` and `poll_expiry.rs` are built on. The loom test replaces
+/// them with loom's.
 mod sync {
     pub(super) use atomic_waker::AtomicWaker;
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -100,7 +100,7 @@ pub(crate) enum Stalled {
 
 impl Timeouts {
     /// Creates the shared handle and the receiver of timers to arm, which belongs to the wheel thread.
-    /// Sessions occupy at most `slot_timers` slots.
+    /// Sessions occupy at most `slots` slots.
     #[must_use]
     pub(crate) fn new(clock: Arc<Clock>, ping_slack: Duration, slots: usize) -> (Arc<Self>, Receiver<Timer>) {
         let (to_arm, received) = crossbeam_channel::unbounded();
@@ -145,11 +145,11 @@ impl Timeouts {
         let timer = timer.into();
         match action {
             ArmAction::Nothing => return,
-            // Sending fails only after the wheel thread has ended, during shutdown.
+            // Sending fails only during shutdown, after the wheel thread has exited.
             ArmAction::Send => _ = self.to_arm.send(timer.to_timer()),
             ArmAction::Wake => {}
         }
-        // Uses the newest request rather than the one that led to `action`: another thread may have requested
+        // Use the newest request rather than the one that led to `action`: another thread may have requested
         // an earlier deadline and left it to this thread to send the timer.
         if let Some(latest) = self.arming(timer).newest_request().latest(self.slack)
             && self.parking.sleeps_beyond(latest)
@@ -158,14 +158,14 @@ impl Timeouts {
         }
     }
 
-    /// Requests a deadline and carries out the resulting action. The caller must hold no lock.
+    /// Requests a deadline and carries out the resulting action. The caller must not hold a lock.
     pub(crate) fn arm<'a>(&'a self, timer: impl Into<TimerRef<'a>>, deadline: RequestedDeadline) {
         let timer = timer.into();
         let action = self.request(timer, deadline);
         self.carry_out(timer, action);
     }
 
-    /// Time since the wheel last turned, by the machine's clock (stalls included).
+    /// Time since the wheel last turned, according to the machine's clock, including stalls.
     #[must_use]
     pub(crate) fn since_last_turn(&self) -> Duration {
         let last = Duration::from_nanos(self.stats.last_turn_nanos.load(Ordering::Relaxed));
@@ -178,10 +178,10 @@ impl Timeouts {
         self.dispatch.oldest().map_or(Duration::ZERO, |oldest| self.clock.now().since(oldest))
     }
 
-    /// Checks that the wheel has turned and that expiries have been handled within the last `watchdog`.
+    /// Checks that the wheel has turned, and that expiries have been handled, within the last `watchdog`.
     ///
     /// # Errors
-    /// The stalled part.
+    /// The part that has stalled.
     pub(crate) fn health(&self, watchdog: Duration) -> Result<(), Stalled> {
         if self.since_last_turn() > watchdog {
             Err(Stalled::Wheel)
@@ -203,7 +203,7 @@ impl Timeouts {
         self.stats.entries.load(Ordering::Relaxed)
     }
 
-    /// Arming state that the timer's owner shares with the wheel thread.
+    /// Returns the arming state that the timer's owner shares with the wheel thread.
     #[inline]
     fn arming<'a>(&'a self, timer: TimerRef<'a>) -> &'a Arming {
         match timer {

@@ -1,5 +1,5 @@
-//! Lets a worker find a timer's owner without the timer keeping the owner alive and without this module
-//! knowing its type.
+//! Tables in which a worker finds a timer's owner. The timer does not keep the owner alive, and this module
+//! does not know the owner's type.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,13 +9,13 @@ use slab::Slab;
 
 use super::TimerCell;
 
-/// Workers and connections that use different shards do not contend for a lock.
+/// Number of shards. Workers and connections that use different shards do not contend for a lock.
 const SHARDS: u32 = 16;
 
 /// Owner of a timer. Each owner has one timer, which has at most one entry in the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOwner {
-    /// The session that occupies this slot. A session has several deadlines; the timer is armed for the
+    /// The session that occupies this slot. A session has several deadlines; its timer is armed for the
     /// earliest.
     Session(u32),
     /// A channel's log, whose oldest message expires.
@@ -45,22 +45,22 @@ impl TimerOwner {
     }
 }
 
-/// Key of an owner in an [`TimerOwners`] table. It finds nothing after the owner's removal.
+/// Key of an owner in a [`TimerOwners`] table. It finds nothing after the owner's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerKey {
     slot: u32,
     /// Number of the insertion. Its remainder selects the shard; the whole number distinguishes successive
     /// owners of one slot.
     ///
-    /// It wraps after 2^32 insertions. A key that old may then find another owner, which would check its
+    /// It wraps after 2^32 insertions. A key that old may find a different owner, which would check its
     /// deadlines needlessly.
     generation: u32,
 }
 
 /// Table of the owners of one kind of timer.
 ///
-/// A look-up indexes a slab under a rarely contended lock. It costs about as much as upgrading a `Weak` in
-/// the timer would.
+/// A look-up indexes a slab while holding a rarely contended lock. It costs about as much as upgrading a
+/// `Weak` stored in the timer would.
 #[derive(Debug)]
 pub(crate) struct TimerOwners<T> {
     kind: fn(OwnerKey) -> TimerOwner,
@@ -81,7 +81,7 @@ impl<T> TimerOwners<T> {
         Self { kind, shards: Default::default(), insertions: AtomicU32::new(0) }
     }
 
-    /// Creates the timer of an owner. Its expiries find the owner until [`TimerOwners::remove`], but do not keep
+    /// Creates the timer of an owner. Expiries find the owner until [`TimerOwners::remove`], but do not keep
     /// it alive.
     #[must_use]
     pub(crate) fn new_timer(&self, owner: Weak<T>) -> Arc<TimerCell> {
@@ -102,8 +102,8 @@ impl<T> TimerOwners<T> {
         if entry.generation == key.generation { entry.owner.upgrade() } else { None }
     }
 
-    /// Removes the owner of this timer, so that later expiries find nothing. Has no effect if it was already
-    /// removed.
+    /// Removes the owner of this timer, so that later expiries find nothing. Has no effect if the owner was
+    /// already removed.
     pub(crate) fn remove(&self, timer: &TimerCell) {
         if let Some(key) = timer.owner.key() {
             self.free(key);
@@ -152,7 +152,7 @@ mod tests {
         let owner = Arc::new(());
         let stale = owners.insert(Arc::downgrade(&owner));
         owners.free(stale);
-        // One in each shard: the last reuses the shard and the slot of the first.
+        // Insert one key in each shard: the last one reuses the shard and the slot of the stale key.
         let keys: Vec<_> = (0..SHARDS).map(|_| owners.insert(Arc::downgrade(&owner))).collect();
         assert_eq!(keys[SHARDS as usize - 1].slot, stale.slot);
         assert!(owners.get(stale).is_none());
@@ -183,7 +183,7 @@ mod tests {
         assert!(owners.get(key).is_none());
     }
 
-    /// Every log and reminder has one.
+    /// Every log and reminder has an entry.
     #[test]
     fn an_entry_is_two_words() {
         assert_eq!(size_of::<Option<OwnerEntry<()>>>(), 16);

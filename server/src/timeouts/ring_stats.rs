@@ -65,11 +65,11 @@ impl RingStats {
     }
 }
 
-/// Keeps the wheel thread publishing its ring occupancy until it is dropped.
+/// Makes the wheel thread publish its ring occupancy until this watch is dropped.
 #[derive(Debug)]
 pub(crate) struct RingWatch {
     timeouts: Arc<Timeouts>,
-    /// Value of [`RingStats::written`] when the watch began.
+    /// Value of [`RingStats::written`] when the watch was created.
     written: u64,
 }
 
@@ -86,11 +86,11 @@ pub(crate) struct Rings {
 pub(crate) struct RingView {
     slots: usize,
     slot_ticks: u64,
-    /// Slot of the current tick.
+    /// Index of the current tick's slot.
     hand: usize,
-    /// Whether the timers in each slot are counted. If not, only occupied and empty slots are distinguished.
+    /// Whether the timers in each slot are counted. If not, slots are only occupied or empty.
     counted: bool,
-    /// Occupied slots, each with its number of timers (1 if they are not counted).
+    /// Occupied slots, each with its number of timers, or 1 if timers are not counted.
     occupied: Vec<(usize, u32)>,
 }
 
@@ -102,8 +102,8 @@ impl RingWatch {
         Self { timeouts, written }
     }
 
-    /// Returns the rings once the wheel thread has written them since this watch began, which it does a few
-    /// times a second. They are written without a lock, so the values may mix two successive writes.
+    /// Returns the rings once the wheel thread has written them since this watch was created. The thread
+    /// writes them a few times a second, without a lock, so the values may mix two successive writes.
     pub(crate) fn rings(&self) -> Option<Rings> {
         let stats = &self.timeouts.stats.rings;
         if stats.written.load(Ordering::Acquire) == self.written {

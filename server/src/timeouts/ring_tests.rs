@@ -1,4 +1,4 @@
-//! Tests the ring occupancy that a watcher of the wheel sees, for every scheme and in simulated time.
+//! Tests the ring occupancy that the wheel publishes to a watcher, for every scheme and in simulated time.
 
 use encke_wheel::Tick;
 
@@ -10,7 +10,7 @@ struct SteppedRig {
     time: Arc<SimulatedTime>,
     timeouts: Arc<Timeouts>,
     wheel: SteppedWheel,
-    /// Kept open so that no expiry is lost; no worker receives from it.
+    /// Receiver of the batches, kept so that the channel stays open. No worker receives from it.
     _batches: Receiver<ExpiryBatch>,
 }
 
@@ -26,7 +26,7 @@ impl SteppedRig {
         Self { time, timeouts, wheel, _batches: batches }
     }
 
-    /// Runs one turn and the longest possible sleep.
+    /// Runs one turn, then advances the time by the longest possible sleep.
     fn turn(&mut self) {
         self.wheel.turn();
         self.time.advance(SETTINGS.longest_sleep());
@@ -125,7 +125,7 @@ fn each_scheme_has_its_documented_rings() {
         let rings = watch.rings().expect("the wheel has turned").rings;
         assert_eq!(rings.len(), expected(scheme), "{scheme}");
         let lit: usize = rings.iter().map(RingView::held).sum();
-        // This scheme keeps the timer in the overflow list for later cycles.
+        // Logic simulation keeps the timer in the overflow list for later cycles.
         let is_seen = !rings.is_empty() && scheme != TimerScheme::LogicSimulation;
         assert_eq!(lit, usize::from(is_seen), "{scheme}: the timer appears once");
     }

@@ -16,7 +16,7 @@ pub use all::TimerScheme;
 #[cfg(not(feature = "schemes"))]
 pub use single::TimerScheme;
 
-/// Operation on a timer structure of any scheme, compiled for each scheme.
+/// Operation on a timer structure of any scheme, compiled separately for each scheme.
 pub(super) trait TimersVisitor<T> {
     type Output;
 
@@ -24,10 +24,10 @@ pub(super) trait TimersVisitor<T> {
 }
 
 impl TimerScheme {
-    /// All schemes of this build.
+    /// All schemes in this build.
     pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
-    /// Maximum lateness of a timeout armed `ahead` of the present, in addition to rounding up to a tick.
+    /// Maximum lateness of a timeout armed `ahead` of the current time, in addition to rounding up to a tick.
     #[must_use]
     pub fn lateness(self, tick: Duration, ahead: Duration) -> Duration {
         let tick = TickLength::of(tick);

@@ -11,7 +11,7 @@ use super::arming::RequestedDeadline;
 use super::poll_expiry::poll_expiry;
 use super::{Timeouts, TimerCell, TimerOwner};
 
-/// Future that completes once server time has reached its deadline: never earlier, and exact to the tick.
+/// Future that completes once server time has reached its deadline, never earlier and exact to the tick.
 ///
 /// The timer is armed by the first poll and disarmed on drop.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer.take() {
             self.timeouts.arm(&timer, RequestedDeadline::NONE);
-            // The wheel may keep the timer a little longer; it must not keep the task, or a socket that the
-            // task owns.
+            // The wheel may keep the timer a little longer, but it must not keep the task alive, nor a socket
+            // that the task owns.
             drop(timer.take_sleeper());
         }
     }

@@ -2,12 +2,12 @@ use super::arming::Arming;
 use crate::arena::Chunks;
 
 /// Timers of sessions, indexed by slot. Successive sessions in a slot use the same timer. A session's timer
-/// therefore needs no allocation and no reference count: the slot number identifies it.
+/// is identified by the slot number, so it needs no allocation and no reference count.
 #[derive(Debug)]
 pub(super) struct SlotTimers(Chunks<Arming>);
 
 impl SlotTimers {
-    /// Creates the table for `slots` slots. The timers are allocated in chunks when first used.
+    /// Creates a table for `slots` slots. The timers are allocated in chunks when first used.
     pub(super) fn new(slots: usize) -> Self {
         Self(Chunks::new(slots))
     }

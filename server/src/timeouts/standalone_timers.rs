@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use super::TimerCell;
 
-/// Minimum capacity at which the table is shrunk.
+/// Capacity above which the table can be shrunk.
 const MIN_SHRINK_CAPACITY: usize = 64;
 
-/// The wheel's timers that belong to no session: those of logs, reminders and sleeps. The wheel refers to
-/// each by a number, as it refers to a session by its slot.
+/// Timers in the wheel that belong to no session: the timers of logs, reminders and sleeps. The wheel refers
+/// to each of them by a number, as it refers to a session by its slot.
 #[derive(Debug, Default)]
 pub(super) struct StandaloneTimers {
     timers: HashMap<u32, Arc<TimerCell>>,
@@ -19,7 +19,7 @@ const STILL_REGISTERED: &str = "the timer is registered until the wheel removes 
 impl StandaloneTimers {
     /// Inserts a timer and returns its number.
     pub(super) fn insert(&mut self, timer: Arc<TimerCell>) -> u32 {
-        // Terminates: there are far fewer than 2^32 timers at a time.
+        // This terminates, because there are always far fewer than 2^32 timers.
         while self.timers.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }

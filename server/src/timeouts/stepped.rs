@@ -14,11 +14,11 @@ use super::{ExpiryBatch, TickLength, Timeouts, Timer, WheelSettings};
 ///
 /// The caller repeats [`SteppedWheel::turn`], [`SteppedWheel::prepare_sleep`], a sleep if that allows it, and
 /// [`SteppedWheel::end_sleep`]. The sleep should end at the time returned by `turn` or when the waker is
-/// called; ending it earlier or later is allowed.
+/// called; it may also end earlier or later.
 pub(crate) struct SteppedWheel(Box<dyn Step + Send>);
 
 impl SteppedWheel {
-    /// Creates the loop. `waker` ends the wheel's sleep, as unparking ends the thread's.
+    /// Creates the loop. `waker` is called to end the wheel's sleep, as unparking ends the thread's.
     pub(crate) fn new(
         settings: WheelSettings,
         timeouts: Arc<Timeouts>,
@@ -36,7 +36,7 @@ impl SteppedWheel {
         self.0.turn()
     }
 
-    /// Announces a sleep. Returns whether the wheel may sleep; otherwise the next turn follows at once.
+    /// Announces a sleep. Returns whether the wheel may sleep; if not, the next turn follows immediately.
     pub(crate) fn prepare_sleep(&mut self, wake_up: Timestamp) -> bool {
         self.0.fall_asleep(wake_up)
     }

@@ -1,5 +1,5 @@
-//! Tests the wheel, the workers and sleeping tasks on one thread in simulated time. A seed determines the
-//! order of steps.
+//! Tests the wheel, the workers and sleeping tasks on one thread in simulated time. The order of steps is
+//! determined by a seed.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ enum WheelPhase {
     Asleep(Timestamp),
 }
 
-/// Records that it was woken.
+/// Waker that records whether it was called.
 #[derive(Default)]
 struct WakeFlag(AtomicBool);
 
@@ -106,7 +106,7 @@ impl SleepWorld {
         world
     }
 
-    /// Creates a task that has not been polled, marked as woken.
+    /// Creates a task that has not been polled yet, marked as woken.
     fn new_task(&mut self) -> SleepingTask {
         let longest = 1 << self.rng.random_range(0..16);
         let deadline =
@@ -159,7 +159,7 @@ impl SleepWorld {
             3 => _ = self.worker.handle_next(),
             4 => self.wake_one(),
             5..8 => self.step_task(index),
-            // The sleep moves to another task, or its task is woken spuriously, or the sleep is dropped.
+            // Move the sleep to another task, wake its task spuriously, or drop the sleep.
             8 => match self.rng.random_range(0..3) {
                 0 => self.tasks[index].woken = Arc::new(WakeFlag(AtomicBool::new(true))),
                 1 => Waker::from(Arc::clone(&self.tasks[index].woken)).wake(),
@@ -169,7 +169,7 @@ impl SleepWorld {
         }
     }
 
-    /// Runs everything that can run without time advancing.
+    /// Runs everything that can run without advancing the time.
     fn settle(&mut self) {
         loop {
             let before = self.wheel;
@@ -187,8 +187,8 @@ impl SleepWorld {
         }
     }
 
-    /// Checks that when nothing can run, the wheel plans a wake-up in the future and every sleep has ended in
-    /// time. Batches that found the dispatch channel full have had one more tick.
+    /// Checks the state when nothing more can run: the wheel must plan a wake-up in the future, and every
+    /// sleep must have ended in time. Batches that did not fit into the dispatch channel have one more tick.
     fn check(&mut self) {
         self.settle();
         self.time.advance(SETTINGS.tick);

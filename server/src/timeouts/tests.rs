@@ -1,4 +1,4 @@
-//! Tests the wheel thread and the workers in real time: nothing expires early, is lost, or is left behind.
+//! Tests the wheel thread and the workers in real time: no timer expires early, is lost, or is left behind.
 //! Lateness is measured by benchmarks instead.
 
 use std::collections::HashSet;
@@ -73,7 +73,7 @@ impl Rig {
         }
     }
 
-    /// Waits until the condition holds; the wheel thread publishes its state after each turn.
+    /// Waits until the condition holds. The wheel thread publishes its state after each turn.
     fn eventually(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let clock = self.timeouts.clock();
         let until = clock.uptime() + TIMEOUT;
@@ -84,7 +84,7 @@ impl Rig {
     }
 }
 
-/// Runs a test on every scheme in parallel. The thread's name identifies the scheme that failed.
+/// Runs a test on all schemes in parallel. The thread's name identifies the scheme that fails.
 fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
     thread::scope(|scope| {
         for scheme in TimerScheme::ALL {
@@ -131,7 +131,7 @@ fn an_earlier_deadline_wakes_the_wheel_and_a_later_one_postpones_the_expiry() {
 
 #[test]
 fn an_earlier_deadline_wakes_the_wheel_while_the_timer_is_queued() {
-    // Without a wake-up the wheel would sleep longer than the test waits.
+    // Without a wake-up, the wheel would sleep longer than the test waits.
     let settings = WheelSettings { stall_threshold: 4 * TIMEOUT, ..SETTINGS };
     let rig = Rig::start_with(16, settings);
     rig.eventually("the wheel sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
@@ -145,7 +145,7 @@ fn an_earlier_deadline_wakes_the_wheel_while_the_timer_is_queued() {
 #[test]
 fn an_unchanged_deadline_is_not_sent_again() {
     let rig = Rig::start(16);
-    // Within a tick rather than at its end.
+    // Choose a deadline within a tick rather than at its end.
     let deadline = RequestedDeadline::exact(after(rig.now(), 60_000) / 1_000_000 * 1_000_000 + 1);
     let timer = rig.arm_new(deadline);
     rig.eventually("the timer is armed", |rig| rig.timeouts.entries() == 1);
@@ -200,8 +200,8 @@ fn a_full_dispatch_channel_loses_nothing_and_does_not_stop_the_wheel() {
         let due = after(rig.now(), 5);
         let timers: Vec<_> = (0..TIMERS).map(|_| rig.arm_new(RequestedDeadline::exact(due))).collect();
         let armed: HashSet<_> = timers.iter().map(Arc::as_ptr).collect();
-        // No batch is received: one stays in the channel, one with the wheel thread, and the rest in the
-        // wheel.
+        // As long as no batch is received, one stays in the channel, one with the wheel thread, and the rest
+        // in the wheel.
         rig.eventually("the channel is full", |rig| rig.batches.is_full());
         let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
         rig.eventually("it keeps turning", |rig| {

@@ -5,8 +5,8 @@ use encke_wheel::Tick;
 
 use crate::clock::nanos;
 
-/// Length of a tick in nanoseconds, with conversions between ticks and nanoseconds. Deadlines round up, so
-/// nothing fires early.
+/// Length of a tick in nanoseconds, with conversions between ticks and nanoseconds. Deadlines are rounded up,
+/// so nothing fires early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TickLength(pub(super) u64);
 

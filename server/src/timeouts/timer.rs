@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use super::TimerCell;
 
-/// A timer: either a session's, stored in [`SlotTimers`](super::slots::SlotTimers) by slot, or a standalone
-/// timer `T`.
+/// A timer: either a session's, stored in [`SlotTimers`](super::slot_timers::SlotTimers) by slot, or a
+/// standalone timer `T`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer<T = Arc<TimerCell>> {
-    /// Timer of the session that occupies this slot. A session has several deadlines; the timer is armed for
+    /// Timer of the session that occupies this slot. A session has several deadlines; its timer is armed for
     /// the earliest.
     Slot(u32),
     Standalone(T),

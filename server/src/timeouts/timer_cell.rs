@@ -11,8 +11,8 @@ use super::owners::TimerOwner;
 pub(crate) struct TimerCell {
     pub(super) owner: TimerOwner,
     pub(super) arming: Arming,
-    /// Task that waits for the expiry, if the owner is a sleep. Boxed so that the timers of logs pay only one
-    /// word for it.
+    /// Task that waits for the expiry, if the owner is a sleep. It is boxed, so that it takes only one word
+    /// in the timers of logs.
     pub(super) sleeper: Option<Box<AtomicWaker>>,
 }
 
@@ -24,7 +24,7 @@ impl TimerCell {
         Self { owner, arming: Arming::new(), sleeper }
     }
 
-    /// Task to wake on expiry, unless it was already taken.
+    /// Takes the waker to call on expiry, unless it was already taken.
     pub(super) fn take_sleeper(&self) -> Option<Waker> {
         self.sleeper.as_ref()?.take()
     }

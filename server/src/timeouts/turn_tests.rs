@@ -1,4 +1,4 @@
-//! Tests turns of the wheel loop at chosen times, on every scheme.
+//! Tests turns of the wheel loop at chosen times. The random test covers every scheme.
 
 use std::num::NonZeroU64;
 
@@ -17,7 +17,7 @@ use super::*;
 const START: Tick = Tick(1_000);
 const TICK: TickLength = TickLength(1_000_000);
 
-/// Wheel loop without its thread.
+/// A wheel loop without its thread.
 struct Turns<W> {
     wheel_loop: WheelLoop<W>,
     timeouts: Arc<Timeouts>,
@@ -26,7 +26,7 @@ struct Turns<W> {
 }
 
 impl<W: ReusableTimers<WheelEntry>> Turns<W> {
-    /// `timers` start at [`START`].
+    /// Creates a loop. `timers` must start at [`START`].
     fn new(timers: W) -> Self {
         let (timeouts, to_arm) = Timeouts::new(Arc::new(Clock::new(SETTINGS.stall_threshold)), SLACK, TIMERS);
         let (sender, batches) = crossbeam_channel::unbounded();
@@ -43,7 +43,7 @@ impl<W: ReusableTimers<WheelEntry>> Turns<W> {
         timer
     }
 
-    /// Withdraws the deadline of a timer whose expiries were all received.
+    /// Withdraws the deadline of a timer whose expiries have all been received.
     fn end<'a>(&mut self, timer: impl Into<TimerRef<'a>>) {
         let timer = timer.into();
         self.timeouts.arm(timer, RequestedDeadline::NONE);
@@ -88,7 +88,7 @@ fn a_timer_is_registered_once_while_it_has_deadlines() {
         assert_eq!(turns.timeouts.entries(), 1, "it stays registered");
         turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, due)));
         turns.wheel_loop.receive();
-        // Postponed, armed earlier, and postponed again.
+        // Postpone the timer, arm it earlier, and postpone it again.
         for other in [100, due, due + 1] {
             turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, other)));
             turns.wheel_loop.receive();
@@ -155,8 +155,7 @@ fn a_sleep_leaves_the_wheel_when_it_expires() {
     assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing);
 }
 
-/// As for a session that pings: the pong is due shortly after the time for which the timer is armed, and
-/// arrives at once.
+/// Models a session that pings: its pong is due shortly after the rearmed time, and arrives immediately.
 #[test]
 fn the_usual_request_after_an_expiry_is_not_sent() {
     let mut turns = Turns::new(Owners::new(START));
@@ -176,7 +175,7 @@ fn the_usual_request_after_an_expiry_is_not_sent() {
     turns.end(&timer);
 }
 
-/// The worker is late, or panicked: the owner is found again.
+/// The expiry of a timer is repeated if the worker is delayed or has panicked.
 #[test]
 fn an_unhandled_expiry_is_repeated() {
     let mut turns = Turns::new(Owners::new(START));
@@ -247,7 +246,7 @@ fn a_timer_at_the_horizon_can_be_moved_and_removed() {
     assert!(turns.wheel_loop.wheel.is_empty());
 }
 
-/// The thread was blocked for many times the scheme's horizon.
+/// Simulates a thread that was blocked for much longer than the scheme's horizon.
 #[test]
 fn a_wheel_far_behind_its_horizon_catches_up() {
     let mut turns = Turns::new(Reusable::new(SimpleWheel::new(START, 8)));
@@ -294,10 +293,10 @@ fn no_timer_is_early_lost_or_later_than_documented() {
     }
 }
 
-/// Random test: owners change their deadlines at any time, mostly while the wheel sleeps.
+/// Random test in which owners change their deadlines at any time, mostly while the wheel sleeps.
 struct RandomRun {
     seed: u64,
-    /// The timers belong to sessions, and are armed again when they expire. Others are disarmed.
+    /// Whether the timers belong to sessions, and are rearmed when they expire. Other timers are disarmed.
     of_sessions: bool,
 }
 
@@ -356,7 +355,7 @@ impl TimersVisitor<WheelEntry> for RandomRun {
                     turns.timeouts.arm(&timers[index], deadline);
                     turns.wheel_loop.receive();
                 }
-                // The others stay disarmed until they are armed again.
+                // All other timers stay disarmed until they are armed again.
             }
             for (index, expectation) in expected.iter().enumerate() {
                 let missed = expectation.is_some_and(|expected| expected.latest < now.as_nanos());
@@ -369,7 +368,7 @@ impl TimersVisitor<WheelEntry> for RandomRun {
     }
 }
 
-/// Random deadline between one tick and minutes ahead, exact or soft, or none.
+/// Returns a random deadline, exact or soft, between one tick and several minutes ahead, or none.
 fn random_deadline<W: ReusableTimers<WheelEntry>>(
     rng: &mut SmallRng,
     turns: &Turns<W>,
@@ -383,7 +382,7 @@ fn random_deadline<W: ReusableTimers<WheelEntry>>(
     let soft = rng.random_bool(0.3);
     let (deadline, slack) =
         if soft { (RequestedDeadline::soft(due), nanos(SLACK)) } else { (RequestedDeadline::exact(due), 0) };
-    // Rounded up to a tick, and measured from the tick that the wheel may still be at.
+    // Round up to a tick, and measure from the tick that the wheel may still be at.
     let ahead = TICK.first_at_or_after(due + slack - now + nanos(SETTINGS.longest_sleep())).0 + 1;
     let late = turns.wheel_loop.wheel.precision(ahead);
     (deadline, Some(ExpectedExpiry { due, latest: due + slack + TICK.nanos(Tick(late + 1)) }))

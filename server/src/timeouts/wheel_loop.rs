@@ -16,8 +16,8 @@ use super::standalone_timers::StandaloneTimers;
 use super::wheel_thread::WheelParts;
 use super::{ExpiryBatch, RequestedDeadline, TickLength, Timeouts, Timer, TimerRef};
 
-/// Units of work (expiries and cascades) between two reads of the channel. When many timers expire on one
-/// tick, timers cancelled in the meantime can still be removed.
+/// Units of work (expiries and cascades) between reads of the channel. When many timers expire on one tick,
+/// timers cancelled in the meantime can still be removed.
 const WORK_PER_RECEIVE: u64 = 4096;
 
 pub(super) const REGISTERED: &str = "only this thread removes timers";
@@ -28,23 +28,23 @@ pub(super) type WheelEntry = Timer<u32>;
 /// State and logic of the wheel thread. It only routes timers: it runs no session code and takes no session
 /// lock.
 ///
-/// One iteration is [`WheelLoop::turn`], [`WheelLoop::prepare_sleep`], a sleep if that allows it, and
+/// An iteration consists of [`WheelLoop::turn`], [`WheelLoop::prepare_sleep`], a sleep if that allows it, and
 /// [`WheelLoop::end_sleep`]. The thread sleeps by parking; a simulation decides how long the sleep takes.
 pub(super) struct WheelLoop<W> {
-    /// All timers with a deadline, whether armed or being handled by the workers.
+    /// All timers with a deadline, including those that the workers are handling.
     pub(super) wheel: W,
     standalone: StandaloneTimers,
     tick: TickLength,
     longest_sleep: Duration,
     pub(super) rearm_delay: Duration,
-    /// When to count the timers per level next. Counting visits every slot, which costs more than a turn with
+    /// When to next count the timers per level. Counting visits every slot, which costs more than a turn with
     /// little work.
     next_level_count: Timestamp,
     timeouts: Arc<Timeouts>,
     to_arm: Receiver<Timer>,
     batches: Sender<ExpiryBatch>,
-    /// Expired timers that have not been sent: at most one batch, because the wheel does not advance while it
-    /// is full.
+    /// Expired timers that have not been sent yet: at most one batch, because the wheel does not advance
+    /// while the batch is full.
     pub(super) pending: ExpiryBatch,
 }
 
@@ -73,8 +73,8 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         }
     }
 
-    /// Arms the received timers and sends the expired ones to the workers. Returns the time of the next known
-    /// work.
+    /// Arms the received timers and sends the expired timers to the workers. Returns the time of the next
+    /// known work.
     pub(super) fn turn(&mut self) -> Timestamp {
         let now = self.begin_turn();
         self.receive();
@@ -127,7 +127,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
     /// Takes all timers from the channel. Returns whether there were any.
     pub(super) fn receive(&mut self) -> bool {
         let mut any = false;
-        // Bounded, so that a flood of timers cannot keep the wheel from turning.
+        // Bound the loop, so that a flood of timers cannot keep the wheel from turning.
         for _ in 0..self.to_arm.len() {
             let Ok(timer) = self.to_arm.try_recv() else { break };
             self.update(timer);
@@ -147,7 +147,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
                 self.arm(key, requested);
             }
             (Some(_), Some(latest)) if arming.armed().is_some_and(|armed| armed <= latest) => {}
-            // The timer must fire earlier than armed, is disarmed, or has no deadline any more. Announce that
+            // The timer must fire earlier than armed, is disarmed, or no longer has a deadline. Announce that
             // it is disarmed, then read the request again. In schemes whose lateness grows with the distance
             // of the deadline, the timer must not stay in its present position.
             (Some(key), _) => {
@@ -216,18 +216,17 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
         let at = self.arm_in_range(key, first..=last);
         match self.wheel.precision(at.saturating_since(self.wheel.now())) {
-            // An exact deadline within a tick is served at the end of that tick, also when the same deadline
+            // An exact deadline within a tick is served at the end of that tick, even when the same deadline
             // is requested again.
             0 => self.tick.nanos(at).min(latest),
-            // The timer may fire as late as this. A request for an earlier deadline can be armed more
-            // precisely.
+            // The timer may fire this late. A request for an earlier deadline can be armed more precisely.
             late => self.tick.nanos(at.saturating_add(late)),
         }
     }
 
-    /// Arms a timer for a tick in `range` and returns that tick. If the range lies beyond the scheme's
-    /// horizon, arms it for the last tick within the horizon: the timer then fires early, and is armed again
-    /// for the requested deadline.
+    /// Arms a timer for a tick in `range` and returns that tick. If the range is beyond the scheme's horizon,
+    /// arms the timer for the last tick within the horizon: it fires early, and is then armed again for the
+    /// requested deadline.
     fn arm_in_range(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> Tick {
         if let Err(beyond) = self.wheel.arm_within(key, range) {
             let at_horizon = self.wheel.arm(key, beyond.last);
@@ -289,7 +288,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         }
     }
 
-    /// Time of the next known work.
+    /// Returns the time of the next known work.
     pub(super) fn wake_up(&self, now: Timestamp, dispatch: &DispatchOutcome) -> Timestamp {
         let at_most = now + self.longest_sleep;
         let next_tick = Tick(self.tick.last_at_or_before(now).0.saturating_add(1));

@@ -1,15 +1,15 @@
 //! Wakes the sleeping wheel thread only if necessary.
 //!
-//! The sender puts a timer into the channel, then checks whether the wheel sleeps past the timer's deadline.
+//! A sender puts a timer into the channel, then checks whether the wheel sleeps past the timer's deadline.
 //! The wheel announces how long it will sleep, then checks the channel once more. With a fence on both sides,
-//! at least one of them sees the other's write. No wake-up is lost, and a sender whose deadline lies after
-//! the planned wake-up makes no system call.
+//! at least one of them sees the other's write. Therefore, no wake-up is lost, and a sender whose deadline is
+//! after the planned wake-up makes no system call.
 
 use super::sync::{AtomicU64, Ordering, fence};
 
 const AWAKE: u64 = 0;
 
-/// Announced sleep of the wheel thread.
+/// Sleep that the wheel thread has announced.
 #[derive(Debug)]
 pub(crate) struct WheelSleep {
     asleep_until: AtomicU64,
@@ -20,20 +20,21 @@ impl WheelSleep {
         Self { asleep_until: AtomicU64::new(AWAKE) }
     }
 
-    /// For a sender that has sent a timer: whether the wheel sleeps past `deadline` and must be unparked.
+    /// Whether the wheel sleeps past `deadline` and must be unparked. Called by a sender after it has sent a
+    /// timer.
     pub(crate) fn sleeps_beyond(&self, deadline: u64) -> bool {
         fence(Ordering::SeqCst);
         deadline < self.asleep_until.load(Ordering::Relaxed)
     }
 
-    /// For the wheel: announces that it sleeps until `until`. The wheel must check the channel once more
-    /// afterwards.
+    /// Announces that the wheel sleeps until `until`. Called by the wheel, which must check the channel once
+    /// more afterwards.
     pub(crate) fn announce(&self, until: u64) {
         self.asleep_until.store(until, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// For the wheel: withdraws the announcement. The wheel reads the channel before it sleeps again.
+    /// Withdraws the announcement. Called by the wheel, which reads the channel before it sleeps again.
     pub(crate) fn mark_awake(&self) {
         self.asleep_until.store(AWAKE, Ordering::Relaxed);
     }

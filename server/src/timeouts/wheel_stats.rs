@@ -8,14 +8,14 @@ use super::ring_stats::RingStats;
 #[derive(Debug, Default)]
 pub(crate) struct WheelStats {
     pub(super) entries: AtomicUsize,
-    /// Timers per level, which may include cancelled ones. Set when the wheel is created.
+    /// Number of timers per level, which may include cancelled ones. Allocated when the wheel is created.
     occupancy: OnceLock<Box<[AtomicUsize]>>,
     pub(super) rings: RingStats,
-    /// Turns that started later than planned by more than the stall threshold.
+    /// Number of turns that started later than planned by more than the stall threshold.
     pub(crate) stalls: AtomicU64,
     /// Nanoseconds removed from server time because of stalls.
     pub(crate) stolen_nanos: AtomicU64,
-    /// [`Clock::uptime`](crate::clock::Clock::uptime) of the last turn, in nanoseconds.
+    /// [`Clock::uptime`](crate::clock::Clock::uptime) at the last turn, in nanoseconds.
     pub(crate) last_turn_nanos: AtomicU64,
 }
 
@@ -24,7 +24,8 @@ impl WheelStats {
         self.occupancy.get_or_init(|| (0..levels).map(|_| AtomicUsize::new(0)).collect());
     }
 
-    /// Timers per level of the scheme, finest level first. May include cancelled timers.
+    /// Returns the number of timers per level of the scheme, finest level first. May include cancelled
+    /// timers.
     pub(crate) fn occupancy(&self) -> &[AtomicUsize] {
         self.occupancy.get().map_or(&[], |levels| levels)
     }

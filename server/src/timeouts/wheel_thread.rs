@@ -18,16 +18,17 @@ pub(crate) struct WheelSettings {
     pub(crate) scheme: TimerScheme,
     /// The wheel's unit of time.
     pub(crate) tick: Duration,
-    /// A wake-up later than planned by more than this counts as a stall.
+    /// Minimum delay between an expiry and the next expiry that a session usually requests: the delay until
+    /// the pong for the ping just sent is due.
     pub(crate) stall_threshold: Duration,
-    /// Minimum delay after an expiry at which a session usually requests its next one: that of the pong for
-    /// the ping just sent.
+    /// Minimum delay after an expiry at which a session usually requests its next expiry: the delay until the
+    /// pong for the ping just sent is due.
     pub(crate) rearm_delay: Duration,
 }
 
 impl WheelSettings {
-    /// Maximum sleep, regardless of the next expiry. When the wheel receives a timer, it may lag behind by
-    /// this much.
+    /// Maximum sleep, regardless of the next expiry. When the wheel receives a timer, its current tick may be
+    /// this far behind.
     pub(crate) fn longest_sleep(&self) -> Duration {
         self.stall_threshold / 2
     }
@@ -55,11 +56,11 @@ impl WheelThread {
         settings.scheme.timers(now, Start(WheelParts { settings, timeouts, to_arm, batches }))
     }
 
-    /// Stops the thread. The workers end after it, once no batches are left.
+    /// Stops the thread. The workers exit after it, once no batches are left.
     pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.timeouts.wake_wheel();
-        // It cannot have panicked: a panic there aborts the process.
+        // The thread cannot have panicked: a panic in it aborts the process.
         let _ = self.thread.join();
     }
 }
@@ -84,7 +85,8 @@ impl TimersVisitor<WheelEntry> for Start {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || {
-            // Without this thread no timeout would ever expire, and server time would stand still.
+            // Abort on a panic: without this thread, no timeout would ever expire, and server time would
+            // stand still.
             let _abort = AbortOnPanic;
             run(wheel_loop, &stopped);
         })?;

@@ -13,14 +13,14 @@ use super::{Timeouts, Timer, TimerCell, TimerOwner};
 /// Maximum number of expiries in one batch.
 pub(super) const BATCH_SIZE: usize = 64;
 
-/// Maximum number of batches queued for the workers: 16,384 expiries. This takes 80 KiB, plus 8 bytes for
-/// each timer of a log or a sleep.
+/// Maximum number of batches queued for the workers: 16,384 expiries. The queue takes 80 KiB, plus 8 bytes
+/// for each timer of a log or a sleep.
 pub(crate) const DISPATCH_BATCHES: usize = 256;
 
-/// Expired timers on their way to a worker: at most [`BATCH_SIZE`].
+/// Expired timers to be handled by a worker, at most [`BATCH_SIZE`].
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryBatch {
-    /// Slots of the sessions.
+    /// Slots of the sessions whose timers have expired.
     slots: ArrayVec<u32, BATCH_SIZE>,
     /// Standalone timers.
     standalone: Vec<Arc<TimerCell>>,
@@ -29,7 +29,7 @@ pub(crate) struct ExpiryBatch {
 }
 
 impl ExpiryBatch {
-    /// Adds a timer. The caller ensures that there is [room](Self::room).
+    /// Adds a timer. The caller must ensure that there is [room](Self::room).
     pub(super) fn push(&mut self, timer: Timer, now: Timestamp) {
         if self.is_empty() {
             self.expired_at = Some(now);
@@ -64,14 +64,14 @@ impl ExpiryBatch {
 
 /// Handles expiries on the worker threads.
 pub(crate) trait ExpiryHandler: Send + Sync + 'static {
-    /// Handles an expiry of the owner's timer: the owner checks its deadlines again. Collects the wakers of
-    /// tasks that have work to do instead of waking them. The task of a sleep is already in `wakers`.
+    /// Handles an expiry: makes the owner of the timer check its deadlines. Collects the wakers of tasks that
+    /// have work to do instead of calling them. The waker of a sleep's task is already in `wakers`.
     fn handle_expiry(&self, owner: TimerOwner, wakers: &mut Vec<Waker>);
 
-    /// Wakes the tasks collected from a whole batch.
+    /// Wakes the tasks that were collected for a whole batch.
     fn wake(&self, wakers: Vec<Waker>);
 
-    /// Called for each batch received, with the time at which it left the wheel.
+    /// Called for each batch received, with the time at which the batch left the wheel.
     fn batch_received(&self, expired_at: Timestamp);
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// Starts `count` workers, which end after the wheel thread has ended.
+    /// Starts `count` workers, which exit after the wheel thread has exited.
     ///
     /// # Errors
     /// The I/O error if a thread cannot be started.
@@ -133,7 +133,7 @@ impl<A: ExpiryHandler> ExpiryWorker<A> {
         }
     }
 
-    /// Handles one batch if there is one. Returns whether there was.
+    /// Handles a batch if there is one. Returns whether there was.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn handle_next(&self) -> bool {
         let batch = self.batches.try_recv();

@@ -1,4 +1,4 @@
-//! Certificate authorities trusted when the server connects to others.
+//! Certificate authorities trusted for outbound connections.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use rustls::RootCertStore;
 
 use super::files::{PemFile, TlsError};
 
-/// Returns the authorities in the file `ca`, or the system's if `ca` is `None`. `setting` is the configuration
-/// key of the file.
+/// Returns the authorities in the file `ca`, or the system's if `ca` is `None`. `setting` is the
+/// configuration key of the file.
 ///
 /// # Errors
 /// [`TlsError`], which names the setting and the file.
@@ -29,7 +29,7 @@ fn in_file(file: PemFile<'_>) -> Result<RootCertStore, TlsError> {
 fn of_this_machine(setting: &'static str) -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Ignores certificates that rustls cannot parse: a system's store may contain some.
+    // Ignore certificates that rustls cannot parse: a system's store may contain some.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();

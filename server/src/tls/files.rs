@@ -8,7 +8,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// Reason why a certificate or key cannot be used. It does not quote the key file.
+/// Why a certificate or key cannot be used. The message never quotes the key file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TlsError {
@@ -21,7 +21,7 @@ impl TlsError {
         Self { setting, message: message.to_string() }
     }
 
-    /// Configuration key of the file concerned.
+    /// Configuration key that names the file.
     #[must_use]
     pub fn setting(&self) -> &'static str {
         self.setting
@@ -40,7 +40,7 @@ impl PemFile<'_> {
         TlsError::new(self.setting, format_args!("{}: {problem}", self.path.display()))
     }
 
-    /// Reads all certificates in the file, at least one.
+    /// Reads all certificates in the file, of which there must be at least one.
     ///
     /// # Errors
     /// [`TlsError`], which names the file.

@@ -1,5 +1,5 @@
-//! TLS for the public listener, whose certificate and key can be reloaded while the server runs, and the
-//! trust settings of outbound connections.
+//! TLS: the public listener, whose certificate and key can be reloaded while the server runs, and the trust
+//! settings of outbound connections.
 
 mod authorities;
 mod files;
@@ -24,14 +24,14 @@ pub(crate) use files::{PemFile, certified_key};
 pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// The only protocol from which a WebSocket connection is upgraded.
+/// Protocol offered to clients: the only one from which a WebSocket connection is upgraded.
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// Certificate and key of the public listener.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    /// For new connections. Existing ones keep the certificate they started with.
+    /// Acceptor for new connections. Existing connections keep the certificate they started with.
     acceptor: RwLock<TlsAcceptor>,
     /// Whether the files are being read.
     reloading: AtomicBool,
@@ -47,17 +47,17 @@ impl Tls {
         Ok(Self { certificate, key, acceptor, reloading: AtomicBool::new(false) })
     }
 
-    /// Reads both files again, for new connections.
+    /// Reads both files again. New connections use the new certificate.
     ///
     /// # Errors
-    /// [`TlsError`]; the old certificate then stays in use.
+    /// [`TlsError`], in which case the old certificate stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let acceptor = read(&self.certificate, &self.key)?;
         *self.acceptor.write() = acceptor;
         Ok(())
     }
 
-    /// Calls [`reload`](Self::reload) in a thread of its own, so that slow reads block nothing else. Logs the
+    /// Calls [`reload`](Self::reload) in a separate thread, so that slow reads block nothing else. Logs the
     /// result, then drops `reloading`.
     pub(crate) fn reload_in_background(self: &Arc<Self>, reloading: impl Send + 'static) {
         if self.reloading.swap(true, Ordering::Relaxed) {
@@ -105,8 +105,8 @@ fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![HTTP_1_1.to_vec()];
-    // Clients that reconnect, possibly all at once after a network outage, resume their TLS session without a
-    // signature.
+    // Clients that reconnect, possibly all together after a network outage, resume their TLS session without
+    // a signature.
     config.ticketer = ring::Ticketer::new().map_err(failed)?;
     // Each client opens a single connection, so one ticket is enough.
     config.send_tls13_tickets = 1;

@@ -23,12 +23,12 @@ pub(super) struct TraceSampler {
 #[derive(Debug)]
 pub(super) struct SampledContext {
     pub(super) own: SpanContext,
-    /// Span of the caller, or invalid.
+    /// Span of the caller; invalid without a valid `traceparent`.
     pub(super) parent: SpanId,
 }
 
-/// Maximum length of a `tracestate`: the length that, by the specification, every implementation should
-/// propagate. Each span holds a copy, so a longer one is dropped.
+/// Maximum length of a `tracestate`: the length that every implementation should propagate, according to the
+/// specification. Each span holds a copy, so a longer one is dropped.
 const MAX_STATE_BYTES: usize = 512;
 
 /// The two headers of a trace context.
@@ -70,7 +70,8 @@ impl Extractor for TraceHeaders<'_> {
 }
 
 impl TraceSampler {
-    /// `sample` is the fraction of requests without a `traceparent` that are recorded, from 0 to 1.
+    /// Creates a sampler. `sample` is the fraction of requests without a `traceparent` that are recorded,
+    /// from 0 to 1.
     pub(super) fn new(sample: f64, entropy: Entropy) -> Self {
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample)));
         Self { propagator: TraceContextPropagator::new(), sampler, entropy }
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn long_tracestate_is_dropped() {
         let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
-        // A value may have 256 bytes.
+        // A value may have up to 256 bytes.
         let state =
             |last: usize| format!("a={},b={},c={}", "x".repeat(200), "x".repeat(200), "x".repeat(last));
         let most = MAX_STATE_BYTES - state(0).len();

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::progress::Progress;
 use super::span::{Parent, Span, count_value, truncated};
 
-/// Progress of one message from its append until all sessions that were attached at that time have received
-/// it, or until [a time limit](super::open::TIME_LIMIT).
+/// Delivery of one message, from its append until all sessions that were attached at that time have received
+/// it, or until [a time limit](super::open_deliveries::TIME_LIMIT).
 #[derive(Debug)]
 pub(crate) struct Delivery {
     parent: Parent,
@@ -78,7 +78,7 @@ impl Delivery {
     }
 
     /// Records that the waiting subscribers of this log have been notified. Returns whether this is the first
-    /// time: then the caller looks for absent subscribers.
+    /// time; if so, the caller must look for absent subscribers.
     pub(crate) fn fanned_out(&self, log_index: usize) -> bool {
         let now = self.parent.now();
         match &mut *self.state.lock() {
@@ -87,7 +87,8 @@ impl Delivery {
         }
     }
 
-    /// Indices of some subscribers that are still awaited in this log, starting at `from`.
+    /// Returns the indices of at most `at_most` subscribers that are still awaited in this log, starting at
+    /// `from`.
     pub(crate) fn awaited_from(&self, log_index: usize, from: usize, at_most: usize) -> Vec<usize> {
         match &*self.state.lock() {
             DeliveryState::Open(open) => open.progress.awaited_from(log_index, from).take(at_most).collect(),
@@ -102,13 +103,13 @@ impl Delivery {
         });
     }
 
-    /// Records that absent subscribers of all logs have been excluded.
+    /// Records that the absent subscribers of one log have been excluded.
     pub(crate) fn absent_excluded(self: &Arc<Self>) {
         self.change(Progress::absent_excluded);
     }
 
-    /// Finds a session that subscribes to this log among the subscribers of the other logs. Each result is a
-    /// log and an index in it. `index_in` must not lock anything.
+    /// Returns the session's entries in the message's other logs, each a log and an index in it. `index_in`
+    /// maps a log to the session's index, and must not lock anything.
     pub(super) fn in_other_logs(
         &self,
         log_index: usize,
@@ -120,8 +121,8 @@ impl Delivery {
         others.filter_map(|(other, log)| Some((other, index_in(log)?))).collect()
     }
 
-    /// Records that the kernel has the whole message for one connection, which belongs to these subscribers.
-    /// Each is a log and an index in it.
+    /// Records that the kernel has accepted the whole message for one connection. `subscribers` are the
+    /// entries of its session, each a log and an index in it.
     pub(super) fn written(
         self: &Arc<Self>,
         subscribers: impl IntoIterator<Item = (usize, usize)>,

@@ -55,7 +55,7 @@ impl TracedMessages {
     }
 }
 
-/// Does nothing: no delivery awaits a subscriber.
+/// Departure of a subscriber that no delivery awaits.
 #[derive(Debug)]
 pub(crate) struct Departure(());
 

@@ -1,7 +1,7 @@
 //! Exports spans to a collector, by OTLP over HTTP.
 //!
-//! The SDK's processors and the exporter crate use threads and clocks of their own, and do not report what
-//! they drop. So queueing and sending are implemented here; only the encoding comes from
+//! The SDK's processors and the exporter crate use their own threads and clocks, and do not report what they
+//! drop. Therefore, queueing and sending are implemented here; only the encoding comes from
 //! `opentelemetry-proto`.
 
 use std::collections::VecDeque;
@@ -38,13 +38,13 @@ use crate::timeouts::Timeouts;
 pub(super) const MAX_QUEUED: usize = 8192;
 /// Maximum number of spans in a request.
 const MAX_BATCH_SPANS: usize = 512;
-/// Time that a batch waits for more spans after its first.
+/// How long a batch waits for more spans after its first.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a failed request is retried before its spans are dropped.
 const RETRY_FOR: Duration = Duration::from_secs(30);
-/// Only one request is in flight at a time.
+/// Maximum number of idle connections. Only one request is in flight at a time.
 const IDLE_CONNECTIONS: usize = 1;
 /// Maximum size of a response, in bytes. It contains the number of rejected spans and the reason.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
@@ -65,7 +65,7 @@ pub(super) struct Exporter {
     pending: Pending,
 }
 
-/// Reason why a request failed.
+/// Why a request failed.
 #[derive(Debug)]
 enum ExportFailure {
     Status(StatusCode),
@@ -135,7 +135,7 @@ impl Exporter {
         let mut queue = self.queue.lock();
         let count = queue.len().min(MAX_BATCH_SPANS);
         let batch = queue.drain(..count).collect();
-        // Frees the memory of a burst.
+        // Free the memory of a burst.
         if queue.is_empty() {
             *queue = VecDeque::new();
         }
@@ -198,7 +198,7 @@ impl Exporter {
         }
     }
 
-    /// Returns the number of rejected spans.
+    /// Sends one request. Returns the number of rejected spans.
     async fn send(&self, body: Bytes) -> Result<usize, ExportFailure> {
         let mut headers = self.settings.headers.clone();
         headers.insert(CONTENT_TYPE, PROTOBUF);
@@ -222,7 +222,7 @@ impl Exporter {
 }
 
 impl ExportFailure {
-    /// Returns whether a retry is pointless, by OTLP's list of retryable statuses.
+    /// Returns whether a retry is pointless, according to OTLP's list of retryable statuses.
     fn is_final(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.as_u16(), 429 | 502..=504),

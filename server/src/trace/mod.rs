@@ -1,16 +1,16 @@
-//! OpenTelemetry traces of publishes by the admin API, from the request to the last write to a socket of this
-//! server.
+//! OpenTelemetry traces of publishes through the admin API, from the request to the last write to a socket of
+//! this server.
 //!
 //! ```text
 //!  POST /api/publish  ───────────┐          the request; part of the caller's trace if it has a `traceparent`
-//!    append             ──────┐             from the call of the engine to its answer
+//!    append             ──────┐             from the call to the engine until its response
 //!    fan out                 ────────┐      until all waiting subscribers have been notified
 //!    deliver                 ────────────┐  from the append to the last write
 //! ```
 //!
-//! A log remembers which of its messages are traced ([`TracedMessages`]). A connection that takes a traced message
-//! also takes a receipt ([`Receipts`]), which accompanies the bytes and is redeemed when the kernel has
-//! accepted all of them. A trace ends when all sessions that were attached have received the message, or
+//! A log remembers which of its messages are traced ([`TracedMessages`]). A connection that takes a traced
+//! message also takes a receipt ([`Receipts`]), which accompanies the bytes and is redeemed when the kernel
+//! has accepted all of them. A trace ends when all sessions that were attached have received the message, or
 //! after a time limit.
 //!
 //! Tracing requires the feature `otlp`. Without it, the types that other modules use have no size and do

@@ -11,11 +11,10 @@ use tokio::sync::Notify;
 use super::delivery::Delivery;
 use crate::timeouts::Timeouts;
 
-/// Maximum number of open deliveries. The publish spans of further messages are still exported, but not their
-/// delivery.
+/// Maximum number of open deliveries. Beyond it, publish spans are still exported, but no delivery spans.
 pub(super) const MAX_OPEN: usize = 1024;
 
-/// Time limit of a delivery. After it, the delivery is reported as incomplete.
+/// Time limit of a delivery. A delivery that exceeds it is reported as incomplete.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Open deliveries by number, so that the first entry is the oldest and the first to reach its time limit.
@@ -60,7 +59,7 @@ impl OpenDeliveries {
             match self.oldest() {
                 None => began.await,
                 Some((until, delivery)) if until <= timeouts.clock().now() => delivery.give_up(),
-                // If this delivery completes earlier, the next one is checked slightly late.
+                // If it completes first, this wakes up early: later deliveries are due later.
                 Some((until, _)) => timeouts.sleep_until(until).await,
             }
         }

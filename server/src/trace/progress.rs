@@ -1,4 +1,4 @@
-//! Which subscribers have not yet received a message. Does no I/O and reads no clock.
+//! Tracks which subscribers have not yet received a message. Does no I/O and reads no clock.
 
 use encke_core::Timestamp;
 
@@ -10,11 +10,11 @@ pub(super) struct Progress {
     awaited: usize,
     /// Number of logs whose absent subscribers have not been excluded yet.
     unchecked_logs: usize,
-    /// Number of connections by transport.
+    /// Number of connections that the message was written to, by transport.
     written: Vec<(&'static str, usize)>,
     pub(super) first: Option<Timestamp>,
     pub(super) last: Option<Timestamp>,
-    /// Time at which all waiting subscribers had been notified.
+    /// When all waiting subscribers had been notified.
     pub(super) fanned_out: Option<Timestamp>,
 }
 
@@ -88,7 +88,8 @@ impl Progress {
         self.unchecked_logs -= 1;
     }
 
-    /// Records that the kernel has the whole message for one connection, which belongs to these subscribers.
+    /// Records that the kernel has accepted the whole message for one connection. `subscribers` are the
+    /// entries of its session, each a log and an index in it.
     pub(super) fn written(
         &mut self,
         subscribers: impl IntoIterator<Item = (usize, usize)>,

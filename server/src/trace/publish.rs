@@ -59,7 +59,7 @@ impl PublishTrace {
         }
     }
 
-    /// Records the engine's answer: the message's offset and its log's epoch, or an error code.
+    /// Records the response from the engine: the message's offset and its log's epoch, or an error code.
     pub(crate) fn answered(self, answer: Result<(u64, &str), &'static str>) {
         let Some(traced) = self.0 else { return };
         let TracedPublish { parent, begins, .. } = &*traced;
@@ -91,7 +91,7 @@ impl TracedPublish {
     }
 }
 
-/// Status for an error code, which is also added to the attributes.
+/// Returns the status for an error code, which is also added to the attributes.
 fn failed(code: Option<&'static str>, attributes: &mut Vec<KeyValue>) -> Status {
     let Some(code) = code else { return Status::Unset };
     attributes.push(KeyValue::new("error.type", code));

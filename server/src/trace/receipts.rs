@@ -3,8 +3,8 @@ use std::sync::Arc;
 use super::delivery::Delivery;
 use super::traced::TracedMessages;
 
-/// Trace acknowledgements for taken messages, reported once the kernel has accepted their bytes. A connection
-/// that ends earlier drops them.
+/// Trace acknowledgements for taken messages, reported once the kernel has accepted their bytes. If the
+/// connection ends earlier, they are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts(Option<Box<ReceiptList>>);
 
@@ -15,7 +15,7 @@ struct ReceiptList(Vec<Receipt>);
 #[derive(Debug)]
 struct Receipt {
     delivery: Arc<Delivery>,
-    /// The log that the message was taken from, and the session's index in it.
+    /// The log from which the message was taken, and the session's index in it.
     subscriber: (usize, usize),
     /// Other logs of the message to which the session subscribes, with its index in each.
     in_other_logs: Vec<(usize, usize)>,
@@ -33,7 +33,8 @@ pub(crate) struct TakenRun {
     pub(crate) transport: &'static str,
 }
 
-// A connection takes at most about 16 KiB of messages at a time, which bounds its receipts.
+// Most connections have no receipts, so an empty `Receipts` must not be larger than a pointer. A connection
+// takes at most about 16 KiB of messages at a time, which bounds its receipts.
 const _: () = assert!(size_of::<Receipts>() == size_of::<usize>());
 
 impl Receipts {
@@ -100,7 +101,7 @@ impl Receipts {
         }
     }
 
-    /// Drops the receipts: another connection gets the messages.
+    /// Drops the receipts, because another connection gets the messages.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }

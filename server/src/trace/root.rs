@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::publish::{PublishTrace, destination};
 use super::span::{Parent, Span, count_value};
 
-/// A request of the admin API, possibly traced.
+/// A request to the admin API, possibly traced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestTrace(Option<Arc<TracedRequest>>);
 
@@ -25,7 +25,7 @@ struct TracedRequest {
 #[derive(Debug, Default)]
 struct RequestOutcome {
     attributes: Vec<KeyValue>,
-    /// Status and time of the response. `None` if the client disconnected before it.
+    /// Status and time of the response. `None` if the client disconnected before the response.
     answered: Option<(StatusCode, Timestamp)>,
 }
 

@@ -16,8 +16,8 @@ use crate::clock::Clock;
 /// default, no channel name is that long.
 const MAX_TEXT_BYTES: usize = 256;
 
-/// WallClock-clock time at one instant. A trace derives all its times from it, so setting the wall clock meanwhile
-/// does not distort them.
+/// Wall-clock time at one instant. A trace derives all its times from it, so that setting the wall clock
+/// during the trace does not distort them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WallClock {
     at: Timestamp,
@@ -103,7 +103,7 @@ fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("encke").with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
-/// Truncates a text to the length that spans may contain.
+/// Truncates text to the length that spans may contain.
 pub(super) fn truncated(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }

@@ -102,7 +102,7 @@ fn untraced_requests_and_failed_publishes_open_no_delivery() {
     let world = TestTracer::new();
     let publish = world.begin().publish("news", 1);
     publish.answered(Err("unavailable"));
-    // The span of the request, and that of its append.
+    // The request and its append have one span each.
     assert_eq!(world.tracer.queued(), 2);
     let root = RequestTrace::default();
     root.end(StatusCode::OK);

@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 use super::delivery::{Delivery, TracedLog};
 use super::publish::PublishTrace;
 
-/// TracedMessages messages of a log that some subscribers have not received yet. Usually empty. Guarded by the log's
+/// Traced messages of a log that some subscribers have not received yet. Usually empty. Guarded by the log's
 /// lock.
 #[derive(Debug, Default)]
 pub(crate) struct TracedMessages(Vec<TracedMessage>);
@@ -12,7 +12,7 @@ pub(crate) struct TracedMessages(Vec<TracedMessage>);
 #[derive(Debug)]
 struct TracedMessage {
     offset: u64,
-    /// A sweep has ended since the append.
+    /// Whether a sweep has ended since the append.
     is_swept: bool,
     /// Index of this log among the logs that contain the message.
     log_index: usize,
@@ -39,10 +39,10 @@ impl TracedMessages {
         }
     }
 
-    /// TracedMessages messages in the range of `count` messages from `offset`.
+    /// Traced messages in the range of `count` messages from `offset`.
     pub(super) fn of(&self, offset: u64, count: usize) -> impl Iterator<Item = (usize, &Arc<Delivery>)> {
         let end = offset.saturating_add(count as u64);
-        // Binary search: while one connection does not read, there may be many.
+        // Use a binary search: while one connection does not read, there may be many messages.
         let first = self.0.partition_point(|message| message.offset < offset);
         let of_these = self.0[first..].iter().take_while(move |message| message.offset < end);
         of_these.map(|message| (message.log_index, &message.delivery))

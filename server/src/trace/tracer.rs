@@ -99,7 +99,7 @@ impl Tracer {
         self.exporter.pending().hurry();
     }
 
-    /// Ends all traces, and waits until every span has been sent or given up.
+    /// Ends all traces, and waits until every span has been sent or dropped.
     pub(crate) async fn flushed(&self) {
         self.open.give_up_all();
         self.exporter.pending().flushed().await;

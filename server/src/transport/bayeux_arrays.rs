@@ -1,4 +1,4 @@
-//! JSON arrays of comma-separated messages, which make up the responses and texts of Bayeux.
+//! JSON arrays of Bayeux messages, as sent in HTTP responses and WebSocket text messages.
 
 use encke_core::dialect::bayeux::{event_len, write_event};
 
@@ -16,7 +16,7 @@ pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut
     write_event(name, &data, stamp, events);
 }
 
-/// Length in bytes of the array that [`write_array`] makes of `parts`.
+/// Length in bytes of the array that [`write_array`] writes for `parts`.
 pub(super) fn array_len(parts: &[&[u8]]) -> usize {
     // A bracket or a comma precedes each part.
     present(parts).map(|part| part.len() + 1).sum::<usize>().max(1) + 1

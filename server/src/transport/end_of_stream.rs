@@ -5,17 +5,18 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// Ends our stream, then discards input until the peer ends its own. Closing a socket with unread bytes in it
-/// would send a reset, which may overtake the last output.
+/// Shuts down the sending side, then discards input until the peer ends its own stream. Closing a socket with
+/// unread bytes in it would send a reset, which may overtake the last output.
 ///
 /// # Errors
-/// The connection failed first.
+/// The connection fails before the peer ends its stream.
 pub(super) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     socket.shutdown().await?;
     poll_fn(|context| poll_discard(&mut socket, context)).await
 }
 
-/// Reads to the end of the stream. The buffer exists only while there is something to read.
+/// Reads and discards input until the end of the stream. The buffer exists only while there is something to
+/// read.
 fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<io::Result<()>> {
     while !ready!(poll_read_some(socket, context))? {}
     Poll::Ready(Ok(()))

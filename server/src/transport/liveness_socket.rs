@@ -19,14 +19,14 @@ use crate::timeouts::Sleep;
 /// Granularity of the kernel's acknowledgement times, which follow its timer interrupt.
 const ACK_TIME_GRANULARITY: Duration = Duration::from_millis(20);
 
-/// A socket that records signs of life from its peer. It sits below the frame decoder, because a large
-/// message that arrives slowly is a sign of life, too.
+/// A socket that records when its peer was last active. It sits below the frame decoder, because a large
+/// message that arrives slowly also shows that the peer is alive.
 pub(crate) struct LivenessSocket<S> {
     socket: S,
     mailbox: Arc<Mailbox>,
     services: Arc<Services>,
-    /// Number of bytes that the kernel has taken. It wraps around, as TCP's own count does; far fewer bytes
-    /// can be in flight.
+    /// Number of bytes that the kernel has accepted. It wraps around like TCP's sequence numbers, which is
+    /// safe because far fewer than 2^32 bytes can be in flight.
     sent: u32,
     /// Value of `sent` at the end of the last ping.
     ping_end: u32,
@@ -34,10 +34,10 @@ pub(crate) struct LivenessSocket<S> {
     ping_progress: Option<Box<Checkpoint>>,
 }
 
-/// Counts of the bytes that the kernel has taken.
+/// Counts of the bytes that the kernel has accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendCounters {
-    /// Wraps around.
+    /// Total number of bytes, which wraps around.
     sent: u32,
     ping_end: u32,
 }
@@ -52,22 +52,22 @@ impl SendCounters {
         self.ping_end = self.sent;
     }
 
-    /// Whether the last ping has reached the peer's machine, if this many bytes are unacknowledged.
+    /// Whether the peer's kernel has acknowledged the last ping, given this number of unacknowledged bytes.
     pub(super) fn has_ping_arrived(self, unacknowledged: u64) -> bool {
         unacknowledged <= u64::from(self.sent.wrapping_sub(self.ping_end))
     }
 }
 
-/// State of a ping whose answer is overdue, as far as the kernel knows.
+/// State of an overdue ping, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PingFate {
-    /// Bytes were received.
+    /// Bytes were received from the peer.
     Answered,
-    /// The ping has reached the peer's machine, but no answer has arrived.
+    /// The peer's kernel has acknowledged the ping, but no answer has arrived.
     Arrived,
     /// The ping is queued behind data that the peer is still receiving.
     Delayed,
-    /// The ping is in flight, and the peer's machine acknowledges nothing.
+    /// The ping is in flight, and the peer's kernel acknowledges nothing.
     Lost,
 }
 
@@ -105,7 +105,7 @@ impl<S: Socket> LivenessSocket<S> {
         SendCounters { sent: self.sent, ping_end: self.ping_end }
     }
 
-    /// Number of bytes that the kernel has taken. Wraps around.
+    /// Number of bytes that the kernel has accepted. Wraps around.
     pub(super) fn sent(&self) -> u32 {
         self.sent
     }
@@ -128,13 +128,14 @@ impl<S: Socket> LivenessSocket<S> {
         self.socket.unacknowledged()
     }
 
-    /// Records that the kernel has just taken a ping.
+    /// Records that the kernel has just accepted a ping.
     pub(super) fn ping_sent(&mut self) {
         self.ping_end = self.sent;
         self.ping_progress = None;
     }
 
-    /// Queries the kernel about the last ping. The runtime may not yet know of bytes that the kernel holds.
+    /// Queries the kernel about the last ping. The kernel may hold bytes that the runtime does not know of
+    /// yet.
     pub(super) fn ping_fate(&mut self) -> Result<PingFate, TooSlow> {
         let pong_timeout = self.services.sessions.settings().pong_timeout;
         if self.socket.has_unread_bytes() {
@@ -186,7 +187,7 @@ impl<S: Socket> LivenessSocket<S> {
         self.services.account_partial_message(account.get_or_insert_with(begin), bytes, now);
     }
 
-    /// Records a sign of life.
+    /// Records that the peer is alive.
     pub(super) fn note_received(&self) {
         self.mailbox.received(self.now());
     }
@@ -200,7 +201,7 @@ impl<S: Socket> AsyncRead for LivenessSocket<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.socket).poll_read(context, buf);
-        // Part of a TLS record yields nothing to read, but is a sign of life.
+        // Part of a TLS record yields nothing to read, but shows that the peer is alive.
         if self.socket.has_received(buf.filled().len() > before) {
             self.note_received();
         }
@@ -220,11 +221,12 @@ impl<S: Socket> AsyncWrite for LivenessSocket<S> {
         written
     }
 
-    // Inlined, because as a separate function it takes 1 % of the time of a delivery.
+    // Inline: as a separate function, it takes 1 % of the time of a delivery.
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.socket).poll_flush(context);
-        // The kernel has no flush. With TLS, a flush passes on bytes that the kernel could not take before.
+        // Count again: plain TCP has no flush, but with TLS a flush passes on bytes that the kernel could not
+        // accept before.
         self.note_sent(0);
         flushed
     }

@@ -1,8 +1,8 @@
-//! Transports: moving bytes between a socket and a session.
+//! Transports, which move bytes between a socket and a session.
 //!
-//! A new transport is a folder in this directory, over any [`Socket`]. Its requests are read in `public/`.
-//! `session/` knows its name (`Transport` in `cell.rs`) and what a session can do over it (`ConnectionKind`,
-//! in `attach.rs`), and `metrics/connections.rs` lists it.
+//! Each transport has a subdirectory and works over any [`Socket`]. To add one, parse its requests in
+//! `public/`, name it in `session/` (`Transport` in `cell.rs`), define what a session can do over it
+//! (`ConnectionKind` in `attach.rs`), and list it in `metrics/connections.rs`.
 
 mod bayeux_arrays;
 mod end_of_stream;

@@ -9,7 +9,7 @@ use crate::transport::liveness_socket::LivenessSocket;
 /// Decides when a connection has been silent for long enough to be parked.
 ///
 /// The connection waits in a queue shared with all others, and a signal reports that its delay has elapsed.
-/// With a timer for each connection, most of the cost of parking would be timers.
+/// With one timer per connection, timers would be most of the cost of parking.
 #[derive(Debug, Default)]
 pub(super) enum ParkTimer {
     #[default]
@@ -20,7 +20,7 @@ pub(super) enum ParkTimer {
 }
 
 impl ParkTimer {
-    /// Handles the signals of a connection. Must be called with all of them.
+    /// Handles the signals of a connection. Must be called with every set of signals taken.
     pub(super) fn note_signals(&mut self, signals: Signals) {
         if signals.contains(Signals::IDLE_ELAPSED) {
             *self = Self::Elapsed;
@@ -30,8 +30,8 @@ impl ParkTimer {
     /// Ready when the client has been silent for a whole delay. This is checked at the end of each delay, so
     /// the silence may have lasted longer. While pending, a signal or input from the client wakes the task.
     ///
-    /// `has_input` records whether the client has sent anything. Pongs do not count, nor does output, since both
-    /// are handled while the connection is parked.
+    /// `has_input` records whether the client has sent anything. Pongs do not count, nor does output, since
+    /// both are handled while the connection is parked.
     pub(super) fn poll<S: Socket>(
         &mut self,
         socket: &LivenessSocket<S>,
@@ -39,13 +39,14 @@ impl ParkTimer {
         backoff: &mut ParkBackoff,
         has_input: &mut bool,
     ) -> Poll<()> {
-        // The kernel may hold input that the runtime has not noticed yet. If so, that input wakes the task.
+        // Check the kernel, too: it may hold input that the runtime has not noticed yet. If so, that input
+        // wakes the task.
         let was_silent = self.has_delay_elapsed(attachment, backoff, has_input) && socket.is_silent();
         if was_silent { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Whether a delay without input from the client has elapsed. If not, the connection is queued for the
-    /// next one.
+    /// Whether a delay without input from the client has elapsed. If not, the connection is queued for
+    /// another delay.
     fn has_delay_elapsed(
         &mut self,
         attachment: &Attachment,

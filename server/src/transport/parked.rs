@@ -1,4 +1,4 @@
-//! Parked connections of every transport: their sockets, and the state that remains without a task.
+//! Parked connections of all transports: their sockets, and the state that is kept without a task.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,11 +19,12 @@ use crate::session::{
 };
 use crate::trace::Receipts;
 
-/// Bytes read at a time: a pong, or the start of input that the connection's task will handle.
+/// Number of bytes read at a time: enough for a pong, or for the start of input that the connection's task
+/// will handle.
 const READ_BYTES: usize = 512;
 
-/// Maximum number of batches sent to one parked connection at a time. If more is pending, the connection is
-/// unparked, since a task yields to others.
+/// Maximum number of batches sent to a parked connection at a time. If more messages are pending, the
+/// connection is unparked, since a task yields to other tasks.
 const MAX_BATCHES_PER_DELIVERY: usize = 4;
 
 /// Maximum capacity of a thread's output buffer between deliveries.
@@ -33,13 +34,13 @@ thread_local! {
     /// Scratch buffer for output. No data is kept between uses.
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 
-    /// Scratch buffer for input. It is not cleared: clearing it for every pong would cost more than reading
-    /// the pong.
+    /// Scratch buffer for input. It is not cleared between uses: for a pong, clearing would cost more than
+    /// reading.
     static INPUT: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
 }
 
-/// Operations of a transport on a parked connection. All but [`ParkableTransport::unpark`] are called with
-/// the session's lock held, and never block.
+/// A transport's operations on a parked connection. All but [`ParkableTransport::unpark`] are called with the
+/// session's lock held, and never block.
 pub(super) trait ParkableTransport: Send + 'static {
     /// Socket of an active connection.
     type Socket: Socket;
@@ -61,7 +62,7 @@ pub(super) trait ParkableTransport: Send + 'static {
         now: Timestamp,
     ) -> ReadOutcome;
 
-    /// Whether the peer has shown a sign of life since the last ping, as far as the kernel knows.
+    /// Whether the kernel has evidence that the peer was alive after the last ping.
     fn is_alive(&self, socket: &ParkedStateOf<Self>) -> bool;
 
     /// Writes a ping to `out` and returns its seq. `sent` is the last seq sent to the client.
@@ -89,7 +90,7 @@ pub(super) trait ParkableTransport: Send + 'static {
 /// State of a parked connection with transport `T`.
 pub(super) type ParkedStateOf<T> = ParkedState<<<T as ParkableTransport>::Socket as Socket>::Parked>;
 
-/// Parts common to the connections of all transports, handed over when a connection is parked or unparked.
+/// Parts common to the connections of all transports, passed on when a connection is parked or unparked.
 pub(super) struct ConnectionParts<S> {
     pub(super) socket: S,
     pub(super) written: SendCounters,
@@ -103,7 +104,7 @@ impl<S: Socket> ConnectionParts<S> {
         Self { socket: socket.into_inner(), written, attachment, backoff }
     }
 
-    /// Restores the active socket and takes the parts apart.
+    /// Restores the active socket, and returns it with the other parts.
     pub(super) fn into_parts(self) -> (LivenessSocket<S>, Attachment, ParkBackoff) {
         let Self { socket, written, attachment, backoff } = self;
         let (mailbox, services) = (Arc::clone(&attachment.mailbox), Arc::clone(&attachment.services));
@@ -111,12 +112,12 @@ impl<S: Socket> ConnectionParts<S> {
     }
 }
 
-/// Parks a connection. The calling task ends afterwards.
+/// Parks a connection. The calling task finishes afterwards.
 pub(super) fn park<T: ParkableTransport>(parts: ConnectionParts<T::Socket>, transport: T) {
     let ConnectionParts { socket, written, attachment, backoff } = parts;
     let socket = match socket.park() {
         Ok(socket) => socket,
-        // The session is notified as for any other connection failure.
+        // Notify the session as for any other connection failure.
         Err(error) => return attachment.log_socket_refused(&error),
     };
     let (session, services) = (attachment.session.clone(), Arc::clone(&attachment.services));
@@ -148,15 +149,15 @@ pub(super) struct ParkedState<S> {
 }
 
 impl<S: ParkedSocket> ParkedState<S> {
-    /// Whether the peer's machine has acknowledged the last ping, as far as the kernel knows.
+    /// Whether the peer's kernel has acknowledged the last ping.
     pub(super) fn has_ping_arrived(&self) -> bool {
         self.socket
             .unacknowledged()
             .is_ok_and(|unacknowledged| self.written.has_ping_arrived(unacknowledged.bytes))
     }
 
-    /// Writes `bytes` to the socket. Returns the bytes that the kernel did not take. A failed connection
-    /// takes nothing; its task will find the failure.
+    /// Writes `bytes` to the socket. Returns the bytes that the kernel did not accept: all of them if the
+    /// connection has failed, which its task will notice.
     fn send(&mut self, bytes: &[u8]) -> Result<(), Vec<u8>> {
         let taken = loop {
             match self.socket.write(bytes) {
@@ -198,7 +199,8 @@ impl<T: ParkableTransport> TasklessConnection<T> {
                 }
                 receipts.written();
             }
-            // After this batch, the remaining messages may require a task.
+            // Stop if this batch has left the dialect in a state in which the remaining messages require a
+            // task.
             if !self.transport.can_send_while_parked() {
                 break;
             }
@@ -246,7 +248,7 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
             return ReadOutcome::Deferred;
         }
         INPUT.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
-            // No message is incomplete here, so the end of the stream cannot be the end of one.
+            // A parked connection has no partial message, so the end of the stream completes nothing.
             Ok(0) => ReadOutcome::Lost(ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.transport.handle_input(&self.socket.services, session, &buffer[..count], now),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -292,7 +294,7 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
             socket.deregister(&parking.poller, session.reference().to_u64());
             backoff.record_unpark(parked_since.elapsed(services.timeouts.clock().now()), parking.idle_time);
         } else {
-            // The socket was never registered: parking failed or was called off.
+            // The socket was never registered: parking failed or was cancelled.
             backoff.record_activity(parking.idle_time);
         }
         let (runtime, session) = (parking.runtime.clone(), services.sessions.clone_handle(session));

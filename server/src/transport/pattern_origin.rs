@@ -4,7 +4,7 @@ use encke_core::encodings::CachedDialect;
 use crate::channel::LogMessage;
 use crate::session::Channel;
 
-/// Returns how a message reached the readers of this log; `None` unless the log is a pattern's.
+/// Returns the pattern whose log this message is read from, or `None` if the log belongs to a single channel.
 pub(super) fn pattern_origin<'a, D: CachedDialect>(
     log: &'a Channel,
     offset: u64,

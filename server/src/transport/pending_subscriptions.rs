@@ -17,17 +17,17 @@ type SubscribeResult = Result<SubscribeOutcome, CommandError>;
 /// A channel that a request asks for, and where its subscription begins.
 pub(super) type RequestedChannel = (ChannelName, StartPosition<'static>);
 
-/// Channels that a request asked for, subscribed one after the other.
+/// Channels that a request asks for, subscribed to one after the other.
 pub(super) struct PendingSubscriptions {
     channels: VecDeque<RequestedChannel>,
-    /// Result for the first channel, once its subscription was requested.
+    /// Pending result of subscribing to the first channel, once requested.
     result: Option<Either<Ready<SubscribeResult>, BoxFuture<'static, SubscribeResult>>>,
-    /// Set while subscriptions exceed the rate limit: the next one has to wait until this has elapsed.
+    /// Pause before the next subscription, set while subscriptions exceed the rate limit.
     pause: Option<Sleep>,
     refused: Vec<RefusedChannel>,
 }
 
-/// A channel that the client may not subscribe to, or no longer, and the reason.
+/// A channel whose subscription was refused or revoked, and the reason.
 pub(super) type RefusedChannel = (ChannelName, &'static str);
 
 impl PendingSubscriptions {
@@ -40,8 +40,9 @@ impl PendingSubscriptions {
         Box::new(Self { channels: channels.into_iter().collect(), result: None, pause: None, refused })
     }
 
-    /// Subscribes to one channel after the other, as the engine answers, and calls `followed` for each
-    /// success. Once no channel is left, returns the channels that were refused.
+    /// Subscribes to the channels one after the other, each as soon as the engine has replied for the
+    /// previous one, and calls `followed` for each success. Once no channel is left, returns the channels
+    /// that were refused.
     pub(super) fn poll(
         &mut self,
         task: &mut Context<'_>,
@@ -64,7 +65,7 @@ impl PendingSubscriptions {
                 Err(error) => {
                     tracing::debug!(%channel, %error, "subscription refused");
                     let reason = match error.code {
-                        // The backend's own error codes are meant for its own clients.
+                        // Hide the backend's own error codes, which are meant for the backend's own clients.
                         ErrorCode::Forbidden | ErrorCode::Backend(_) => "forbidden",
                         ErrorCode::Limit => "limit",
                         ErrorCode::Draining => "draining",
@@ -77,8 +78,9 @@ impl PendingSubscriptions {
         Poll::Ready(std::mem::take(&mut self.refused))
     }
 
-    /// Waits until the rate limits admit another subscription. Each one counts as a command of the session
-    /// and of its user. No client would read an error, so excess subscriptions are delayed.
+    /// Waits until the rate limits admit another subscription. Each subscription counts as a command of the
+    /// session and of its user. Excess subscriptions are delayed rather than rejected, because no client
+    /// would read an error.
     fn poll_rate(&mut self, task: &mut Context<'_>, attachment: &Attachment) -> Poll<()> {
         let Attachment { session, services, .. } = attachment;
         let clock = services.timeouts.clock();

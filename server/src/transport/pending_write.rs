@@ -6,12 +6,12 @@ use tokio::io::AsyncWrite;
 
 use crate::trace::Receipts;
 
-/// Output that the kernel has yet to take. It owns memory only while there is some.
+/// Output that the kernel has yet to accept. It owns memory only while output is pending.
 #[derive(Debug, Default)]
 pub(super) struct PendingWrite {
     pub(super) bytes: Vec<u8>,
     written: usize,
-    /// Handed in once the kernel has taken everything.
+    /// Receipts to report once the kernel has accepted everything.
     pub(super) receipts: Receipts,
 }
 
@@ -22,7 +22,7 @@ impl From<Vec<u8>> for PendingWrite {
 }
 
 impl PendingWrite {
-    /// Output that could not be written while the connection was parked.
+    /// Wraps output that could not be written while the connection was parked.
     pub(super) fn from_parked(bytes: Vec<u8>, receipts: Receipts) -> Self {
         Self { bytes, written: 0, receipts }
     }
@@ -31,7 +31,7 @@ impl PendingWrite {
         self.bytes.is_empty()
     }
 
-    /// Ready when the kernel has taken everything.
+    /// Ready when the kernel has accepted everything.
     pub(super) fn poll_write(
         &mut self,
         context: &mut Context<'_>,

@@ -1,16 +1,17 @@
-//! Checks whether a peer reads, judged by what its machine has acknowledged. The kernel is queried only when
-//! a deadline is due. The bytes that our kernel takes are no measure, since it takes them in large pieces.
+//! Detects peers that do not read, based on what their kernels have acknowledged. The kernel is queried only
+//! when a deadline is due. The number of bytes that our kernel accepts says little, since it accepts them in
+//! large pieces.
 
 use encke_core::Timestamp;
 
 use super::Socket;
 use super::liveness_socket::LivenessSocket;
 
-/// Number of bytes that a peer had acknowledged at some time.
+/// How much a peer had acknowledged at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checkpoint {
     pub(super) at: Timestamp,
-    /// In bytes, up to a constant.
+    /// Number of acknowledged bytes, relative to an arbitrary starting point.
     acknowledged: u32,
 }
 
@@ -48,8 +49,8 @@ impl Checkpoint {
     }
 }
 
-/// Returns the number of acknowledged bytes, up to a constant. It wraps around, so only differences are
-/// meaningful.
+/// Returns the number of acknowledged bytes, relative to an arbitrary starting point. It wraps around, so
+/// only differences are meaningful.
 #[expect(clippy::cast_possible_truncation, reason = "the kernel holds far less than 4 GiB")]
 fn acknowledged(socket: &LivenessSocket<impl Socket>, unacknowledged: u64) -> u32 {
     socket.sent().wrapping_sub(unacknowledged as u32)

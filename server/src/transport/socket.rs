@@ -10,24 +10,24 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
     /// Form of the socket while its connection is parked.
     type Parked: ParkedSocket;
 
-    /// Whether the peer has ended the connection, as far as the kernel knows.
+    /// Whether the peer has ended the connection, according to the kernel.
     fn is_closed_by_peer(&self) -> bool;
 
-    /// Whether there are unread bytes, as far as the kernel knows. The runtime may not know of them yet.
+    /// Whether the kernel holds unread bytes. The runtime may not know of them yet.
     fn has_unread_bytes(&self) -> bool;
 
-    /// Returns the bytes that our kernel has taken and the peer's kernel has not acknowledged. Called only
+    /// Returns the bytes that our kernel has accepted and the peer's kernel has not acknowledged. Called only
     /// when a deadline is due.
     fn unacknowledged(&self) -> Unacknowledged;
 
-    /// Whether the read that just ended took bytes from the kernel. `given` says whether it returned any.
+    /// Whether the read that just finished took bytes from the kernel. `given` is whether it returned any.
     fn has_received(&mut self, given: bool) -> bool;
 
     /// Whether this is a bare kernel socket, which can be used without a task.
     fn can_park(&self) -> bool;
 
-    /// Whether there is nothing to read, neither bytes nor the end of the stream, as far as the kernel knows.
-    /// The runtime may not know of them yet.
+    /// Whether the kernel holds neither unread bytes nor the end of the stream. The runtime may not know yet
+    /// what the kernel holds.
     fn is_silent(&self) -> bool;
 
     /// Removes the socket from the runtime.
@@ -36,8 +36,8 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
     /// Adds a parked socket to the runtime again.
     fn unpark(socket: Self::Parked) -> io::Result<Self>;
 
-    /// Returns how many bytes the write or flush that just ended passed to the kernel. `taken` is the number
-    /// that it accepted.
+    /// Returns how many bytes the write or flush that just finished passed to the kernel. `taken` is the
+    /// number that it accepted.
     fn sent(&mut self, taken: usize) -> usize;
 }
 
@@ -53,9 +53,9 @@ pub(crate) trait ParkedSocket: std::fmt::Debug + Send + 'static {
     /// Returns the bytes that the peer's kernel has not acknowledged.
     fn unacknowledged(&self) -> io::Result<Unacknowledged>;
 
-    /// Registers the socket with `poller`, which reports input under this number.
+    /// Registers the socket with `poller`, which identifies it by this number when it reports input.
     fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()>;
 
-    /// Removes the socket from `poller`, where it is registered under this number.
+    /// Removes the socket from `poller`. `number` is the number that it was registered with.
     fn deregister(&mut self, poller: &AnyPoller, number: u64);
 }

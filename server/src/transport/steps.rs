@@ -1,6 +1,6 @@
 use std::task::Poll;
 
-/// Runs a connection's steps until one returns pending, or an error, which ends the connection.
+/// Runs a connection's steps until one of them is pending or returns an error, which ends the connection.
 #[inline]
 pub(super) fn poll_steps<E>(mut step: impl FnMut() -> Result<Poll<()>, E>) -> Poll<E> {
     loop {

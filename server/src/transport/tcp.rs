@@ -14,19 +14,19 @@ use super::socket::{ParkedSocket, Socket};
 use crate::parking::AnyPoller;
 use crate::tls::Tls;
 
-/// Number of bytes that TLS may hold until the kernel takes them: one record. The server's own buffer is
+/// Number of bytes that TLS may buffer until the kernel accepts them: one record. The server's own buffer is
 /// above TLS, the kernel's below.
 const TLS_BUFFER: usize = 16 * 1024;
 
-/// Socket of a client. Without TLS it is nothing but the kernel's socket.
+/// Socket of a client. Without TLS, it is the bare kernel socket.
 #[derive(Debug)]
 pub(crate) enum TcpSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<CountingStream>>),
 }
 
-/// Stream below TLS. It records what passes through, since TLS may take bytes without yielding any, and vice
-/// versa.
+/// Stream below TLS. It counts the bytes that pass through, since TLS may accept bytes without passing any
+/// on, and vice versa.
 #[derive(Debug)]
 pub(crate) struct CountingStream {
     tcp: TcpStream,
@@ -40,12 +40,12 @@ impl TcpSocket {
         let Some(tls) = tls else { return Ok(Self::Plain(tcp)) };
         let wire = CountingStream { tcp, received: false, sent: 0 };
         let limit = |connection: &mut rustls::ServerConnection| connection.set_buffer_limit(Some(TLS_BUFFER));
-        // Boxed, because the handshake's state would otherwise be part of every connection's task.
+        // Box the future: otherwise, the handshake's state would be part of every connection's task.
         let stream = Box::pin(tls.acceptor().accept_with(wire, limit)).await?;
         Ok(Self::Tls(Box::new(stream)))
     }
 
-    /// Ready when there may be something to read. With TLS that is always the case, since TLS may hold
+    /// Ready when there may be something to read. With TLS, this is always ready, since TLS may hold
     /// decrypted bytes.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -57,7 +57,7 @@ impl TcpSocket {
     /// Whether the kernel reports any of these events.
     fn shows(&self, any: PollFlags) -> bool {
         let mut look = [PollFd::new(self.tcp(), any)];
-        // Returns at once, so it cannot be interrupted.
+        // A poll that returns immediately cannot be interrupted.
         let at_once = Timespec::default();
         matches!(poll(&mut look, Some(&at_once)), Ok(1..)) && look[0].revents().intersects(any)
     }
@@ -168,7 +168,7 @@ macro_rules! of_either {
 }
 
 impl AsyncRead for TcpSocket {
-    // Inlined, as everything that only forwards: as a separate function it takes 1 % of the time of a
+    // Inline, like all methods that only forward: as a separate function, it takes 1 % of the time of a
     // delivery.
     #[inline]
     fn poll_read(

@@ -10,8 +10,8 @@ use super::progress::{Checkpoint, TooSlow};
 use crate::client::Attachment;
 use crate::timeouts::Sleep;
 
-/// Whether writing is blocked because the kernel takes no more bytes. Meanwhile nothing is read from the
-/// peer, so that replies do not pile up.
+/// Whether a write is blocked because the kernel accepts no more bytes. While it is, nothing is read from the
+/// peer, so that output does not pile up.
 #[derive(Debug, Default)]
 pub(super) struct WriteHold(Option<Box<StalledWrite>>);
 
@@ -27,7 +27,7 @@ impl WriteHold {
         self.0.is_some()
     }
 
-    /// Called when the kernel takes nothing. The task is woken for the next progress check.
+    /// Must be called when the kernel accepts no bytes. Wakes the task for the next progress check.
     ///
     /// # Errors
     /// [`TooSlow`] if the peer has read too little for too long.
@@ -54,7 +54,7 @@ impl WriteHold {
         Ok(())
     }
 
-    /// Called when the kernel has taken everything.
+    /// Must be called when the kernel has accepted everything.
     pub(super) fn release(&mut self, attachment: &Attachment) {
         if self.0.take().is_some() {
             attachment.notify_session(ConnectionInput::WriteResumed);

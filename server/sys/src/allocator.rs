@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tikv_jemalloc_ctl::{arenas, background_thread, max_background_threads, raw};
 
-/// jemalloc, which groups allocations of equal size on the same pages. The small allocations that remain of
-/// parked connections therefore retain none of the memory freed by the connections' tasks.
+/// jemalloc, which places allocations of equal size on the same pages. Therefore, the small allocations that
+/// parked connections keep do not retain the memory freed by the connections' tasks.
 pub type Allocator = tikv_jemallocator::Jemalloc;
 
 /// Limits the thread caches to 20 small and 4 large allocations per size class, instead of 200 and 20. A
@@ -23,11 +23,11 @@ static SETTINGS: &[u8; 49] = b"tcache_nslots_small_max:20,tcache_nslots_large:4\
 pub const ALLOCATOR: Allocator = tikv_jemallocator::Jemalloc;
 
 /// Makes jemalloc gradually return memory to the kernel once it has been free for `free_for`, whether or not
-/// the process is active. Starts a thread. To be called once, by the program that uses [`ALLOCATOR`].
+/// the process is active. Starts a thread. Must be called once, by the program that uses [`ALLOCATOR`].
 ///
 /// # Errors
-/// jemalloc's error. jemalloc then keeps its default behaviour: it returns memory after ten seconds, and only
-/// when something is freed.
+/// jemalloc's error. In this case, jemalloc keeps its default behaviour: it returns memory after ten seconds,
+/// and only when something is freed.
 pub fn return_free_memory(free_for: Duration) -> io::Result<()> {
     let millis = isize::try_from(free_for.as_millis()).unwrap_or(isize::MAX);
     set(millis).map_err(|error| io::Error::other(error.to_string()))
@@ -44,15 +44,16 @@ fn set(dirty_decay_ms: isize) -> tikv_jemalloc_ctl::Result<()> {
             unsafe { raw::write(name(arena, "dirty_decay_ms").as_bytes(), dirty_decay_ms) }?;
         }
     }
-    // The default is up to four threads. If one cannot be created, the first retries all the time.
+    // Limit the number of background threads. By default, jemalloc starts up to four, and if one of them
+    // cannot be created, the first one retries continually.
     max_background_threads::write(1)?;
     background_thread::write(true).inspect_err(|_| {
-        // Otherwise jemalloc would rely on a thread that it could not create.
+        // Disable background threads again, or jemalloc would rely on a thread that it could not create.
         let _ = background_thread::write(false);
     })
 }
 
-/// jemalloc's name for a setting of one arena.
+/// Returns jemalloc's name for a setting of one arena.
 fn name(arena: u32, setting: &str) -> String {
     format!("arena.{arena}.{setting}\0")
 }

@@ -16,7 +16,7 @@ struct SchedParam {
 /// The kernel's error.
 pub fn use_batch_scheduling() -> io::Result<()> {
     let parameters = SchedParam { sched_priority: 0 };
-    // In musl, the function of this name always fails as unsupported, so the system call is made directly.
+    // Make the system call directly, because musl's function of this name always fails as unsupported.
     // SAFETY: the kernel reads the parameters, which live until the call returns; 0 means the calling thread.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &raw const parameters) };

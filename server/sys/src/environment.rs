@@ -12,7 +12,7 @@ pub fn remove_variables(names: &[&str]) -> io::Result<()> {
         return Err(io::Error::other("the process has other threads"));
     }
     for name in names {
-        // SAFETY: this is the only thread, and no other can start before this returns.
+        // SAFETY: this is the only thread, and no other thread can start before this function returns.
         unsafe { env::remove_var(name) };
     }
     Ok(())
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn nothing_is_removed_while_other_threads_exist() {
-        // The test harness runs this test beside the main thread.
+        // The test harness runs this test on a separate thread.
         remove_variables(&["PATH"]).expect_err("there are other threads");
         assert!(env::var_os("PATH").is_some());
     }

@@ -1,4 +1,4 @@
-//! Safe wrappers for calls of the Linux kernel, the C library and the allocator that no maintained crate
+//! Safe wrappers for functions of the Linux kernel, the C library and the allocator that no maintained crate
 //! wraps: one small function each.
 
 #[cfg(feature = "jemalloc")]

@@ -5,10 +5,10 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Data of a TCP connection that the peer's kernel has not acknowledged.
+/// Data on a TCP connection that the peer's kernel has not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unacknowledged {
-    /// Bytes accepted by the local kernel and not yet acknowledged by the peer's, as far as this side knows.
+    /// Number of bytes accepted by the local kernel and not known to be acknowledged by the peer's.
     pub bytes: u64,
     /// Whether some of these bytes are in flight. If none are, the peer's receive window is full because its
     /// program does not read.

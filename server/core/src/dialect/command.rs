@@ -16,7 +16,7 @@ pub struct CommandRequest<'a, I> {
     pub command: Result<Command<'a>, CommandError>,
 }
 
-/// A command of a client.
+/// A command from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Subscribe to a channel.
@@ -80,7 +80,7 @@ pub enum Command<'a> {
         /// Seq of the ping.
         seq: u64,
     },
-    /// Request an answer as soon as there are messages, or after the hold time.
+    /// Request an answer as soon as there are messages, or after the hold time at the latest.
     Hold {
         /// Maximum hold time, if the client specifies one.
         hold: Option<Duration>,
@@ -150,7 +150,7 @@ pub enum StartPosition<'a> {
     Now,
     /// After the last message that the client has received.
     After(Since<'a>),
-    /// With this number of the newest messages, as far as the log still has them.
+    /// With this many of the newest messages, or as many as the log still has.
     Newest(u64),
 }
 
@@ -204,8 +204,8 @@ impl std::error::Error for CommandError {}
 #[derive(Clone, Debug, PartialEq, Eq, EnumIter, EnumMessage, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The text is not a valid command: the syntax is wrong, there is not exactly one command, or its fields
-    /// do not match.
+    /// The text is not a valid command: the syntax is wrong, there is not exactly one command, or a field
+    /// is wrong.
     Malformed,
     /// The command is unknown.
     UnknownCommand,

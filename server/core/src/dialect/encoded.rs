@@ -3,9 +3,10 @@ use std::marker::PhantomData;
 use super::Encoding;
 use crate::message::{CompactJson, Stamp};
 
-/// A message in dialect `D`, encoded once for all its subscribers. Each of them gets it with its own seq.
+/// A message in dialect `D`, encoded once for all its subscribers. Each subscriber receives it with a
+/// different seq.
 ///
-/// The data is part of the text, from which the message can be encoded for another dialect.
+/// The text contains the data, from which the message can be encoded for another dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded<D> {
     text: Box<str>,
@@ -69,7 +70,7 @@ pub struct ByPattern<'a> {
     pub pattern: &'a str,
     /// Offset of the message in the pattern's log.
     pub offset: u64,
-    /// Epoch of the channel's log, which pattern subscribers receive only here.
+    /// Epoch of the channel's log. Pattern subscribers receive it only in this field.
     pub channel_epoch: &'a str,
 }
 
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
     use crate::dialect::json::Json;
 
-    /// Logs hold millions of messages.
+    /// The size matters because logs hold millions of messages.
     #[test]
     fn an_encoded_message_is_small() {
         assert_eq!(size_of::<Encoded<Json>>(), 24);

@@ -15,14 +15,14 @@ pub enum ServerEvent<'a> {
         resume: Cow<'a, str>,
         /// Whether this is the session that the client asked to resume.
         recovered: bool,
-        /// Seq that the stream continues after: the last that the client reported, or is known to have
+        /// Seq after which the stream continues: the last one that the client reported, or is known to have
         /// received.
         seq: u64,
-        /// Maximum silence of the server, not counting network delay and `ping_slack`.
+        /// Maximum time without data from the server, not counting network delay and `ping_slack`.
         ping_interval: Duration,
-        /// Time for which the server waits for the answer to a ping.
+        /// How long the server waits for the answer to a ping.
         pong_timeout: Duration,
-        /// Time for which a session can be resumed after a disconnect.
+        /// How long a session can be resumed after a disconnect.
         reconnect_window: Duration,
     },
     /// The server is about to close the connection.
@@ -32,7 +32,7 @@ pub enum ServerEvent<'a> {
         /// Time to wait before reconnecting.
         retry: Duration,
     },
-    /// Messages that the client should have received and no longer can. The range may be too wide, but never
+    /// Messages that the client should have received but no longer can. The range may be too wide, but never
     /// too narrow.
     Gap {
         /// Seq of the gap.
@@ -44,13 +44,13 @@ pub enum ServerEvent<'a> {
         /// First and last missing offset, if known.
         range: Option<(u64, u64)>,
     },
-    /// A subscription has begun that the client did not request.
+    /// A subscription that the client did not request has begun.
     Subscribed {
         /// Name of the channel.
         channel: &'a str,
         /// Epoch of the channel's log.
         epoch: &'a str,
-        /// Offset after which the messages follow.
+        /// Offset of the message before the first one to be sent.
         offset: u64,
     },
     /// A subscription has ended without the client's request.
@@ -89,7 +89,8 @@ pub enum Success<'a> {
         epoch: Cow<'a, str>,
         /// Offset of the last message in the log.
         offset: u64,
-        /// If the request had a `since`: whether all later messages follow without a gap.
+        /// Whether all messages after the request's `since` follow without a gap. `None` if it had no
+        /// `since`.
         recovered: Option<bool>,
     },
     /// Result of [`super::Command::SubscribeAll`].
@@ -116,12 +117,12 @@ pub enum Success<'a> {
         members: Vec<Member<'a>>,
         /// Users of the sessions in `members`.
         users: Vec<UserPresence<'a>>,
-        /// Nodes that share the channel and did not report their subscribers.
+        /// Nodes that share the channel but did not report their subscribers.
         incomplete: Vec<Cow<'a, str>>,
     },
 }
 
-/// A session that subscribes to a channel.
+/// A session that is subscribed to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
     /// Public id of the session, if joins and leaves are announced on the channel.
@@ -132,13 +133,13 @@ pub struct Member<'a> {
     pub phase: &'a str,
 }
 
-/// A user whose sessions subscribe to a channel.
+/// A user whose sessions are subscribed to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserPresence<'a> {
     /// The `sub` claim of the user's token.
     pub user: Cow<'a, str>,
     /// Number of sessions.
     pub sessions: usize,
-    /// Number of these sessions that have a connection or are between two polls.
+    /// Number of these sessions that have a connection or are between polls.
     pub connections: usize,
 }

@@ -1,10 +1,11 @@
 //! Dialects: the protocols spoken over connections. A transport moves bytes. A dialect parses what the client
-//! sends into [`Command`]s, and encodes [`Response`]s, [`ServerEvent`]s and channel messages as texts.
+//! sends into [`Command`]s, and encodes [`Response`]s, [`ServerEvent`]s and channel messages as *texts*. A
+//! text is what a transport sends as one unit, such as a WebSocket message.
 //!
-//! A new dialect is a directory here with a type that implements [`Dialect`], a [`DialectName`], and a field
-//! of [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` selects the dialect of a
-//! WebSocket, and `metrics/connections.rs` lists the dialects whose metrics exist before their first use.
-//! Logs and WebSockets are generic over dialects; event streams use `json`.
+//! A new dialect is a directory in this module with a type that implements [`Dialect`], a [`DialectName`],
+//! and a field of [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` selects the
+//! dialect of a WebSocket, and `metrics/connections.rs` lists the dialects whose metrics exist before their
+//! first use. Logs and WebSockets are generic over dialects; event streams use `json`.
 
 pub mod bayeux;
 mod command;
@@ -27,14 +28,14 @@ use crate::session::Heartbeat;
 
 /// The server's side of a conversation on one connection, with the state that the dialect keeps for it.
 ///
-/// Acknowledgements are reported as [`Command::Ack`] and [`Command::Pong`], whatever their form in the
+/// Acknowledgements are reported as [`Command::Ack`] and [`Command::Pong`], regardless of their form in the
 /// dialect. Pong frames acknowledge independently of the dialect ([`pong_seq`]). Before the server closes a
 /// connection, it may write [`ServerEvent::Goaway`]; the Close frame itself is sent by the transport.
 pub trait Dialect: Default + Send + 'static {
     /// The name in metrics and in the admin API.
     const NAME: DialectName;
 
-    /// The part of a request that the response repeats so that the client can match them.
+    /// The part of a request that its response repeats, so that the client can match the two.
     type RequestId: Send;
 
     /// How the server checks that the client is alive. [`ServerEvent::Ping`] is written only with
@@ -51,8 +52,8 @@ pub trait Dialect: Default + Send + 'static {
     /// some.
     fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl TextSink);
 
-    /// Keeps a [held](Command::Hold) request for a later answer. If another is already held, that one is
-    /// answered now. `_seq` is the last message that the client has received, if it says so; all later
+    /// Keeps a [held](Command::Hold) request to answer it later. If another request is already held, answers
+    /// that request now. `_seq` is the last message that the client has received, if reported; all later
     /// messages are sent again.
     fn hold(&mut self, _id: Option<Self::RequestId>, _seq: Option<u64>, _to: &mut impl TextSink) {}
 

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// A key by which a repeated publish is recognized.
+/// A deduplication key, which identifies a repeated publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishKey<'a>(Cow<'a, str>);
 
@@ -10,7 +10,7 @@ impl<'a> PublishKey<'a> {
     /// Maximum length in bytes.
     pub const MOST_BYTES: usize = 64;
 
-    /// Returns `None` if the key is empty or too long.
+    /// Creates a key. Returns `None` if the string is empty or too long.
     #[must_use]
     pub fn new(key: Cow<'a, str>) -> Option<Self> {
         (1..=Self::MOST_BYTES).contains(&key.len()).then_some(Self(key))
@@ -31,7 +31,7 @@ impl<'a> PublishKey<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for PublishKey<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Borrowed, unless the JSON contains escapes.
+        /// A string, borrowed unless the JSON contains escapes.
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 

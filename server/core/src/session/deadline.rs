@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
-/// A deadline of a session. If several are due at once, they act in this order.
+/// A deadline of a session. If several are due at the same time, they fire in this order.
 #[derive(
     Clone,
     Copy,
@@ -27,9 +27,9 @@ pub enum Deadline {
     Ping,
     /// The answer to a ping is overdue.
     ///
-    /// Armed once the ping's bytes are in the kernel, until something is received, but not while a write is
-    /// held. When it passes, the connection asks the kernel what it has received and what the peer has
-    /// acknowledged. If the ping is queued behind data that the peer is still receiving, the deadline is
+    /// Armed from the time the ping's bytes are in the kernel until something is received, but not while a
+    /// write is held. When it passes, the connection asks the kernel what it has received and what the peer
+    /// has acknowledged. If the ping is queued behind data that the peer is still receiving, the deadline is
     /// armed again. On an event stream, where the client cannot answer, a TCP acknowledgement of the
     /// heartbeat counts as the answer. Otherwise the connection is dead, and the session is suspended.
     Pong,
@@ -40,9 +40,9 @@ pub enum Deadline {
     PollHold,
     /// The client has not polled again in time.
     ///
-    /// Armed between two polls. It counts from the answer, and allows for the pause that the client was asked
-    /// to make plus `poll_gap`. Other requests of the client postpone it. When it passes, the session is
-    /// suspended.
+    /// Armed between polls. The time allowed is the pause that the client was asked to make plus `poll_gap`,
+    /// measured from the answer. Other requests from the client postpone the deadline. When it passes, the
+    /// session is suspended.
     PollGap,
     /// The client has not reconnected in time.
     ///
@@ -50,7 +50,7 @@ pub enum Deadline {
     /// and is restarted by other requests of the client, up to a total of two windows. When it passes, the
     /// session expires, exactly once.
     Reconnect,
-    /// The client has sent no command for `idle`.
+    /// The client has sent no command for `session.idle`.
     ///
     /// Armed in every phase, if configured, except if the session was last attached to an event stream, on
     /// which the client cannot send commands. Postponed by commands, but not by acknowledgements or pongs.
@@ -68,7 +68,7 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// Every deadline, in the order in which they act.
+    /// Every deadline, in the order in which they fire.
     pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
     /// The name in metrics and the admin API.
@@ -86,12 +86,12 @@ pub struct SessionTimeouts {
     pub ping_interval: Duration,
     /// Maximum time until a ping is answered ([`Deadline::Pong`]).
     pub pong_timeout: Duration,
-    /// Maximum time for which a poll is held ([`Deadline::PollHold`]).
+    /// Maximum time that a poll is held ([`Deadline::PollHold`]).
     pub poll_hold: Duration,
     /// Time allowed for the next poll, in addition to the pause that the client was asked to make
     /// ([`Deadline::PollGap`]). Shorter than `reconnect_window`.
     pub poll_gap: Duration,
-    /// Time for which a suspended session waits for its client ([`Deadline::Reconnect`]).
+    /// How long a suspended session waits for its client ([`Deadline::Reconnect`]).
     pub reconnect_window: Duration,
     /// Maximum time without a command from the client ([`Deadline::Idle`]).
     pub idle: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Test harness: a session bundled with the timeouts and the output queue of its owner.
+//! Test harness: a session bundled with its owner's timeouts and output queue.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

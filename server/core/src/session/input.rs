@@ -12,7 +12,7 @@ pub struct ConnectionId(pub u64);
 pub enum ConnectionKind {
     /// A WebSocket: stays open until it breaks, and needs heartbeats.
     Stream(Heartbeat),
-    /// Server-sent events: stays open until it breaks, but the client cannot send on it.
+    /// A stream of server-sent events: stays open until it breaks, but the client cannot send on it.
     Events,
     /// A long poll: one request with one response.
     Poll {
@@ -25,8 +25,8 @@ pub enum ConnectionKind {
 /// How a stream checks that its client is still connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// RFC 6455 ping frames, which browsers answer below JavaScript. Any traffic received postpones the next
-    /// ping.
+    /// RFC 6455 ping frames, which browsers answer without involving JavaScript. Any traffic received
+    /// postpones the next ping.
     #[default]
     Frame,
     /// Messages of the dialect, for clients that detect a dead connection by the absence of pings. Never
@@ -34,7 +34,7 @@ pub enum Heartbeat {
     Message,
 }
 
-/// Which messages a client counts as having received if it reconnects without a `seq`.
+/// Which messages a client is assumed to have received if it reconnects without a `seq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeliveryMode {
     /// Only the messages it acknowledged. Later ones are sent again, and may be duplicated.
@@ -52,35 +52,35 @@ pub struct Attach {
     pub connection: ConnectionId,
     /// Kind of the connection.
     pub kind: ConnectionKind,
-    /// Last message that the client has received, if it says so. On a poll, this acknowledges the messages up
-    /// to the previous poll's `seq`. It may be lower than that: of two overlapping polls, the older may
-    /// arrive last.
+    /// Seq of the last message that the client has received, if reported. On a poll, this acknowledges the
+    /// messages up to the previous poll's `seq`. It may be lower than that, because overlapping polls may
+    /// arrive out of order.
     pub seq: Option<u64>,
     /// How to resume if the client does not send a `seq`.
     pub delivery: DeliveryMode,
     /// When the client's token expires; `None` for a client without a token, or with a token that does not
     /// expire.
     pub token_expires: Option<Timestamp>,
-    /// A uniformly distributed random number. The first ping is sent after 0.5 to 1.0 of the interval, so
-    /// that many clients connecting at once do not all receive pings at once.
+    /// A uniformly distributed random number. The first ping is sent after half an interval to a full
+    /// interval, so that clients that connect simultaneously are not all pinged simultaneously.
     pub entropy: u32,
 }
 
 /// An input to a session's state machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// A new connection. Resumes a suspended session, and takes over an attached one. A poll after a poll
-    /// does neither: it emits no event, and if the earlier poll is still held, that one is
+    /// A new connection. Resumes a suspended session, and takes over an attached one. A poll that follows a
+    /// poll does neither: it emits no event, and if the earlier poll is still held, the earlier poll is
     /// [superseded](super::Output::Superseded).
     ///
     /// The caller checks [`super::Session::phase`] afterwards. The connection is refused, and nothing
     /// changes, if the session has ended or if the client claims a `seq` that was never sent, which means
-    /// that it has a different session in mind.
+    /// that the client is referring to a different session.
     Attach(Attach),
     /// An input from a connection. Ignored unless the session is attached to this connection.
     Connection(ConnectionId, ConnectionInput),
-    /// A request with the session's secret, received outside its connection, if there is one. It does not
-    /// prove that the connection is alive.
+    /// A request with the session's secret, received outside the session's connection, if there is one. It
+    /// does not prove that the connection is alive.
     Request(RequestInput),
     /// An administrator closes the connection. The session can be resumed.
     Disconnect,
@@ -94,7 +94,7 @@ pub enum Input {
 /// Content of a request received outside the connection. To end the session, use [`Input::Close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestInput {
-    /// The client is active; the state machine needs no further details.
+    /// The client is active; the state machine needs no details.
     Activity,
     /// A command, valid or not, which shows that the client is not idle.
     Command,
@@ -115,13 +115,13 @@ pub enum ConnectionInput {
         /// The seq that the ping carries: [`super::Outbox::sent`] at the time the ping was encoded.
         seq: u64,
     },
-    /// A pong frame: the client's machine has received everything up to `seq`.
+    /// A pong frame: the client's WebSocket implementation has received everything up to `seq`.
     PongFrame {
         /// Seq of the ping.
         seq: u64,
     },
-    /// A pong frame after which pongs can acknowledge nothing more until the client asks for messages again, so no
-    /// ping is sent to request a further acknowledgement.
+    /// A pong frame, after which pongs acknowledge nothing more until the client asks for messages again.
+    /// Therefore no ping is sent just to obtain another acknowledgement.
     LastPongFrame {
         /// Seq of the ping.
         seq: u64,
@@ -146,17 +146,17 @@ pub enum ConnectionInput {
         /// How long the client was asked to wait before the next poll.
         pause: Duration,
     },
-    /// A poll's connection failed after [`Self::Answered`], before the client's machine acknowledged the
-    /// answer. Accepted from any poll until the next connection is attached.
+    /// A poll's connection failed after [`Self::Answered`], before the peer's kernel acknowledged the answer.
+    /// Accepted from any poll until the next connection is attached.
     AnswerLost,
-    /// On a stream: the client asks for an answer as soon as there are messages, or after the hold time at
-    /// the latest. If a request is already held, the transport answers that one at once.
+    /// The client of a stream asks for an answer as soon as there are messages, or after the hold time at the
+    /// latest. If another request is already held, the transport answers that one immediately.
     Hold {
         /// How long the request may be held, up to [`super::SessionTimeouts::poll_hold`]. Zero requests an
         /// immediate answer.
         hold: Duration,
-        /// Last message that the client has received, if it says so. All messages after it are sent again.
-        /// The request is ignored if `seq` was never sent.
+        /// Seq of the last message that the client has received, if reported. All later messages are sent
+        /// again. The request is ignored if `seq` was never sent.
         seq: Option<u64>,
     },
     /// The answer to the request held on a stream has been encoded, after everything taken from the outbox so

@@ -30,26 +30,27 @@ pub enum Output {
     Ping(ConnectionId),
     /// Check what the kernel has received on the connection, then report [`super::ConnectionInput::Probed`].
     Probe(ConnectionId),
-    /// Answer the held request, even if there are no messages. A poll gets no further outputs after this.
+    /// Answer the held request, even if there are no messages. For a poll, this is the last output.
     AnswerPoll(ConnectionId),
-    /// Answer the poll at once, reporting that a newer one has replaced it. The session is already detached
-    /// from it.
+    /// Answer the poll immediately, reporting that a newer one has replaced it. The session is already
+    /// detached from the answered poll.
     Superseded(ConnectionId),
     /// Close the connection with this code; on a poll, send the code as the answer. The session is already
-    /// detached from it.
+    /// detached from the connection.
     Close(ConnectionId, CloseCode),
     /// Report the event to logs, metrics and hooks.
     Event(LifecycleEvent),
-    /// A deadline due at this time has been acted on.
+    /// Record that this deadline, which was due at this time, has fired.
     Fired(Deadline, Timestamp),
-    /// Time between a ping and its pong.
+    /// Record the time between a ping and its pong.
     RoundTrip(Duration),
 }
 
 /// A numbered transition of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifecycleEvent {
-    /// Number of the event within its session, from 1. Two threads may report two events in either order.
+    /// Number of the event within its session, starting at 1. If two threads report events, they may do so in
+    /// either order.
     pub number: u32,
     /// The transition.
     pub transition: Transition,
@@ -86,7 +87,7 @@ impl Transition {
     pub fn all() -> impl Iterator<Item = Self> {
         let suspended = SuspendReason::VARIANTS.iter().copied().map(Self::Suspended);
         let resumed = ResumeKind::VARIANTS.iter().copied().map(Self::Resumed);
-        // This reason is reported as `Expired`.
+        // `ReconnectWindow` is reported as `Expired`.
         let closing = CloseReason::VARIANTS.iter().filter(|reason| **reason != CloseReason::ReconnectWindow);
         let closed = closing.copied().map(Self::Closed);
         [Self::Opened].into_iter().chain(suspended).chain(resumed).chain([Self::Expired]).chain(closed)

@@ -1,4 +1,4 @@
-//! The serialized form of a session, with which another process can continue it.
+//! The serialized form of a session, from which another process can continue it.
 //!
 //! Fields are identified by numbers, which are never reused. Readers skip unknown fields. A field added later
 //! must be an `Option`, since older records lack it. Times are durations, remaining or elapsed, because the
@@ -116,7 +116,7 @@ pub struct SubscriptionRecord {
     /// Whether a gap of unknown length has left the ring.
     #[n(5)]
     pub evicted_unknown_gap: bool,
-    /// False after an unsubscribe.
+    /// Whether the subscription is active; false after an unsubscribe.
     #[n(6)]
     pub live: bool,
     /// Offsets covered by the last gap.
@@ -133,7 +133,7 @@ pub struct SubscriptionRecord {
     pub notice: Option<NoticeRecord>,
 }
 
-/// A notice to the client that a subscription began or ended without its request.
+/// A notice that a subscription began or ended without the client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub struct NoticeRecord {

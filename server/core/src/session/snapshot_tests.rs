@@ -109,7 +109,7 @@ impl SessionPair {
             _ if self.rng.random_bool(0.1) => Input::Close(CloseReason::Kicked),
             _ => Input::Request(RequestInput::Activity),
         };
-        // A seq that was never sent ends the session or is refused, so this is tested rarely.
+        // A seq that was never sent ends the session or is refused, so most of these are skipped.
         let is_too_much = seq > self.plain.outbox().seq() && self.rng.random_bool(0.9);
         if is_too_much {
             return;

@@ -1,4 +1,4 @@
-//! Timing of a session, in virtual time. All times are in milliseconds after [`START_MS`].
+//! Tests of a session's timing, in virtual time. All times are in milliseconds after [`START_MS`].
 
 mod delivery;
 mod polls;

@@ -27,10 +27,10 @@ struct ChannelPage {
 #[derive(Serialize)]
 struct ChannelSummary {
     channel: String,
-    /// Whether this is a pattern, whose log has the messages of all matching channels.
+    /// Whether this is a pattern. The log of a pattern contains the messages of all matching channels.
     pattern: bool,
     epoch: String,
-    /// Offset of the oldest message in the log, or `last` + 1 if the log is empty.
+    /// Offset of the oldest message in the log, or `last + 1` if the log is empty.
     first: u64,
     last: u64,
     messages: usize,
@@ -65,19 +65,19 @@ struct ChannelHistory<'a> {
 #[derive(Serialize)]
 struct HistoryEntry {
     offset: u64,
-    /// In the history of a pattern: the channel of the message.
+    /// Channel of the message. Only set in the history of a pattern.
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
-    /// User whose client published the message.
+    /// User whose client published the message, if it was not anonymous.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     age_ms: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
-    /// Instead of `data`: the session that joined the channel,
+    /// Session that joined the channel. Set instead of `data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     joined: Option<Box<RawValue>>,
-    /// or left it.
+    /// Session that left the channel. Set instead of `data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<Box<RawValue>>,
 }
@@ -100,7 +100,7 @@ pub(super) fn list(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
 }
 
 fn by_name(context: &Context, limit: usize, cursor: Option<&str>) -> Reply {
-    // Requests one more, to find out whether there is another page.
+    // Request one more channel, to find out whether there is another page.
     let mut channels = context.client.logs.channels.public_after(cursor, limit + 1);
     let more = channels.len() > limit;
     channels.truncate(limit);
@@ -212,7 +212,8 @@ fn no_such_channel(name: &ChannelName) -> ApiError {
     ApiError::not_found(format!("no such channel: {name}"))
 }
 
-/// Parses a number. A number above 64 bits saturates: nothing comes after it.
+/// Parses a non-negative integer. Numbers that do not fit into 64 bits saturate, because no offset is
+/// greater.
 pub(super) fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(ApiError::bad_request(format!("{name} must be a non-negative integer")));

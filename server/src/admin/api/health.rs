@@ -10,8 +10,8 @@ use crate::http::Reply;
 use crate::http::reply::json_with;
 use crate::timeouts;
 
-/// How long the engine may be unreachable before the server reports it. A restart of the engine should not
-/// make clients go to another server.
+/// How long the engine may be unreachable before `/readyz` reports it. A restart of the engine should not
+/// make load balancers send clients to another server.
 const ENGINE_DOWN_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
@@ -19,7 +19,7 @@ struct Health {
     status: HealthStatus,
 }
 
-/// Health of the server. The README's reference shows the documentation of the variants.
+/// Health of the server. The documentation of the variants is part of the README's reference.
 #[derive(Clone, Copy, Debug, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -56,7 +56,7 @@ impl HealthStatus {
     }
 }
 
-/// Reports whether timeouts fire and parked connections are polled.
+/// Returns whether timeouts fire and parked connections are polled.
 pub(crate) fn alive(context: &Context) -> Reply {
     let status = match context.client.health(context.timers.watchdog) {
         Ok(()) => HealthStatus::Ok,
@@ -67,7 +67,7 @@ pub(crate) fn alive(context: &Context) -> Reply {
     status.reply()
 }
 
-/// Reports whether the server should receive new clients.
+/// Returns whether the server should receive new clients.
 pub(crate) fn ready(context: &Context) -> Reply {
     if context.stop.is_cancelled() {
         return HealthStatus::Draining.reply();

@@ -6,7 +6,7 @@ use crate::admin::body::ResponseBody;
 use crate::admin::live;
 use crate::http::{ApiError, ApiErrorCode};
 
-/// Stops nginx from buffering the stream.
+/// Header that stops nginx from buffering the stream.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /api/live`

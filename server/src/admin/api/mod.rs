@@ -24,7 +24,7 @@ use crate::http::ApiError;
 pub(crate) use health::HealthStatus;
 pub(super) use timers::TimersReport;
 
-/// Default and maximum number of entries per page.
+/// Default number of entries per page. The maximum is `HIGHEST_LIMIT`.
 const DEFAULT_LIMIT: usize = 100;
 const HIGHEST_LIMIT: usize = 1000;
 
@@ -40,8 +40,8 @@ fn unknown_parameter(name: &str) -> ApiError {
     ApiError::bad_request(format!("unknown parameter: {name}"))
 }
 
-/// Converts a duration to the milliseconds that the API shows.
+/// Converts a duration to milliseconds, as shown by the API.
 fn millis(duration: Duration) -> f64 {
-    // Rounded to microseconds; more digits would be noise.
+    // Round to microseconds; more digits would be noise.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

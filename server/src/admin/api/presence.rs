@@ -17,7 +17,7 @@ struct PresenceResponse<'a> {
     channel: &'a str,
     total: usize,
     present: Vec<PresentSession>,
-    /// Users of the sessions on this page.
+    /// Users of the sessions listed on this page.
     users: Vec<PresentUser>,
     next_cursor: Option<u64>,
     /// Servers that share the channel and did not report their subscribers.

@@ -22,8 +22,8 @@ use crate::trace::{self, RequestTrace};
 /// Maximum number of channels in one broadcast.
 const MAX_BROADCAST_CHANNELS: usize = 1000;
 
-/// Number of appends in a broadcast before other tasks may run. Each append may wake the first of an
-/// audience.
+/// Number of appends in a broadcast before the task yields to others. Each append may have to wake a
+/// channel's subscribers.
 const APPENDS_PER_BATCH: usize = 16;
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ struct BroadcastRequest<'a> {
     channels: Vec<String>,
     #[serde(borrow)]
     data: &'a RawValue,
-    /// Applies to each of the channels.
+    /// Publish key, which applies to each of the channels.
     #[serde(borrow)]
     key: Option<PublishKey<'a>>,
 }
@@ -61,7 +61,7 @@ impl<'a> PublishedPosition<'a> {
 
 #[derive(Serialize)]
 struct BroadcastResponse<'a> {
-    /// In the order of the request.
+    /// Results, in the order in which the request lists the channels.
     published: Vec<ChannelResult<'a>>,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn publish(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, Ap
     .boxed()
 }
 
-/// `POST /api/broadcast`: publishes a message on several channels. A channel that is refused does not affect
+/// `POST /api/broadcast`: publishes a message on several channels. A failure on one channel does not affect
 /// the others.
 pub(super) fn broadcast(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let (context, body, trace) = (Arc::clone(call.context), call.body.clone(), call.trace.clone());
@@ -131,7 +131,7 @@ impl<'a> ChannelResult<'a> {
     }
 }
 
-/// Limits data to the size that a client could send.
+/// Returns an error if the data is longer than the data that a client could send.
 pub(super) fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
     let limit = context.client.settings.max_message;
     if data.get().len() <= limit {
@@ -148,7 +148,7 @@ pub(super) fn content(data: &RawValue) -> Result<Content<'_>, ApiError> {
         .map_err(|error| ApiError::new(ApiErrorCode::Malformed, error.to_string()))
 }
 
-/// All operators count as one publisher.
+/// Returns the id of a publish by an operator. All operators count as one publisher.
 fn publish_id(key: Option<PublishKey<'_>>) -> Option<PublishId> {
     key.map(|key| PublishId { publisher: Publisher::Operator, key: key.as_str().into() })
 }
@@ -176,8 +176,8 @@ async fn append(
     Ok(published?)
 }
 
-/// Not 409: the request is valid and may succeed later, when unused channels have been removed or the engine
-/// is reachable again.
+/// Maps the error to a status other than 409: the request is valid and may succeed later, when unused
+/// channels have been removed or the engine is reachable again.
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         Self::new(code(error), error.to_string())

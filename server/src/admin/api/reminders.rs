@@ -1,4 +1,4 @@
-//! Reminders: actions that the backend schedules under a key, and can change or cancel by that key.
+//! Reminders: actions that the backend schedules with a key, and can change or cancel by that key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn action(context: &Context, request: &PutRequest<'_>) -> Result<ReminderAction,
     }
 }
 
-/// Unlike `Option`'s own implementation, accepts null as a value.
+/// Deserializes a field that may be missing. Unlike `Option`'s own implementation, accepts null as a value.
 fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -158,7 +158,7 @@ impl From<BadReminder> for ApiError {
     }
 }
 
-/// Not 429: the request is valid and may succeed later.
+/// Maps the error to a status other than 429: the request is valid and may succeed later.
 impl From<ReminderRejected> for ApiError {
     fn from(error: ReminderRejected) -> Self {
         let code = match error {

@@ -16,27 +16,27 @@ use crate::auth::{Operator, Scope};
 use crate::http::{ApiError, Reply};
 use crate::trace::RequestTrace;
 
-/// A request to a handler.
+/// A request, as passed to a handler.
 pub(crate) struct ApiCall<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) operator: &'a Operator,
     pub(crate) headers: &'a HeaderMap,
-    /// Path segment for `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client sent it.
+    /// Path segment that matches `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client sent it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
-    /// Empty, unless the route [takes a body](Route::takes_body).
+    /// Body of the request. Empty, unless the route [takes a body](Route::takes_body).
     pub(crate) body: &'a Bytes,
     pub(crate) trace: RequestTrace,
 }
 
 type HandlerResult = Result<Reply, ApiError>;
 
-/// A handler, by how it responds.
+/// A handler, classified by how it responds.
 #[derive(Clone, Copy, Debug)]
 enum Handler {
     /// Responds immediately.
     Immediate(fn(&ApiCall<'_>) -> HandlerResult),
-    /// Responds after the engine has, or yields to other tasks in between.
+    /// Responds asynchronously: waits for the engine, or yields to other tasks.
     Deferred(fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>),
     /// Responds immediately with a stream.
     Streaming(fn(&ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError>),
@@ -46,7 +46,7 @@ enum Handler {
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// Has at most one parameter.
+    /// Path, with at most one parameter.
     path: &'static str,
     pub(crate) takes_body: bool,
     /// Scope that the API key must have, if there are keys.
@@ -147,7 +147,7 @@ impl Route {
         Self::with_body(scope, Method::POST, path, answer)
     }
 
-    /// Returns the path for traces, if requests of this route are traced.
+    /// Returns the path to be recorded in traces, or `None` if requests to this route are not traced.
     #[cfg(feature = "otlp")]
     pub(crate) fn traced_path(&self) -> Option<&'static str> {
         matches!(self.path, "/api/publish" | "/api/broadcast").then_some(self.path)
@@ -162,7 +162,8 @@ impl Route {
         }
     }
 
-    /// Returns the parameter if the path matches; it is empty if the route has no parameter.
+    /// Returns the value of the path's parameter if the path matches this route. The value is empty if the
+    /// route has no parameter.
     fn parameter<'a>(&self, segments: &[&'a str]) -> Option<&'a str> {
         let mut parameter = "";
         let mut pattern = self.path[1..].split('/');
@@ -177,11 +178,11 @@ impl Route {
     }
 }
 
-/// Finds the route for a method and path segments. Returns it with its parameter. `path` is for the error
-/// message.
+/// Finds the route for a method and path segments. Returns the route and the value of its parameter. `path`
+/// is only used in error messages.
 ///
-/// HEAD is handled as GET, and hyper leaves out the body: every server must support both (RFC 9110, section
-/// 9.1).
+/// HEAD is handled like GET, and hyper omits the body. Every server must support both methods (RFC 9110,
+/// section 9.1).
 pub(crate) fn find<'a>(
     method: &Method,
     segments: &[&'a str],
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(found(Method::POST, "/healthz"), None);
     }
 
-    /// No two routes may match the same path.
+    /// No two routes may match the same request.
     #[test]
     fn routes_are_distinct() {
         let shapes = ROUTES.iter().map(|route| {

@@ -1,4 +1,4 @@
-//! Requests that are completed even if the client disconnects.
+//! Runs requests to completion even if the client disconnects.
 
 use std::panic::resume_unwind;
 
@@ -8,8 +8,8 @@ use tokio::task::JoinError;
 
 use crate::http::{ApiError, ApiErrorCode, Reply};
 
-/// Runs a request in a task of its own. A connection that ends drops its request, which must not leave the
-/// work half done.
+/// Runs a handler in a separate task. When a connection closes, the futures of its requests are dropped,
+/// which must not leave the work half done.
 pub(super) fn run_to_completion(
     answer: impl Future<Output = Result<Reply, ApiError>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Reply, ApiError>> {
@@ -22,7 +22,7 @@ pub(super) fn run_to_completion(
     .boxed()
 }
 
-/// The runtime is shutting down and has cancelled the task.
+/// Returns the error for a task that was cancelled because the runtime is shutting down.
 fn stopping() -> ApiError {
     ApiError::new(ApiErrorCode::Draining, "the server is shutting down")
 }

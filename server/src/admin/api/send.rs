@@ -30,7 +30,7 @@ struct SendRequest<'a> {
 struct SendResponse<'a> {
     /// Number of sessions that receive the message.
     sessions: usize,
-    /// `None` if the user has no sessions.
+    /// Position of the message in the user's log, or `None` if the user has no sessions.
     #[serde(flatten)]
     position: Option<PublishedPosition<'a>>,
 }
@@ -57,8 +57,8 @@ pub(super) fn to_user(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, Ap
         check_length(&context, data)?;
         let content = content(data)?;
         let sessions = &context.client.sessions;
-        // Before the sessions are listed: a session that begins meanwhile is either in the list or finds the
-        // log.
+        // Create the log before listing the sessions, so that a session created in the meantime is either in
+        // the list or finds the log.
         let log = sessions.user_log(&user)?;
         let count =
             for_each_of(&context, &user, |session| sessions.subscribe_direct(session, &log).is_ok()).await;

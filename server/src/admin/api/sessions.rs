@@ -11,21 +11,21 @@ use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{Channel, InvalidSessionId, SessionHandle, SessionId, SessionView, Transport};
 
-/// Maximum number of sessions examined for one page. If few of them match the filter, the page is short
-/// rather than late.
+/// Maximum number of sessions examined for one page. If few sessions match the filter, a short page is
+/// returned quickly instead of a full page late.
 const MAX_EXAMINED: usize = 10_000;
 
 #[derive(Serialize)]
 struct SessionPage {
     sessions: Vec<SessionSummary>,
-    /// Start of the next page. A filtered page may be short, or empty, without being the last.
+    /// Start of the next page. A filtered page may be short, or even empty, without being the last page.
     next_cursor: Option<u32>,
 }
 
 #[derive(Serialize)]
 struct SessionSummary {
     id: String,
-    /// The `sub` of its client's token.
+    /// User of the session, from the `sub` claim of the client's token.
     user: Option<String>,
     phase: &'static str,
     transport: Transport,
@@ -39,7 +39,7 @@ struct SessionDetail {
     #[serde(flatten)]
     summary: SessionSummary,
     seq: u64,
-    /// Messages that were sent and may not have arrived.
+    /// Number of messages that were sent and not acknowledged yet.
     unacked: usize,
     subscriptions: Vec<SubscriptionState>,
     close_reason: Option<&'static str>,
@@ -51,7 +51,7 @@ struct SubscriptionState {
     channel: String,
     /// Offset of the last message that the session has read.
     cursor: u64,
-    /// Messages that the session has not read, including those already dropped from the log.
+    /// Number of messages that the session has not read, including messages already dropped from the log.
     backlog: u64,
 }
 
@@ -133,8 +133,8 @@ pub(super) fn end(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     }
 }
 
-/// Refuses a change to a session that has moved: it may already be in the snapshot, so the next process would
-/// not know of the change.
+/// Returns the error for a change to a session that has moved: the session may already be in the snapshot, so
+/// the next process would not know of the change.
 pub(super) fn moved() -> ApiError {
     let message =
         "the server is shutting down; the session continues in the next process: repeat the request there";

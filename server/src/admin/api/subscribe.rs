@@ -1,4 +1,4 @@
-//! Subscriptions that the backend makes or ends for a session.
+//! Creates and ends a session's subscriptions on behalf of the backend.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ struct UnsubscribeRequest {
     channel: String,
 }
 
-/// The same as the reply to a client's subscribe command.
+/// Response with the same fields as the reply to a client's subscribe command.
 #[derive(Serialize)]
 struct SubscribeResponse<'a> {
     channel: &'a str,

@@ -7,10 +7,10 @@ use crate::clock::UnixTime;
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
 
-/// Times are wall-clock times, in milliseconds since 1970.
+/// Events of a session. Times are wall-clock times, in milliseconds since 1970.
 #[derive(Serialize)]
 struct TimelineResponse {
-    /// Start of the period for which all events are known.
+    /// Earliest time from which all events are known.
     since_ms: u64,
     events: Vec<TimelineEvent>,
 }
@@ -19,7 +19,7 @@ struct TimelineResponse {
 struct TimelineEvent {
     at_ms: u64,
     event: &'static str,
-    /// `null` for the `opened` event.
+    /// Reason for the event, or `null` for the `opened` event.
     reason: Option<&'static str>,
 }
 

@@ -10,13 +10,13 @@ use crate::http::reply::json;
 use crate::metrics::Lateness;
 use crate::timeouts::{DISPATCH_BATCHES, TimerScheme};
 
-/// State of the wheel and of the dispatch of expiries, for `/api/timers` and the dashboard.
+/// State of the wheel and of the dispatch of expiries, as shown by `/api/timers` and the dashboard.
 #[derive(Serialize)]
 pub(crate) struct TimersReport {
     scheme: TimerScheme,
     tick_ms: f64,
     entries: usize,
-    /// Entries per level of the scheme, finest level first.
+    /// Number of entries on each level of the scheme, finest level first.
     levels: Vec<usize>,
     lateness: Lateness,
     dispatch: DispatchStats,
@@ -26,11 +26,11 @@ pub(crate) struct TimersReport {
 
 #[derive(Serialize)]
 struct DispatchStats {
-    /// Queued batches of up to 64 expiries.
+    /// Number of queued batches, each of up to 64 expiries.
     depth: usize,
     capacity: usize,
     workers: usize,
-    /// Age of the oldest expiry that no worker has processed.
+    /// Age of the oldest expiry that no worker has processed yet.
     age_ms: f64,
 }
 

@@ -19,10 +19,10 @@ use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::SessionCell;
 
-/// Number of sessions processed before other tasks may run.
+/// Number of sessions processed before the task yields to others.
 const SESSIONS_PER_BATCH: usize = 64;
 
-/// Result of an operation.
+/// Response of an operation on a user's sessions.
 #[derive(Serialize)]
 struct UserResponse {
     /// Number of affected sessions.
@@ -44,7 +44,8 @@ pub(super) fn disconnect(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply,
 pub(super) fn revoke(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     with_user(call, |context, user| async move {
         let client = &context.client;
-        // Revocation comes first, because a session opened meanwhile checks it once it can be found.
+        // Revoke the tokens before ending the sessions. A session that is opened in the meantime checks the
+        // revocation after it has become visible to this loop, so it is not missed.
         if client.auth.needs_token() {
             client.sessions.revocations().revoke(&user, client.timeouts.clock().unix_now())?;
         }
@@ -56,7 +57,7 @@ pub(super) fn revoke(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, Api
             !has_moved
         };
         let sessions = for_each_of(&context, &user, each).await;
-        // The snapshot may have been written without the change.
+        // Report an error if the snapshot may have been written without the change.
         if !are_over || client.sessions.is_draining() {
             return Err(moved());
         }
@@ -104,7 +105,7 @@ pub(super) async fn for_each_of(
     done
 }
 
-/// Not 429: the request is valid and may succeed later.
+/// Maps the error to a status other than 429: the request is valid and may succeed later.
 impl From<TooManyRevoked> for ApiError {
     fn from(error: TooManyRevoked) -> Self {
         Self::new(ApiErrorCode::Limit, error.to_string())

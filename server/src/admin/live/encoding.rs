@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use super::viewer::HISTORY_BEGINS;
 
-/// Encodes a sample for the history, as an element of an array: with a leading comma, without the rings.
+/// Encodes a sample for the history, as an element of an array: with a leading comma, and without the rings.
 pub(super) fn encode_sample(sample: &impl Serialize) -> Bytes {
     let mut text = vec![b','];
     write(sample, &mut text);
-    // Drops the spare capacity, since samples are kept for long.
+    // Drop the spare capacity, because samples are kept for a long time.
     text.into_boxed_slice().into()
 }
 
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(&event[..], b"event: sample\ndata: {\"at_ms\":1,\"rings\":[{\"slots\":256}]}\n\n");
     }
 
-    /// A line break would end the event.
+    /// An event's data must be a single line, because a line break would end it.
     #[test]
     fn an_event_is_one_line() {
         let about = server_event(&json!({"webhooks": ["a\nb\r"]}));

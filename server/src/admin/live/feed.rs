@@ -9,10 +9,10 @@ use super::history::History;
 use super::viewer::Viewer;
 use crate::timeouts::{RingView, RingWatch, Timeouts};
 
-/// State shared by all viewers: the samples, and the tasks that wait for the next one.
+/// State shared by all viewers: the samples, and the tasks that wait for the next sample.
 ///
 /// Viewers pull samples and have no queues: a slow viewer skips to the newest sample. No other lock is taken
-/// while this one is held.
+/// while this lock is held.
 #[derive(Debug, Default)]
 pub(crate) struct Feed(Mutex<FeedState>);
 
@@ -21,20 +21,20 @@ struct FeedState {
     history: History,
     /// Event with the newest sample, the same for all viewers.
     newest: Bytes,
-    /// All viewers, each with its task if that is waiting.
+    /// All viewers, each with the waker of its task if the task is waiting.
     viewers: Slab<Option<Waker>>,
-    /// Makes the wheel report the contents of its slots, while there are viewers.
+    /// Makes the wheel report the contents of its slots. `None` if there are no viewers.
     watch: Option<Arc<RingWatch>>,
-    /// The server is draining, so there will be no more samples.
+    /// Whether the stream has ended: the server is draining, and no more samples are taken.
     is_over: bool,
 }
 
-/// A sample, and the number of the next one.
+/// A sample, and the number of the sample after it.
 type NumberedSample = (Bytes, u64);
 
 impl Feed {
-    /// Returns the contents of the wheel's slots. `None` if there are no viewers, or the wheel has not
-    /// reported them yet.
+    /// Returns the contents of the wheel's slots, or `None` if there are no viewers or the wheel has not
+    /// reported the contents yet.
     pub(super) fn rings(&self) -> Option<Vec<RingView>> {
         let watch = self.0.lock().watch.clone();
         Some(watch?.rings()?.rings)
@@ -82,19 +82,19 @@ impl Feed {
             state.watch = None;
         }
         drop(state);
-        // Outside of the lock, because a task may own viewers.
+        // Drop the wakers without holding the lock, because a task may own viewers.
         drop(waiting);
     }
 
-    /// Returns the first available sample with this number or a later one. `None` if no such sample
-    /// exists, or at the end of the stream.
+    /// Returns the first available sample with this or a higher number. Returns `None` if there is no such
+    /// sample, or at the end of the stream.
     pub(super) fn first_from(&self, number: u64) -> Option<NumberedSample> {
         let state = self.0.lock();
         let (number, sample) = state.history.first_from(number).filter(|_| !state.is_over)?;
         Some((sample.clone(), number + 1))
     }
 
-    /// Returns the newest sample, once there is one with this number or a later one. `None` at the end of the
+    /// Returns the newest sample as soon as its number is at least `number`. Returns `None` at the end of the
     /// stream.
     pub(super) fn poll_newest(
         &self,

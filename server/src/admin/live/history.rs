@@ -2,8 +2,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Capacity of the history: 15 minutes. Samples take about 2 KB each, 2 MB in all; with every label in use
-/// and long numbers, at most 7 MB, plus 50 KB for each webhook.
+/// Number of samples in the history, which covers 15 minutes. Samples take about 2 KB each, 2 MB in total;
+/// with every label in use and long numbers, at most 7 MB, plus 50 KB per webhook.
 pub(super) const MAX_SAMPLES: usize = 900;
 
 /// The latest samples, numbered in the order in which they were taken.
@@ -27,7 +27,7 @@ impl History {
         self.next
     }
 
-    /// Returns the first available sample with this number or a later one, and its number.
+    /// Returns the first available sample with this or a higher number, and its number.
     pub(super) fn first_from(&self, number: u64) -> Option<(u64, &Bytes)> {
         let oldest = self.next - self.samples.len() as u64;
         let number = number.max(oldest);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::admin::Context;
 use crate::metrics::LimitUsage;
 
-/// The configured limits; [`usize::MAX`] means none.
+/// The configured limits. [`usize::MAX`] means unlimited.
 #[derive(Debug)]
 pub(crate) struct LimitSettings {
     pub(crate) max_connections: usize,
@@ -22,14 +22,14 @@ pub(crate) struct LimitSettings {
 #[derive(Debug)]
 pub(crate) struct WebhookLimit {
     pub(crate) name: Arc<str>,
-    /// Configuration key, with the webhook's name instead of its index, as in the other metrics.
+    /// Configuration key, with the webhook's name instead of its index, as in other metrics.
     pub(crate) key: String,
     pub(crate) max_queued: usize,
 }
 
-/// Returns every configured limit of the whole server whose use can be determined without examining every
-/// session, for the dashboard and the metrics. Limits per session, user or address are not included.
-/// `descriptors`, the clients' share of the process's file descriptors, is not a setting.
+/// Returns the server-wide limits and their use, for the dashboard and the metrics. Limits whose use could
+/// only be determined by examining every session are not included, nor are limits per session, user or
+/// address. `descriptors`, the clients' share of the process's file descriptors, is not a setting.
 pub(crate) fn limits(context: &Context) -> Vec<LimitUsage<'_>> {
     let (client, bounds) = (&context.client, &context.live.settings.bounds);
     let metrics = &client.metrics;

@@ -31,7 +31,7 @@ use server_info::ServerInfo;
 pub(crate) use limits::{LimitSettings, WebhookLimit, limits};
 pub(crate) use viewer::Viewer;
 
-/// Time between two samples.
+/// Time between samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The samples, and the settings that viewers receive.
@@ -55,7 +55,7 @@ impl Live {
     }
 }
 
-/// Adds a viewer. `None` if the server is draining.
+/// Adds a viewer. Returns `None` if the server is draining.
 pub(super) fn add_viewer(operator: &Operator, context: &Context) -> Option<Viewer> {
     let feed = &context.live.feed;
     let view = || {
@@ -70,7 +70,7 @@ pub(crate) async fn run(context: Arc<Context>) {
     let mut next = timeouts.clock().now();
     while !context.stop.is_cancelled() {
         take_sample(&context);
-        // Takes only one sample after a period in which the server did not run.
+        // After a period in which the server did not run, take only one sample.
         next = (next + INTERVAL).max(timeouts.clock().now());
         let stop = pin!(context.stop.cancelled());
         if let Either::Left(_) = select(stop, timeouts.sleep_until(next)).await {

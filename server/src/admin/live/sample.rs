@@ -7,7 +7,7 @@ use crate::metrics::{
     ConnectionsView, EngineView, LimitUsage, MessageCounts, ProcessView, Readings, SessionsView, TimerMetrics,
 };
 
-/// A sample: the values of `/metrics` and `/api/timers`, from the same counters.
+/// A sample: the values of `/metrics` and `/api/timers`, read from the same counters.
 #[derive(serde::Serialize)]
 pub(super) struct Sample<'a> {
     at_ms: u64,
@@ -27,7 +27,7 @@ pub(super) struct Sample<'a> {
     process: ProcessView,
 }
 
-/// Number of expiries of each deadline.
+/// Serializes the number of expiries of each deadline.
 struct Expiries<'a>(&'a TimerMetrics);
 
 impl<'a> Sample<'a> {

@@ -7,14 +7,14 @@ use super::LiveSettings;
 use crate::admin::Context;
 use crate::auth::{Operator, Scope};
 
-/// Description of the server, the first event that a viewer receives.
+/// Description of the server, which is the first event that a viewer receives.
 #[derive(Serialize)]
 pub(super) struct ServerInfo<'a> {
     version: &'static str,
     started_at_ms: u64,
     public_url: Option<&'a str>,
     public_port: u16,
-    /// Whether that port uses TLS.
+    /// Whether the public listener uses TLS.
     public_tls: bool,
     /// Scopes of the viewer's API key.
     scopes: Vec<String>,

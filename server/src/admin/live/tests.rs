@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Settings as Configured;
 use crate::timeouts::Timeouts;
 
-/// Counts wake-ups.
+/// Waker that counts wake-ups.
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);
 
@@ -33,7 +33,7 @@ fn viewer(feed: &Arc<Feed>) -> Viewer {
     feed.add_viewer(Bytes::from_static(b"about ["), &timeouts)
 }
 
-/// Returns the next piece: `None` if it is not available yet, `Some(None)` at the end of the stream.
+/// Returns the next piece: `None` if no piece is available yet, `Some(None)` at the end of the stream.
 fn next(viewer: &mut Viewer) -> Option<Option<String>> {
     next_for(viewer, Waker::noop())
 }
@@ -46,7 +46,7 @@ fn next_for(viewer: &mut Viewer, waker: &Waker) -> Option<Option<String>> {
     }
 }
 
-/// Returns everything that is available.
+/// Returns all pieces that are available, as one string.
 fn all(viewer: &mut Viewer) -> String {
     std::iter::from_fn(|| next(viewer).flatten()).collect()
 }
@@ -118,7 +118,7 @@ fn slowly_read_history_is_bounded() {
         if read.last().is_some_and(|piece| piece == "]\n\n") {
             break;
         }
-        // New samples replace the oldest ones.
+        // Add new samples, which replace the oldest ones.
         (0..3).for_each(|more| sample(&feed, 3 * number + more));
     }
     assert_eq!(read.len(), 1 + most + 1);
@@ -178,7 +178,7 @@ fn all_streams_end_on_drain() {
     feed.end();
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert_eq!(next(&mut waiting), Some(None));
-    // The history is completed as well.
+    // Check that the event with the history is completed as well.
     assert_eq!(all(&mut reading), "]\n\n");
     assert_eq!(next(&mut reading), Some(None));
 }
@@ -193,7 +193,7 @@ fn context() -> Context {
 /// Maximum size of a sample, without webhooks.
 const SAMPLE_BYTES: usize = 8 * 1024;
 
-/// Uses every label, and assumes numbers that would take years to reach.
+/// Measures a sample that uses every label, and assumes numbers that would take years to reach.
 #[test]
 fn sample_size_is_bounded() {
     let context = context();
@@ -221,7 +221,7 @@ fn sample_size_is_bounded() {
     metrics.sessions.resumed(true);
     metrics.sessions.resumed(false);
     let kept = encoding::encode_sample(&Sample::now(&context));
-    // Each number may grow by about 12 digits.
+    // Assume that each number may grow by about 12 digits.
     let numbers = String::from_utf8_lossy(&kept)
         .split(|c: char| !c.is_ascii_digit())
         .filter(|text| !text.is_empty())

@@ -7,18 +7,18 @@ use bytes::Bytes;
 use super::feed::Feed;
 use super::history::MAX_SAMPLES;
 
-/// Maximum number of history samples sent to a viewer: those in the history, and as many that are added while
-/// it reads them.
+/// Maximum number of history samples sent to a viewer: the samples in the history, and as many samples that
+/// are added while the viewer reads them.
 const MAX_HISTORY_SAMPLES: usize = 2 * MAX_SAMPLES;
 
-/// End of the first piece, which begins the history.
+/// End of the first piece, which starts the history event.
 pub(super) const HISTORY_BEGINS: &str = "event: history\ndata: [";
 const HISTORY_ENDS: &str = "]\n\n";
 
-/// The stream for one viewer, in pieces: the server's description, the history, and each new sample.
+/// Stream for one viewer. Its pieces are the server's description, the history, and each new sample.
 ///
-/// hyper requests the next piece when the client has taken most of the previous ones. So each client buffers
-/// at most 16 KiB and one piece.
+/// hyper polls for the next piece when the client has taken most of the previous pieces. At most 16 KiB and
+/// one piece are therefore buffered for each client.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     feed: Arc<Feed>,
@@ -29,12 +29,12 @@ pub(crate) struct Viewer {
 /// Position of a viewer in its stream.
 #[derive(Debug)]
 enum ViewerStage {
-    /// The server's description, and the beginning of the history.
+    /// The next piece is the server's description and the beginning of the history.
     About(Bytes),
-    /// The first history sample with this number or a later one, including samples added meanwhile. `left`
-    /// bounds the history even for slow viewers.
+    /// The next piece is the first history sample with this or a higher number, including samples added in
+    /// the meantime. `left` bounds the history even for slow viewers.
     History { number: u64, left: usize },
-    /// The newest sample, once it has this number or a later one.
+    /// The next piece is the newest sample, once its number is at least `number`.
     Samples { number: u64 },
 }
 
@@ -43,7 +43,7 @@ impl Viewer {
         Self { feed, place, stage: ViewerStage::About(about) }
     }
 
-    /// Returns the next piece. `None` at the end of the stream.
+    /// Returns the next piece, or `None` at the end of the stream.
     pub(crate) fn poll_piece(&mut self, task: &Context<'_>) -> Poll<Option<Bytes>> {
         let piece = match &mut self.stage {
             ViewerStage::About(about) => {
@@ -54,7 +54,7 @@ impl Viewer {
             ViewerStage::History { number, left } => {
                 match self.feed.first_from(*number).filter(|_| *left > 0) {
                     Some((sample, next)) => {
-                        // Each sample but the first keeps its leading comma.
+                        // Keep the leading comma of every sample except the first.
                         let comma = usize::from(*left == MAX_HISTORY_SAMPLES);
                         (*number, *left) = (next, *left - 1);
                         sample.slice(comma..)

@@ -1,5 +1,5 @@
-//! `GET /docs`: the README, which is part of the binary, as a page. It is rendered when it is first
-//! requested.
+//! `GET /docs`: a page with the README, which is embedded in the binary. The page is rendered when it is
+//! first requested.
 
 mod anchors;
 mod render;
@@ -12,7 +12,7 @@ use render::{RenderedDocument, render};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The rendered page, kept until the process ends.
+/// The rendered page, kept until the process exits.
 pub(super) static PAGE: LazyLock<EmbeddedFile> =
     LazyLock::new(|| EmbeddedFile::new("text/html; charset=utf-8", page(README).into_bytes().leak()));
 
@@ -71,7 +71,8 @@ mod tests {
             assert!(page.contains(&format!("<h2 id=\"{section}\">")), "the dashboard links to {section}");
             assert!(page.contains(&format!("<li><a href=\"#{section}\">")), "{section}");
         }
-        // Nothing that the strict policy forbids, or that would be loaded from elsewhere.
+        // Check that the page contains nothing that the strict policy forbids or that would be loaded from
+        // another server.
         for foreign in ["<script", "<style", "style=", "onerror", "src=\"http", "<!--"] {
             assert!(!page.contains(foreign), "{foreign}");
         }

@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use crate::http::EmbeddedFile;
 
-/// A file with its name below `/dashboard/`.
+/// A file and its name under `/dashboard/`.
 type NamedFile = (&'static str, EmbeddedFile);
 
 macro_rules! file {
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Subdirectories are excluded: they hold pictures for the README.
+    /// Excludes subdirectories, which contain pictures for the README.
     #[test]
     fn every_file_of_the_folder_is_in_the_binary() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard");

@@ -1,5 +1,5 @@
-//! The dashboard's files, which are part of the binary. They contain no data, so they need no key; the page
-//! loads its data from the API.
+//! The dashboard's files, which are embedded in the binary. They are served without a key, because they
+//! contain no data: the page loads its data from the API.
 
 mod docs;
 mod files;

@@ -3,8 +3,8 @@ use hyper::header::{HOST, HeaderMap, HeaderValue};
 use crate::admin::PublicListener;
 use crate::admin::public_url::{origins, plain_host};
 
-/// Content security policy of the dashboard's pages: they may run their own scripts, and connect to their own
-/// origin and to the public listener.
+/// Returns the content security policy of the dashboard's pages: they may run their own scripts, and connect
+/// to their own origin and to the public listener.
 pub(super) fn content_security_policy(headers: &HeaderMap, public: &PublicListener) -> HeaderValue {
     let clients = match &public.url {
         Some(url) => Some(url.origins()),
@@ -18,7 +18,7 @@ pub(super) fn content_security_policy(headers: &HeaderMap, public: &PublicListen
     HeaderValue::try_from(policy).expect("a host that may stand there is visible ASCII")
 }
 
-/// Returns the host name under which the page was requested, if it is safe in a policy.
+/// Returns the host name with which the page was requested, if the name is safe in a policy.
 fn request_host(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST)?.to_str().ok().and_then(plain_host)
 }
@@ -46,7 +46,7 @@ mod tests {
             ("[::1]:8001", None, false, "'self' ws://[::1]:8000 http://[::1]:8000"),
             ("encke", Some("wss://ws.example/"), false, "'self' wss://ws.example https://ws.example"),
             ("encke", Some("http://ws.example:80"), true, "'self' ws://ws.example:80 http://ws.example:80"),
-            // Hosts that would inject directives.
+            // Hosts that would inject directives or match any host.
             ("a;script-src", None, false, "'self' "),
             ("*", None, false, "'self' "),
         ] {

@@ -12,7 +12,7 @@ fn begin(handshakes: &Arc<Handshakes>, address: IpAddr) -> Handshake {
     handshakes.begin(address, at(0))
 }
 
-/// Begins one more handshake when the grace period of all others is over.
+/// Begins another handshake when the grace period of all others is over.
 fn begin_later(handshakes: &Arc<Handshakes>, address: IpAddr) -> Handshake {
     handshakes.begin(address, at(1000))
 }
@@ -72,7 +72,7 @@ fn an_address_evicts_its_own_socket() {
     assert!(is_evicted(&first) && !is_evicted(&second));
 }
 
-/// Such a socket was already accepted: it has lost its session, or was upgraded.
+/// Tests handshakes of sockets that were accepted earlier and have lost their session, or were upgraded.
 #[test]
 fn an_accepted_socket_evicts_none_within_its_grace_period() {
     let handshakes = Handshakes::new(2);

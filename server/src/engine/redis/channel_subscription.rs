@@ -12,7 +12,8 @@ use crate::admission::QuotaOwner;
 use crate::channel::{ChannelGuard, ChannelName, Channels, FeedOutcome, LogEpoch, Subscriber};
 use crate::engine::EngineError;
 
-/// Maximum number of messages buffered while a channel is being opened. Further ones are read from its log.
+/// Maximum number of messages buffered while a channel is being opened. Additional messages are read from its
+/// log.
 const MAX_QUEUED: usize = 1024;
 
 /// Callers waiting for a log.
@@ -31,7 +32,7 @@ pub(super) struct ChannelSubscription<S: Subscriber> {
     pub(super) waiters: LogWaiters<S>,
     /// Whether the channel is being opened or queued for opening.
     pub(super) is_opening: bool,
-    /// Whether it must be opened again afterwards.
+    /// Whether the channel must be opened again afterwards.
     pub(super) must_reopen: bool,
     /// Whether the entire log must be read.
     pub(super) needs_full_read: bool,
@@ -39,9 +40,9 @@ pub(super) struct ChannelSubscription<S: Subscriber> {
     pub(super) is_subscribed: bool,
     /// Messages received before the channel was open, in order.
     queue: Vec<FeedMessage>,
-    /// Number of these received before the current opening started.
+    /// Number of queued messages that were received before the current opening started.
     queued_before_opening: usize,
-    /// Time since which the channel has had no local subscribers.
+    /// When the channel was first found without local subscribers.
     pub(super) idle_since: Option<Timestamp>,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct ChannelSubscription<S: Subscriber> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     Nothing,
-    /// Open it, because the log in Redis has messages that are missing here.
+    /// Open the channel, because its log in Redis has messages that the local log lacks.
     Open,
 }
 
@@ -72,7 +73,7 @@ impl<S: Subscriber> ChannelSubscription<S> {
 
     /// Creates the subscription for a log restored from an earlier process.
     pub(super) fn restored(guard: ChannelGuard<S>) -> Self {
-        // The creator is only used to create a log, and this one exists.
+        // The creator is only used to create a log, and this log already exists.
         Self { restored: Some(guard), ..Self::new(QuotaOwner::Operator) }
     }
 
@@ -81,7 +82,7 @@ impl<S: Subscriber> ChannelSubscription<S> {
         self.guard.is_some() || self.restored.is_some()
     }
 
-    /// Handles a lost connection. Returns whether to subscribe again on the next one.
+    /// Handles the loss of the connection. Returns whether to subscribe again after the reconnect.
     pub(super) fn disconnected(&mut self) -> bool {
         self.reply_to_all(Some(EngineError::Unavailable));
         (self.is_opening, self.must_reopen, self.is_subscribed) = (false, false, false);
@@ -89,7 +90,7 @@ impl<S: Subscriber> ChannelSubscription<S> {
         self.is_kept()
     }
 
-    /// Starts an opening. Returns the offset after which the log must be read.
+    /// Begins to open the channel. Returns the offset that precedes the first message to read.
     pub(super) fn begin_opening(&mut self) -> u64 {
         self.queued_before_opening = self.queue.len();
         match &self.guard {
@@ -98,7 +99,7 @@ impl<S: Subscriber> ChannelSubscription<S> {
         }
     }
 
-    /// Epoch of the local log, if that can be continued.
+    /// Epoch of the local log, if the log can be continued.
     pub(super) fn known_epoch(&self) -> Option<Box<str>> {
         let guard = self.guard.as_ref().filter(|_| !self.needs_full_read);
         guard.map(|guard| guard.channel().epoch().into())
@@ -123,13 +124,13 @@ impl<S: Subscriber> ChannelSubscription<S> {
         }
     }
 
-    /// Ends the subscription without a local log. Returns the buffered messages, which patterns still need,
-    /// and whether some of them are missing.
+    /// Ends a subscription that has no local log. Returns the buffered messages, which patterns still need,
+    /// and whether some messages are missing.
     pub(super) fn into_queue(self) -> (Vec<FeedMessage>, bool) {
         (self.queue, self.must_reopen)
     }
 
-    /// Appends a message to the local log, if it is the next one.
+    /// Appends a message to the local log, if it is the log's next message.
     fn append(&self, message: &FeedMessage, channels: &Channels<S>) -> FeedOutcome {
         let Some(channel) = self.guard.as_ref().map(ChannelGuard::channel) else {
             return FeedOutcome::Duplicate;
@@ -139,7 +140,7 @@ impl<S: Subscriber> ChannelSubscription<S> {
         }
         match message.content() {
             Some(content) => channels.feed(channel, message.offset, Duration::ZERO, &content),
-            // Not valid JSON, so no Encke server has published it.
+            // The data is not valid JSON, so it was not published by an Encke server.
             None => {
                 channels.skip_to(channel, message.offset);
                 FeedOutcome::Duplicate
@@ -171,7 +172,7 @@ impl<S: Subscriber> ChannelSubscription<S> {
         }
         match &self.guard {
             Some(guard) if guard.channel().epoch() == &*opened.epoch => {
-                // Patterns already know that they lack what was missed on the previous connection.
+                // After a reconnect, patterns already know that they have missed messages.
                 missed |= append_opened(guard, opened, 0, channels) && was_subscribed;
             }
             Some(_) if !had_all => {
@@ -232,8 +233,8 @@ fn initial_epoch(opened: &OpenedChannel) -> LogEpoch {
 
 /// Appends the messages found in Redis to the local log, with gaps for those that cannot be retrieved.
 /// Messages from `first_new` on are new to the patterns that match the channel; earlier ones have already
-/// been appended to the patterns, or were published before these had subscribers. Returns whether any new
-/// messages are missing.
+/// been appended to the patterns, or were published before the patterns had subscribers. Returns whether any
+/// new messages are missing.
 pub(super) fn append_opened<S: Subscriber>(
     guard: &ChannelGuard<S>,
     opened: &OpenedChannel,

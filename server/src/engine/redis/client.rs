@@ -35,10 +35,10 @@ use crate::timeouts::Timeouts;
 /// Maximum number of publishes in flight. Redis executes about 40,000 per second.
 const MAX_PUBLISHES: usize = 1024;
 
-/// Maximum number of subscribe requests queued for the task.
+/// Maximum number of subscribe requests queued for the feed task.
 const MAX_REQUESTS: usize = 4096;
 
-/// Response timeout of every request.
+/// Timeout for the reply to any request.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State [shared by all callers](self) and the feed task.
@@ -61,7 +61,7 @@ pub(super) struct RedisClient<S: Subscriber> {
 /// Connections for commands.
 #[derive(Clone, Debug)]
 pub(super) struct CommandConnections {
-    /// Connection on which Redis also pushes messages: the reply to a publish and its message arrive
+    /// Connection on which Redis also pushes messages, so that the reply to a publish and its message arrive
     /// together.
     pub(super) commands: MultiplexedConnection,
     /// Connection for large replies. Redis closes a connection with subscriptions if too much output is
@@ -70,12 +70,12 @@ pub(super) struct CommandConnections {
     pub(super) scripts: Arc<Scripts>,
     /// Generation of the data set, once it is known.
     pub(super) generation: Arc<RwLock<RedisGeneration>>,
-    /// Closes the connection.
+    /// Closes the connections when cancelled.
     pub(super) closed: CancellationToken,
 }
 
-/// Generation of Redis's data set, counted in the same way by all servers (see `scripts/generation.lua`), and the
-/// corresponding replication id.
+/// Generation of Redis's data set, counted in the same way by all servers (see `scripts/generation.lua`), and
+/// the corresponding replication id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RedisGeneration {
     pub(super) number: u64,
@@ -90,7 +90,7 @@ pub(super) struct SubscribeRequest<S: Subscriber> {
     pub(super) reply: oneshot::Sender<Result<ChannelGuard<S>, EngineError>>,
 }
 
-/// The Redis server may evict keys, and thereby messages.
+/// Error for a Redis server that may evict keys, and messages with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "Redis may evict keys, and messages with them, when its memory is full (maxmemory-policy is not \
@@ -121,9 +121,9 @@ pub(super) enum ConnectionError {
 #[derive(Debug)]
 pub(crate) struct RedisHealth {
     timeouts: Arc<Timeouts>,
-    /// Time at which the connection was lost.
+    /// When the connection was lost; `None` while connected.
     down_since: Mutex<Option<Timestamp>>,
-    /// Cancelled after the first attempt to connect.
+    /// Cancelled after the first connection attempt.
     attempted: CancellationToken,
     /// Whether the last attempt found that Redis evicts keys.
     evicts: AtomicBool,
@@ -136,7 +136,7 @@ impl RedisHealth {
         self.down_since.lock().is_some_and(|since| now.since(since) >= long)
     }
 
-    /// Waits until the first attempt to connect has finished.
+    /// Waits until the first connection attempt has finished.
     ///
     /// # Errors
     /// [`EvictsKeys`] if this Redis must not be used. An unreachable Redis is not an error.
@@ -145,7 +145,7 @@ impl RedisHealth {
         if self.evicts.load(Ordering::Relaxed) { Err(EvictsKeys) } else { Ok(()) }
     }
 
-    /// Records the outcome of an attempt to connect.
+    /// Records the outcome of a connection attempt.
     pub(super) fn record_attempt(&self, outcome: Result<(), &ConnectionError>) {
         let evicts = matches!(outcome, Err(ConnectionError::Evicts(_)));
         self.evicts.store(evicts, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl<S: Subscriber> RedisClient<S> {
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
         let sent_at = timeouts.clock().now();
         let publish = async move {
-            // Held until Redis has replied, even if the caller has given up.
+            // Hold the permit until Redis has replied, even if the caller has given up.
             let _permit = permit;
             let mut commands = connections.commands;
             let reply = commands.send_packed_command(&command).await.and_then(check_reply);
@@ -251,7 +251,7 @@ impl<S: Subscriber> RedisClient<S> {
         part: HistoryPart,
         limit: usize,
     ) -> EngineResponse<Result<Option<History>, EngineError>> {
-        // Redis has no logs of patterns.
+        // Redis has no logs for patterns.
         if channel.is_pattern() {
             let (log, now) = (self.channels.get(channel.as_str()), self.timeouts.clock().now());
             return EngineResponse::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))));
@@ -294,7 +294,7 @@ impl<S: Subscriber> RedisClient<S> {
         channel: &ChannelName,
         creator: &QuotaOwner,
     ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
-        // All local logs of channels in Redis are fed.
+        // A loaded local log of a channel in Redis is already being fed.
         if let Some(guard) = self.channels.acquire_loaded(channel.as_str()) {
             return EngineResponse::Ready(Ok(guard));
         }

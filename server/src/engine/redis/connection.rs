@@ -27,7 +27,7 @@ pub(super) struct RedisConnection {
 
 impl RedisConnection {
     /// Connects and logs in. Messages that Redis pushes go to `pushes`. Cancelling `closed` closes the
-    /// connection, and a closed connection cancels it.
+    /// connection; if the connection closes for another reason, `closed` is cancelled.
     pub(super) async fn open(
         address: &RedisAddress,
         tls: Option<&RedisTls>,
@@ -82,7 +82,7 @@ impl RedisConnection {
     }
 }
 
-/// Login parameters. An empty user means the default one, an empty password none.
+/// Login parameters. An empty user means the default user, an empty password no password.
 pub(super) fn login_info(user: &str, password: &str) -> RedisConnectionInfo {
     let mut who = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
@@ -110,7 +110,7 @@ pub(super) fn describe(error: &RedisError) -> String {
     }
 }
 
-/// Error for an unexpected reply.
+/// Creates an error for an unexpected reply.
 pub(super) fn unexpected(what: &'static str) -> RedisError {
     io::Error::other(what).into()
 }

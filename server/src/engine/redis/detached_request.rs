@@ -9,8 +9,7 @@ use tokio::task::unconstrained;
 
 use crate::executor::Executor;
 
-/// A request that keeps its position among all requests, and runs to completion even if this future is
-/// dropped.
+/// A request that is sent in order with all others, and runs to completion even if this future is dropped.
 pub(super) struct DetachedRequest<T: Send + 'static> {
     request: Option<BoxFuture<'static, T>>,
     /// Response, if it was available immediately.
@@ -19,7 +18,7 @@ pub(super) struct DetachedRequest<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> DetachedRequest<T> {
-    /// Sends the request. The future must have sent it after its first poll.
+    /// Sends the request. The future must send it during its first poll.
     pub(super) fn new(
         request: impl Future<Output = T> + Send + 'static,
         executor: &Arc<dyn Executor>,
@@ -27,7 +26,7 @@ impl<T: Send + 'static> DetachedRequest<T> {
         // Tokio's cooperative budget could otherwise defer the request to the task's next poll, and other
         // requests would overtake it.
         let mut request = unconstrained(request).boxed();
-        // The next poll of this future registers the caller's waker.
+        // No waker is needed yet: the next poll of this future registers the caller's waker.
         match request.poll_unpin(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => {
                 Self { request: None, response: Some(response), executor: Arc::clone(executor) }

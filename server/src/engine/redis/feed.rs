@@ -1,6 +1,6 @@
 //! The task that maintains the connections and the channel subscriptions. Local subscriptions define the
-//! desired state, confirmations from Redis the actual one; the task makes the latter match the former,
-//! whatever happens to the connections.
+//! desired state, confirmations from Redis the actual state; the task makes the actual state match the
+//! desired one, even if connections are lost.
 
 mod openings;
 
@@ -30,21 +30,21 @@ use crate::engine::EngineError;
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Shortest delay between two attempts to connect.
+/// Shortest delay between connection attempts.
 const MIN_RETRY_MS: u64 = 50;
 
-/// Longest delay between two attempts to connect. Each delay is twice as long as the previous one, up to this
+/// Longest delay between connection attempts. Each delay is twice as long as the previous one, up to this
 /// limit.
 const MAX_RETRY_MS: u64 = 1000;
 
-/// A connection that lasted this long, with all probes received back, resets the delay.
+/// How long a connection must last, with all probes received back, to reset the delay.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Number of probes between two searches for unused subscriptions.
+/// Number of probes between searches for unused subscriptions.
 const PROBES_BETWEEN_SWEEPS: u64 = 2;
 
-/// Number of probes after which all channels are opened again. This finds a message whose push was lost; it
-/// would otherwise go unnoticed until the next one.
+/// Number of probes between reopenings of all channels. Reopening finds a message whose push was lost, which
+/// would otherwise go unnoticed until the channel's next message.
 const PROBES_BETWEEN_REOPENINGS: u64 = 12;
 
 /// How long a channel stays subscribed after its last local subscriber has left.
@@ -60,11 +60,11 @@ pub(super) struct FeedTask<S: Subscriber> {
     patterns: PatternSubscriptions<S>,
     /// Most recent message pushed by Redis.
     last_push: Option<Push>,
-    /// Index of the Sentinel to query first: the last one that was right.
+    /// Index of the Sentinel to query first: the last one whose reply was correct.
     sentinel: usize,
 }
 
-/// An event that the task handles.
+/// Event for the task.
 enum FeedEvent<S: Subscriber> {
     Closed,
     Opened(Result<OpenResults, RedisError>),
@@ -72,7 +72,7 @@ enum FeedEvent<S: Subscriber> {
     Tick,
     Request(SubscribeRequest<S>),
     Push(Push),
-    /// A rejected glob, with the error.
+    /// Redis rejected this glob with this error.
     GlobRejected(String, RedisError),
 }
 
@@ -111,7 +111,7 @@ impl<S: Subscriber> FeedTask<S> {
                     self.client.health.record_attempt(Ok(()));
                     let connected_at = self.client.timeouts.clock().now();
                     let why = self.serve(connected).await;
-                    // The delay is not reset for a Redis that accepts connections but does not serve them.
+                    // Do not reset the delay for a Redis that accepts connections but does not serve them.
                     if self.client.timeouts.clock().now().since(connected_at) >= STABLE_AFTER {
                         (retry_ms, last_logged) = (MIN_RETRY_MS, String::new());
                     }
@@ -124,7 +124,7 @@ impl<S: Subscriber> FeedTask<S> {
             }
             .to_string();
             self.disconnected();
-            // A repeated failure is logged once.
+            // Log a repeated failure only once.
             if why != last_logged {
                 tracing::warn!(
                     address = shown,
@@ -133,7 +133,7 @@ impl<S: Subscriber> FeedTask<S> {
                 );
                 last_logged = why;
             }
-            // A random delay keeps servers that lost the same Redis from reconnecting simultaneously.
+            // Use a random delay, so that servers that lost the same Redis do not reconnect simultaneously.
             let spread = self.client.entropy.number_in(retry_ms / 2..retry_ms + 1);
             self.client.timeouts.sleep(Duration::from_millis(spread)).await;
             retry_ms = (2 * retry_ms).min(MAX_RETRY_MS);
@@ -157,13 +157,13 @@ impl<S: Subscriber> FeedTask<S> {
             self.client.timeouts.within(CONNECT_TIMEOUT, LiveConnection::open(address, &self.client)).await;
         let connected = connected.unwrap_or(Err(ConnectionError::TimedOut(CONNECT_TIMEOUT)));
         if connected.is_err() {
-            // Another Sentinel may know better.
+            // Another Sentinel may know the current master.
             self.sentinel = self.sentinel.wrapping_add(1);
         }
         connected
     }
 
-    /// Handles events until the connection is lost. Returns the reason.
+    /// Handles events until the connection is lost. Returns why it was lost.
     async fn serve(&mut self, mut connected: LiveConnection) -> ConnectionError {
         self.patterns.subscribe_all(&connected.connections.commands);
         self.queue_all();
@@ -271,8 +271,10 @@ impl<S: Subscriber> FeedTask<S> {
         }
     }
 
+    /// Sends a probe and performs periodic tasks.
+    ///
     /// # Errors
-    /// The last probe was not answered or its message not received back.
+    /// [`ConnectionError`] if the last probe was not answered or its message was not received back.
     fn tick(&mut self, connected: &mut LiveConnection) -> Result<(), ConnectionError> {
         let number = connected.begin_probe(&self.client)?;
         self.client.renew_lease(connected.connections.clone());
@@ -287,8 +289,10 @@ impl<S: Subscriber> FeedTask<S> {
         Ok(())
     }
 
+    /// Handles the reply to a probe.
+    ///
     /// # Errors
-    /// Redis is no longer the master.
+    /// [`ConnectionError`] if Redis is no longer the master, or does not respond.
     async fn handle_probe_reply(
         &mut self,
         info: RedisInfo,
@@ -298,7 +302,7 @@ impl<S: Subscriber> FeedTask<S> {
             return Err(ConnectionError::Replica);
         }
         if *info.replication_id != *connected.connections.generation.read().replication_id {
-            // It was a replica for a while, and may have lost data.
+            // This Redis was a replica for a while, and may have lost data.
             let key = self.client.keys.generation();
             let generation = learn_generation(&connected.connections, &key, &info.replication_id);
             let generation = self.client.timeouts.within(CONNECT_TIMEOUT, generation).await;
@@ -337,7 +341,8 @@ impl<S: Subscriber> FeedTask<S> {
         }
     }
 
-    /// Handles a lost connection. Channels with local subscribers are subscribed again on the next one.
+    /// Handles the loss of the connection. Channels with local subscribers are subscribed to again after the
+    /// reconnect.
     fn disconnected(&mut self) {
         self.client.set_connections(None);
         self.to_open.clear();

@@ -4,7 +4,7 @@
 /// node. It must never change, and must be the same on all servers.
 const PARTITIONS: u64 = 128;
 
-/// Prefixes of all names.
+/// Prefixes of the names of keys and feeds.
 #[derive(Clone, Debug)]
 pub(super) struct RedisKeys {
     prefix: Box<str>,
@@ -66,7 +66,7 @@ impl RedisKeys {
 
     /// Key of the generation.
     pub(super) fn generation(&self) -> String {
-        format!("{}generation", self.prefix)
+        format!("{}life", self.prefix)
     }
 
     /// Sorted set of the servers that share the channels.
@@ -128,7 +128,7 @@ mod tests {
         };
         assert_eq!(keys.for_channel("a"), expected);
         assert_eq!(keys.publish_ids("a"), "encke:{12}k:a");
-        assert_eq!((keys.generation(), keys.probe("n")), ("encke:generation".into(), "encke:probe:n".into()));
+        assert_eq!((keys.generation(), keys.probe("n")), ("encke:life".into(), "encke:probe:n".into()));
         assert_eq!(
             (keys.servers(), keys.presence_queries()),
             ("encke:servers".into(), "encke:questions".into())
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(keys.widest_glob(), "encke:3:{*}c:/**");
         let feeds = [keys.probe("n"), keys.presence_replies("n"), keys.presence_queries()];
         assert!(feeds.iter().all(|feed| feed.starts_with("encke:3:")), "{feeds:?}");
-        assert_eq!((keys.generation(), keys.servers()), ("encke:generation".into(), "encke:servers".into()));
+        assert_eq!((keys.generation(), keys.servers()), ("encke:life".into(), "encke:servers".into()));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::scripts::Scripts;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
 use crate::timeouts::Sleep;
 
-/// Interval between probes, and timeout of each.
+/// Interval between probes, and timeout for each.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// State of an [established pair of connections](self).
@@ -110,7 +110,7 @@ impl LiveConnection {
     /// Sends a probe. Returns its number.
     ///
     /// # Errors
-    /// The last probe was not answered or its message not received back.
+    /// [`ConnectionError`] if the last probe was not answered or its message was not received back.
     pub(super) fn begin_probe<S: Subscriber>(
         &mut self,
         client: &RedisClient<S>,

@@ -15,7 +15,7 @@ use super::connection::unexpected;
 pub(super) struct FeedMessage {
     pub(super) epoch: Box<str>,
     pub(super) offset: u64,
-    /// User whose client published it.
+    /// User whose client published the message.
     user: Option<Box<str>>,
     at_ms: u64,
     /// Text that is expected to be JSON.
@@ -41,7 +41,7 @@ impl FeedMessage {
         Some(Self { epoch: epoch.into(), offset, user, at_ms, data: data.into() })
     }
 
-    /// Returns the content, or `None` if it is not fit to be sent to clients.
+    /// Returns the content, or `None` if it is not valid and must not be sent to clients.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let user = self.user.as_deref().map(Into::into);
         let (kind, data) = decode(&self.data)?;
@@ -55,7 +55,7 @@ pub(super) struct OpenedChannel {
     pub(super) epoch: Box<str>,
     /// Offset of the newest message.
     pub(super) offset: u64,
-    /// Earlier epochs, each with its last message that is valid in the current one.
+    /// Earlier epochs, each with the offset of its last message that is valid in the current one.
     pub(super) past: Box<[(Box<str>, u64)]>,
     /// Messages in the log, oldest first.
     pub(super) entries: Vec<LogEntry>,
@@ -81,7 +81,7 @@ impl LogEntry {
                 b"t" => at_ms = std::str::from_utf8(&value).ok().and_then(|at| at.parse().ok()),
                 b"d" => data = Some(value),
                 b"u" => user = Some(value),
-                // Field of a later version.
+                // Ignore fields from later versions.
                 _ => {}
             }
         }
@@ -97,7 +97,7 @@ impl LogEntry {
         })
     }
 
-    /// Returns the content, or `None` if it is not fit to be sent to clients.
+    /// Returns the content, or `None` if it is not valid and must not be sent to clients.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (user, data) = self.text.as_ref()?;
         let user = user.as_deref().map(Into::into);
@@ -121,13 +121,13 @@ impl OpenedChannel {
         Ok(Self { epoch: epoch.into(), offset, past: past.collect(), entries })
     }
 
-    /// Parses log entries; `now_ms` is the time of Redis.
+    /// Parses log entries; `now_ms` is the current time according to Redis.
     pub(super) fn entries(log: Value, now_ms: u64) -> Result<Vec<LogEntry>, RedisError> {
         let raw: Vec<RawEntry> = from_redis_value(log)?;
         raw.into_iter().map(|entry| LogEntry::parse(entry, now_ms)).collect()
     }
 
-    /// Last message of an earlier epoch that is valid in the current one.
+    /// Offset of the last message of an earlier epoch that is valid in the current one.
     pub(super) fn cut(&self, epoch: &str) -> Option<u64> {
         let found = self.past.iter().find(|(past, _)| **past == *epoch);
         found.map(|(_, cut)| *cut)
@@ -139,7 +139,7 @@ pub(super) fn parse_offset(offset: i64) -> Result<u64, RedisError> {
     u64::try_from(offset).map_err(|_| unexpected("negative message offset"))
 }
 
-/// Text of a message as stored in Redis: the data, after a keyword in the case of a join or leave. JSON never
+/// Text of a message as stored in Redis: the data, preceded by a keyword for a join or leave. JSON never
 /// begins with these keywords.
 pub(super) fn encode<'a>(content: &'a Content<'_>) -> Cow<'a, str> {
     let data = content.data.as_str();
@@ -149,7 +149,7 @@ pub(super) fn encode<'a>(content: &'a Content<'_>) -> Cow<'a, str> {
     }
 }
 
-/// Reverse of [`encode`]. Returns `None` if the message is not fit to be sent to clients.
+/// Inverse of [`encode`]. Returns `None` if the text is not valid and must not be sent to clients.
 fn decode(text: &str) -> Option<(ContentKind, CompactJson<'_>)> {
     let event = [ContentKind::Joined, ContentKind::Left].into_iter().find_map(|kind| {
         let data = text.strip_prefix(kind.name())?.strip_prefix(' ')?;

@@ -1,10 +1,10 @@
 //! Channels in Redis, shared by several servers.
 //!
 //! Redis owns the logs. A publish is one script ([`scripts`]), whose reply decides the result. One task
-//! ([`feed`]) subscribes to the channels that local sessions subscribe to, and keeps a log of each in this
-//! process for all of them to read: a message is transferred once per server, regardless of the number of
-//! subscribers. If the task receives a message out of order, it reads the missing ones; those that cannot be
-//! retrieved become a gap, as in any log.
+//! ([`feed`]) subscribes to the channels that local sessions subscribe to. It keeps a log of each channel in
+//! this process, which all local sessions read: a message is transferred once per server, regardless of the
+//! number of subscribers. If the task receives a message out of order, it reads the missing ones; those that
+//! cannot be retrieved become a gap, as in any log.
 //!
 //! While Redis is unreachable, publishes fail immediately, sessions stay open, and the messages they miss are
 //! read afterwards. All deadlines are on the server's own timing wheel.
@@ -67,7 +67,7 @@ pub(crate) struct RedisEngine<S: Subscriber> {
 
 impl<S: Subscriber> RedisEngine<S> {
     /// Starts the task, which connects once it has received the restored channels
-    /// ([`LogEngine::adopt_restored`]) and runs until the server ends.
+    /// ([`LogEngine::adopt_restored`]) and runs until the server shuts down.
     pub(crate) fn start(
         settings: RedisSettings,
         channels: Arc<Channels<S>>,
@@ -145,7 +145,7 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         let guards = guards.collect();
         let sender = self.restored.lock().take();
         if let Some(sender) = sender {
-            // Fails only if the runtime has dropped the task.
+            // The send fails only if the runtime has dropped the task.
             _ = sender.send(guards);
         }
     }

@@ -1,4 +1,4 @@
-//! Opening channels in batches: subscribes to new messages, then reads the existing ones.
+//! Opens channels in batches: subscribes to new messages, then reads the existing ones.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
@@ -21,7 +21,7 @@ pub(super) struct OpenRequest {
     pub(super) channel: ChannelName,
     /// Messages after this offset are read.
     pub(super) after: u64,
-    /// Epoch of the local log, if that has all messages up to `after`.
+    /// Epoch of the local log, if the log has all messages up to `after`.
     pub(super) known_epoch: Option<Box<str>>,
     pub(super) subscribe: bool,
     /// Id for the epoch, if a new one starts.
@@ -68,8 +68,9 @@ async fn subscribe(
     Ok(())
 }
 
-/// Finds the channels without changes, which most are after a reconnect: without a script and a transaction
-/// this takes Redis a quarter of the time. Returns them as opened, and the others, which must be read.
+/// Finds the channels without changes. After a reconnect, most channels are unchanged, and checking them
+/// without a script and a transaction takes Redis only a quarter of the time. Returns the unchanged channels
+/// as opened, and the others, which must be read.
 async fn check(
     known: Vec<OpenRequest>,
     connections: &CommandConnections,
@@ -104,7 +105,7 @@ async fn check(
 
 /// Result of opening an unchanged channel; `None` if the local log may lack anything.
 fn unchanged(request: &OpenRequest, reply: Value, generation: u64) -> Option<OpenedChannel> {
-    // An unexpected reply is not an error here: opening the channel will report it.
+    // Treat an unexpected reply like a change: opening the channel will report the error.
     let found: (String, Option<u64>, u64) = from_redis_value(reply).ok()?;
     let (epoch, offset, epoch_generation) = found;
     let offset = offset.unwrap_or(0);

@@ -55,7 +55,7 @@ struct PatternSubscription<S: Subscriber> {
     waiters: LogWaiters<S>,
     /// Glob that covers the pattern on this connection.
     glob: Option<String>,
-    /// Time since which the pattern has had no local subscribers.
+    /// When the pattern was first found without local subscribers.
     idle_since: Option<Timestamp>,
 }
 
@@ -67,7 +67,7 @@ impl<S: Subscriber> PatternSubscriptions<S> {
 
     /// Adds a pattern to which sessions of an earlier process subscribe, with its restored log.
     pub(super) fn add_restored(&mut self, name: ChannelName, guard: ChannelGuard<S>) {
-        // The creator is only used to create a log, and this one exists.
+        // The creator is only used to create a log, and this log already exists.
         let restored =
             PatternSubscription { guard: Some(guard), ..PatternSubscription::new(QuotaOwner::Operator) };
         self.subscriptions.insert(name, restored);
@@ -199,7 +199,7 @@ impl<S: Subscriber> PatternSubscriptions<S> {
         }
     }
 
-    /// Handles a message of a channel without a local log.
+    /// Handles a message from a channel that has no local log.
     pub(super) fn receive(&self, channel: &str, message: &FeedMessage) {
         // The feed is not trusted, so the channel name must be validated.
         if let (Ok(channel), Some(content)) =
@@ -249,7 +249,8 @@ impl<S: Subscriber> PatternSubscriptions<S> {
         }
     }
 
-    /// Handles a lost connection. Patterns with local subscribers are subscribed again on the next one.
+    /// Handles the loss of the connection. Patterns with local subscribers are subscribed to again after the
+    /// reconnect.
     pub(super) fn disconnected(&mut self) {
         self.globs.clear();
         self.replies = FuturesUnordered::new();

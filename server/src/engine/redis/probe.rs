@@ -13,7 +13,7 @@ pub(super) struct RedisInfo {
     pub(super) is_master: bool,
     /// Changes when a replica becomes master and when Redis restarts.
     pub(super) replication_id: String,
-    /// Whether it evicts keys when its memory is full.
+    /// Whether Redis evicts keys when its memory is full.
     pub(super) evicts: bool,
 }
 

@@ -20,7 +20,7 @@ const MAX_PUSHED_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Push {
     pub(super) kind: PushType,
-    /// Pub/sub channel to which it was published; for a confirmation, the glob.
+    /// Pub/sub channel to which the message was published; for a confirmation, the glob.
     pub(super) feed: Vec<u8>,
     pub(super) payload: Vec<u8>,
 }
@@ -31,13 +31,13 @@ pub(super) enum PushType {
     Message,
     /// Received through a glob that matches the feed.
     ByGlob,
-    /// Confirmation of a glob: matching messages are pushed from here on.
+    /// Confirmation of a glob: matching messages are pushed from now on.
     Confirmation,
 }
 
 impl Push {
     /// Whether this is another copy of `last`. Redis pushes a message once per matching subscription, and all
-    /// copies directly after each other.
+    /// copies in direct succession.
     pub(super) fn repeats(&self, last: &Self) -> bool {
         self.kind == PushType::ByGlob && self.feed == last.feed && self.payload == last.payload
     }
@@ -52,7 +52,7 @@ impl Push {
 pub(super) struct PushSender {
     pushes: mpsc::Sender<Push>,
     bytes: Arc<AtomicUsize>,
-    /// Closes the connection.
+    /// Closes the connection when cancelled.
     closed: CancellationToken,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct PushReceiver {
     bytes: Arc<AtomicUsize>,
 }
 
-/// Creates the queue for a connection that `closed` closes.
+/// Creates the queue for a connection that closes when `closed` is cancelled.
 pub(super) fn push_queue(closed: CancellationToken) -> (PushSender, PushReceiver) {
     let (sender, receiver) = mpsc::channel(MAX_PUSHES);
     let bytes = Arc::new(AtomicUsize::new(0));
@@ -120,7 +120,7 @@ fn parse_push(info: PushInfo) -> Option<Push> {
         _ => return None,
     };
     if kind == PushType::ByGlob {
-        // Skips the glob.
+        // Skip the glob.
         words.next()?;
     }
     Some(Push { kind, feed: words.next()?, payload: words.next()? })

@@ -1,6 +1,6 @@
-//! Channels to which sessions of an earlier process subscribe. Messages that those sessions were sent but
-//! have not acknowledged are only in Redis, if anywhere, so the sessions cannot read the channel until it has
-//! been loaded.
+//! Channels to which sessions restored from an earlier process subscribe. Messages that were sent to these
+//! sessions but not acknowledged exist only in Redis, if at all. Therefore, the sessions cannot read a
+//! channel until it has been loaded.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::channel_subscription::append_opened;
 use super::message::{LogEntry, OpenedChannel};
 use crate::channel::{ChannelGuard, Channels, LoadedMessage, LogEpoch, Subscriber};
 
-/// Continues a restored log with the contents in Redis. Messages from `first_new` on are new to patterns:
-/// they are left to the caller, unless the channel has a new epoch, whose log gets them together with the
-/// messages before. Returns the log to feed from now on, and whether it lacks some new messages.
+/// Continues a restored log with the contents in Redis. The caller appends the messages from `first_new` on,
+/// which the logs of patterns do not have yet. If the channel has a new epoch, however, this function appends
+/// all messages to a new log. Returns the log to feed from now on, and whether it lacks some new messages.
 pub(super) fn continue_restored<S: Subscriber>(
     restored: ChannelGuard<S>,
     opened: &OpenedChannel,

@@ -21,14 +21,14 @@ const OPEN: &str = include_str!("scripts/open.lua");
 const GENERATION: &str = include_str!("scripts/generation.lua");
 const SERVERS: &str = include_str!("scripts/servers.lua");
 
-/// A log expires later than necessary by one part in this many, so that not every message has to renew the
-/// expiry.
+/// Divisor for the extra lifetime of a log, which is 1/8 of the required lifetime. Because of the extra
+/// lifetime, not every message has to renew the expiry.
 const EXTRA_LIFETIME_DIVISOR: u128 = 8;
 
-/// Time by which the metadata of an unused channel outlives its log.
+/// How much longer the metadata of an unused channel is kept than its log.
 const EXTRA_META_LIFETIME_MS: u128 = 60 * 60 * 1000;
 
-/// Hashes of the scripts that a Redis has loaded.
+/// Hashes of the scripts loaded into a Redis server.
 #[derive(Debug)]
 pub(super) struct Scripts {
     publish: String,
@@ -82,7 +82,8 @@ impl Scripts {
         LifetimesMs::of(self.namespaces.rules_of(channel.as_str()).log.age)
     }
 
-    /// For a publish with a key, `once` is the key of the known publish ids and the digest of this one.
+    /// Returns the command for a publish. For a publish with an id, `once` is the Redis key of the known ids
+    /// and the digest of this one.
     pub(super) fn publish(
         &self,
         (channel, keys): (&ChannelName, &ChannelKeys),
@@ -122,9 +123,9 @@ impl Scripts {
         call
     }
 
-    /// Commands that check a channel without a script: they return its epoch, the offset of its newest
-    /// message and the generation in which the epoch started. They also renew the expiry of the metadata,
-    /// like opening the channel.
+    /// Returns the commands that check a channel without a script. They return its epoch, the offset of its
+    /// newest message and the generation in which the epoch started. They also renew the expiry of the
+    /// metadata, like opening the channel.
     pub(super) fn check(&self, channel: &ChannelName, keys: &ChannelKeys) -> Vec<Cmd> {
         let mut read = cmd("HMGET");
         read.arg(&keys.meta).arg("epoch").arg("offset").arg("life");

@@ -1,5 +1,5 @@
-//! Sentinels, which monitor a master and its replicas, agree on its failure, and promote a replica. Their
-//! answer can change, so they are queried before each attempt to connect.
+//! Sentinels, which monitor a master and its replicas, agree on its failure, and promote a replica. The
+//! Sentinels are queried before each connection attempt, because the master can change.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,11 +14,10 @@ use super::client::{ConnectionError, RedisClient};
 use super::connection::{RedisConnection, describe, login_info, unexpected};
 use crate::channel::Subscriber;
 
-/// Time within which a Sentinel must answer, including the connection setup. After that, the next one is
-/// queried.
+/// How long to wait for a Sentinel, including connection setup, before the next one is queried.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sentinels, and the master to ask them for.
+/// Sentinels, and the master whose address they are queried for.
 #[derive(Clone)]
 pub struct Sentinels {
     /// Addresses. Either all of them and the master use TLS, or none.
@@ -35,16 +34,16 @@ pub struct Sentinels {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LocatedMaster {
     pub(super) address: RedisAddress,
-    /// Index of the Sentinel that answered.
+    /// Index of the Sentinel that replied.
     pub(super) sentinel: usize,
 }
 
 impl Sentinels {
     /// Queries one Sentinel after the other, starting with index `first`, until one knows the master. The
-    /// answer may be outdated.
+    /// address may be outdated.
     ///
     /// # Errors
-    /// The problem of each Sentinel.
+    /// [`ConnectionError::NoMaster`], with the problem of each Sentinel.
     pub(super) async fn locate_master<S: Subscriber>(
         &self,
         first: usize,
@@ -75,7 +74,7 @@ impl Sentinels {
         let login = login_info(&self.user, &self.password);
         let closed = CancellationToken::new();
         let discard_pushes = |_| Ok::<_, SendError>(());
-        // Boxed because the future is large.
+        // Box the future, because it is large.
         let connection =
             RedisConnection::open(sentinel, settings.tls.as_ref(), &login, closed, discard_pushes, executor)
                 .boxed()

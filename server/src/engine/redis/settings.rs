@@ -10,7 +10,7 @@ use super::tls::RedisTls;
 #[derive(Clone)]
 pub struct RedisSettings {
     pub location: RedisLocation,
-    /// For addresses that use TLS.
+    /// TLS settings, for addresses that use TLS.
     pub tls: Option<RedisTls>,
     /// ACL user; empty: the default user.
     pub user: String,

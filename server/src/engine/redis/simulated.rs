@@ -1,4 +1,4 @@
-//! Connections to a simulated Redis. Everything above the stream works as with a real one.
+//! Connections to a simulated Redis. All layers above the stream work as with a real Redis.
 
 use std::fmt;
 use std::io;

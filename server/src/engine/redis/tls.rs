@@ -21,8 +21,9 @@ const CA: &str = "engine.ca";
 pub struct RedisTls(TlsConnector);
 
 impl RedisTls {
-    /// Trusts only the authorities in `ca`, or those of the operating system if it is `None`. `own` is the
-    /// client certificate chain and its key, for a Redis that requires one. All files are PEM.
+    /// Loads the TLS settings. Only the authorities in `ca` are trusted, or those of the operating system if
+    /// it is `None`. `own` is the client certificate chain and its key, for a Redis that requires one. All
+    /// files are PEM.
     ///
     /// # Errors
     /// [`TlsError`], which names the setting and the file.
@@ -47,7 +48,7 @@ impl RedisTls {
     /// Performs the handshake, without a deadline.
     ///
     /// # Errors
-    /// The reason why the handshake failed.
+    /// An I/O error that describes why the handshake failed.
     pub(super) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), described(&error)))

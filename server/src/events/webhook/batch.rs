@@ -21,7 +21,7 @@ pub(super) struct LaneQueue(Mutex<QueuedEvents>);
 #[derive(Debug, Default)]
 struct QueuedEvents {
     events: VecDeque<WebhookEvent>,
-    /// Events dropped since the last batch that reported any.
+    /// Number of events dropped since the last batch that reported any.
     dropped: u64,
 }
 
@@ -70,7 +70,7 @@ impl LaneQueue {
             let mut queued = self.0.lock();
             let size = queued.events_that_fit();
             let events: Vec<_> = queued.events.drain(..size).collect();
-            // Frees the memory of a backlog that built up during an outage.
+            // Free the memory of a backlog that built up during an outage.
             if queued.events.len() < MAX_BATCH_EVENTS {
                 queued.events.shrink_to(MAX_BATCH_EVENTS);
             }

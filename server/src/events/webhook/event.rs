@@ -10,7 +10,8 @@ use crate::channel::ChannelName;
 use crate::clock::UnixTime;
 use crate::session::SessionId;
 
-/// WebhookEvent that a webhook can subscribe to. The configuration and the wire use the same names.
+/// Name of an event that a webhook can subscribe to. The configuration and the wire format use the same
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, EnumMessage, VariantArray)]
 pub(crate) enum EventName {
     /// A session was opened.
@@ -72,7 +73,7 @@ pub(super) enum EventSubject {
         id: SessionId,
         /// The `sub` claim of the client's token.
         user: Option<Arc<str>>,
-        /// Number of the event within its session, from 1.
+        /// Number of the event within its session, counted from 1.
         number: u32,
         reason: &'static str,
     },
@@ -93,7 +94,7 @@ impl WebhookEvent {
     }
 }
 
-/// Fields that do not apply are omitted.
+/// Serializes the event as a JSON object. Fields that do not apply are omitted.
 impl Serialize for WebhookEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("Event", 8)?;

@@ -12,12 +12,12 @@ use super::batch::{EventBatch, MAX_BATCH_EVENTS};
 use super::lanes::{Lane, Webhook};
 use crate::outbound::{Backoff, OutboundError, headers};
 
-/// Time that a batch waits for more events after its first.
+/// How long a batch waits for more events after its first.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
 /// Maximum pause between attempts while the server shuts down.
 const MAX_SHUTDOWN_PAUSE: Duration = Duration::from_millis(250);
 
-/// Reason why a request failed.
+/// Why a request failed.
 #[derive(Debug)]
 enum DeliveryFailure {
     Status(StatusCode),
@@ -48,7 +48,7 @@ impl Lane {
         select(is_full, pin!(webhook.pause(BATCH_DELAY))).await;
     }
 
-    /// Sends a batch until it is accepted, or until `retry_for` has passed.
+    /// Sends a batch, repeatedly if necessary, until it is accepted or `retry_for` has passed.
     async fn deliver(&self, webhook: &Webhook, batch: &EventBatch) {
         let clock = webhook.timeouts.clock();
         let until = clock.now() + webhook.settings.retry_for;
@@ -79,7 +79,7 @@ impl Webhook {
         if status.is_success() { Ok(()) } else { Err(DeliveryFailure::Status(status)) }
     }
 
-    /// Waits; cuts the wait short while the server shuts down.
+    /// Waits for `pause`, or less if the server is shutting down.
     async fn pause(&self, pause: Duration) {
         if !self.pending.is_hurried() {
             select(pin!(self.timeouts.sleep(pause)), pin!(self.pending.hurried())).await;

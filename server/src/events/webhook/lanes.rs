@@ -13,10 +13,10 @@ use crate::metrics::WebhookCounters;
 use crate::outbound::{OutboundClient, Pending};
 use crate::timeouts::Timeouts;
 
-/// Lanes per webhook. Each has at most one request in flight.
+/// Number of lanes per webhook. Each has at most one request in flight.
 pub(crate) const LANES: usize = 8;
-/// Maximum size of a response body, in bytes. Only the status of a response is used; a longer response costs
-/// its connection.
+/// Maximum size of a response body, in bytes. Only the status of a response is used; a connection that
+/// delivers a longer body is closed.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
 /// A webhook with its lanes and their shared state.
@@ -30,7 +30,7 @@ pub(super) struct Webhook {
     lanes: [Arc<Lane>; LANES],
     /// Counts the queued and in-flight events of all lanes.
     pub(super) pending: Pending,
-    /// The latest request failed.
+    /// Whether the latest request failed.
     is_failing: AtomicBool,
 }
 
@@ -92,13 +92,13 @@ impl Webhook {
         }
     }
 
-    /// Removes a batch that was delivered or given up from the counts.
+    /// Removes a finished batch, whether delivered or dropped, from the counts.
     pub(super) fn finish(&self, batch: &EventBatch) {
         self.counters.dequeued(batch.events);
         self.pending.leave(batch.events);
     }
 
-    /// Records the result of a request, and logs the change between success and failure.
+    /// Records the result of a request, and logs changes between success and failure.
     pub(super) fn record_result(&self, problem: Option<&dyn Display>) {
         let webhook = &*self.settings.name;
         self.counters.requested(problem.is_none());

@@ -7,7 +7,7 @@
 //!
 //! Each webhook has several lanes. All events of one session, one channel, or one reminder key use the same
 //! lane. A lane has one request in flight at a time, so events arrive in order. Session events are queued
-//! under the session's lock, so their order is exact. Delivery is at least once, because the response to a
+//! while the session is locked, so their order is exact. Delivery is at least once, because the response to a
 //! request may be lost. The id of a request and the ids of its events stay the same in every attempt.
 
 mod batch;
@@ -94,7 +94,7 @@ impl Webhooks {
         self.webhooks.iter().for_each(|webhook| webhook.pending.hurry());
     }
 
-    /// Waits until every event has been delivered or given up.
+    /// Waits until every event has been delivered or dropped.
     pub(crate) async fn flushed(&self) {
         for webhook in &self.webhooks {
             webhook.pending.flushed().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::EventName;
 use crate::outbound::{Secret, Target, Trust};
 
-/// A `[[webhook]]` section.
+/// Settings in a `[[webhook]]` section.
 #[derive(Clone, Debug)]
 pub(crate) struct WebhookSettings {
     /// Name in logs and metrics.

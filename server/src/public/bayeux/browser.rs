@@ -1,4 +1,5 @@
-//! Identifies the browser of a request. All pages of a browser share one cookie, which grants no access.
+//! Identifies the browser that sends a request. All pages of a browser share one cookie, which grants no
+//! access.
 
 use hyper::HeaderMap;
 use hyper::header::{COOKIE, HeaderValue, ORIGIN};
@@ -20,7 +21,7 @@ pub(super) fn id(headers: &HeaderMap) -> Option<BrowserId> {
     Some(number.to_be_bytes())
 }
 
-/// Returns a new cookie for a browser without one. A page of another site sends the cookie only over TLS.
+/// Returns a new cookie for a browser without one. Pages of other sites can send the cookie only over TLS.
 pub(super) fn set_cookie(headers: &HeaderMap, entropy: &Entropy, tls: bool) -> HeaderValue {
     let number = u128::from_be_bytes(entropy.bytes());
     let scope = if tls && headers.contains_key(ORIGIN) { "SameSite=None; Secure" } else { "SameSite=Lax" };

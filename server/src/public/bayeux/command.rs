@@ -24,14 +24,14 @@ impl Replies {
 }
 
 impl TextSink for Replies {
-    /// Bayeux writes arrays, whose members are appended.
+    /// Appends the members of `array`. Bayeux replies are arrays.
     fn text(&mut self, array: &str) {
         self.push(&array[1..array.len() - 1]);
     }
 }
 
-/// Carries out a command that arrives apart from its session's connection. Its reply is complete before the
-/// next command begins. Returns whether the client has shown that it has a session.
+/// Handles a command that arrives in a request rather than on its session's connection. The reply is complete
+/// before the next command begins. Returns whether the client has shown that it has a session.
 pub(super) async fn command(
     message: ClientMessage<'_>,
     address: IpAddr,
@@ -39,7 +39,7 @@ pub(super) async fn command(
     replies: &mut Replies,
 ) -> bool {
     let found = session(&message, services).and_then(|session| {
-        // A client needs no new token to disconnect: it has the secret.
+        // A client needs no new token to disconnect: it has the session's secret.
         if message.kind() != MessageKind::Disconnect {
             check_token(&message, &session, services)?;
         }
@@ -57,7 +57,7 @@ pub(super) async fn command(
     }
     services.count_frames(&session, 1);
     if message.kind() == MessageKind::Connect {
-        // Only one connect of a request is held. Any other is answered at once.
+        // Answer immediately: only one `/meta/connect` of a request is held.
         replies.push(&message.reply_to().reply().succeeded().to_json());
     } else {
         let speaker = CommandContext { session: &session, services, source: CommandSource::request(address) };
@@ -66,7 +66,7 @@ pub(super) async fn command(
     true
 }
 
-/// Carries out a message other than a connect, for a session that was found, and replies.
+/// Handles a message other than a `/meta/connect` for an existing session, and replies.
 pub(in crate::public) async fn carry_out(
     message: ClientMessage<'_>,
     speaker: CommandContext<'_>,
@@ -80,8 +80,8 @@ pub(in crate::public) async fn carry_out(
         commands.handle_request(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
     if replies.0.len() == before {
-        // The command has ended the session, or has found it ended. In the second case nothing was done, and
-        // no reply may claim the opposite.
+        // The command has ended the session, or the session had already ended. In the latter case nothing was
+        // done, and no reply may claim otherwise.
         let has_ended_well = |reason: CloseReason| reason.close_code() == CloseCode::Normal;
         let reply = match session.phase() {
             Phase::Closed(reason) if is_received || !has_ended_well(reason) => {

@@ -13,23 +13,23 @@ use crate::client::bayeux::{advice, retry_delay};
 use crate::client::{Caller, Services};
 use crate::session::{AttachRefusal, AttachRequest, Attached, SessionCell};
 
-/// A WebSocket, which the server pings.
+/// Kind of a WebSocket connection, which the server pings with frames.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
 
 /// How long a page waits before it polls again while another page of the same browser has a poll held.
 const MULTIPLE_CLIENTS_PAUSE: Duration = Duration::from_secs(2);
 
-/// A connect request that is attached to its session.
+/// A `/meta/connect` request that is attached to its session.
 pub(super) struct AcceptedConnect {
     pub(super) attached: Attached,
-    /// Whether the request is answered at once.
+    /// Whether to respond immediately.
     pub(super) is_due: bool,
     pub(super) acknowledged: Option<u64>,
     pub(super) advice: Option<Advice>,
     pub(super) browser: Option<BrowserPoll>,
 }
 
-/// Properties of a request apart from the message.
+/// Properties of a request other than the message itself.
 pub(super) struct RequestDetails<'a> {
     pub(super) caller: &'a Caller,
     pub(super) query_token: Option<&'a str>,
@@ -39,8 +39,8 @@ pub(super) struct RequestDetails<'a> {
     pub(super) browsers: &'a Arc<Browsers>,
 }
 
-/// Attaches a request to its session. If its client has just ended that session, the reply says so, as the
-/// reply to a held request does.
+/// Attaches a request to its session. If the client has just ended that session, the reply says so, as the
+/// reply to a held request would.
 pub(super) fn connect(
     message: &ClientMessage<'_>,
     session: &SessionCell,
@@ -69,8 +69,8 @@ pub(super) fn connect(
     Ok(AcceptedConnect { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
 }
 
-/// Counts a request that will be held for its browser. If the browser has too many, returns the advice to
-/// send instead.
+/// Counts a request that will be held against its browser's limit. If the limit is reached, returns the
+/// advice to send instead.
 fn hold_for(
     hold: Duration,
     session: &SessionCell,
@@ -83,7 +83,7 @@ fn hold_for(
     }
 }
 
-/// Reads a connect message.
+/// Reads the options of a `/meta/connect` message.
 fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOptions, RefusalReply> {
     let reply_to = message.reply_to();
     let bad = |error: &str| reply_to.reply().failed_with(400, error).to_json();
@@ -94,8 +94,8 @@ fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOpt
     Ok(connect)
 }
 
-/// Attaches a WebSocket to its session. Also returns the seq of the last message that the client has, if it
-/// acknowledges messages.
+/// Attaches a WebSocket to its session. Also returns the seq of the last message that the client has
+/// received, if it acknowledges messages.
 pub(super) fn resume(
     message: &ClientMessage<'_>,
     session: &SessionCell,
@@ -110,8 +110,8 @@ pub(super) fn resume(
     Ok((attached, acknowledged))
 }
 
-/// Returns a request to attach a connection of this kind. `acknowledged` is the last seq that its client has,
-/// if it acknowledges messages.
+/// Returns a request to attach a connection of this kind. `acknowledged` is the last seq that the client has
+/// received, if it acknowledges messages.
 fn request(
     session: &SessionCell,
     acknowledged: Option<u64>,
@@ -153,7 +153,7 @@ fn attach(
             session.set_pause_advised(true);
             refusal_reply(message, CloseCode::Moved, services)
         }
-        // The session still exists.
+        // Advise the client to retry: the session still exists.
         AttachRefusal::TooManyConnections
         | AttachRefusal::TooManySessions
         | AttachRefusal::TooManyNewSessions => {

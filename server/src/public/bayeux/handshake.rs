@@ -12,7 +12,8 @@ use crate::client::bayeux::{advice, retry_delay};
 use crate::client::{Attachment, Caller, ConnectAttempt, Services};
 use crate::session::{AttachRefusal, AttachRequest, Attached, Transport};
 
-/// Faye's client has its own name for forms that a page sends to another origin.
+/// Connection types. `cross-origin-long-polling` is what Faye's client calls forms that a page sends to
+/// another origin.
 const TRANSPORTS: [&str; 4] = ["websocket", "long-polling", "cross-origin-long-polling", "callback-polling"];
 
 /// Returns the supported connection types.
@@ -36,7 +37,7 @@ pub(super) async fn authenticate_caller(
     transport: Transport,
     services: &Services,
 ) -> Caller {
-    // An unreadable token is reported by the reply to the handshake.
+    // Ignore an unreadable token: the reply to the handshake reports it.
     let token = message.token().ok().flatten();
     let token = token.as_deref().or(query_token);
     if !services.needs_async_auth(caller, token) {
@@ -120,8 +121,8 @@ pub(super) fn greeting(
     reply.to_json()
 }
 
-/// Opens a session by a request, whose reply is all there is of this connection. Also returns whether a
-/// session was opened.
+/// Opens a session with an HTTP request. The session has no connection after the reply. Returns the reply,
+/// and whether a session was opened.
 pub(super) fn handshake(
     message: &ClientMessage<'_>,
     query_token: Option<&str>,

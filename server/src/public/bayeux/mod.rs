@@ -1,4 +1,4 @@
-//! The paths of Bayeux, for CometD and Faye clients over HTTP.
+//! Bayeux over HTTP and WebSocket, for CometD and Faye clients.
 
 mod browser;
 mod callback;
@@ -27,11 +27,11 @@ pub(crate) struct BayeuxEndpoint {
     browsers: Arc<Browsers>,
 }
 
-/// Suffixes of the path. CometD clients append the type of a request.
+/// Suffixes of the path. CometD clients append the type of the request.
 const SUBPATHS: [&str; 5] = ["", "/", "/handshake", "/connect", "/disconnect"];
 
 impl BayeuxEndpoint {
-    /// An empty path disables Bayeux.
+    /// Creates the endpoint. An empty path disables Bayeux.
     pub(crate) fn new(path: String, polls_per_browser: usize, callback_polling: bool) -> Self {
         Self { path, callback_polling, browsers: Browsers::new(polls_per_browser) }
     }

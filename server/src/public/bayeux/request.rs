@@ -38,7 +38,7 @@ struct Query {
     messages: Option<String>,
 }
 
-/// Checks a request without its body, which may not be worth reading.
+/// Checks the head of a request, so that the body of a rejected request is not read.
 pub(in crate::public) fn read_head(
     request: Request<Incoming>,
     caller: Caller,
@@ -62,7 +62,7 @@ pub(in crate::public) fn read_head(
     Ok(BayeuxRequest { caller, headers: head.headers, version: head.version, query, body })
 }
 
-/// A request whose body was already read.
+/// Creates a request whose body was already read.
 #[cfg(feature = "simulation")]
 pub(crate) fn request_with_body(
     request: Request<String>,
@@ -95,7 +95,7 @@ fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
 }
 
 impl BayeuxRequest {
-    /// Carries out the messages. Returns a poll to be held, or else the reply. `has_session` is called once
+    /// Handles the messages. Returns a poll to be held, or else the response. `has_session` is called once
     /// the client has shown that it has a session. `has_ended` returns whether the client has disconnected.
     pub(crate) async fn answer(
         mut self,
@@ -143,7 +143,7 @@ impl BayeuxRequest {
         let texts = split_messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
         let mut replies = Replies::default();
         let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
-        // A handshake's request may contain other messages, but those belong to a session that the client
+        // Ignore the other messages of a request with a handshake: they belong to a session that the client
         // gives up.
         if let Some(message) =
             parsed.iter().flatten().find(|message| message.kind() == MessageKind::Handshake)
@@ -151,7 +151,7 @@ impl BayeuxRequest {
             return Err(self.handshake(message, context, has_session).await);
         }
         let is_alone = parsed.len() == 1;
-        // Looked up first, because other messages of the request may end the session.
+        // Look up the session first, because other messages of the request may end it.
         let is_connect = |message: &&ClientMessage<'_>| message.kind() == MessageKind::Connect;
         let connected = parsed.iter().flatten().find(is_connect).map(|it| session(it, &context.client));
         let mut connects = None;
@@ -285,8 +285,8 @@ fn text(body: &[u8]) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// Joins the messages of a form, which may be spread over several fields. A form without such a field has no
-/// messages.
+/// Joins the messages of a form, which may be spread over several fields. A form without any such field has
+/// no messages.
 fn form_message(body: &[u8]) -> String {
     let fields = form_urlencoded::parse(body).filter(|(name, _)| name == "message");
     let mut fields: Vec<_> = fields.map(|(_, messages)| messages.into_owned()).collect();

@@ -8,7 +8,7 @@ use crate::client::bayeux::refuse_with;
 use crate::client::{Caller, Services};
 use crate::session::{SessionCell, SessionHandle};
 
-/// Reply to a message that is refused.
+/// Reply that refuses a message.
 pub(super) type RefusalReply = String;
 
 /// Finds the session of a message.
@@ -37,7 +37,7 @@ pub(super) fn check_token(
     Err(refusal_reply(message, CloseCode::TokenExpired, services))
 }
 
-/// Returns the reply to a client that is sent away for this reason.
+/// Returns the reply that sends a client away for this reason.
 pub(super) fn refusal_reply(
     message: &ClientMessage<'_>,
     code: CloseCode,
@@ -46,7 +46,7 @@ pub(super) fn refusal_reply(
     refuse_with(message.reply_to().reply(), code, services).to_json()
 }
 
-/// Returns the identity of the client: that of a token in the request, or else the session's.
+/// Returns the client's identity: from a token in the request, or else from the session.
 pub(super) fn identity(
     message: &ClientMessage<'_>,
     session: &SessionCell,
@@ -57,7 +57,7 @@ pub(super) fn identity(
         message.reply_to().reply().failed_with(400, &error.to_string()).to_json()
     };
     let token = message.token().map_err(|error| bad(&error))?;
-    // If the backend has identified the client, a token that is sent repeatedly adds nothing.
+    // If the backend has identified the client, a token that is sent again adds nothing.
     let is_decided = services.has_connect_hook();
     match token.as_deref().or(query_token) {
         token if is_decided || (token.is_none() && !caller.has_token()) => {

@@ -1,4 +1,4 @@
-//! WebSockets of Bayeux. A socket has no session until a message opens or resumes one.
+//! Bayeux WebSockets. A socket has no session until a message opens or resumes one.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -54,18 +54,18 @@ impl<S: Socket> SocketOwner<S> for BayeuxSocketOwner {
     }
 }
 
-/// Session attached to a socket, and how its connection begins.
+/// A session attached to a socket, and the first text messages of its connection.
 struct BoundSession {
     attached: Attached,
     dialect: BayeuxSocket,
-    /// Text to send first.
+    /// Text message to send first.
     greeting: Option<String>,
-    /// Text that the client has sent and that has no reply yet.
+    /// Text message that was received from the client and has not been answered yet.
     unanswered_text: Option<String>,
 }
 
-/// Serves a WebSocket to its end, once it is upgraded. While it has a session, its task holds the connection
-/// and little more.
+/// Serves a WebSocket to its end, once it is upgraded. While the WebSocket has a session, its task holds the
+/// connection and little else.
 pub(crate) fn serve<S: Socket>(
     upgrade: SocketUpgrade,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
@@ -78,7 +78,7 @@ pub(crate) fn serve<S: Socket>(
     }
 }
 
-/// Serves a WebSocket without a session. `text` was already read.
+/// Serves a WebSocket that has no session yet. `text` is a text message that was already received.
 fn serve_sessions<S: Socket>(
     socket: Upgraded<S>,
     text: Option<String>,
@@ -109,7 +109,7 @@ async fn bind_session<S: Socket>(
     upgrade: Arc<SocketUpgrade>,
     context: Arc<Context>,
 ) -> Option<(BoundSession, Upgraded<S>)> {
-    // The socket counts as a handshake in progress again, because it has not shown that it has a session.
+    // Count the socket as a handshake in progress again, because it has yet to show that it has a session.
     let now = context.client.timeouts.clock().now();
     let handshake = context.handshakes.begin(upgrade.caller.address, now);
     let mut waiting = SessionlessSocket::new(upgraded, upgrade.caller.address, &context.client).await;
@@ -161,7 +161,7 @@ async fn read_until_session<S: Socket>(
     }
 }
 
-/// Result of handling a text.
+/// Result of handling a text message.
 enum TextOutcome {
     Begun(BoundSession),
     Resumed(Attached, BayeuxSocket),
@@ -209,14 +209,14 @@ async fn read(
     let (mut replies, mut is_first) = (Replies::default(), true);
     for message in parsed {
         match message {
-            // Already refused.
+            // This `/meta/connect` was already refused.
             Ok(message) if message.kind() == MessageKind::Connect && std::mem::take(&mut is_first) => {}
             Ok(message) => _ = command(message, caller.address, client, &mut replies).await,
             Err(error) => replies.push(&error.reply()),
         }
     }
     if let Some((reply, found, over)) = refused {
-        // Another message of the text may have ended the session.
+        // Another Bayeux message in the same array may have ended the session.
         let is_over = found.is_ok_and(|session| session.phase() == Phase::Closed(CloseReason::Client));
         replies.push(if is_over { &over } else { &reply });
     }

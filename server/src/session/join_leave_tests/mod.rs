@@ -1,4 +1,4 @@
-//! Tests of which joins and leaves are published, and in which order.
+//! Tests of which joins and leaves are published, and in what order.
 
 mod model;
 
@@ -137,7 +137,7 @@ impl JoinLeaveWorld {
         self.services.sessions.handle(session, Input::Close(CloseReason::Kicked));
     }
 
-    /// Runs until all notices that can be published are.
+    /// Runs the tasks until all notices that can be published have been published.
     fn settle(&self) {
         while self.tasks.len() > 0 {
             self.tasks.poll_all();
@@ -146,7 +146,7 @@ impl JoinLeaveWorld {
         assert!(self.services.sessions.join_leave_settled().now_or_never().is_some());
     }
 
-    /// The notices in the channel's log, as `+` or `-` and their content.
+    /// Returns the notices in the channel's log, as `+` or `-` and their content.
     fn notices(&self, channel: &str) -> Vec<String> {
         let Some(log) = self.services.logs.channels.get(channel) else { return Vec::new() };
         let (_, messages) =
@@ -246,7 +246,7 @@ fn notices_beyond_the_limit_are_dropped_and_counted() {
     assert!(world.subscribe(&session, "/a/x") && world.subscribe(&other, "/a/y"));
     assert_eq!(world.dropped(), 2);
     *world.engine.refusal.lock() = None;
-    // All of them fit into a log that is limited only by bytes.
+    // All notices fit into a log that is limited only by bytes.
     while world.tasks.len() > 0 {
         world.tasks.poll_all();
         world.time.advance(Duration::from_millis(1));
@@ -301,7 +301,7 @@ fn remaining_notices_are_published_by_the_next_process() {
     assert!(without.services.sessions.snapshot_notices().is_empty());
 }
 
-/// The channels are closed, and a task finds out before publishing is stopped.
+/// Tests that notices stay queued if the channels are closed before notice publishing is stopped.
 #[test]
 fn notices_stay_queued_when_the_logs_are_closed() {
     let world = JoinLeaveWorld::new();
@@ -312,7 +312,7 @@ fn notices_stay_queued_when_the_logs_are_closed() {
     assert_eq!((world.services.sessions.snapshot_notices().len(), world.dropped()), (1, 0));
 }
 
-/// Joins and leaves of one session on one channel alternate, whichever threads act.
+/// Joins and leaves of one session on one channel alternate, regardless of which threads act.
 #[test]
 fn notices_of_a_session_alternate_with_concurrent_threads() {
     let world = JoinLeaveWorld::new();
@@ -334,7 +334,7 @@ fn notices_of_a_session_alternate_with_concurrent_threads() {
 }
 
 /// Presence never contradicts a published notice, even while the channel still has the session among its
-/// subscribers. So a member list that starts from presence stays right.
+/// subscribers. Therefore a member list that starts from presence stays correct.
 #[test]
 fn presence_excludes_sessions_that_have_left() {
     let world = JoinLeaveWorld::new();

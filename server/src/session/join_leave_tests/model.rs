@@ -1,4 +1,4 @@
-//! A random test of join and leave notices against a model.
+//! A randomized test that compares join and leave notices with a model.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl JoinLeaveModel {
         }
     }
 
-    /// Runs an action, and records in the model which subscriptions of the session it has changed.
+    /// Runs an action, and records in the model which of the session's subscriptions have changed.
     fn with_changes(&mut self, at: usize, act: impl FnOnce(&mut Self)) {
         let session = self.world.services.sessions.clone_handle(&self.known[at].attached.session);
         let subscribed = |model: &Self| {
@@ -97,7 +97,7 @@ impl JoinLeaveModel {
         self.known.retain(|known| !is_over(known));
     }
 
-    /// Lets time pass. Sessions that have been suspended too long expire, and silent ones are suspended.
+    /// Advances the time. Sessions that have been suspended too long expire, and silent ones are suspended.
     fn pass_time(&mut self) {
         let seconds = self.rng.random_range(1..100);
         self.world.time.advance(Duration::from_secs(seconds));
@@ -110,8 +110,8 @@ impl JoinLeaveModel {
     }
 }
 
-/// After random actions of clients, the server, connections, time and the engine, the published notices are
-/// exactly the changes of each channel, in order.
+/// After random actions of clients, the server, connections, time and the engine, the published notices match
+/// the changes of each channel exactly, in order.
 #[test]
 fn published_notices_match_the_changes() {
     with_seeds(0..40, |seed| {
@@ -123,7 +123,7 @@ fn published_notices_match_the_changes() {
         }
         *model.world.engine.refusal.lock() = None;
         model.world.settle();
-        // A pattern's log has the notices of both channels.
+        // Leave out the pattern, whose log has the notices of both channels.
         for channel in &CHANNELS[..3] {
             let expected = model.notices.get(channel).cloned().unwrap_or_default();
             assert_eq!(model.world.notices(channel), expected, "{channel}");

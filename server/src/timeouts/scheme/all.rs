@@ -1,4 +1,4 @@
-//! The schemes of a build with the feature `schemes`.
+//! Timer schemes in a build with the feature `schemes`.
 
 use encke_wheel::schemes::{
     BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
@@ -12,12 +12,13 @@ use strum::{Display, EnumCount, VariantArray};
 use super::TimersVisitor;
 
 /// Number of slots of single-level wheels. With a tick of 10 ms, one revolution takes 164 s, longer than all
-/// default session timeouts (25 s, 10 s, 120 s). So a wheel limited to one revolution rejects none of them,
-/// and a hashed wheel never visits one in vain. Only a lifetime, idleness or the age of a log lies further
-/// ahead. A wheel takes 66 KiB and holds a few timers per slot for as many sessions as a process serves.
+/// default session timeouts (25 s, 10 s, 120 s). Therefore, a wheel limited to one revolution rejects none of
+/// them, and a hashed wheel never visits such a timer before it is due. Only lifetimes, idle timeouts, and
+/// the ages of logs are longer. A wheel takes 66 KiB. With as many sessions as one process serves, it has a
+/// few timers per slot.
 const SLOTS: usize = 1 << 14;
 
-/// Timer scheme of the wheel thread (`timers.scheme`). Displayed by its name in the configuration.
+/// Timer scheme of the wheel thread (`timers.scheme`), displayed by its name in the configuration.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Deserialize, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]

@@ -1,4 +1,4 @@
-//! The scheme of a build without the feature `schemes`.
+//! The only timer scheme in a build without the feature `schemes`.
 
 use encke_wheel::{Owners, Tick};
 use serde::de::Error;
@@ -7,7 +7,7 @@ use strum::{Display, EnumCount, VariantArray};
 
 use super::TimersVisitor;
 
-/// Timer scheme of the wheel thread (`timers.scheme`). Displayed by its name in the configuration.
+/// Timer scheme of the wheel thread (`timers.scheme`), displayed by its name in the configuration.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]

@@ -17,29 +17,29 @@ use crate::session::{Channel, DeliveryWriter, Transport};
 use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
-/// then the reply to the connect.
+/// then the reply to the `/meta/connect`.
 #[derive(Debug)]
 pub(crate) struct ConnectResponseWriter {
     pub(crate) connect: ReplyTo,
-    /// Replies made so far, separated by commas.
+    /// Replies written so far, separated by commas.
     pub(crate) replies: String,
-    /// Last seq that the client has, if it acknowledges messages.
+    /// Last seq that the client has received, if it acknowledges messages.
     pub(crate) acknowledged: Option<u64>,
-    /// Advice that must be sent.
+    /// Advice to send. If `None`, advice is sent only to end a pause that was advised earlier.
     pub(crate) advice: Option<Advice>,
     /// Name of the function that the response calls, if the response is a script.
     pub(crate) callback: Option<Box<str>>,
-    /// Held until the response is made.
+    /// Keeps the poll counted against its browser's limit until the response is written.
     pub(crate) browser: Option<BrowserPoll>,
     pub(crate) collected: CollectedEvents,
     /// Pause that the response asks for.
     pub(crate) pause: Duration,
 }
 
-/// Events taken from the session.
+/// Events taken from the session for the response.
 #[derive(Debug, Default)]
 pub(crate) struct CollectedEvents {
-    /// Separated by commas.
+    /// Messages, separated by commas.
     events: Vec<u8>,
     missed: MissedEvents,
     /// Seq of the last event.
@@ -50,7 +50,7 @@ pub(crate) struct CollectedEvents {
 
 impl ConnectResponseWriter {
     fn content(&mut self, reply: &str) -> PollResponse {
-        // Released before the end of this request becomes visible.
+        // Release the browser's poll first: the client may poll again as soon as it has the response.
         self.browser = None;
         let CollectedEvents { events, .. } = std::mem::take(&mut self.collected);
         let replies = std::mem::take(&mut self.replies);
@@ -58,11 +58,11 @@ impl ConnectResponseWriter {
     }
 }
 
-/// Boxed, because the task of a held poll is as large as everything it may hold.
+/// Boxed, because the task that holds a poll is as large as everything it may contain.
 impl PollResponseWriter for Box<ConnectResponseWriter> {
     const DIALECT: DialectName = DialectName::Bayeux;
 
-    /// The handshake has greeted the client.
+    /// Does nothing: the reply to the handshake has greeted the client.
     fn greet(&mut self, _: &Attachment) {}
 
     fn report_refused(&mut self, channel: &ChannelName, reason: &'static str) {
@@ -95,7 +95,8 @@ impl PollResponseWriter for Box<ConnectResponseWriter> {
         self.content(&reply)
     }
 
-    /// An error would make some clients wait for longer.
+    /// Responds as to a replaced connection, because an error would make some clients wait longer before the
+    /// next poll.
     fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse {
         self.respond_closed(CloseCode::Replaced, attachment)
     }
@@ -128,7 +129,7 @@ impl DeliveryWriter for Box<ConnectResponseWriter> {
     }
 }
 
-/// Makes a response of the array of `parts`. Each part is empty or a list of members separated by commas.
+/// Creates a response with an array of `parts`. Each part is empty or a list of members separated by commas.
 /// With a callback, the response is a script.
 pub(crate) fn array_response(parts: &[&[u8]], callback: Option<&str>) -> PollResponse {
     let mut body = Vec::with_capacity(array_len(parts));
@@ -139,9 +140,9 @@ pub(crate) fn array_response(parts: &[&[u8]], callback: Option<&str>) -> PollRes
     }
 }
 
-/// Makes a script that calls a function of the page. The leading comment keeps the name from being the first
-/// bytes of a file of another type. U+2028 and U+2029 are valid in JSON strings, but end a line in older
-/// JavaScript.
+/// Creates a script that calls a function of the page. The leading comment ensures that the response does not
+/// begin with the function's name, whose bytes could pass for a file of another type. U+2028 and U+2029 are
+/// valid in JSON strings, but end a line in older JavaScript.
 fn script(callback: &str, json: &[u8]) -> PollResponse {
     let json = String::from_utf8_lossy(json).replace('\u{2028}', r"\u2028").replace('\u{2029}', r"\u2029");
     PollResponse {

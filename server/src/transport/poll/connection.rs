@@ -22,28 +22,29 @@ use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::write_hold::WriteHold;
 
-/// Approximate maximum size of a response. The rest follows in the next one, which the client requests at
-/// once.
+/// Approximate maximum size of a response. The rest follows in the next response, which the client requests
+/// immediately.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// Maximum number of bytes read of the next request while this one is held: the maximum size of its head.
+/// Maximum number of bytes of the next request to read while this one is held: the maximum size of a request
+/// head.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
 
-/// One poll of a session, owned by its task.
+/// A poll of a session, owned by its task.
 pub(crate) struct PollConnection<S, F> {
     pub(super) socket: LivenessSocket<S>,
     pub(super) attachment: Attachment,
     /// Whether the request has yet to be counted against the rate limit.
     pub(super) is_new: bool,
-    /// Bytes read of the next request.
+    /// Bytes of the next request that were already read.
     pub(super) read_ahead: Vec<u8>,
-    /// Accounts for the memory of `read_ahead`, once that takes any.
+    /// Accounts for the memory of `read_ahead`, once it is allocated.
     pub(super) account: Option<PartialMessage<PartialMessageSender>>,
     /// Set until the session is subscribed to all channels that the request asked for.
     pub(super) subscriptions: Option<Box<PendingSubscriptions>>,
-    /// Whether the session is the one that the client asked for.
+    /// Whether the client has resumed the session that it asked for.
     pub(super) recovered: bool,
-    /// The response must be sent, even if it is empty.
+    /// Whether the response must be sent, even if it is empty.
     pub(super) is_due: bool,
     pub(super) writer: F,
     /// Whether the session has messages for this connection.
@@ -51,7 +52,7 @@ pub(crate) struct PollConnection<S, F> {
     /// Header lines of the response.
     pub(super) headers: Box<[u8]>,
     pub(super) keep_alive: bool,
-    /// The response, once it is made.
+    /// The serialized response. Empty until it is built.
     pub(super) out: PendingWrite,
     pub(super) hold: WriteHold,
     pub(super) park_timer: ParkTimer,
@@ -69,14 +70,15 @@ pub(super) enum Paused {
 /// How a poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The kernel has taken the response.
+    /// The kernel has accepted the response.
     Answered,
     /// The peer has disconnected or does not read.
     Lost,
 }
 
 impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
-    /// Restores a poll that was parked. `read_ahead` was read of the next request meanwhile.
+    /// Restores a poll that was parked. `read_ahead` contains the bytes of the next request that were read
+    /// before the poll was unparked.
     pub(super) fn unparked(
         parts: ConnectionParts<S>,
         writer: F,
@@ -93,7 +95,7 @@ impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
         connection
     }
 
-    /// A poll whose client only has to receive the session's messages.
+    /// Creates a poll that only has to deliver the session's messages.
     pub(super) fn bare(
         socket: LivenessSocket<S>,
         attachment: Attachment,
@@ -127,12 +129,12 @@ impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
         (ConnectionParts::new(socket, attachment, backoff), writer, headers, keep_alive)
     }
 
-    /// Decides how soon the poll may be parked.
+    /// Returns the backoff, which decides how soon the poll may be parked.
     pub(crate) fn backoff(&self) -> ParkBackoff {
         self.backoff
     }
 
-    /// Sets the backoff that the earlier polls of the connection have arrived at.
+    /// Sets the backoff carried over from earlier polls on the connection.
     pub(crate) fn set_backoff(&mut self, backoff: ParkBackoff) {
         self.backoff = backoff;
     }
@@ -167,11 +169,12 @@ impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
     /// Ready when the poll has been held for long enough and its client is silent.
     fn poll_park(&mut self) -> Poll<Paused> {
         let Self { socket, attachment, park_timer, backoff, .. } = self;
-        // Input is kept in `read_ahead`, which prevents parking.
+        // Ignore `has_input`: any input is kept in `read_ahead`, which prevents parking.
         park_timer.poll(socket, attachment, backoff, &mut false).map(|()| Paused::Park)
     }
 
-    /// Detaches from the session. Returns the socket, and the bytes read of the next request.
+    /// Detaches from the session. Returns the socket, and the bytes of the next request that were already
+    /// read.
     pub(super) fn into_socket(self) -> (S, Vec<u8>) {
         (self.socket.into_inner(), self.read_ahead)
     }
@@ -216,8 +219,8 @@ impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
         self.is_due |= !refused.is_empty();
     }
 
-    /// Makes the response if there is something to send or it is due. Returns whether there is a response, or
-    /// a signal that may cause another one.
+    /// Builds the response if there is something to send or a response is due. Returns whether the loop must
+    /// run again, either to write the response or to handle a signal that takes precedence.
     fn make_response(&mut self) -> bool {
         self.writer.begin_messages();
         while self.backlog.has_more && self.writer.len() < MAX_RESPONSE_BYTES {
@@ -228,8 +231,8 @@ impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
         if !self.writer.has_messages() && !self.is_due {
             return false;
         }
-        // From here on, the session sends nothing more to this poll. If it has sent a signal already, that
-        // comes first, and the next connection gets the messages taken here.
+        // From now on, the session sends nothing more to this poll. If a signal is already pending, it takes
+        // precedence, and the next connection gets the messages taken here.
         if !self.attachment.notify_session(ConnectionInput::Sent) {
             self.writer.discard_messages();
             self.out.receipts.forget();
@@ -266,7 +269,7 @@ impl<S: Socket, F: PollResponseWriter> PollConnection<S, F> {
         }
     }
 
-    /// Checks whether the client is still connected. It may have sent its next request already.
+    /// Reads ahead, to notice when the client disconnects. It may have sent its next request already.
     fn poll_read_ahead(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
         let mut scratch = [0; 2048];
         let room = READ_AHEAD_BYTES.saturating_sub(self.read_ahead.len()).min(scratch.len());

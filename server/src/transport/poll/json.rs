@@ -11,7 +11,7 @@ use crate::channel::{ChannelName, LogMessage};
 use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
 use crate::session::{Channel, DeliveryWriter, Transport};
 
-/// Response in the `json` dialect: the objects that a WebSocket would receive.
+/// Response in the `json` dialect: an array of the objects that a WebSocket client would receive.
 #[derive(Debug, Default)]
 pub(crate) struct JsonResponseWriter {
     array: JsonArray,

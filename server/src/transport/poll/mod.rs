@@ -1,7 +1,7 @@
-//! Long-polling: requests that are held until their session has something for them.
+//! Long-polling: requests that are held until their session has something to send.
 //!
-//! hyper reads only the request. While it is held, it takes no more than a small task, and the response is
-//! written to the bare socket. Then the socket is ready for the next request.
+//! hyper reads only the request. A held request needs no more than a small task. The response is written to
+//! the bare socket, which is then ready for the next request.
 
 mod bayeux;
 mod connection;
@@ -37,12 +37,12 @@ pub(crate) use parked::{PollContinuation, park};
 pub(crate) use response::JsonArray;
 pub(crate) use response_writer::PollResponseWriter;
 
-/// A request to be held.
+/// An accepted request, to be held.
 #[derive(Debug)]
 pub(crate) struct Accepted<F> {
     pub(crate) attached: Attached,
     pub(crate) writer: F,
-    /// Whether the request is answered at once.
+    /// Whether to respond immediately.
     pub(crate) is_due: bool,
     /// Channels to subscribe to in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
@@ -56,8 +56,8 @@ pub(crate) struct Accepted<F> {
 
 /// Result of holding a request.
 pub(crate) enum PollOutcome<S, F> {
-    /// The request was answered. The socket is ready for the next one, of which some bytes may have been
-    /// read. The backoff applies to that one as well.
+    /// The request was answered. Contains the socket, which is ready for the next request, the bytes of that
+    /// request that were already read, and the backoff, which carries over.
     Answered(S, Vec<u8>, ParkBackoff),
     /// The connection is closed.
     Closed,
@@ -67,16 +67,16 @@ pub(crate) enum PollOutcome<S, F> {
 
 /// Holds a request until it is answered or may be parked.
 ///
-/// A task is as large as everything it ever holds. So this one starts with the complete connection, and its
-/// end is boxed.
+/// A task is as large as everything that it ever holds. Therefore this task starts with the complete
+/// connection, and the code that ends the connection is boxed.
 #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its argument twice")]
 pub(crate) fn serve<S: Socket, F: PollResponseWriter>(
     mut connection: PollConnection<S, F>,
 ) -> impl Future<Output = PollOutcome<S, F>> + Send {
     async move {
         if connection.is_new {
-            // Like a frame, each request counts against the rate limit, and waits if it exceeds it. Boxed,
-            // because it rarely waits.
+            // Count the request against the rate limit, as for a frame, and delay it if it exceeds the limit.
+            // The pause is boxed, because it is rarely needed.
             let pause = connection.attachment.rate_limit_delay().map(Box::new);
             if let Some(pause) = pause {
                 pause.await;
@@ -99,8 +99,8 @@ pub(crate) fn serve<S: Socket, F: PollResponseWriter>(
     }
 }
 
-/// Ends a connection that accepts no further request. If the peer's machine has not acknowledged the response
-/// by then, the client may not have it.
+/// Closes a connection that accepts no more requests. If the peer's kernel has not acknowledged the response
+/// by the time the connection ends, reports to the session that the client may not have received it.
 async fn end<S: Socket, F: PollResponseWriter>(connection: PollConnection<S, F>) {
     let Attachment { session, mailbox, services, .. } = &connection.attachment;
     let (session, mailbox, services) = (session.clone(), Arc::clone(mailbox), Arc::clone(services));
@@ -109,12 +109,12 @@ async fn end<S: Socket, F: PollResponseWriter>(connection: PollConnection<S, F>)
     let has_failed = {
         let ended = pin!(end_stream(&mut socket));
         let ended = select(ended, timeout).await;
-        // A stream that ends without `close_notify` counts as ended, too.
+        // A stream that ends without `close_notify` has ended normally, too.
         matches!(ended, Either::Left((Err(error), _)) if error.kind() != ErrorKind::UnexpectedEof)
     };
-    // Number of bytes in our `close_notify`, which TLS sends before the end of the stream. The end counts as
-    // one byte. If a client has read its response but not these bytes, its kernel resets the connection,
-    // which says nothing about the response.
+    // Number of bytes in our `close_notify`, which TLS sends before the end of the stream. The end itself
+    // counts as one byte. If a client has read the response but not these bytes, its kernel resets the
+    // connection, so a reset does not show that the response was lost.
     let close_notify_bytes = socket.sent(0) as u64;
     let is_lost = if has_failed {
         close_notify_bytes == 0
@@ -126,7 +126,8 @@ async fn end<S: Socket, F: PollResponseWriter>(connection: PollConnection<S, F>)
     }
 }
 
-/// Creates the connection of an accepted request. `read_ahead` was read of the next request.
+/// Creates the connection of an accepted request. `read_ahead` contains the bytes of the next request that
+/// were already read.
 pub(crate) fn open<S: Socket, F: PollResponseWriter>(
     socket: S,
     read_ahead: Vec<u8>,
@@ -136,7 +137,7 @@ pub(crate) fn open<S: Socket, F: PollResponseWriter>(
     let Accepted { mut attached, writer, is_due, channels, last, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
-    // Revocations are reported at once.
+    // Report revocations immediately.
     let is_due = is_due || !revoked.is_empty();
     let must_subscribe = !recovered || !revoked.is_empty() || !channels.is_empty();
     let requested = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last)));
@@ -147,6 +148,6 @@ pub(crate) fn open<S: Socket, F: PollResponseWriter>(
     PollConnection { is_new: true, read_ahead, subscriptions, recovered, is_due, ..bare }
 }
 
-/// Pause before the next poll of a client that has two polls of one session in progress. Without it, each of
-/// them would supersede the other, endlessly.
+/// How long a client that has two polls of one session in progress has to wait before its next poll. Without
+/// this pause, the polls would supersede each other endlessly.
 const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Parked polls. Anything to respond with unparks a poll.
+//! Parked polls. A poll is unparked as soon as there is anything to respond with.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use crate::session::{DeliveryBatch, PendingWork, ReadOutcome, SessionCell, Sessi
 use crate::transport::Socket;
 use crate::transport::parked::{ConnectionParts, ParkableTransport, ParkedStateOf, park as park_connection};
 
-/// State that accompanies a poll, also while it is parked, and that its connection needs afterwards.
+/// State that a connection keeps while its poll is held or parked, and needs afterwards.
 pub(crate) trait PollContinuation<S, F>: Send + 'static {
-    /// Returns the future that the connection's task runs after the poll was parked.
+    /// Returns the future that the connection's task runs once the poll is unparked.
     fn continue_after_parking(
         self,
         poll: PollConnection<S, F>,
@@ -30,7 +30,7 @@ struct ParkedPoll<S, F, P> {
     marker: PhantomData<fn() -> S>,
 }
 
-/// Parks a poll. The calling task ends afterwards.
+/// Parks a poll. The calling task finishes afterwards.
 pub(crate) fn park<S: Socket, F: PollResponseWriter, P: PollContinuation<S, F>>(
     poll: PollConnection<S, F>,
     continuation: P,
@@ -47,7 +47,7 @@ impl<S: Socket, F: PollResponseWriter, P: PollContinuation<S, F>> ParkableTransp
         F::DIALECT
     }
 
-    /// Input is the next request, or part of it.
+    /// Keeps the input for the task: it is the next request, or part of it.
     fn handle_input(&mut self, _: &Services, _: &SessionCell, bytes: &[u8], _: Timestamp) -> ReadOutcome {
         ReadOutcome::NeedsTask(PendingWork { read: bytes.to_vec(), ..PendingWork::default() })
     }

@@ -9,10 +9,10 @@ use crate::channel::LogMessage;
 use crate::session::{Channel, DeliveryWriter, Transport};
 use crate::transport::pattern_origin::pattern_origin;
 
-/// JSON array of the dialect's objects.
+/// JSON array of objects in the `json` dialect.
 #[derive(Debug, Default)]
 pub(crate) struct JsonArray {
-    /// Without the closing bracket.
+    /// The array without its closing bracket.
     bytes: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl DeliveryWriter for JsonArray {
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
         let by = pattern_origin::<Json>(channel, offset, message);
         let message = Json::of(message.encodings());
-        // Including brackets or a comma.
+        // Two more bytes for a bracket or comma and the closing bracket.
         self.bytes.reserve(message.len_with(seq, by) + 2);
         self.separate();
         message.write_with(seq, by, &mut self.bytes);
@@ -74,7 +74,7 @@ impl DeliveryWriter for JsonArray {
     }
 }
 
-/// Response to a poll, without the headers of its connection.
+/// Response to a poll, without the headers that depend on the connection.
 #[derive(Debug)]
 pub(crate) struct PollResponse {
     pub(crate) status: StatusCode,
@@ -91,7 +91,7 @@ impl PollResponse {
 
     /// Serializes the complete response. `headers` are complete lines.
     pub(super) fn response(&self, headers: &[u8], keep_alive: bool) -> Vec<u8> {
-        // Size of the status line, four headers and a number.
+        // Size of the status line, four headers, and a number.
         const HEAD_BYTES: usize = 160;
         let mut response =
             Vec::with_capacity(HEAD_BYTES + headers.len() + self.headers.len() + self.body.len());

@@ -12,13 +12,13 @@ use crate::session::DeliveryWriter;
 pub(crate) trait PollResponseWriter: DeliveryWriter + Send + 'static {
     const DIALECT: DialectName;
 
-    /// Called if the session is new.
+    /// Greets the client. Called if the session is new.
     fn greet(&mut self, attachment: &Attachment);
 
-    /// Reports a channel that the client may not subscribe to, or no longer.
+    /// Reports a channel whose subscription was refused or revoked.
     fn report_refused(&mut self, channel: &ChannelName, reason: &'static str);
 
-    /// Called before messages are taken from the session.
+    /// Marks where messages begin. Called before messages are taken from the session.
     fn begin_messages(&mut self);
 
     /// Whether any messages were taken since [`Self::begin_messages`].
@@ -27,14 +27,14 @@ pub(crate) trait PollResponseWriter: DeliveryWriter + Send + 'static {
     /// Discards the messages taken since [`Self::begin_messages`], because another connection gets them.
     fn discard_messages(&mut self);
 
-    /// Makes the regular response.
+    /// Builds the regular response.
     fn respond(&mut self, attachment: &Attachment) -> PollResponse;
 
-    /// Makes the response for a session that releases its client. It says when to reconnect, since there is
-    /// no Close frame.
+    /// Builds the response for a session that releases its client. The response says when to reconnect, since
+    /// there is no Close frame.
     fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse;
 
-    /// Makes the response for a poll that is superseded by another poll of its session.
+    /// Builds the response for a poll that is superseded by another poll of its session.
     fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse;
 
     /// How long the response asks the client to wait before its next poll.

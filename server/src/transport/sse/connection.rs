@@ -23,7 +23,7 @@ use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::write_hold::WriteHold;
 
-/// One event stream of a session, owned by its task.
+/// An event stream of a session, owned by its task.
 pub(super) struct EventStreamConnection<S> {
     pub(super) socket: LivenessSocket<S>,
     pub(super) attachment: Attachment,
@@ -33,17 +33,17 @@ pub(super) struct EventStreamConnection<S> {
     pub(super) heartbeat: bool,
     /// Whether the session has messages for this connection.
     pub(super) backlog: Backlog,
-    /// Client's position in each channel of its URL.
+    /// Client's position in each channel of the request's URL.
     pub(super) positions: Positions,
     /// Set until the session is subscribed to all channels that the stream asked for. The hello is sent only
-    /// then, because it tells the client its position in each of them.
+    /// afterwards, because it tells the client its position in each of them.
     pub(super) subscriptions: Option<Box<PendingSubscriptions>>,
-    /// Whether the session is the one that the client asked for.
+    /// Whether the client has resumed the session that it asked for.
     pub(super) recovered: bool,
     pub(super) hold: WriteHold,
     pub(super) park_timer: ParkTimer,
     pub(super) backoff: ParkBackoff,
-    /// Whether the client has sent bytes since the last check, although it has nothing to send.
+    /// Whether the client has sent bytes since the last check. Their content is ignored.
     pub(super) has_input: bool,
 }
 
@@ -57,14 +57,14 @@ pub(super) enum Paused {
 /// How a stream ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending {
-    /// We end the stream. The last event gives the reason.
+    /// The server ends the stream. The last event gives the reason.
     Close(CloseCode),
     /// The peer has disconnected.
     Lost,
 }
 
 impl<S: Socket> EventStreamConnection<S> {
-    /// A stream whose client was greeted already.
+    /// Creates a stream whose client was already greeted.
     pub(super) fn bare(socket: LivenessSocket<S>, attachment: Attachment, positions: Positions) -> Self {
         Self {
             socket,
@@ -83,8 +83,8 @@ impl<S: Socket> EventStreamConnection<S> {
         }
     }
 
-    /// Restores a stream that was parked, with the output that the kernel did not take meanwhile. `heartbeat`
-    /// says whether that output ends with a heartbeat.
+    /// Restores a stream that was parked, with the output that the kernel did not accept. `heartbeat` is
+    /// whether that output ends with a heartbeat.
     pub(super) fn unparked(
         parts: ConnectionParts<S>,
         positions: Positions,
@@ -109,7 +109,8 @@ impl<S: Socket> EventStreamConnection<S> {
         .await
     }
 
-    /// Whether everything that remains can be done while parked: the kernel has taken all output.
+    /// Whether the stream may be parked: the kernel has accepted all output, and everything that remains can
+    /// be done without a task.
     fn is_idle(&self) -> bool {
         !self.backlog.has_more
             && self.out.is_empty()
@@ -163,7 +164,7 @@ impl<S: Socket> EventStreamConnection<S> {
                 Ok(Poll::Pending)
             }
             Poll::Pending => Ok(Poll::Pending),
-            // Clients have nothing to send on an event stream.
+            // Input is discarded: an event stream needs none.
             Poll::Ready(Ok(false)) => {
                 self.has_input = true;
                 Ok(Poll::Ready(()))
@@ -172,7 +173,7 @@ impl<S: Socket> EventStreamConnection<S> {
         }
     }
 
-    /// Whether to take messages from the session. The hello comes first.
+    /// Whether messages may be taken from the session. The hello must be queued first.
     fn can_take_messages(&self) -> bool {
         self.backlog.has_more && self.subscriptions.is_none()
     }
@@ -227,7 +228,8 @@ impl<S: Socket> EventStreamConnection<S> {
         Ok(Poll::Ready(()))
     }
 
-    /// Checks an overdue heartbeat. A client cannot answer it, but its machine acknowledges it.
+    /// Checks an overdue heartbeat. A client cannot answer a heartbeat, but the client's kernel acknowledges
+    /// it.
     fn probe(&mut self) -> Result<(), Ending> {
         let input = match self.socket.ping_fate() {
             Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
@@ -251,13 +253,14 @@ impl<S: Socket> EventStreamConnection<S> {
         Ending::Lost
     }
 
-    /// Sends the last event, which gives the reason and says when to reconnect, since there is no Close
-    /// frame.
+    /// Sends the last event, which gives the reason and the time to wait before reconnecting, since there is
+    /// no Close frame.
     pub(super) async fn close(mut self, code: CloseCode) {
         let context = Arc::clone(&self.attachment.services);
         write_farewell(&mut self.out.bytes, code, &context.entropy);
         let Self { mut socket, mut out, attachment, .. } = self;
-        // The session has already released this connection, and its permit may be in use by another.
+        // Drop the attachment early: the session has already released this connection, and another one may be
+        // using the permit.
         drop(attachment);
         let timeout = std::pin::pin!(context.closing_elapsed());
         let closing = std::pin::pin!(async {

@@ -1,5 +1,5 @@
-//! Events in the format of the HTML standard, section 9.2: unnamed, each with an object of the dialect in one
-//! line.
+//! Events in the format of the HTML standard, section 9.2: unnamed, each with an object of the `json` dialect
+//! on one line.
 
 use std::io::Write;
 
@@ -26,8 +26,8 @@ pub(crate) const END_EVENT_ID: &str = "end";
 /// Writes consecutive events.
 pub(super) struct EventWriter<'a> {
     pub(super) out: &'a mut Vec<u8>,
-    /// Resume token of the session. With a seq and the positions, it forms the id that an `EventSource`
-    /// reconnects with.
+    /// Resume token of the session. Together with a seq and the positions, it forms the id that an
+    /// `EventSource` sends when it reconnects.
     pub(super) token: &'a str,
     pub(super) positions: &'a mut Positions,
 }
@@ -38,7 +38,7 @@ impl EventWriter<'_> {
         Json::default().notify(event, self);
     }
 
-    /// Writes an event after which the client has everything up to `seq`.
+    /// Writes an event with an id. A client that has received this event has received everything up to `seq`.
     pub(super) fn write_numbered(&mut self, seq: u64, event: &ServerEvent<'_>) {
         self.write_id(seq);
         self.write_plain(event);
@@ -51,13 +51,13 @@ impl EventWriter<'_> {
     }
 }
 
-/// Writes a comment. The client's code does not see it, but the network in between does. It is a single line,
-/// because some clients take a comment followed by an empty line for an event.
+/// Writes a comment, which the client's code does not see, but which keeps the connection active. It is a
+/// single line, because some clients treat a comment followed by an empty line as an event.
 pub(super) fn write_heartbeat(out: &mut Vec<u8>) {
     out.extend_from_slice(b":\n");
 }
 
-/// Writes the last event of a stream: why it ends, and when to reconnect.
+/// Writes the last event of a stream: why the stream ends, and when to reconnect.
 pub(crate) fn write_farewell(out: &mut Vec<u8>, code: CloseCode, entropy: &Entropy) {
     let retry = retry_ms(code, entropy);
     write!(out, "retry: {retry}\n\n").expect("writing to a Vec cannot fail");

@@ -1,10 +1,10 @@
 //! Server-sent events: read-only connections.
 //!
 //! hyper reads only the request. The stream is written to the bare socket, without hyper's buffers. A client
-//! cannot answer on it, so heartbeats are comments, and the acknowledgement from the client's machine is the
-//! answer. If that machine is silent, the client is suspended, but its socket is closed in the ordinary way:
-//! the kernel keeps telling the client that the stream has ended, so that it reconnects as soon as the
-//! network recovers.
+//! cannot send on it, so heartbeats are comments, and the acknowledgement from the client's kernel serves as
+//! the answer. If that kernel is silent, the session is suspended, but the socket is closed normally: our
+//! kernel keeps retransmitting the end of the stream, so that the client reconnects as soon as the network
+//! recovers.
 
 mod connection;
 mod event;
@@ -29,7 +29,7 @@ pub(crate) use event::{END_EVENT_ID, write_farewell};
 pub(crate) use positions::EventId;
 use positions::Positions;
 
-/// A request that gets an event stream.
+/// An accepted request for an event stream.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     /// Head of the response.
@@ -37,7 +37,7 @@ pub(crate) struct Accepted {
     pub(crate) attached: Attached,
     /// Channels to subscribe to in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
-    /// Number of newest messages to send first, of each channel in which the client has no position.
+    /// Number of newest messages to send first, for each channel in which the client has no position.
     pub(crate) last: u64,
     /// Client's position in each channel, if known.
     pub(crate) positions: Vec<Option<Since<'static>>>,
@@ -45,8 +45,8 @@ pub(crate) struct Accepted {
 
 /// Serves an accepted request to its end, on the socket it arrived on.
 ///
-/// A task is as large as everything it ever holds. So this one starts with the complete connection, and its
-/// end is boxed.
+/// A task is as large as its largest state. To keep it small, the connection is set up before the task
+/// starts, and the code that ends it is boxed.
 pub(crate) fn serve(
     socket: impl Socket,
     accepted: Accepted,
@@ -80,7 +80,8 @@ fn open<S: Socket>(socket: S, accepted: Accepted, services: Arc<Services>) -> Ev
     let socket = LivenessSocket::new(socket, mailbox, Arc::clone(&services));
     let attachment = Attachment::new(attached, services);
     let known = Positions::new(&channels);
-    // If the channels of the URL have changed, no position is known.
+    // Ignore the positions if their number differs from the number of channels: the channels of the URL have
+    // changed.
     let positions = if positions.len() == channels.len() { positions } else { vec![None; channels.len()] };
     let begin = |position: Option<_>| position.map_or(StartPosition::Newest(last), StartPosition::After);
     let requested = channels.into_iter().zip(positions.into_iter().map(begin));

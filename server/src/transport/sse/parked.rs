@@ -25,7 +25,7 @@ struct ParkedStream<S> {
     marker: PhantomData<fn() -> S>,
 }
 
-/// Parks a stream. The calling task ends afterwards.
+/// Parks a stream. The calling task finishes afterwards.
 pub(super) fn park<S: Socket>(connection: EventStreamConnection<S>, open_connection: OpenConnection) {
     let (parts, positions) = connection.into_parked_parts();
     park_connection(
@@ -42,12 +42,12 @@ impl<S: Socket> ParkableTransport for ParkedStream<S> {
         DialectName::Json
     }
 
-    /// Clients have nothing to send on an event stream. If input continues, the task discards it.
+    /// Unparks the stream. Clients have nothing to send on it; the task discards any input that follows.
     fn handle_input(&mut self, _: &Services, _: &SessionCell, _: &[u8], _: Timestamp) -> ReadOutcome {
         ReadOutcome::NeedsTask(PendingWork::default())
     }
 
-    /// A client cannot answer a heartbeat, but its machine acknowledges it.
+    /// A client cannot answer a heartbeat, but the client's kernel acknowledges it.
     fn is_alive(&self, socket: &ParkedStateOf<Self>) -> bool {
         socket.has_ping_arrived()
     }

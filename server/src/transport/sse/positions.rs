@@ -1,5 +1,5 @@
-//! Positions of a client in the channels of its URL. Its event ids carry them, so that it can continue in a
-//! new session if its old one has ended.
+//! Positions of a client in the channels of its URL. Event ids contain them, so that the client can continue
+//! in a new session if its old one has ended.
 
 use std::io::Write;
 
@@ -8,14 +8,14 @@ use encke_core::dialect::{Since, StartPosition};
 use crate::channel::{ChannelName, Origin};
 use crate::session::SubscribeOutcome;
 
-/// Maximum number of channels in an event id. Streams of more channels carry no positions, since each event
-/// would repeat them.
+/// Maximum number of channels in an event id. Streams of more channels have no positions in their ids, since
+/// every event would repeat them.
 const MAX_CHANNELS: usize = 8;
 
-/// Maximum length of an epoch accepted from a client. Each event sends it back.
+/// Maximum length of an epoch accepted from a client. Every event repeats it.
 const MAX_EPOCH_BYTES: usize = 32;
 
-/// An offset that no message has. A client that reconnects with it gets a gap.
+/// An offset that no message has. A client that reconnects with this offset gets a gap.
 const UNKNOWN_OFFSET: u64 = u64::MAX;
 
 /// Event id that a client reconnects with.
@@ -23,26 +23,26 @@ const UNKNOWN_OFFSET: u64 = u64::MAX;
 pub(crate) struct EventId {
     pub(crate) token: String,
     pub(crate) seq: u64,
-    /// In the order of the URL's channels. Empty if the id has no positions.
+    /// Positions in the order of the URL's channels. Empty if the id contains no positions.
     pub(crate) positions: Vec<Option<Since<'static>>>,
 }
 
 impl EventId {
-    /// Parses `<resume token>:<seq>[;<epoch>:<offset>,...]`. The position is empty for a channel that was not
-    /// subscribed yet.
+    /// Parses `<resume token>:<seq>[;<epoch>:<offset>,...]`. The position of a channel is empty if the
+    /// session was not subscribed to it yet.
     pub(crate) fn parse(id: &str) -> Option<Self> {
         let (session, positions) = match id.split_once(';') {
             Some((session, positions)) => (session, positions.split(',').map(parse_position).collect()),
             None => (id, Some(Vec::new())),
         };
         let (token, seq) = session.rsplit_once(':')?;
-        // Malformed positions do not invalidate the session.
+        // Accept the id even if its positions are malformed: the session may still be valid.
         let positions = positions.unwrap_or_default();
         Some(Self { token: token.to_owned(), seq: seq.parse().ok()?, positions })
     }
 }
 
-/// Parses the position in one channel. The outer `None` means that it is malformed.
+/// Parses the position in one channel. The outer `None` means that the position is malformed.
 fn parse_position(text: &str) -> Option<Option<Since<'static>>> {
     if text.is_empty() {
         return Some(None);
@@ -77,8 +77,8 @@ impl Positions {
         Self(channels.iter().map(|channel| ChannelPosition { channel: channel.clone(), at: None }).collect())
     }
 
-    /// Records that the session is subscribed to a channel, from where its client asked for. If the client of
-    /// a `recovered` session has not given its position, that is unknown.
+    /// Records that the session is subscribed to a channel, starting where the client asked. In a `recovered`
+    /// session, the position of a client that has not given one is unknown.
     pub(super) fn start(
         &mut self,
         followed: &SubscribeOutcome,
@@ -95,7 +95,7 @@ impl Positions {
         }
     }
 
-    /// Records that the client is sent everything up to this message.
+    /// Records that everything up to this message is being sent to the client.
     pub(super) fn advance(&mut self, channel: &str, epoch: &str, offset: u64) {
         let Some(position) = self.find(channel) else { return };
         match &mut position.at {
@@ -104,8 +104,9 @@ impl Positions {
         }
     }
 
-    /// Does the same for a channel of the URL whose message may have arrived through a pattern. A session
-    /// sends the messages of a channel in order, no matter which subscription delivers them.
+    /// Does the same as [`Self::advance`] for a message that may have arrived through a pattern, if the
+    /// message's channel is in the URL. A session sends the messages of a channel in order, regardless of
+    /// which subscription delivers them.
     pub(super) fn advance_by_pattern(&mut self, Origin { channel, epoch, offset }: &Origin) {
         let at = self.find(channel.as_str()).and_then(|position| position.at.as_mut());
         if let Some(at) =

@@ -1,5 +1,5 @@
-//! Bayeux over a WebSocket. Messages are sent as they arrive, unless the client acknowledges them: then they
-//! are bundled with replies to `/meta/connect`, so that the client has both or neither.
+//! Bayeux over a WebSocket. Messages are sent as they arrive, unless the client acknowledges messages: in
+//! that case, they are bundled with replies to `/meta/connect`, so that the client receives both or neither.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{
@@ -22,17 +22,17 @@ pub(crate) struct BayeuxSocket {
     dialect: Bayeux,
     /// Set if the client acknowledges messages.
     bundle: Option<Box<BundledMessages>>,
-    /// Seq of the first gap that was not reported yet, if the client does not acknowledge messages. The next
-    /// reply to a connect reports it.
+    /// Seq of the first gap that has not been reported yet, if the client does not acknowledge messages. The
+    /// next reply to a `/meta/connect` reports it.
     unreported_gap: Option<u64>,
-    /// Text with the handshake that replaces the session with another.
+    /// Text message with a handshake that replaces the session with another.
     handshake: Option<Box<str>>,
 }
 
-/// Messages to be sent with the next reply to a connect.
+/// Messages to be sent with the next reply to a `/meta/connect`.
 #[derive(Debug, Default)]
 struct BundledMessages {
-    /// Separated by commas.
+    /// Messages, separated by commas.
     events: Vec<u8>,
     /// Last seq that was sent to the client or added to `events`.
     seq: u64,
@@ -42,7 +42,7 @@ struct BundledMessages {
 
 impl BayeuxSocket {
     /// Creates the state for the client with this resume token. `acknowledged` is the last seq that the
-    /// client has, if it acknowledges messages.
+    /// client has received, if it acknowledges messages.
     pub(crate) fn new(client_id: &str, acknowledged: Option<u64>) -> Self {
         let bundle = acknowledged.map(|seq| Box::new(BundledMessages { seq, ..BundledMessages::default() }));
         Self { dialect: Bayeux::with_client(client_id), bundle, unreported_gap: None, handshake: None }
@@ -71,7 +71,8 @@ impl Dialect for BayeuxSocket {
 
     fn hold(&mut self, id: Option<Self::RequestId>, seq: Option<u64>, to: &mut impl TextSink) {
         if let (Some(bundle), Some(seq)) = (&mut self.bundle, seq) {
-            // With a higher seq in the reply, the client would acknowledge messages that it does not have.
+            // Continue from the client's seq: with a higher seq in the reply, the client would acknowledge
+            // messages that it does not have.
             bundle.seq = seq;
         }
         self.dialect.hold(id, seq, to);
@@ -87,11 +88,11 @@ impl Dialect for BayeuxSocket {
 }
 
 impl WebSocketDialect for BayeuxSocket {
-    /// Frames after a text that opens another session are read by the next connection, so they must not be
-    /// read along with that text.
+    /// Only one, because frames after a text message that opens another session belong to the next
+    /// connection, so they must not be read together with that message.
     const FRAMES_PER_POLL: u16 = 1;
-    /// The next connection does not know of pending replies, so the client must have them before more is
-    /// read.
+    /// False, because the next connection does not know of pending replies: the client must receive them
+    /// before more input is read.
     const READS_WHILE_COMMANDS_PENDING: bool = false;
 
     fn can_send_messages(&self) -> bool {
@@ -124,7 +125,7 @@ impl WebSocketDialect for BayeuxSocket {
         }
     }
 
-    /// Treated like a gap at the next seq: messages wait for the reply that reports the notice.
+    /// Treats the notice like a gap at the next seq: messages wait for the reply that reports it.
     fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>, frames: &mut Frames<'_>) {
         self.notify(notice, frames);
         match &mut self.bundle {
@@ -167,7 +168,7 @@ impl WebSocketDialect for BayeuxSocket {
         self.bundle.is_some()
     }
 
-    /// Bundled messages are sent by the task.
+    /// False if messages have to wait for a reply, which only the task sends.
     fn can_send_while_parked(&self) -> bool {
         self.bundle.is_none() && self.unreported_gap.is_none()
     }
@@ -198,6 +199,6 @@ fn has_handshake(text: &str) -> bool {
     let is_handshake = |text: &&str| {
         ClientMessage::parse(text).is_ok_and(|message| message.kind() == MessageKind::Handshake)
     };
-    // Hardly any text contains a handshake, so the cheap test comes first.
+    // Run the cheap test first: hardly any text message contains a handshake.
     text.contains("handshake") && split_messages(text).is_ok_and(|texts| texts.iter().any(is_handshake))
 }

@@ -17,9 +17,9 @@ use crate::transport::pending_write::PendingWrite;
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// We close the connection, with this code.
+    /// The server closes the connection, with this code.
     Close(CloseCode),
-    /// The peer has closed the connection. Our answer is in tungstenite's buffer.
+    /// The peer has closed the connection. Our reply is in tungstenite's buffer.
     ClosedByPeer,
     /// The peer has disconnected.
     Lost,
@@ -27,11 +27,11 @@ pub(super) enum Ending {
     NewSession,
 }
 
-/// Performs the closing handshake: our Close frame, then the end of our stream. Input is discarded until the
-/// peer ends its own stream, or the close timeout expires. Closing the socket with unread bytes in it would
-/// send a reset, which may overtake the Close frame and lose its code.
+/// Performs the closing handshake: sends our Close frame, then the end of our stream. Input is discarded
+/// until the peer ends its own stream, or the close timeout expires. Closing the socket with unread bytes in
+/// it would send a reset, which may overtake the Close frame and lose its code.
 ///
-/// `pending_write` is output that precedes the Close frame. Part of it may have been sent.
+/// `unwritten` is output that precedes the Close frame. Part of it may have been sent.
 pub(super) async fn close<S, D>(
     mut socket: WebSocketStream<S>,
     mut unwritten: PendingWrite,
@@ -46,7 +46,7 @@ pub(super) async fn close<S, D>(
     }
     let timeout = pin!(services.closing_elapsed());
     let handshake = pin!(async {
-        // A partially sent frame must be completed first.
+        // Complete a partially sent frame first.
         if !unwritten.is_empty() {
             let answered = socket.flush().await.is_ok();
             let written = poll_fn(|task| unwritten.poll_write(task, socket.get_mut()));
@@ -69,7 +69,7 @@ pub(super) async fn close<S, D>(
     select(timeout, handshake).await;
 }
 
-/// Texts queued in tungstenite.
+/// Sink that queues text messages in tungstenite.
 struct TungsteniteQueue<'a, S>(&'a mut WebSocketStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TextSink for TungsteniteQueue<'_, S> {

@@ -29,31 +29,32 @@ use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::write_hold::WriteHold;
 
-/// One WebSocket of a session, owned by its task.
+/// A WebSocket of a session, owned by its task.
 ///
-/// Output is written here as whole frames; tungstenite reads input, and answers the peer's control frames. At
-/// most one of the two has output at a time: nothing is read before [`PendingWrite`] is empty, and nothing of
-/// that is written before tungstenite's answers are.
+/// This type writes output as whole frames; tungstenite reads input, and answers the peer's control frames.
+/// Only one of the two has pending output at a time: nothing is read while [`PendingWrite`] has output, and
+/// that output is not written until tungstenite's answers have been flushed.
 pub(super) struct WebSocketConnection<S, D: WebSocketDialect> {
     socket: WebSocketStream<FrameLimiter<S>>,
     attachment: Attachment,
     dialect: D,
     out: PendingWrite,
-    /// The kernel may not have taken tungstenite's last answer yet.
+    /// Whether the kernel may not have accepted tungstenite's last answer yet.
     answer_unflushed: bool,
     /// Seq of the ping in `out`.
     ping: Option<u64>,
     /// Whether the session has messages for this connection.
     backlog: Backlog,
-    /// The client's held request must be answered, even if there are no messages.
+    /// Whether the client's held request must be answered, even if there are no messages.
     is_due: bool,
     hold: WriteHold,
     commands: Commands<D>,
     park_timer: ParkTimer,
     backoff: ParkBackoff,
-    /// Whether the client has sent anything that would unpark a parked connection, since the last check.
+    /// Whether input that would unpark a connection has arrived since the last check.
     has_input: bool,
-    /// Input that ends the connection, read while commands are pending. Their responses are sent first.
+    /// Input that ends the connection but was read while commands were pending. It is handled after their
+    /// replies have been sent.
     deferred_end: Option<Box<Result<Message, Error>>>,
 }
 
@@ -70,7 +71,7 @@ pub(super) enum Paused {
 #[derive(Debug)]
 pub(super) struct Greeting<D> {
     pub(super) dialect: D,
-    /// Whether the session is the one that the client asked for.
+    /// Whether the client has resumed the session that it asked for.
     pub(super) recovered: bool,
     /// Channels that the client may no longer subscribe to.
     pub(super) revoked: Vec<ChannelName>,
@@ -84,11 +85,11 @@ pub(super) fn pong_input(dialect: &impl WebSocketDialect, seq: u64) -> Connectio
     }
 }
 
-/// Result of a step: the task's loop continues, or the connection ends.
+/// Result of a step: either the loop continues, or the connection ends.
 type StepResult<T = ()> = Result<T, Ending>;
 
 impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
-    /// A connection that sends `answer_held`, then its hello.
+    /// Creates a connection that sends `answer`, then its hello.
     pub(super) fn new(
         socket: WebSocketStream<FrameLimiter<S>>,
         attachment: Attachment,
@@ -106,7 +107,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         connection
     }
 
-    /// A connection without a greeting.
+    /// Creates a connection that sends no greeting.
     pub(super) fn bare(socket: WebSocketStream<FrameLimiter<S>>, attachment: Attachment, dialect: D) -> Self {
         Self {
             socket,
@@ -127,12 +128,12 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         }
     }
 
-    /// Queues a text as the first output.
+    /// Queues a text message as the first output.
     pub(super) fn queue_text(&mut self, text: &str) {
         Frames(&mut self.out.bytes).text(text);
     }
 
-    /// Carries out the commands of a text.
+    /// Executes the commands in a text message.
     pub(super) fn run_commands(&mut self, text: &str) {
         let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
         let speaker = self.attachment.command_context();
@@ -162,8 +163,8 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         self.socket.get_ref().has_spare_buffer() && !self.answer_unflushed && self.deferred_end.is_none()
     }
 
-    /// Gives tungstenite new buffers. The old ones are as large as the longest message, and a client may be
-    /// idle for hours after it.
+    /// Gives tungstenite new buffers. The old ones are as large as the longest message received, and the
+    /// client may now be idle for hours.
     pub(super) async fn renew(self) -> Self {
         let settings = &self.attachment.services.settings;
         let mut socket = websocket(self.socket.into_inner(), Vec::new(), settings).await;
@@ -171,22 +172,22 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         Self { socket, ..self }
     }
 
-    /// Detaches from the session. Returns the output that is still pending, and the text with which the
-    /// client opens another session.
+    /// Detaches from the session. Returns the socket, the output that is still pending, and the text message
+    /// with which the client opens another session.
     pub(super) fn into_new_session(mut self) -> (Upgraded<S>, PendingWrite, Option<String>) {
         let text = self.dialect.take_handshake();
         (self.socket.into_inner().into_parts(), self.out, text)
     }
 
-    /// Detaches from the session, for a connection that only has to be closed. Returns the output that was
-    /// not written yet.
+    /// Detaches from the session, to close the connection. Returns the socket and the output that is still
+    /// pending.
     pub(super) async fn into_socket(
         mut self,
         ending: Ending,
     ) -> (WebSocketStream<FrameLimiter<S>>, PendingWrite) {
         if ending == Ending::Close(CloseCode::TryAgainLater) && !self.answer_unflushed {
-            // The connection is closed because of the memory that the peer's partial message takes. Renewing
-            // frees it.
+            // Renew the connection to free the memory of the peer's partial message, which is why the
+            // connection is closed.
             self = self.renew().await;
         }
         self.socket.get_mut().lift_limits();
@@ -198,7 +199,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         let signals = self.attachment.mailbox.take_signals(context);
         self.park_timer.note_signals(signals);
         match signals.close_code() {
-            // The session does not know of this yet.
+            // The client's partial message was evicted. The session does not know of this yet.
             Some(code @ CloseCode::TryAgainLater) => {
                 return Err(self.end((SuspendReason::Unfinished, Ending::Close(code))));
             }
@@ -221,8 +222,8 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
             // The probe may have caused a close signal.
             return Ok(Poll::Ready(()));
         }
-        // Input is read first: it may be a disconnect, after which the client gets its bundled messages on
-        // its next connection.
+        // Read input first: it may be a disconnect, after which the client gets its bundled messages on its
+        // next connection.
         let reads_first =
             self.dialect.bundles_messages() && self.backlog.has_more && self.has_readable_bytes();
         if self.backlog.has_more && self.dialect.can_send_messages() && !reads_first {
@@ -232,7 +233,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
             self.out.receipts.add(receipts);
         }
         self.is_due |= self.dialect.has_buffered();
-        // After all other output, so that a request that is answered at once gets it as well.
+        // Answer last, so that an immediate answer includes the output above.
         if !reads_first && std::mem::take(&mut self.is_due) {
             self.answer();
         }
@@ -263,7 +264,8 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
             Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
         };
         match next {
-            // The client's input cannot be read before an engine has answered, which wakes the task.
+            // Wait for the engine: until it has answered, the client's input cannot be read. Its answer wakes
+            // the task.
             Poll::Pending if reads_first && self.has_readable_bytes() => Ok(Poll::Pending),
             Poll::Pending if self.backlog.has_more && self.dialect.can_send_messages() => {
                 // Let other tasks run first.
@@ -304,7 +306,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
                 Err(self.end((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData))))
             }
             Message::Ping(_) => {
-                // tungstenite has queued the pong. It must be sent before more is read: a client that pings
+                // tungstenite has queued the pong. Send it before reading more: a client that sends pings
                 // without reading is a slow consumer like any other.
                 self.answer_unflushed = true;
                 Ok(())
@@ -337,7 +339,8 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         self.dialect.notify(event, &mut Frames(&mut self.out.bytes));
     }
 
-    /// Pending while the peer does not read. The connection ends if that lasts for `write_timeout`.
+    /// Writes all pending output. Pending while the peer does not read; if that lasts for `write_timeout`,
+    /// the connection ends.
     fn poll_flush(&mut self, context: &mut task::Context<'_>) -> StepResult<Poll<()>> {
         if self.answer_unflushed {
             match self.socket.poll_flush_unpin(context) {
@@ -368,7 +371,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         }
     }
 
-    /// Called when the answer to a ping is overdue.
+    /// Checks an overdue ping.
     fn probe(&mut self) -> StepResult {
         let inbox = self.socket.get_mut();
         let is_paused = inbox.is_paused();
@@ -394,8 +397,8 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         self.end(error_class::classify(error))
     }
 
-    /// The session must know before the closing handshake begins, because its client may reconnect before
-    /// that ends.
+    /// Notifies the session before the closing handshake begins, because the client may reconnect before that
+    /// handshake ends.
     fn end(&self, (reason, ending): (SuspendReason, Ending)) -> Ending {
         self.notify_session(ConnectionInput::Ended(reason));
         ending

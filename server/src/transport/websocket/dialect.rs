@@ -25,7 +25,7 @@ pub(crate) trait WebSocketDialect: Dialect {
         true
     }
 
-    /// Writes a message under its seq, or buffers it for the reply to the held request. The message is from
+    /// Writes a message with its seq, or buffers it for the reply to the held request. The message is from
     /// the log of `channel`, which may be a pattern.
     fn message(
         &mut self,
@@ -57,8 +57,8 @@ pub(crate) trait WebSocketDialect: Dialect {
         false
     }
 
-    /// Returns the highest seq, at most `sent`, that a pong acknowledges. A client has what is sent with a
-    /// reply only once it has that reply.
+    /// Returns the highest seq, at most `sent`, that a pong may acknowledge. A client receives buffered
+    /// messages and gaps only with the reply to its held request.
     fn acknowledgeable_seq(&self, sent: u64) -> u64 {
         sent
     }
@@ -79,12 +79,12 @@ pub(crate) trait WebSocketDialect: Dialect {
         true
     }
 
-    /// Whether a text opens another session on this connection. If so, the text is stored.
+    /// Stores a text message if it opens another session on this connection. Returns whether it does.
     fn store_handshake(&mut self, _text: &str) -> bool {
         false
     }
 
-    /// Takes the stored text.
+    /// Takes the stored text message.
     fn take_handshake(&mut self) -> Option<String> {
         None
     }

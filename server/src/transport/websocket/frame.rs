@@ -1,6 +1,6 @@
-//! Frames originated by the server, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads,
-//! and answers the peer's control frames. Messages for many subscribers are written here, without a copy for
-//! each.
+//! Frames sent by the server, RFC 6455 section 5.2: never masked, never fragmented. tungstenite only reads,
+//! and answers the peer's control frames. This module writes messages for many subscribers without one copy
+//! per subscriber.
 
 use encke_core::dialect::{Dialect, ServerEvent, TextSink, ping_payload};
 use encke_core::session::Heartbeat;
@@ -25,14 +25,14 @@ impl Frames<'_> {
         self.0.extend_from_slice(&payload);
     }
 
-    /// Begins a text frame of this length. Returns the buffer for its payload.
+    /// Begins a text frame with a payload of this length. Returns the buffer to append the payload to.
     #[inline]
     pub(super) fn text_of(&mut self, length: usize) -> &mut Vec<u8> {
         self.head(TEXT, length);
         self.0
     }
 
-    /// Writes the head, and reserves room for the whole frame, so that the buffer grows only once.
+    /// Writes the head, and reserves space for the whole frame, so that the buffer grows only once.
     #[expect(clippy::cast_possible_truncation, reason = "the range of each arm fits the type")]
     fn head(&mut self, opcode: u8, length: usize) {
         self.0.reserve(MAX_HEAD_BYTES + length);

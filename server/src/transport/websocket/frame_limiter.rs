@@ -1,8 +1,8 @@
-//! Input on its way to tungstenite: whole frames, and a limited number of them at a time.
+//! Limits the input that tungstenite reads: whole frames, and a limited number of them at a time.
 //!
-//! By itself, tungstenite reserves room for everything that a frame announces, reads it in small pieces, and
-//! continues as long as there is input. Here a frame takes only as much memory as has arrived of it and is
-//! read in one piece, and other tasks get to run.
+//! By itself, tungstenite reserves memory for the whole length that a frame announces, reads the frame in
+//! small pieces, and continues as long as there is input. With this limiter, a frame takes memory only for
+//! the bytes that have arrived and is read in one piece, and other tasks get to run.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -23,12 +23,12 @@ use crate::transport::liveness_socket::LivenessSocket;
 pub(super) const FRAMES_PER_POLL: u16 = 16;
 const BYTES_PER_POLL: u32 = 64 * 1024;
 
-/// Amount of input, passed on at a time, above which tungstenite's buffer grows permanently.
+/// Maximum size of a single read, in bytes, that tungstenite's buffer can hold without growing permanently.
 const LONG_READ_BYTES: usize = 1024;
 
 thread_local! {
-    /// Buffer that sockets are read into. A connection that is idle, or between two frames, holds no buffer
-    /// of its own.
+    /// Buffer that sockets are read into, shared by all connections of a thread. A connection that is idle,
+    /// or between frames, owns no buffer.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BYTES_PER_POLL as usize].into());
 }
 
@@ -36,25 +36,25 @@ thread_local! {
 pub(super) struct FrameLimiter<S> {
     socket: LivenessSocket<S>,
     budget: ReadBudget,
-    /// `None` for most connections most of the time: they are idle, and between two frames.
+    /// Usually `None`, because most connections are idle and between frames.
     buffered: Option<Box<BufferedInput>>,
 }
 
-/// State that exists while a frame or a message is partial, or frames are delayed.
+/// State that exists while a frame or message is incomplete, or frames are delayed.
 #[derive(Debug, Default)]
 struct BufferedInput {
     walk: FrameWalk,
-    /// Bytes that were read and not passed on.
+    /// Bytes that were read but not passed on.
     bytes: Vec<u8>,
-    /// Number of bytes that were scanned.
+    /// Number of bytes that were scanned for frame boundaries.
     scanned: usize,
     /// Number of bytes in whole frames, which may be passed on.
     whole: usize,
-    /// Number of these bytes that were passed on.
+    /// Number of bytes of whole frames that were already passed on.
     passed_on: usize,
-    /// Set while frames exceed the rate limit. Nothing is passed on before it has elapsed.
+    /// Pause before anything more is passed on, set while frames exceed the rate limit.
     pause: Option<Sleep>,
-    /// Accounts for the memory of all this.
+    /// Accounts for the memory of the buffered input.
     account: Option<PartialMessage<PartialMessageSender>>,
 }
 
@@ -63,9 +63,9 @@ struct BufferedInput {
 struct ReadBudget {
     bytes: u32,
     frames: u16,
-    /// Everything is passed on as it arrives, permanently.
+    /// Whether everything is passed on as it arrives. Permanent once set.
     is_unlimited: bool,
-    /// Outlives the poll. It is stored here because the struct has a spare byte.
+    /// State that outlives the poll. It is stored here because this struct has a spare byte.
     parser_buffer: ParserBuffer,
 }
 
@@ -73,9 +73,9 @@ struct ReadBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParserBuffer {
     Small,
-    /// It has held a long message.
+    /// The buffer has held a long message.
     Grown,
-    /// It has held a long message, and is empty now.
+    /// The buffer has held a long message and is now empty.
     Spare,
 }
 
@@ -95,7 +95,7 @@ impl ReadBudget {
 }
 
 impl<S: Socket> FrameLimiter<S> {
-    /// `read_already` was read earlier, together with the request.
+    /// `read_already` contains bytes that were read together with the request.
     pub(super) fn new(socket: LivenessSocket<S>, read_already: Vec<u8>) -> Self {
         let buffered = BufferedInput { bytes: read_already, ..BufferedInput::default() };
         let buffered = (!buffered.bytes.is_empty()).then(|| Box::new(buffered));
@@ -114,13 +114,14 @@ impl<S: Socket> FrameLimiter<S> {
         self.socket
     }
 
-    /// Returns the socket, and the bytes that were read and not passed on.
+    /// Returns the socket, and the bytes that were read but not passed on.
     pub(super) fn into_parts(self) -> (S, Vec<u8>) {
         let buffered = self.buffered.map(|buffered| buffered.bytes).unwrap_or_default();
         (self.socket.into_inner(), buffered)
     }
 
-    /// Whether no input is buffered here or in tungstenite: the next byte begins a message.
+    /// Whether neither this limiter nor tungstenite has buffered input, so that the next byte begins a
+    /// message.
     pub(super) fn is_between_messages(&self) -> bool {
         self.buffered.is_none() && !self.budget.is_used_up()
     }
@@ -140,12 +141,12 @@ impl<S: Socket> FrameLimiter<S> {
         self.budget.parser_buffer = ParserBuffer::Small;
     }
 
-    /// Whether the rate limit delays frames. The answer to a ping may be among them.
+    /// Whether the rate limit delays frames. The delayed frames may include the answer to a ping.
     pub(super) fn is_paused(&self) -> bool {
         self.buffered.as_ref().is_some_and(|buffered| buffered.pause.is_some())
     }
 
-    /// Passes input on unchanged, once its content does not matter any more.
+    /// From now on, passes input on unchanged: its content no longer matters.
     pub(super) fn lift_limits(&mut self) {
         self.budget = ReadBudget::UNLIMITED;
         self.buffered = None;
@@ -157,7 +158,7 @@ impl<S: Socket> FrameLimiter<S> {
         let Some(until) = self.socket.session().map(|session| session.frames.next_at()) else {
             return Poll::Ready(());
         };
-        // The clock is read only if frames have exceeded the limit.
+        // Read the clock only if frames have exceeded the limit.
         if until > self.socket.received_at() && until > self.socket.now() {
             let buffered = self.buffered.get_or_insert_default();
             let pause = buffered.pause.get_or_insert_with(|| self.socket.sleep_until(until));
@@ -167,8 +168,7 @@ impl<S: Socket> FrameLimiter<S> {
         Poll::Ready(())
     }
 
-    /// Passes on buffered bytes, as far as they are whole frames and the allowance permits. Returns whether
-    /// there were any.
+    /// Passes on as many whole buffered frames as the allowance permits. Returns whether there were any.
     fn pass_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
         let Some(buffered) = &mut self.buffered else { return false };
         if buffered.passed_on == buffered.whole {
@@ -183,13 +183,13 @@ impl<S: Socket> FrameLimiter<S> {
         if buffered.bytes.is_empty() && buffered.walk.is_between_messages() {
             self.buffered = None;
         } else if buffered.whole == 0 {
-            // All whole frames are passed on now.
+            // All whole frames have been passed on.
             self.account();
         }
         passed_any
     }
 
-    /// Accounts for the buffered bytes, which count towards the limit of all connections together.
+    /// Accounts for the buffered bytes, which count towards the common limit of all connections.
     fn account(&mut self) {
         if let Some(buffered) = &mut self.buffered {
             let bytes = buffered.partial_bytes();
@@ -208,8 +208,8 @@ impl<S: Socket> FrameLimiter<S> {
         }
     }
 
-    /// Reads available bytes. Whole frames that fit are passed on directly, and the rest is buffered. Returns
-    /// the number of bytes read.
+    /// Reads available bytes. Whole frames that fit into `into` are passed on directly, and the rest is
+    /// buffered. Returns the number of bytes read.
     fn poll_read_socket(
         &mut self,
         context: &mut task::Context<'_>,
@@ -260,7 +260,7 @@ impl<S: Socket> FrameLimiter<S> {
             let before = into.filled().len();
             let read = ready!(self.poll_read_socket(context, into))?;
             self.account();
-            // Bytes were passed on directly, or the stream has ended, possibly within a frame.
+            // Return if bytes were passed on directly, or if the stream has ended, possibly within a frame.
             if read == 0 || into.filled().len() > before {
                 return Poll::Ready(Ok(()));
             }
@@ -269,29 +269,31 @@ impl<S: Socket> FrameLimiter<S> {
 }
 
 impl BufferedInput {
-    /// Scans the buffered bytes up to the end of the given number of frames. Returns how many there were.
+    /// Scans the buffered bytes up to the end of the given number of frames. Returns the number of frames
+    /// found.
     fn scan(&mut self, frames: u16, max_frame: usize) -> usize {
         let walked = self.walk.advance(&self.bytes[self.scanned..], frames.into());
         if walked.frames > 0 {
             self.whole = self.scanned + walked.whole;
         }
         self.scanned += walked.bytes;
-        // There is no point in waiting for the rest of a frame that will be rejected.
+        // Pass on what has arrived of a frame that is too long: there is no point in waiting for the rest of
+        // a frame that will be rejected.
         if self.walk.payload_len().is_some_and(|announced| announced > max_frame as u64) {
             self.whole = self.scanned;
         }
         walked.frames
     }
 
-    /// Number of bytes of memory that partial messages take: here, and in tungstenite's buffer, which doubles
-    /// as it grows.
+    /// Returns the number of bytes of memory used by partial messages: the bytes buffered here, and
+    /// tungstenite's buffer, which doubles as it grows.
     fn partial_bytes(&self) -> usize {
         let parser_bytes = usize::try_from(self.walk.partial_message_len()).unwrap_or(usize::MAX);
         self.bytes.capacity().saturating_add(parser_bytes.saturating_mul(2))
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        // Reserves some spare room, so that a frame that arrives byte by byte is not moved for each of them.
+        // Reserve some spare capacity, so that a frame that arrives byte by byte is not moved for each byte.
         self.bytes.reserve_exact(bytes.len().max(self.bytes.len() / 8));
         self.bytes.extend_from_slice(bytes);
     }
@@ -323,7 +325,7 @@ impl<S: Socket> AsyncRead for FrameLimiter<S> {
         }
         let read = self.poll_frames(context, into);
         match (read.is_pending(), self.budget.parser_buffer) {
-            // tungstenite asks for more only after it has used everything it was given, and it was given
+            // tungstenite reads more only once it has processed everything it was given, and it was given
             // whole messages.
             (true, ParserBuffer::Grown) if self.buffered.is_none() => {
                 self.budget.parser_buffer = ParserBuffer::Spare

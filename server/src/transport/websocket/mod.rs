@@ -34,9 +34,9 @@ use frame_limiter::FrameLimiter;
 pub(crate) use bayeux::BayeuxSocket;
 pub(crate) use sessionless::{SessionlessSocket, SocketEnd};
 
-/// Size of tungstenite's read buffer. tungstenite fills it with zeros up to this size before every read and
-/// never frees it, so a small one is fast and lean. A longer message gets the room it announces, once it has
-/// arrived.
+/// Size of tungstenite's read buffer. tungstenite fills the buffer with zeros up to this size before every
+/// read and never frees it, so a small size saves both time and memory. For a longer message, the buffer
+/// grows to the announced length, once the message has arrived.
 const READ_BUFFER: usize = 128;
 
 /// Parameters of a client's connection request.
@@ -44,7 +44,7 @@ const READ_BUFFER: usize = 128;
 pub(crate) struct ConnectParams<D> {
     /// Unverified resume token.
     pub(crate) resume: Option<String>,
-    /// Seq of the last message that the client has.
+    /// Seq of the last message that the client has received.
     pub(crate) seq: Option<u64>,
     /// Unverified JWT.
     pub(crate) token: Option<String>,
@@ -67,9 +67,9 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 
 /// Serves a WebSocket to its end, once it is upgraded.
 ///
-/// A task is as large as everything it ever holds, for all its life, including arguments that were moved
-/// elsewhere. So the beginning and the end are boxed, and the task itself holds only the connection. Callers
-/// ignore the result, since these dialects open no other session.
+/// A task is as large as everything that it ever holds, including arguments that were moved elsewhere.
+/// Therefore the beginning and the end are boxed, and the task itself holds only the connection. Callers
+/// ignore the result, since these dialects never open another session.
 pub(crate) fn serve<S: Socket, D: WebSocketDialect>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
@@ -80,9 +80,9 @@ pub(crate) fn serve<S: Socket, D: WebSocketDialect>(
     run(opening, open_connection)
 }
 
-/// Serves a WebSocket that already has its session. `greeting_text` is sent first, and `received_text` was
-/// received from the client already. If the client opens another session, returns the socket, the text that
-/// does so, and `owner`.
+/// Serves a WebSocket that already has its session. `greeting_text` is sent first; `received_text` was
+/// already received from the client. If the client opens another session, returns the socket, the text
+/// message that does so, and `owner`.
 pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
     (socket, read_already): Upgraded<S>,
     attachment: Attachment,
@@ -104,7 +104,8 @@ pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<
     run(opening, owner)
 }
 
-/// State that belongs to a socket independently of its sessions, also while the connection is parked.
+/// State that belongs to a socket rather than to one of its sessions. It is kept while the connection is
+/// parked.
 pub(crate) trait SocketOwner<S>: Send + 'static {
     /// Form of the state while the connection is parked.
     type Parked: Send + 'static;
@@ -113,13 +114,13 @@ pub(crate) trait SocketOwner<S>: Send + 'static {
 
     fn unpark(at_rest: Self::Parked) -> Self;
 
-    /// Serves the socket after its client has opened another session by this text. Called for connections
-    /// that have been parked.
+    /// Serves the socket after its client has sent `text`, which opens another session. Called for
+    /// connections that have been parked.
     fn open_new_session(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()>;
 }
 
-/// A connection whose client opens another session: the socket, the text that does so, and the socket's
-/// owner.
+/// A connection whose client opens another session: the socket, the text message that does so, and the
+/// socket's owner.
 pub(crate) type NewSession<S, H> = (Upgraded<S>, String, H);
 
 impl<S> SocketOwner<S> for OpenConnection {
@@ -133,7 +134,7 @@ impl<S> SocketOwner<S> for OpenConnection {
         at_rest.expand()
     }
 
-    /// Never needed: its dialect cannot open another session.
+    /// Never called: these dialects cannot open another session.
     fn open_new_session(self, _: Upgraded<S>, _: String) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -162,7 +163,8 @@ fn run<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
     }
 }
 
-/// Sends the remaining output of the session that the client gives up, then returns the socket and the text.
+/// Sends the remaining output of the session that the client gives up. Returns the socket, and the text
+/// message that opens the next session.
 fn flush_for_new_session<S: Socket, D: WebSocketDialect>(
     connection_slot: &mut Option<WebSocketConnection<S, D>>,
 ) -> BoxFuture<'static, Option<(Upgraded<S>, String)>> {
@@ -214,7 +216,7 @@ fn close_connection<S: Socket, D: WebSocketDialect>(
     })
 }
 
-/// Attaches a socket to a session. If that is refused, the connection is closed with the reason.
+/// Attaches a socket to a session. If the session refuses, closes the connection with the reason.
 async fn open<S: Socket, D: WebSocketDialect>(
     (socket, read_already): Upgraded<S>,
     caller: &Caller,
@@ -228,7 +230,7 @@ async fn open<S: Socket, D: WebSocketDialect>(
             let socket = connect(socket, read_already, &attachment).await;
             Some(WebSocketConnection::new(socket, attachment, greeting, answer))
         }
-        // Refused after the upgrade, because a browser cannot see the status of a refused upgrade.
+        // Refuse after the upgrade, because a browser cannot see the status of a refused upgrade.
         Err(code) => {
             let socket = websocket(socket, read_already, settings).await;
             closing::close::<_, D>(socket, answer.into(), Ending::Close(code), services).await;
@@ -270,7 +272,7 @@ fn attach<D: WebSocketDialect>(
         | AttachRefusal::TooManyNewSessions => CloseCode::Overloaded,
         AttachRefusal::Draining => CloseCode::Draining,
         AttachRefusal::Moved => CloseCode::Moved,
-        // The backend is called when the client connects again.
+        // Make the client reconnect: the backend is called then.
         AttachRefusal::SessionGone if caller.can_only_resume() => CloseCode::Overloaded,
         AttachRefusal::WrongUser | AttachRefusal::SessionGone => CloseCode::Unauthorized,
         AttachRefusal::AlreadyReconnected => CloseCode::Replaced,

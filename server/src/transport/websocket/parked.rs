@@ -23,14 +23,14 @@ use crate::transport::parked::{ConnectionParts, ParkableTransport, ParkedStateOf
 use crate::transport::pending_write::PendingWrite;
 
 struct ParkedWebSocket<S, D, H: SocketOwner<S>> {
-    /// Messages are pending, but none is sent until the client acknowledges earlier ones.
+    /// Whether messages are pending that must wait until the client acknowledges earlier ones.
     until_acknowledged: bool,
     dialect: D,
     owner: H::Parked,
     marker: PhantomData<fn() -> S>,
 }
 
-/// Parks a connection. The calling task ends afterwards.
+/// Parks a connection. The calling task finishes afterwards.
 pub(super) fn park<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
     connection: WebSocketConnection<S, D>,
     owner: H,
@@ -75,7 +75,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> ParkableTransport for Pa
         }
     }
 
-    /// A client's pong is input, which the caller checks for itself.
+    /// Always false: a client answers a ping with a pong, which is input, and the caller checks for input.
     fn is_alive(&self, _: &ParkedStateOf<Self>) -> bool {
         false
     }
@@ -116,7 +116,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> ParkableTransport for Pa
             let socket = websocket(inbox, Vec::new(), &attachment.services.settings).await;
             Some(WebSocketConnection::unparked(socket, attachment, dialect, (out, ping), backoff))
         });
-        // Not an `async` block, which would reserve space for the connection twice.
+        // Do not use an `async` block, which would reserve space for the connection twice.
         run(opening, H::unpark(owner)).then(|new_session| {
             OptionFuture::from(
                 new_session
@@ -152,7 +152,7 @@ mod tests {
     use crate::transport::parked::parked_size;
     use crate::transport::websocket::{ConnectParams, Upgrade, serve};
 
-    /// Everything that connections need, except for a poller that accepts sockets and a clock that advances.
+    /// Services for connections, except that the poller rejects sockets and the clock does not advance.
     fn context_without_a_poller(runtime: Handle) -> Services {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
@@ -172,8 +172,8 @@ mod tests {
         context
     }
 
-    /// The poller does not accept the socket, so the connection gets a task again at once. It must not try to
-    /// park again at once.
+    /// The poller rejects the socket, so the connection is unparked immediately. The connection must not
+    /// retry immediately.
     #[test]
     fn failed_parking_is_retried_later() {
         let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
@@ -204,7 +204,7 @@ mod tests {
         });
     }
 
-    /// Covers everything that a parked connection owns.
+    /// The size includes everything that a parked connection owns.
     #[test]
     fn parked_websocket_is_small() {
         let size = parked_size::<ParkedWebSocket<TcpSocket, Json, OpenConnection>>();

@@ -1,4 +1,4 @@
-//! WebSockets without a session, for a dialect that opens sessions by messages.
+//! WebSockets without a session, for a dialect that opens sessions with messages.
 
 use std::io;
 use std::net::IpAddr;
@@ -24,12 +24,13 @@ use crate::transport::pending_write::PendingWrite;
 
 const READ_BYTES: usize = 2048;
 
-/// Reads texts until one of them brings a session.
+/// A WebSocket that has no session yet. Text messages are read from it until one of them opens or resumes a
+/// session.
 pub(crate) struct SessionlessSocket<S> {
     socket: WebSocketStream<SingleFrameReader<S>>,
 }
 
-/// End of a socket without a session, to be carried out by [`SessionlessSocket::close`].
+/// How to close a socket without a session: see [`SessionlessSocket::close`].
 pub(crate) struct SocketEnd(Ending);
 
 impl From<CloseCode> for SocketEnd {
@@ -61,7 +62,7 @@ impl<S: Socket> SessionlessSocket<S> {
         Self { socket: websocket(socket, Vec::new(), &context.settings).await }
     }
 
-    /// Returns the next text.
+    /// Reads a text message.
     pub(crate) async fn next(&mut self) -> Result<String, SocketEnd> {
         let evicted = self.socket.get_ref().evicted.clone();
         let mut evicted = pin!(evicted.cancelled());
@@ -89,14 +90,15 @@ impl<S: Socket> SessionlessSocket<S> {
             .map_err(|error| SocketEnd(error_class::classify(&error).1))
     }
 
-    /// Returns the socket, positioned after the last text, and the bytes already read beyond it.
+    /// Returns the socket, positioned after the last text message, and the bytes already read after that
+    /// message.
     pub(crate) fn into_parts(self) -> Upgraded<S> {
         let SingleFrameReader { socket, read, .. } = self.socket.into_inner();
         (socket, read)
     }
 
     pub(crate) async fn close(self, SocketEnd(ending): SocketEnd, context: &Arc<Services>) {
-        // Frees the memory of the peer's partial message.
+        // Replace tungstenite, to free the memory of the peer's partial message.
         let socket = websocket(self.socket.into_inner(), Vec::new(), &context.settings).await;
         closing::close::<_, BayeuxSocket>(socket, PendingWrite::default(), ending, context).await;
     }
@@ -106,8 +108,8 @@ impl<S: Socket> SessionlessSocket<S> {
     }
 }
 
-/// Yields at most one frame at a time. Once tungstenite has a message, it has not read anything of the next
-/// one, so the rest of the input can be recovered.
+/// Yields at most one frame at a time. When tungstenite returns a message, it has read nothing beyond that
+/// message, so the rest of the input can be recovered.
 struct SingleFrameReader<S> {
     socket: S,
     read: Vec<u8>,
@@ -118,15 +120,15 @@ struct SingleFrameReader<S> {
     account: PartialMessage<PartialMessageSender>,
     /// Number of bytes reported to `account_partial_message`.
     accounted: usize,
-    /// Cancelled if all partial messages together exceed their limit and this one has to go.
+    /// Cancelled when all partial messages together exceed their limit and this one is evicted.
     evicted: CancellationToken,
     context: Arc<Services>,
 }
 
 impl<S> SingleFrameReader<S> {
     fn account(&mut self) {
-        // tungstenite reserves room for a whole frame once it has the header, and keeps fragments in a buffer
-        // that doubles as it grows.
+        // tungstenite reserves memory for a whole frame once it has the header, and keeps fragments in a
+        // buffer that doubles as it grows.
         let announced = self.walk.payload_len().unwrap_or(0).min(self.context.settings.max_message as u64);
         let parser_bytes = announced.saturating_add(self.walk.partial_message_len().saturating_mul(2));
         let bytes = usize::try_from(parser_bytes).unwrap_or(usize::MAX).saturating_add(self.read.capacity());
@@ -158,7 +160,7 @@ impl<S: Socket> AsyncRead for SingleFrameReader<S> {
         this.read.drain(..taken);
         this.passed_on -= taken;
         if this.read.is_empty() {
-            // Little arrives at a time before there is a session.
+            // Free the buffer. It is rarely needed: little arrives at a time before there is a session.
             this.read.shrink_to_fit();
         }
         this.account();

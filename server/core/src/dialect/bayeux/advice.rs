@@ -11,14 +11,14 @@ pub struct Advice {
     /// Time to wait before the next request.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "millis")]
     pub interval: Option<Duration>,
-    /// Time for which a request is held.
+    /// How long the server holds a request.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "millis")]
     pub timeout: Option<Duration>,
-    /// Time for which the session waits for its client.
+    /// How long the session waits for its client.
     #[serde(rename = "maxInterval", skip_serializing_if = "Option::is_none", serialize_with = "millis")]
     pub max_interval: Option<Duration>,
-    /// Whether another page of the same browser has a request held, in which case this page's requests are
-    /// answered at once.
+    /// Whether the server already holds a request from another page of the same browser, in which case this
+    /// page's requests are answered immediately.
     #[serde(rename = "multiple-clients", skip_serializing_if = "std::ops::Not::not")]
     pub multiple_clients: bool,
 }
@@ -27,11 +27,11 @@ pub struct Advice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reconnect {
-    /// To the same session.
+    /// Reconnect to the same session.
     Retry,
-    /// With a new handshake. Some clients accept this only in an unsuccessful reply.
+    /// Reconnect with a new handshake. Some clients accept this only in an unsuccessful reply.
     Handshake,
-    /// Not on its own.
+    /// Do not reconnect automatically.
     None,
 }
 
@@ -42,7 +42,7 @@ impl Advice {
         Self { reconnect: Some(Reconnect::Retry), interval: Some(interval), ..Self::default() }
     }
 
-    /// Whether the advice makes the client wait before all further requests.
+    /// Whether the advice makes the client wait before every subsequent request.
     #[must_use]
     pub fn is_pause(&self) -> bool {
         self.reconnect == Some(Reconnect::Retry) && self.interval.is_some_and(|interval| !interval.is_zero())

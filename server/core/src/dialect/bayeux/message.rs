@@ -83,7 +83,7 @@ struct Fields<'a> {
     id: Option<&'a RawValue>,
     #[serde(rename = "clientId")]
     client_id: Option<&'a RawValue>,
-    /// `null` is data, not an absent field.
+    /// `None` only if the field is absent: `null` counts as data.
     #[serde(default, deserialize_with = "null_as_data")]
     data: Option<&'a RawValue>,
     version: Option<&'a RawValue>,
@@ -134,7 +134,7 @@ pub struct HandshakeOptions<'a> {
 /// Contents of a connect message, which asks for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// Maximum time for which the request should be held.
+    /// Maximum time to hold the request, if the client specifies one.
     pub hold: Option<Duration>,
     /// Seq of the last message received, if the client acknowledges messages.
     pub acknowledged: Option<u64>,
@@ -177,13 +177,13 @@ struct EnckeExtension<'a> {
     key: Option<PublishKey<'a>>,
 }
 
-/// A handshake contains a boolean, and a connect a number.
+/// Value of the acknowledgement extension: a boolean in a handshake, a number in a connect.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged)]
 enum RequestedAck {
     Whether(bool),
     UpTo(i64),
-    /// Larger than any seq that was sent.
+    /// A number above `i64::MAX`, and therefore greater than any seq that was sent.
     Beyond(u64),
 }
 
@@ -199,7 +199,7 @@ impl<'a> ClientMessage<'a> {
     /// # Errors
     /// Returns [`BadMessage`] if the text is not an object or has no channel.
     pub fn parse(text: &'a str) -> Result<Self, BadMessage> {
-        // Serde would accept an array of all fields in their order.
+        // Check this explicitly, because serde would also accept an array of all fields in order.
         if !text.trim_start().starts_with('{') {
             return Err(BadMessage("a message must be an object".into()));
         }
@@ -283,14 +283,15 @@ impl<'a> ClientMessage<'a> {
     /// Returns the fields that the reply repeats.
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
-        // Copied only where it has a meaning: a connect is kept while it is held, and this field may be long.
+        // Copy the subscription only where it has a meaning: these fields are kept while a connect is held,
+        // and this one may be long.
         let has_subscription = matches!(&*self.channel, "/meta/subscribe" | "/meta/unsubscribe");
         let subscription = self.fields.subscription.filter(|_| has_subscription);
         ReplyTo::new(&self.channel, self.fields.id, subscription)
     }
 
-    /// Converts the message to a request with a command or an error. A connect that is not alone in its text
-    /// is answered at once.
+    /// Converts the message to a request with a command or an error. A connect is held only if it is the only
+    /// message in its text; otherwise it is answered immediately.
     #[must_use]
     pub fn into_request(self, is_alone: bool) -> CommandRequest<'a, ReplyTo> {
         let reply_to = self.reply_to();
@@ -349,7 +350,7 @@ impl<'a> ClientMessage<'a> {
     }
 }
 
-/// A channel name consists of non-empty segments, each preceded by a slash.
+/// Checks that a channel name consists of non-empty segments, each preceded by a slash.
 fn check_name(name: &str) -> Result<(), CommandError> {
     let is_good = name.strip_prefix('/').is_some_and(|name| name.split('/').all(|part| !part.is_empty()));
     if is_good {
@@ -384,7 +385,8 @@ fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue, field: &str) -> Result<T, Bad
     serde_json::from_str(raw.get()).map_err(|error| BadMessage(shortened(&format!("{field}: {error}"))))
 }
 
-/// Major version: the number before the first dot. Malformed versions count as 0, which is always acceptable.
+/// Returns the major version, which is the number before the first dot. Malformed versions count as 0, which
+/// is always acceptable.
 fn major(version: &str) -> u32 {
     version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
 }

@@ -5,7 +5,7 @@ use crate::dialect::ServerEvent;
 /// Events to report with the next reply to `/meta/connect`, because Bayeux has no messages for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MissedEvents {
-    /// Gaps, at most one per channel, so there are no more than the client has subscriptions.
+    /// Gaps, at most one per channel, so their number is limited by the number of subscriptions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<MissedGap>,
     /// Subscriptions that the client did not request.
@@ -31,7 +31,7 @@ struct MissedGap {
 struct AddedSubscription {
     channel: Box<str>,
     epoch: Box<str>,
-    /// Offset after which the messages follow.
+    /// Offset of the message before the first one to be sent.
     offset: u64,
 }
 
@@ -48,8 +48,8 @@ impl MissedEvents {
         self.gaps.is_empty() && self.subscribed.is_empty() && self.unsubscribed.is_empty()
     }
 
-    /// Records a gap, or the beginning or end of a subscription. Gaps of a channel are merged; of other events, only
-    /// the latest of each channel is kept.
+    /// Records a gap, or the beginning or end of a subscription. All gaps of a channel are merged into one;
+    /// of other events, only the latest for each channel is kept.
     pub fn record(&mut self, event: &ServerEvent<'_>) {
         match *event {
             ServerEvent::Gap { channel, epoch, range, .. } => self.record_gap(channel, epoch, range),
@@ -71,13 +71,14 @@ impl MissedEvents {
         }
     }
 
-    /// Removes gaps and beginnings, which were not reported and will be taken from the outbox again.
+    /// Discards gaps and beginnings of subscriptions. They were not reported, and the outbox will supply them
+    /// again.
     pub fn discard_resendable(&mut self) {
         self.gaps.clear();
         self.subscribed.clear();
     }
 
-    /// Merges two gaps of a channel into one, which may cover too much.
+    /// Records a gap. It is merged with an earlier gap of the same channel, so the result may cover too much.
     fn record_gap(&mut self, channel: &str, epoch: &str, range: Option<(u64, u64)>) {
         let (from, to) = range.unzip();
         match self.gaps.iter_mut().find(|it| *it.channel == *channel && *it.epoch == *epoch) {

@@ -31,9 +31,7 @@ use crate::session::Heartbeat;
 /// Version of the protocol.
 pub const VERSION: &str = "1.0";
 
-/// The server's side of a conversation.
-///
-/// Its texts are arrays of messages.
+/// The server's side of a Bayeux conversation. Each text is an array of messages.
 #[derive(Debug, Default)]
 pub struct Bayeux {
     /// The `clientId` that every message must have. `None` if the caller has already checked it.
@@ -45,7 +43,7 @@ pub struct Bayeux {
 }
 
 impl Bayeux {
-    /// Creates the conversation of the client with this resume token.
+    /// Creates a conversation with the client that has this resume token.
     #[must_use]
     pub fn with_client(client_id: &str) -> Self {
         Self { client_id: Some(client_id.into()), ..Self::default() }
@@ -76,7 +74,7 @@ impl Bayeux {
     }
 }
 
-/// Error for a message whose session has ended, or is not the one of its connection.
+/// Returns the error for a message whose session has ended, or is not the session of this connection.
 fn unknown_session() -> CommandError {
     CommandError { code: ErrorCode::Unauthorized, message: "the session is unknown".to_owned() }
 }
@@ -102,7 +100,7 @@ impl Dialect for Bayeux {
         requests.into_iter()
     }
 
-    /// Every message gets a reply.
+    /// Writes one reply to each message.
     fn respond(&mut self, responses: &[Response<'_, ReplyTo>], to: &mut impl TextSink) {
         for Response { id, result } in responses {
             let Some(id) = id else {
@@ -132,8 +130,8 @@ impl Dialect for Bayeux {
         to.text(&id.unwrap_or_default().reply().ack_out_of_range().to_array());
     }
 
-    /// Missed events are reported in the next reply to `/meta/connect`. All other events are sent by
-    /// transports in replies.
+    /// Records a missed event for the next reply to `/meta/connect`. Transports send all other events in
+    /// replies.
     fn notify(&mut self, event: &ServerEvent<'_>, _: &mut impl TextSink) {
         self.missed.record(event);
     }

@@ -10,7 +10,7 @@ use crate::message::{CompactJson, ContentKind, Stamp};
 /// The fields of a message that its reply repeats.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyTo {
-    /// Empty if the message had none.
+    /// Channel of the message; empty if the message had none.
     channel: Box<str>,
     id: Option<Box<RawValue>>,
     subscription: Option<Box<RawValue>>,
@@ -36,7 +36,7 @@ impl ReplyTo {
     /// `remoteCall` matches its result by the id, whereas other clients listen on the channel.
     ///
     /// # Panics
-    /// If `data` is not valid JSON.
+    /// Panics if `data` is not valid JSON.
     pub(super) fn answered(&self, data: &str) -> String {
         let data = serde_json::from_str(data).expect("the backend's answer was validated as JSON");
         let answer = CallResult { channel: &self.channel, id: self.id.as_deref(), data };
@@ -83,13 +83,13 @@ pub struct MessageReply<'a> {
     /// Why the request failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// In reply to a handshake: version of the protocol.
+    /// Version of the protocol, in the reply to a handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<&'static str>,
-    /// In reply to a handshake: the session's resume token.
+    /// The session's resume token, in the reply to a handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<&'a str>,
-    /// In reply to a handshake: names of the supported connection types.
+    /// Names of the supported connection types, in the reply to a handshake.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub supported_connection_types: &'a [&'static str],
     /// How the client should continue.
@@ -132,9 +132,9 @@ impl EnckeExtension<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Ack {
-    /// In reply to a handshake: whether the extension is supported.
+    /// Whether the extension is supported, in the reply to a handshake.
     Supported(bool),
-    /// In reply to a connect: seq of the last message sent with it. The client acknowledges it in its next
+    /// Seq of the last message sent, in the reply to a connect. The client acknowledges it in its next
     /// connect.
     UpTo(u64),
 }
@@ -146,7 +146,7 @@ impl MessageReply<'_> {
         Self { successful: true, ..self }
     }
 
-    /// Marks the request as refused.
+    /// Marks the request as failed.
     #[must_use]
     pub fn failed(self, error: &CommandError) -> Self {
         self.failed_with(code(&error.code), &error.message)
@@ -167,10 +167,10 @@ impl MessageReply<'_> {
         Self { advice, ..self.failed_with(400, "ext.ack is greater than the last seq sent") }
     }
 
-    /// Marks the request as refused, with an error code of the specification.
+    /// Marks the request as failed, with an error code defined by the specification.
     #[must_use]
     pub fn failed_with(self, code: u16, message: &str) -> Self {
-        // The part between the colons lists arguments; of these, only the channel is not secret.
+        // The part between the colons lists arguments, and only the channel is safe to reveal.
         let names = if self.channel.starts_with("/meta/") { "" } else { self.channel };
         let error = Some(format!("{code}:{names}:{message}"));
         Self { error, successful: false, ..self }
@@ -192,7 +192,7 @@ impl MessageReply<'_> {
     }
 }
 
-/// The error code of the specification, or the corresponding HTTP status.
+/// Returns the error code defined by the specification, or the corresponding HTTP status.
 fn code(code: &ErrorCode) -> u16 {
     match code {
         ErrorCode::Malformed | ErrorCode::BadChannel | ErrorCode::Backend(_) => 400,
@@ -215,10 +215,10 @@ const BEFORE_STAMP: &str = r#","ext":{"encke":{"#;
 const BEFORE_USER: &str = r#""user":"#;
 const BEFORE_AT: &str = r#""at_ms":"#;
 const AFTER_STAMP: &str = "}}";
-/// Data of a join or leave message. Data is mandatory, and an empty object is harmless for code that looks up
-/// fields.
+/// Data of a join or leave message. Bayeux requires data, and an empty object is harmless for code that looks
+/// up fields.
 const NO_DATA: &str = "{}";
-/// Two quotes and a colon around the name of a kind.
+/// Length of the two quotes and the colon around the name of a kind.
 const AROUND_KIND: usize = 3;
 /// Maximum number of digits in a `u64`.
 const MAX_DIGITS: usize = 20;

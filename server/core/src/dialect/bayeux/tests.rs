@@ -9,7 +9,7 @@ fn parsed(text: &str) -> ClientMessage<'_> {
     ClientMessage::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A message on `channel` with additional fields.
+/// Returns a message on `channel` with additional fields.
 fn on(channel: &str, fields: &str) -> String {
     let comma = if fields.is_empty() { "" } else { "," };
     format!(r#"{{"channel":"{channel}"{comma}{fields}}}"#)
@@ -23,7 +23,7 @@ fn a_body_is_one_message_or_an_array_of_them() {
         ("[]", &[]),
         (" [ ] ", &[]),
         (r#"[{"a":[1, 2]}, {}]"#, &[r#"{"a":[1, 2]}"#, "{}"]),
-        // Elements that are not valid messages are split off, too, since each gets its own reply.
+        // Elements that are not valid messages are split off as well, since each gets its own reply.
         ("[7,null,[]]", &["7", "null", "[]"]),
         ("7", &["7"]),
     ];
@@ -185,7 +185,7 @@ fn connects_contain_a_hold_time_and_an_acknowledgement() {
         (r#""ext":{"ack":null}"#, None, None),
         (r#""ext":{"ack":0}"#, None, Some(0)),
         (r#""ext":{"ack":57},"advice":{"timeout":0}"#, millis(0), Some(57)),
-        // CometD's client sends this before its first connect.
+        // CometD's client sends -1 before its first connect.
         (r#""ext":{"ack":-1}"#, None, Some(0)),
         (r#""ext":{"ack":18446744073709551615}"#, None, Some(u64::MAX)),
     ] {

@@ -1,7 +1,7 @@
-//! The `json` dialect: one compact JSON object per text, in both directions.
+//! The `json` dialect: each text is one compact JSON object, in both directions.
 //!
-//! [`Json`] is the server's side. [`ServerMessage`] covers all objects that a client can receive, for both
-//! reading and writing; clients written in Rust use it.
+//! [`Json`] is the server's side. [`ServerMessage`] represents every object that a client can receive.
+//! Clients written in Rust use it for parsing.
 
 mod envelope;
 mod read;
@@ -23,10 +23,10 @@ use crate::session::Heartbeat;
 /// Version announced in [`Hello`].
 pub const VERSION: u32 = 1;
 
-/// The dialect. Its only state is the kind of heartbeat chosen for the connection.
+/// The `json` dialect. Its only state is the kind of heartbeat chosen for the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json {
-    /// Heartbeats by ping frames or by `ping` objects.
+    /// Whether heartbeats are ping frames or `ping` objects.
     pub heartbeat: Heartbeat,
 }
 
@@ -43,7 +43,7 @@ impl Dialect for Json {
         std::iter::once(parse_command(text))
     }
 
-    /// Successful commands without an id get no response.
+    /// Writes all responses except those to successful commands without an id.
     fn respond(&mut self, responses: &[Response<'_, u64>], to: &mut impl TextSink) {
         for response in responses.iter().filter(|response| response.id.is_some() || response.result.is_err())
         {

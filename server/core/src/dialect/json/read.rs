@@ -27,7 +27,7 @@ pub fn parse_command(text: &str) -> CommandRequest<'_, u64> {
     CommandRequest { id, command }
 }
 
-/// Returns `None` if the command is unknown.
+/// Parses the body of a command. Returns `None` if the command is unknown.
 fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command<'a>>> {
     let body = body.get();
     Ok(Some(match name {
@@ -53,7 +53,7 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
     }))
 }
 
-/// Maximum length of client input quoted in an error.
+/// Maximum length of a command name quoted in an error.
 pub(super) const MAX_NAME_CHARS: usize = 32;
 const MAX_MESSAGE_CHARS: usize = 200;
 

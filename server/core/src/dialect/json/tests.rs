@@ -262,7 +262,7 @@ fn a_message_by_a_pattern_has_its_position_in_both_logs() {
     assert_eq!(read.user.as_deref(), Some("al\"ice"));
 }
 
-/// No user name, channel name or data is mistaken for another field, whatever it contains.
+/// No user name, channel name or data is mistaken for another field, regardless of its contents.
 #[test]
 fn the_publishing_user_cannot_be_forged() {
     let names = [

@@ -15,7 +15,7 @@ pub enum ServerMessage<'a> {
     /// The first object on every connection.
     #[serde(borrow)]
     Hello(Hello<'a>),
-    /// The answer to a command.
+    /// The reply to a command.
     #[serde(borrow)]
     Reply(Reply<'a>),
     /// The server is about to close the connection; the client may reconnect after `retry_ms`.
@@ -24,16 +24,16 @@ pub enum ServerMessage<'a> {
     /// A message of a channel. The server writes these with [`super::Json`]'s encoding.
     #[serde(borrow)]
     Message(ChannelMessage<'a>),
-    /// Messages that the client should have received and no longer can.
+    /// Messages that the client should have received but no longer can.
     #[serde(borrow)]
     Gap(Gap<'a>),
-    /// A subscription has begun that the client did not request.
+    /// A subscription that the client did not request has begun.
     #[serde(borrow)]
     Subscribed(Subscribed<'a>),
     /// A subscription has ended without the client's request.
     #[serde(borrow)]
     Unsubscribed(Unsubscribed<'a>),
-    /// A heartbeat (`heartbeat=message`), to be answered with a `pong` with the same `seq`.
+    /// A heartbeat (`heartbeat=message`). The client answers it with a `pong` that has the same `seq`.
     Ping(Ping),
 }
 
@@ -58,18 +58,19 @@ pub struct Hello<'a> {
     pub resume: Cow<'a, str>,
     /// Whether this is the session that the client asked to resume.
     pub recovered: bool,
-    /// `seq` that the stream continues after: the last that the client reported, or is known to have
+    /// `seq` after which the stream continues: the last one that the client reported, or is known to have
     /// received.
     pub seq: u64,
-    /// Maximum silence of the server in milliseconds, not counting network delay and `ping_slack`.
+    /// Maximum time without data from the server in milliseconds, not counting network delay and
+    /// `ping_slack`.
     pub ping_interval_ms: u64,
-    /// Time for which the server waits for the answer to a ping, in milliseconds.
+    /// How long the server waits for the answer to a ping, in milliseconds.
     pub pong_timeout_ms: u64,
-    /// Time for which a session can be resumed after a disconnect, in milliseconds.
+    /// How long a session can be resumed after a disconnect, in milliseconds.
     pub reconnect_window_ms: u64,
 }
 
-/// The answer to the command with the same `id`.
+/// The reply to the command with the same `id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply<'a> {
     /// The command's `id`, if it had a valid one.
@@ -106,7 +107,8 @@ pub enum ReplyData<'a> {
         epoch: Cow<'a, str>,
         /// Offset of the last message in the log.
         offset: u64,
-        /// If the request had a `since`: whether all later messages follow without a gap.
+        /// Whether all messages after the request's `since` follow without a gap. `None` if it had no
+        /// `since`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recovered: Option<bool>,
     },
@@ -120,10 +122,10 @@ pub enum ReplyData<'a> {
         /// The subscribed sessions, or some of them if there are many.
         #[serde(borrow)]
         present: Vec<PresentSession<'a>>,
-        /// Users of the sessions in `present`, without anonymous ones.
+        /// Users of the sessions in `present`, except anonymous sessions.
         #[serde(borrow, default)]
         users: Vec<PresentUser<'a>>,
-        /// Nodes that share the channel and did not report their subscribers.
+        /// Nodes that share the channel but did not report their subscribers.
         #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<Cow<'a, str>>,
     },
@@ -151,7 +153,7 @@ fn unmodified<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Erro
     serde_json::from_str::<&RawValue>(json).map_err(S::Error::custom)?.serialize(serializer)
 }
 
-/// A session that subscribes to a channel.
+/// A session that is subscribed to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresentSession<'a> {
     /// Public id of the session, if the channel's namespace announces joins and leaves.
@@ -165,7 +167,7 @@ pub struct PresentSession<'a> {
     pub phase: Cow<'a, str>,
 }
 
-/// A user whose sessions subscribe to a channel.
+/// A user whose sessions are subscribed to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresentUser<'a> {
     /// The `sub` claim of the user's token.
@@ -173,7 +175,7 @@ pub struct PresentUser<'a> {
     pub user: Cow<'a, str>,
     /// Number of sessions.
     pub sessions: usize,
-    /// Number of these sessions that have a connection or are between two polls.
+    /// Number of these sessions that have a connection or are between polls.
     pub connections: usize,
 }
 
@@ -262,7 +264,7 @@ pub struct PatternPosition<'a> {
     pub offset: u64,
 }
 
-/// Messages that the client should have received and no longer can. The range may be too wide, but never too
+/// Messages that the client should have received but no longer can. The range may be too wide, but never too
 /// narrow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap<'a> {
@@ -291,7 +293,7 @@ pub struct Subscribed<'a> {
     /// Epoch of the channel's log.
     #[serde(borrow)]
     pub epoch: Cow<'a, str>,
-    /// Offset after which the messages follow.
+    /// Offset of the message before the first one to be sent.
     pub offset: u64,
 }
 

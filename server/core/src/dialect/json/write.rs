@@ -110,10 +110,10 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes the same text as [`ServerMessage::to_json`] in a fifth of the instructions, because every
-/// connection begins with it.
+/// Writes the same text as [`ServerMessage::to_json`], using a fifth of the instructions. This is worthwhile
+/// because every connection begins with a `hello`.
 pub(super) fn hello(hello: &Hello<'_>) -> String {
-    // Enough for the field names and seven numbers.
+    // Capacity for the field names and seven numbers.
     const AROUND: usize = 256;
     let mut text = String::with_capacity(AROUND + hello.session.len() + hello.resume.len());
     let mut number = itoa::Buffer::new();
@@ -138,7 +138,7 @@ pub(super) fn hello(hello: &Hello<'_>) -> String {
 }
 
 fn push_string(text: &mut String, string: &str) {
-    // Checks all bytes without an early exit, so the compiler can vectorize the loop.
+    // Check all bytes without an early exit, so that the compiler can vectorize the loop.
     let is_plain = |plain, byte: &u8| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\');
     if string.as_bytes().iter().fold(true, is_plain) {
         text.push('"');
@@ -149,7 +149,8 @@ fn push_string(text: &mut String, string: &str) {
     }
 }
 
-/// A message begins with `{"message":{"seq":57`, so that the remainder is the same for every subscriber:
+/// Beginning of a message. The seq comes first, as in `{"message":{"seq":57`, so that the remainder is the
+/// same for every subscriber:
 /// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. A join or
 /// leave message has `joined` or `left` instead of `data`.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
@@ -203,7 +204,8 @@ pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
     Stamp { kind, user, at_ms }
 }
 
-/// Parts between the seq and the remainder: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
+/// Text before the channel's epoch in a message received through a pattern. Such a message has additional
+/// fields between the seq and the remainder: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
 const BEFORE_CHANNEL_EPOCH: &str = r#"},"epoch":""#;
 const AFTER_CHANNEL_EPOCH: &str = r#"""#;
 

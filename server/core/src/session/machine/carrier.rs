@@ -15,7 +15,7 @@ pub(super) enum PollState {
     /// The answer is being sent, so nothing more can be sent on this poll. If the connection ends now, the
     /// client may not have received the answer.
     Answering,
-    /// The client has received the answer, as far as the server knows.
+    /// The client is assumed to have received the answer.
     Answered,
 }
 

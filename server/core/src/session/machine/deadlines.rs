@@ -1,5 +1,6 @@
-//! The deadlines of a session. Two fields serve five deadlines, because at most one of each group is armed,
-//! depending on the phase and the ping. The lifetime is derived from the time the session was opened.
+//! The deadlines of a session. Five deadlines share two fields: of the deadlines that share a field, at most
+//! one is armed at a time, depending on the phase and the ping. The lifetime is derived from the time the
+//! session was opened.
 
 use super::{Phase, PingState, Session};
 use crate::Timestamp;
@@ -9,9 +10,10 @@ use crate::session::{Deadline, SessionTimeouts};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadlines {
     /// Ping while no ping is in progress; Pong while one is outstanding. While the kernel is being probed,
-    /// this keeps the time at which Pong was due.
+    /// this holds the time at which Pong was due.
     heartbeat: Option<Timestamp>,
-    /// PollHold while attached, PollGap between polls, and Reconnect after that.
+    /// [`Deadline::PollHold`] while attached, [`Deadline::PollGap`] between polls, otherwise
+    /// [`Deadline::Reconnect`].
     client: Option<Timestamp>,
     idle: Option<Timestamp>,
     token: Option<Timestamp>,
@@ -22,8 +24,8 @@ impl Deadlines {
         *self.field(deadline) = Some(at);
     }
 
-    /// Disarms a deadline that may be armed in the current state. Others that share its field are disarmed
-    /// with it.
+    /// Disarms a deadline that may be armed in the current state. Other deadlines that share its field are
+    /// disarmed, too.
     pub(super) fn disarm(&mut self, deadline: Deadline) {
         *self.field(deadline) = None;
     }
@@ -61,8 +63,8 @@ impl Deadlines {
 }
 
 impl<C> Session<C> {
-    /// Deadlines that may be armed in the current state, in the order in which they act, with the time each
-    /// is due if it is armed.
+    /// Returns the deadlines that may be armed in the current state, in the order in which they fire, each
+    /// with its due time if it is armed.
     fn candidates(&self, timeouts: &SessionTimeouts) -> [(Option<Timestamp>, Deadline); 5] {
         let Deadlines { heartbeat, client, idle, token } = self.deadlines;
         let heartbeat = match self.ping {
@@ -84,7 +86,7 @@ impl<C> Session<C> {
         ]
     }
 
-    /// Whether a deadline may be due at `by`. A cheap check, since usually none is.
+    /// Whether a deadline may be due at `by`. This is a cheap check, since usually none is due.
     pub(super) fn may_be_due(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
         sort_key(self.deadlines.heartbeat) < by.as_nanos() || !self.has_only_heartbeat(timeouts, by)
     }
@@ -97,10 +99,10 @@ impl<C> Session<C> {
         first >= by.as_nanos() && self.lifetime_end(timeouts).is_none_or(|end| end > by)
     }
 
-    /// The earliest deadline; among equals, the first in the order of [`Deadline::ALL`].
+    /// Returns the earliest deadline; among equals, the first in the order of [`Deadline::ALL`].
     pub(super) fn earliest(&self, timeouts: &SessionTimeouts) -> Option<(Timestamp, Deadline)> {
         let all = self.candidates(timeouts);
-        // A branch-free minimum, since this runs after every step of every session.
+        // Compute the minimum without branches, since this runs after every step of every session.
         let mut first = all[0];
         for next in &all[1..] {
             first = if sort_key(next.0) < sort_key(first.0) { *next } else { first };
@@ -115,7 +117,7 @@ impl<C> Session<C> {
         self.candidates(timeouts).into_iter().filter_map(|(at, deadline)| Some((at?, deadline)))
     }
 
-    /// Time at which the session reaches its maximum lifetime.
+    /// Returns the time at which the session reaches its maximum lifetime.
     pub(super) fn lifetime_end(&self, timeouts: &SessionTimeouts) -> Option<Timestamp> {
         let lifetime = timeouts.lifetime.filter(|_| !matches!(self.phase(), Phase::Closed(_)));
         lifetime.map(|lifetime| self.opened_at + lifetime)

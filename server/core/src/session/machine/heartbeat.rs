@@ -11,12 +11,12 @@ use crate::session::{ConnectionId, Deadline, DeliveryMode, Heartbeat, Output, St
 pub(super) enum PingState {
     /// No ping is in progress. Traffic received after [`Session::marked_at`] postpones the next one.
     Idle,
-    /// Requested; its bytes are not in the kernel yet.
+    /// A ping was requested, but its bytes are not in the kernel yet.
     Writing,
-    /// Sent at [`Session::marked_at`] and not answered. [`Deadline::Pong`] is armed, unless a write is held.
+    /// A ping was sent at [`Session::marked_at`] and has not been answered. [`Deadline::Pong`] is armed,
+    /// unless a write is held.
     Outstanding,
-    /// As `Outstanding`, but the answer is overdue and the connection is checking what the kernel has
-    /// received.
+    /// The answer to a sent ping is overdue, and the connection is checking what the kernel has received.
     Probing,
 }
 
@@ -31,8 +31,7 @@ impl<C> Session<C> {
     pub(super) fn ping_due(&mut self, step: &mut StepContext<'_>, current: ConnectionId, due: Timestamp) {
         let received_since = self.last_received_at.since(self.marked_at);
         if self.carrier == Carrier::Stream(Heartbeat::Frame) && !received_since.is_zero() {
-            // The deadline is shifted rather than restarted, which preserves the random spread of the first
-            // pings.
+            // Shift the deadline rather than restarting it, to preserve the random spread of the first pings.
             self.arm_ping(due + received_since);
             return;
         }
@@ -48,7 +47,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// The ping that was sent and has not been answered.
+    /// Returns the ping that was sent and has not been answered.
     fn sent_ping(&self) -> Option<SentPing> {
         let is_sent = matches!(self.ping, PingState::Outstanding | PingState::Probing);
         is_sent.then_some(SentPing { at: self.marked_at, seq: self.ping_seq })
@@ -59,7 +58,7 @@ impl<C> Session<C> {
             && !self.settle_ping(step, current, ping)
         {
             self.ping = PingState::Probing;
-            // Kept for reporting in case the deadline has really passed.
+            // Keep the due time for the report in case the deadline has really passed.
             self.deadlines.arm(Deadline::Pong, due);
             step.outputs.push(Output::Probe(current));
         }
@@ -75,7 +74,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// Restarts the full timeout.
+    /// Restarts the full timeout for an overdue ping that is queued behind data the peer is still receiving.
     pub(super) fn ping_delayed(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
         if let Some((ping, _)) = self.probed_ping()
             && !self.settle_ping(step, current, ping)
@@ -84,7 +83,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// The overdue ping for which the kernel is being probed, with the time its answer was due.
+    /// Returns the overdue ping for which the kernel is being probed, with the time its answer was due.
     fn probed_ping(&self) -> Option<(SentPing, Timestamp)> {
         let due = self.deadlines.heartbeat().filter(|_| self.ping == PingState::Probing)?;
         Some((self.sent_ping()?, due))
@@ -98,12 +97,13 @@ impl<C> Session<C> {
         }
     }
 
-    /// Handles a pong frame. One that matches no outstanding ping is allowed, and ignored.
+    /// Handles a pong frame. A pong that matches no outstanding ping is allowed, but ignored.
     ///
-    /// Browsers answer pings below JavaScript, so the page may not have processed the messages sent before
-    /// this ping. They count as received only once the next ping is answered: under
-    /// [`DeliveryMode::AtLeastOnce`], a pong acknowledges up to the previous ping. Under
-    /// [`DeliveryMode::AtMostOnce`], messages count as received once the client's machine has them.
+    /// Browsers answer pings without involving JavaScript, so the page may not have processed the messages
+    /// sent before this ping. They count as received only once the next ping is answered: with
+    /// [`DeliveryMode::AtLeastOnce`], a pong acknowledges the messages up to the previous ping. With
+    /// [`DeliveryMode::AtMostOnce`], messages count as received once the client's WebSocket implementation
+    /// has them.
     pub(super) fn pong_frame(
         &mut self,
         step: &mut StepContext<'_>,
@@ -146,8 +146,8 @@ impl<C> Session<C> {
         self.end_ping_if_answered(step, ping);
     }
 
-    /// Ends the ping if anything was received since it was sent, and arms the next one, or sends it at once
-    /// if an acknowledgement is needed. Returns whether the ping was ended.
+    /// Ends the ping if anything was received since it was sent, and arms the next one, or sends it
+    /// immediately if an acknowledgement is needed. Returns whether the ping was ended.
     pub(super) fn settle_ping(
         &mut self,
         step: &mut StepContext<'_>,
@@ -167,12 +167,12 @@ impl<C> Session<C> {
         }
         self.deadlines.disarm(Deadline::Pong);
         let from = match self.carrier {
-            // Clients that rely on ping messages expect them at a steady interval. On an event stream,
-            // received data is only noticed by the probe at the end of `pong_timeout`.
+            // Clients that rely on ping messages expect them at a steady interval. On an event stream, the
+            // server notices received data only when it probes the kernel at the end of `pong_timeout`.
             Carrier::Stream(Heartbeat::Message) | Carrier::Events => ping.at,
             Carrier::Stream(Heartbeat::Frame) | Carrier::Poll(_) => self.last_received_at,
         };
-        // If the ping was delayed, its answer may arrive when the next one is already due.
+        // If the ping was delayed, the next one may already be due when the answer arrives.
         self.arm_ping(self.now.max(from + step.timeouts.ping_interval));
         true
     }

@@ -24,14 +24,14 @@ use crate::close::{CloseCode, CloseReason, SuspendReason};
 pub enum Phase {
     /// The session has a connection.
     Attached(ConnectionId),
-    /// The last poll is over, and the next one is expected. Outside the state machine, this counts as
+    /// The last poll is over, and the next one is expected. Outside the state machine, the session counts as
     /// attached.
     BetweenPolls,
-    /// The session has no connection, and waits for its client to reconnect.
+    /// The session has no connection and is waiting for its client to reconnect.
     Suspended,
     /// The session continues in another process, where it is suspended. This instance no longer changes.
     Moved,
-    /// The session is over.
+    /// The session has ended.
     Closed(CloseReason),
 }
 
@@ -40,7 +40,7 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Session<C = ()> {
     phase_tag: PhaseTag,
-    /// Valid while attached.
+    /// Connection of the session; valid only while attached.
     connection: ConnectionId,
     carrier: Carrier,
     delivery: DeliveryMode,
@@ -51,21 +51,21 @@ pub struct Session<C = ()> {
     /// Pong.
     write_held: bool,
     deadlines: Deadlines,
-    /// Latest time seen: if the clock goes backwards, the session's time stands still.
+    /// Latest time seen. If the clock goes backwards, the session's time stands still.
     now: Timestamp,
     opened_at: Timestamp,
     last_received_at: Timestamp,
-    /// While attached, a reference time of the [ping](PingState). Otherwise the time at which the last
-    /// connection was lost or the last poll ended, from which the reconnect window counts.
+    /// While attached, a reference time of the [ping](PingState). Otherwise, the start of the reconnect
+    /// window: when the last connection was lost or the last poll ended.
     marked_at: Timestamp,
     outbox: Outbox<C>,
-    /// Last seq that the client's next activity acknowledges: that of the last ping answered by a pong frame
-    /// on this connection, of the last poll, or of the answer to the last request held on a stream.
+    /// Last seq that the client's next activity acknowledges: the seq of the last ping answered by a pong
+    /// frame on this connection, of the last poll, or of the answer to the last request held on a stream.
     unconfirmed: u64,
     events: u32,
 }
 
-/// A server holds millions of sessions. The server's handle of a channel takes 16 bytes.
+/// The size matters because a server holds millions of sessions. The server's channel handle takes 16 bytes.
 const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 240);
 
 impl<C> Session<C> {
@@ -100,7 +100,7 @@ impl<C> Session<C> {
         self.handle_without_timeouts(step, input);
     }
 
-    /// Handles a further input in a step that has already fired the due deadlines.
+    /// Handles another input in a step that has already fired the due deadlines.
     pub fn handle_without_timeouts(&mut self, step: &mut StepContext<'_>, input: Input) {
         match (self.phase(), input) {
             (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
@@ -123,7 +123,7 @@ impl<C> Session<C> {
             (Phase::BetweenPolls | Phase::Suspended, Input::Connection(_, ConnectionInput::AnswerLost)) => {
                 self.answer_lost();
             }
-            // Input from replaced or lost connections is ignored.
+            // Ignore input from replaced or lost connections.
             (Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended, Input::Connection(..)) => {}
             (Phase::Attached(current), Input::Request(request)) => {
                 self.note_request_activity();
@@ -133,7 +133,7 @@ impl<C> Session<C> {
                 self.postpone_poll_gap(step);
                 self.handle_request(step, None, request);
             }
-            // Ignored: the next connection brings its own token.
+            // Ignore the token itself: the next connection brings its own.
             (Phase::Suspended, Input::Request(RequestInput::TokenRefreshed(_))) => {
                 self.postpone_reconnect(step)
             }
@@ -195,7 +195,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// Fires the deadlines that are due. Calls without any have no effect.
+    /// Fires the deadlines that are due. Has no effect if none is due.
     pub fn handle_timeout(&mut self, step: &mut StepContext<'_>) {
         if self.phase() == Phase::Moved {
             return;
@@ -249,7 +249,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// Time at which to call [`Session::handle_timeout`] next, with the deadline that will then be due.
+    /// Returns when to call [`Session::handle_timeout`] next, and the deadline that will be due.
     #[must_use]
     pub fn next_deadline(&self, timeouts: &SessionTimeouts) -> Option<(Timestamp, Deadline)> {
         if self.phase() == Phase::Moved {
@@ -293,19 +293,19 @@ impl<C> Session<C> {
         &self.outbox
     }
 
-    /// Returns the outbox for subscribing and for taking messages. Report [`ConnectionInput::Sent`] after
-    /// taking any.
+    /// Returns the outbox, for changing subscriptions and taking messages. After taking messages, the caller
+    /// must report [`ConnectionInput::Sent`].
     pub fn outbox_mut(&mut self) -> &mut Outbox<C> {
         &mut self.outbox
     }
 
-    /// Time at which the session was opened.
+    /// When the session was opened.
     #[must_use]
     pub fn opened_at(&self) -> Timestamp {
         self.opened_at
     }
 
-    /// Time at which something was last received from the client.
+    /// When something was last received from the client.
     #[must_use]
     pub fn last_received_at(&self) -> Timestamp {
         self.last_received_at
@@ -322,7 +322,7 @@ impl<C> Session<C> {
         self.deadlines.disarm_connection_deadlines();
         self.arm_token(attach.token_expires);
         match attach.kind {
-            // Clients cannot send commands on an event stream.
+            // Clients cannot send commands on an event stream, so they cannot be idle.
             ConnectionKind::Events => self.deadlines.disarm(Deadline::Idle),
             ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } if self.deadlines.idle().is_none() => {
                 self.postpone_idle(step)
@@ -342,7 +342,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// The event for a take-over by the connection `next`; `None` if a poll follows a poll.
+    /// Returns the event for a take-over by the connection `next`; `None` if a poll follows a poll.
     fn take_over_event(&self, next: ConnectionKind) -> Option<Transition> {
         let is_continuation = matches!((self.carrier, next), (Carrier::Poll(_), ConnectionKind::Poll { .. }));
         (!is_continuation).then_some(Transition::Resumed(ResumeKind::TakeOver))
@@ -363,7 +363,7 @@ impl<C> Session<C> {
         self.emit(step, Transition::Suspended(reason));
     }
 
-    /// Ends the session, and closes its connection.
+    /// Ends the session and closes its connection.
     fn end(&mut self, step: &mut StepContext<'_>, current: Option<ConnectionId>, reason: CloseReason) {
         if let Some(current) = current {
             self.close_connection(step, current, reason.close_code());

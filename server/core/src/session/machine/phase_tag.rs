@@ -1,7 +1,8 @@
 use super::{Phase, Session};
 use crate::close::CloseReason;
 
-/// A phase without its connection id, which is stored separately: combined, they would take one more word.
+/// A phase without its connection id. The id is stored separately, because an enum containing it would take
+/// another word.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PhaseTag {
     Attached,

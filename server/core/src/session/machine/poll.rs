@@ -20,13 +20,13 @@ impl<C> Session<C> {
         }
     }
 
-    /// Outputs that the held request must be answered. A poll gets no further outputs after this.
+    /// Requests that the held request be answered. For a poll, this is the last output.
     pub(super) fn answer_held(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
         self.begin_answer();
         step.outputs.push(Output::AnswerPoll(current));
     }
 
-    /// Records that the answer has begun, so no output requests another.
+    /// Records that the answer has begun, so that no output requests another.
     pub(super) fn begin_answer(&mut self) {
         self.deadlines.disarm(Deadline::PollHold);
         if let Carrier::Poll(state) = &mut self.carrier {
@@ -42,21 +42,21 @@ impl<C> Session<C> {
         }
     }
 
-    /// The poll is over, answered or not. The next one is expected after `pause`.
+    /// Ends the poll, answered or not. The next one is expected after `pause`.
     ///
-    /// That a client or a proxy abandoned a poll says little about the client, which usually polls again at
-    /// once. So both cases are treated alike. Nothing is taken from the outbox before the answer begins, so
-    /// no messages are lost.
+    /// An abandoned poll says little about the client, because clients and proxies abandon polls and usually
+    /// poll again immediately. Therefore both cases are treated alike. No messages are lost, because nothing
+    /// is taken from the outbox before the answer begins.
     pub(super) fn await_poll(&mut self, step: &mut StepContext<'_>, pause: Duration) {
         self.set_phase(Phase::BetweenPolls);
         self.marked_at = self.now;
         let at = self.now + pause + step.timeouts.poll_gap;
-        // A pause longer than the window does not extend the window.
+        // Do not let a long pause extend the reconnect window.
         self.deadlines.arm(Deadline::PollGap, at.min(self.window_end(step)));
     }
 
-    /// Records activity of the client outside its connection. For a stream, this proves nothing: the
-    /// connection may be dead.
+    /// Records activity of the client outside its connection. It is ignored for a stream, where it proves
+    /// nothing about the connection.
     pub(super) fn note_request_activity(&mut self) {
         if let Carrier::Poll(_) = self.carrier {
             self.received(self.now);
@@ -70,7 +70,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// The client is active, although it does not poll.
+    /// Postpones the deadline of the next poll, because the client is active although it does not poll.
     pub(super) fn postpone_poll_gap(&mut self, step: &mut StepContext<'_>) {
         self.received(self.now);
         let at = self.now + step.timeouts.poll_gap;
@@ -78,15 +78,16 @@ impl<C> Session<C> {
         self.deadlines.arm(Deadline::PollGap, at.max(armed).min(self.window_end(step)));
     }
 
-    /// The client is active, although it has not reconnected.
+    /// Postpones the end of the reconnect window, because the client is active although it has not
+    /// reconnected.
     pub(super) fn postpone_reconnect(&mut self, step: &mut StepContext<'_>) {
         self.received(self.now);
         self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
     }
 
-    /// Time until which the client may reconnect: one window after its last activity, but at most two windows
-    /// after its last connection. This prevents a client that only sends commands from keeping alive a
-    /// session that nobody reads.
+    /// Returns the time until which the client may reconnect: one window after its last activity, but at most
+    /// two windows after its last connection. The limit prevents a client that only sends commands from
+    /// keeping alive a session whose messages are never read.
     pub(super) fn window_end(&self, step: &StepContext<'_>) -> Timestamp {
         let window = step.timeouts.reconnect_window;
         let left_at = self.marked_at;
@@ -102,8 +103,8 @@ impl<C> Session<C> {
     ) {
         match request {
             RequestInput::Activity => {}
-            // Clients on an event stream are not required to send commands, so one command does not arm the
-            // deadline.
+            // Clients on an event stream are not required to send commands, so a single command does not arm
+            // the deadline.
             RequestInput::Command if self.deadlines.idle().is_some() => self.postpone_idle(step),
             RequestInput::Command => {}
             RequestInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
@@ -112,7 +113,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// Closes or supersedes the connection `current`, because another one replaces it.
+    /// Closes or supersedes the connection `current`, which is being replaced by another one.
     pub(super) fn replace_connection(
         &mut self,
         step: &mut StepContext<'_>,
@@ -139,11 +140,11 @@ impl<C> Session<C> {
         }
     }
 
-    /// Moves the outbox to the position of the client of a new connection.
+    /// Moves the outbox to the position of the client on a new connection.
     pub(super) fn resume_outbox(&mut self, attach: &Attach) {
         let is_answered = self.carrier == Carrier::Poll(PollState::Answered);
         if let (ConnectionKind::Poll { .. }, Some(seq)) = (attach.kind, attach.seq) {
-            // A suspended client receives notices again; unlike a polling client, it cannot cause an endless
+            // A suspended client receives notices again. Unlike a polling client, it cannot cause an endless
             // loop of answers.
             let was_answered = is_answered && self.phase() != Phase::Suspended;
             return self.resume_after(seq, was_answered);
@@ -164,8 +165,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// Resumes after `seq`, which the client has received. Of two overlapping requests, the one that arrives
-    /// last may be the older. So the messages acknowledged here are kept until the next request.
+    /// Resumes after `seq`, which the client has received. Because overlapping requests may arrive out of
+    /// order, the messages that this request acknowledges are kept until the next one.
     fn resume_after(&mut self, seq: u64, was_answered: bool) {
         let confirmed = std::mem::replace(&mut self.unconfirmed, seq);
         self.outbox.resume_keeping(seq, confirmed, was_answered);
@@ -198,7 +199,7 @@ impl<C> Session<C> {
             self.deadlines.disarm(Deadline::PollHold);
             if self.delivery == DeliveryMode::AtMostOnce {
                 self.unconfirmed = self.outbox.sent();
-                // Before the answer, pongs could not acknowledge anything more.
+                // Until this answer, pongs could not acknowledge anything more.
                 self.request_acknowledgement(step, current);
             }
         }

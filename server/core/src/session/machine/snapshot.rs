@@ -12,7 +12,7 @@ use crate::session::outbox::LogHandle;
 use crate::session::record::{BadRecord, SessionRecord};
 use crate::session::{ConnectionId, Deadline, DeliveryMode, Heartbeat, Outbox, SessionTimeouts};
 
-/// Carriers; the index is the number in records.
+/// All carriers. The index of each is its number in records.
 const CARRIERS: [Carrier; 6] = [
     Carrier::Stream(Heartbeat::Frame),
     Carrier::Stream(Heartbeat::Message),

@@ -6,15 +6,15 @@
 //! run of unacknowledged seqs. A seq is never reused for a different message, so a client that reports its
 //! last seq receives exactly the messages that follow.
 //!
-//! The owner pulls. It asks which subscription is next ([`Outbox::next_turn`]), reads that channel's log, and
-//! takes a run of messages or a gap ([`Outbox::take`]). The outbox produces, in this order: gaps for messages
-//! that can no longer be resent, messages to be resent, and new messages. For new messages, channels take
-//! turns.
+//! The owner pulls messages: it queries which subscription is next ([`Outbox::next_turn`]), reads that
+//! channel's log, and takes a run of messages or a gap ([`Outbox::take`]). The outbox produces, in this
+//! order: gaps for messages that can no longer be resent, messages to be resent, and new messages. For new
+//! messages, channels take turns.
 //!
 //! All of these are preceded by notices about subscriptions that the client did not request: see `notices`.
 //!
-//! A message may be in several logs: that of its channel, and those of the patterns matching the channel.
-//! `overlap` explains how a session that reads several of them receives the message once.
+//! A message may be in several logs: its channel's, and those of the patterns matching the channel. `overlap`
+//! explains how a session that reads several of them receives the message only once.
 
 mod notices;
 mod overlap;
@@ -51,8 +51,8 @@ pub struct Outbox<C> {
     acknowledged: u64,
     /// Whether two subscriptions have ever overlapped.
     overlaps: bool,
-    /// One more than the slot of the subscription whose turn is next, among those whose logs may have new
-    /// messages. Each of these has one turn.
+    /// Slot, plus one, of the subscription whose turn is next. Every subscription whose log may have new
+    /// messages has one turn.
     next_ready: Option<NonZeroU32>,
     /// The subscription in slot 0.
     first: Option<Subscription<C>>,
@@ -83,7 +83,8 @@ impl<C> Outbox<C> {
         self.ring.last_seq()
     }
 
-    /// Returns the last seq sent on the current connection. Pings carry it, and the next message follows it.
+    /// Returns the last seq sent on the current connection. Pings contain this seq, and the next message gets
+    /// the one after it.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
@@ -95,14 +96,14 @@ impl<C> Outbox<C> {
         self.ring.len()
     }
 
-    /// Whether the ring is full enough to request an acknowledgement, if the client can give one.
+    /// Whether the ring is full enough to request an acknowledgement, provided that the client can send one.
     #[must_use]
     pub fn needs_acknowledgement(&self) -> bool {
         self.when_full == WhenFull::Stop && self.ring.len() * 2 >= self.ring.capacity()
     }
 
-    /// Records that the subscription's log may have new messages. A call without new messages, or
-    /// after the subscription has ended, is harmless.
+    /// Records that the subscription's log may have new messages. The call is harmless if there are none, or
+    /// if the subscription has ended.
     pub fn mark_ready(&mut self, slot: SubscriptionSlot) {
         if let Some(subscription) = self.get_mut(slot.0)
             && subscription.live
@@ -112,8 +113,8 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Records that the client has everything up to `seq`. Seqs not yet sent on this connection are not
-    /// acknowledged by this.
+    /// Records that the client has everything up to `seq`. Does not acknowledge seqs that have not been sent
+    /// on this connection.
     pub fn acknowledge(&mut self, seq: u64) {
         let seq = seq.min(self.sent);
         self.acknowledged = self.acknowledged.max(seq);
@@ -154,7 +155,8 @@ impl<C> Outbox<C> {
         self.get(slot.0).map(|subscription| &subscription.channel)
     }
 
-    /// Whether sending is stopped until an acknowledgement, although there may be new messages.
+    /// Whether sending is stopped until the client acknowledges something, although there may be new
+    /// messages.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.when_full == WhenFull::Stop
@@ -179,7 +181,7 @@ impl<C> Outbox<C> {
         self.existing().map(|(_, subscription)| &subscription.channel)
     }
 
-    /// Drops everything, and returns the channels that were subscribed.
+    /// Removes everything, and returns the channels that were subscribed to.
     pub fn clear(&mut self) -> impl Iterator<Item = C> + use<C> {
         self.ring.clear();
         self.sent = self.seq();
@@ -204,7 +206,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Resends from the ring. Consecutive messages of one channel are sent together.
+    /// Resends entries from the ring. Consecutive messages of one channel are sent together.
     fn take_resend(&mut self, log: LogBounds, at_most: usize) -> TurnOutcome {
         let seq = self.sent + 1;
         let (entry, in_run) =
@@ -217,7 +219,7 @@ impl<C> Outbox<C> {
             EntryKind::Message if entry.offset >= log.first && !self.resends_as_gaps => {
                 let count = usize::try_from(in_run).unwrap_or(usize::MAX).min(at_most);
                 self.sent += count as u64;
-                // Only new messages can make the subscription caught up.
+                // Only sending new messages can make the subscription catch up.
                 TurnOutcome::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
             EntryKind::Message => {
@@ -238,7 +240,7 @@ impl<C> Outbox<C> {
         TurnOutcome::Gap { seq: self.sent, range }
     }
 
-    /// Sends a gap, or `count` messages starting with this one. `count` must not exceed the ring's capacity.
+    /// Sends a gap, or `count` messages starting with `entry`. `count` must not exceed the ring's capacity.
     fn send(&mut self, entry: RingEntry, count: u64) {
         let excess = (self.ring.len() as u64 + count).saturating_sub(self.ring.capacity() as u64);
         self.pop_up_to(self.ring.dropped() + excess);
@@ -252,7 +254,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Handles the eviction of a run of entries, ending with this one.
+    /// Handles the eviction of a run of entries that ends with `entry`.
     fn evicted(&mut self, seq: u64, entry: RingEntry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
             subscription.evict(seq, entry);
@@ -279,7 +281,7 @@ impl<C: LogHandle> Outbox<C> {
         self.subscribe_with(|_| channel, cursor, gap)
     }
 
-    /// Like [`Self::subscribe`], for an owner whose channel handle depends on the slot.
+    /// Like [`Self::subscribe`], but for an owner whose channel handle depends on the slot.
     pub fn subscribe_with(
         &mut self,
         channel: impl FnOnce(SubscriptionSlot) -> C,
@@ -318,8 +320,8 @@ impl<C: LogHandle> Outbox<C> {
     }
 
     /// Takes what this turn sends, given the bounds of its log: at most `at_most` messages, but at least one.
-    /// The taken seqs count as sent. `places` returns the positions of the message with the given offset in
-    /// all logs.
+    /// The taken seqs count as sent. `places` returns the positions in all logs of the message with the given
+    /// offset.
     pub fn take<'a>(
         &mut self,
         turn: Turn,
@@ -347,7 +349,7 @@ impl<C: LogHandle> Outbox<C> {
     ) -> TurnOutcome {
         let room = match self.when_full {
             WhenFull::Stop => self.ring.capacity() - self.ring.len(),
-            // A larger run would evict its own messages.
+            // Limit the run to the capacity, because a larger run would evict its own messages.
             WhenFull::Wrap => self.ring.capacity(),
         };
         let Some(subscription) = self.get_mut(slot) else { return TurnOutcome::CaughtUp };
@@ -375,7 +377,7 @@ impl<C: LogHandle> Outbox<C> {
                 subscription.set_sent_before(Vec::new());
             }
         }
-        // Moves to the back of the queue, or leaves it.
+        // Move the turn to the back of the queue, or remove it.
         self.remove_turn(slot);
         if !caught_up {
             self.queue_turn(slot);

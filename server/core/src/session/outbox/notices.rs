@@ -3,15 +3,15 @@
 //! A notice has no seq, so it may be sent more often than necessary: it is sent again on each new connection
 //! whose client has received nothing that was sent after the notice. It is stored in its subscription, so
 //! there is no separate queue of notice contents that could be lost or grow. Notices precede everything else
-//! on a connection, and so also the first message of their subscription.
+//! on a connection, including the first message of their subscription.
 
 use super::Outbox;
 use super::overlap::LogHandle;
 use super::subscription::Subscription;
 use super::turn::{SubscriptionSlot, TurnOutcome};
 
-/// Maximum number of ended subscriptions that are remembered, whether their notices were sent or not. A
-/// client that missed more of them does not receive the oldest.
+/// Maximum number of ended subscriptions that are remembered, whether their notices were sent or not. If a
+/// client misses more notices than this, it does not receive the oldest.
 pub const MAX_END_NOTICES: usize = 64;
 
 /// A notice about a subscription.
@@ -53,15 +53,15 @@ impl Notice {
 }
 
 impl<C> Outbox<C> {
-    /// Returns the subscription whose notice is sent next.
+    /// Returns the subscription whose notice is to be sent next.
     pub(super) fn next_notice(&self) -> Option<u32> {
         self.rare.as_ref()?.next_notice()
     }
 
-    /// Takes the notice of this subscription. Whether the client receives it is not known yet.
+    /// Takes the notice of this subscription. It is not yet known whether the client will receive it.
     pub(super) fn take_notice(&mut self, slot: u32) -> TurnOutcome {
         self.remove_notice(slot);
-        // Messages with these seqs may have been received before the notice, so they do not confirm it.
+        // Messages up to this seq may have been received before the notice, so they do not confirm it.
         let last = self.seq();
         let it = self.get_mut(slot).expect("the notice is pending");
         let start = it.start;
@@ -84,7 +84,7 @@ impl<C> Outbox<C> {
                 notice.sent_after = notice.sent_after.filter(|sent| *sent < seq);
             }
         }
-        // Ends come first, since a subscription may have ended and begun again.
+        // Send ends first, since a subscription may have ended and begun again.
         let mut pending: Vec<(bool, u32)> = self
             .existing()
             .filter_map(|(slot, it)| Some((slot, it.notice()?)))
@@ -105,7 +105,8 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Removes the end notices of matching channels, because the client has subscribed again.
+    /// Removes the end notices of channels for which `is_this` returns true, because the client has
+    /// subscribed to them again.
     pub fn remove_end_notices(&mut self, is_this: impl Fn(&C) -> bool) {
         if self.has_notices() {
             self.remove_end_notices_if(|it| is_this(&it.channel));
@@ -124,8 +125,8 @@ impl<C> Outbox<C> {
         self.existing().filter(|(_, it)| it.notice().is_some_and(Notice::is_end))
     }
 
-    /// Makes room for one more end notice. Removes those that the client is known to have received, and if
-    /// that is not enough, the one sent first.
+    /// Makes room for one more end notice. Removes the end notices that the client is known to have received
+    /// and, if that is not enough, the one that was sent first.
     fn make_room_for_end_notice(&mut self) {
         let acknowledged = self.acknowledged;
         self.remove_end_notices_if(|it| it.notice_sent_after().is_some_and(|sent| sent < acknowledged));
@@ -147,9 +148,9 @@ impl<C> Outbox<C> {
         self.end_with_notice(slot, EndReason::Removed, None);
     }
 
-    /// Like [`Self::unsubscribe_with_notice`], if the current connection's client has already been notified
-    /// outside the outbox. The notice is sent again on the next connection if the client may not have
-    /// received it.
+    /// Like [`Self::unsubscribe_with_notice`], but for a client that has already been notified on the current
+    /// connection, outside the outbox. The notice is sent again on the next connection if the client may not
+    /// have received it.
     pub fn unsubscribe_already_notified(&mut self, slot: SubscriptionSlot, why: EndReason)
     where
         C: LogHandle,
@@ -165,7 +166,7 @@ impl<C> Outbox<C> {
             return;
         }
         self.make_room_for_end_notice();
-        // Must precede `end`, so that the slot is not freed.
+        // Store the notice before ending the subscription, so that the slot is not freed.
         self.store_notice(slot.0, Notice { change: SubscriptionChange::Ended(why), sent_after });
         self.end_subscription(slot.0);
     }
@@ -177,7 +178,7 @@ impl<C> Outbox<C> {
         let Some(it) = self.get_mut(slot.0).filter(|it| it.live) else { return };
         match it.notice() {
             Some(notice) => it.set_notice(Some(Notice { change, ..notice })),
-            // A client that has received anything knows of the subscription.
+            // A client that has received anything knows about the subscription.
             None => self.store_notice(slot.0, Notice { change, sent_after: Some(0) }),
         }
     }
@@ -196,7 +197,7 @@ impl<C> Outbox<C> {
 
 impl<C: LogHandle> Outbox<C> {
     /// Subscribes like [`Self::subscribe_with`], and queues a notice for the client, which did not request
-    /// the subscription. [`SubscriptionView`](super::SubscriptionView) shows `granted`.
+    /// the subscription. `granted` is returned in [`SubscriptionView`](super::SubscriptionView).
     pub fn subscribe_with_notice(
         &mut self,
         channel: impl FnOnce(SubscriptionSlot) -> C,
@@ -270,7 +271,8 @@ mod tests {
         outbox.check_invariants();
     }
 
-    /// Otherwise, a client that polls while there are no new messages would get answers in an endless loop.
+    /// If notices were repeated, a client that polls while there are no new messages would receive answers in
+    /// an endless loop.
     #[test]
     fn a_notice_is_not_repeated_on_the_next_poll() {
         let mut outbox = Outbox::new(16);
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(take_everything(&mut outbox), [], "the client was already notified");
         outbox.resume(Some(1), WhenFull::Stop);
         assert_eq!(take_everything(&mut outbox), [(1, TurnOutcome::Ended(EndReason::Forbidden))]);
-        // A message sent after the notice has arrived, which confirms the notice.
+        // Once a message sent after the notice has arrived, the notice is confirmed, too.
         outbox.subscribe(2, 8, false);
         assert_eq!(take_everything(&mut outbox), [(2, messages(2, 9, 1))]);
         outbox.resume(Some(2), WhenFull::Stop);

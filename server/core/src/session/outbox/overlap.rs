@@ -8,16 +8,17 @@
 //! needed, and a subscription may end at any time without changing what the others send.
 //!
 //! There is no deadlock: all logs contain their shared messages in the same order, so the subscription whose
-//! next message is the oldest never has to wait. Three cases remain:
+//! next message is the oldest never has to wait. Three cases need special treatment:
 //!
-//! - **A subscription that begins in the past** (`since`) reaches messages that others have already sent. It
-//!   remembers how far the others were when it began, and *skips* what they had sent, until it has caught up.
-//! - **A gap sends nothing.** Messages that one subscription has lost may still be in the log of another. So
-//!   each subscription remembers the offsets covered by its last gap.
+//! - **A subscription that begins in the past** (`since`) reaches messages that others have already sent.
+//!   When it begins, it records the positions of the others. It *skips* what they had sent, until it has
+//!   caught up.
+//! - **A gap sends nothing.** Messages that one subscription has lost may still be in the log of another.
+//!   Therefore each subscription remembers the offsets covered by its last gap.
 //! - **A client may resume** from before the ring. Each subscription then reports its own sent messages as a
-//!   gap, but ended subscriptions cannot. So every subscription whose messages were ever sent by another
-//!   reports a gap of unknown length, and so does every subscription that has [switched](Outbox::switch_log)
-//!   from another log.
+//!   gap, but ended subscriptions cannot. Therefore a gap of unknown length is reported by every subscription
+//!   whose messages were ever sent by another subscription, and by every subscription that has
+//!   [switched](Outbox::switch_log) from another log.
 //!
 //! The owner must ensure two things: a message is in all its logs before it becomes visible in any, and any
 //! two messages have the same order in all logs that contain both.
@@ -34,7 +35,7 @@ pub trait LogHandle {
     fn overlaps(&self, other: &Self) -> bool;
 }
 
-/// For an outbox with a single log.
+/// A handle for an outbox with a single log.
 impl LogHandle for () {
     fn log(&self) -> u64 {
         0
@@ -57,13 +58,13 @@ pub struct LogPosition {
 /// Maximum number of messages that a subscription skips in one turn.
 const MAX_SKIPPED_PER_TURN: u64 = 256;
 
-/// Messages that a subscription has sent: a range of its log, except for those covered by a gap.
+/// Messages that a subscription has sent: a range of its log, except for messages covered by a gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRange {
     pub(super) log: u64,
-    /// Offset before the first message.
+    /// Offset of the message before the range.
     pub(super) after: u64,
-    /// Offset of the last message.
+    /// Offset of the last message in the range.
     pub(super) up_to: u64,
     pub(super) missed: Option<(u64, u64)>,
 }
@@ -133,8 +134,8 @@ impl<C: LogHandle> Outbox<C> {
         passed
     }
 
-    /// Returns how many of the next `count` messages can be sent now: those before the first that must wait
-    /// for another subscription. Moves the cursors of all other subscriptions past them.
+    /// Returns how many of the next `count` messages can be sent now: the ones before the first that must
+    /// wait for another subscription. Moves the cursors of all other subscriptions past them.
     pub(super) fn advance_together<'a>(
         &mut self,
         slot: u32,
@@ -158,8 +159,8 @@ impl<C: LogHandle> Outbox<C> {
         count
     }
 
-    /// Whether this message is next in all other subscriptions whose logs contain it. Gives a turn to those
-    /// that have earlier messages.
+    /// Whether this message is next in all other subscriptions whose logs contain it. Gives a turn to each
+    /// subscription that has earlier messages to send.
     fn is_next_for_all(&mut self, log: u64, places: &[LogPosition]) -> bool {
         let mut can_send = true;
         for place in places.iter().filter(|place| place.log != log) {

@@ -1,7 +1,5 @@
-//! Storage of an outbox. The first subscription is stored inline, and state that few sessions need is in one
-//! box.
-//!
-//! Most sessions have at most one subscription, and no box.
+//! Storage of an outbox. The first subscription is stored inline; state that few sessions need is boxed. Most
+//! sessions have at most one subscription, and therefore no box.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -11,7 +9,7 @@ use super::{Outbox, Subscription};
 /// State that few sessions need.
 #[derive(Debug)]
 pub(super) struct RareState<C> {
-    /// Subscriptions from slot 1 on.
+    /// The subscriptions in slot 1 and above.
     subscriptions: Vec<Option<Subscription<C>>>,
     /// `None` if all queues are empty.
     queues: Option<Box<Queues>>,
@@ -24,7 +22,7 @@ pub(super) struct RareState<C> {
 /// Queues that are rarely in use for more than a moment.
 #[derive(Debug, Default)]
 struct Queues {
-    /// Ready subscriptions after the next one, in the order of their turns.
+    /// Ready subscriptions behind `next_ready`, in the order of their turns.
     waiting: VecDeque<u32>,
     /// Subscriptions whose gaps are sent before anything is resent, in the order of the gaps' seqs.
     pending_gaps: VecDeque<u32>,
@@ -32,7 +30,8 @@ struct Queues {
     notices: VecDeque<u32>,
 }
 
-/// Every session with more than one subscription has one. The server's channel handle takes 16 bytes.
+/// The size matters because every session with more than one subscription has a `RareState`. The server's
+/// channel handle takes 16 bytes.
 const _: () = assert!(size_of::<RareState<[u64; 2]>>() <= 48);
 
 impl<C> Default for RareState<C> {
@@ -68,8 +67,8 @@ impl Queues {
     }
 }
 
-/// Up to this number, the vector grows by one subscription at a time. By default it would begin with a
-/// capacity of four, and double it.
+/// Maximum number of subscriptions for which the vector grows by one at a time. By default it would start
+/// with a capacity of four, and double it.
 const EXACT_GROWTH_LIMIT: usize = 8;
 
 impl<C> Outbox<C> {
@@ -100,7 +99,7 @@ impl<C> Outbox<C> {
         std::iter::once(&mut self.first).chain(more).flatten()
     }
 
-    /// All slots in use are below this number.
+    /// Returns a number that is greater than every slot in use.
     pub(super) fn slots(&self) -> u32 {
         let more = self.rare.as_ref().map_or(0, |rare| rare.subscriptions.len());
         u32::try_from(1 + more).expect("subscriptions are limited, far below 2^32")
@@ -131,7 +130,7 @@ impl<C> Outbox<C> {
         self.drop_empty_boxes();
     }
 
-    /// The ready subscription whose turn is next.
+    /// Returns the ready subscription whose turn is next.
     pub(super) fn next_ready(&self) -> Option<u32> {
         self.next_ready.map(|after| after.get() - 1)
     }
@@ -145,7 +144,7 @@ impl<C> Outbox<C> {
         self.next_ready().into_iter().chain(self.rare.iter().flat_map(|rare| rare.waiting()))
     }
 
-    /// Queues a turn after those of all ready subscriptions.
+    /// Queues a turn after the turns of all ready subscriptions.
     pub(super) fn queue_turn(&mut self, slot: u32) {
         if self.next_ready.is_none() {
             self.set_next_ready(Some(slot));
@@ -181,7 +180,7 @@ impl<C> Outbox<C> {
         self.rare.as_ref()?.queues.as_ref()?.pending_gaps.front().copied()
     }
 
-    /// Queues the gaps of these subscriptions in this order.
+    /// Queues the gaps of these subscriptions, in this order.
     pub(super) fn queue_gaps(&mut self, slots: impl Iterator<Item = u32>) {
         self.queues_mut().pending_gaps.extend(slots);
     }

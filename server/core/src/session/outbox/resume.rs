@@ -1,10 +1,10 @@
-//! Position of an outbox when a new connection begins.
+//! The position of an outbox when a new connection begins.
 
 use super::{Outbox, WhenFull};
 
 impl<C> Outbox<C> {
     /// Prepares the outbox for a new connection whose client has everything up to `seq`. If the client does
-    /// not report a seq, the last acknowledgement counts.
+    /// not report a seq, the last acknowledgement is used instead.
     ///
     /// `seq` must be at most [`Outbox::seq`].
     pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
@@ -13,10 +13,11 @@ impl<C> Outbox<C> {
         self.requeue_notices_after(seq);
     }
 
-    /// Like [`Self::resume`], for a client that may go back to its previous position: entries after
-    /// `confirmed` are kept until the ring needs the room. `was_answered` tells whether the client's last
-    /// request was answered. If it was, and the client has everything that was sent, it also has the notices.
-    /// Otherwise a client that polls while there are no new messages would receive them again each time.
+    /// Like [`Self::resume`], but for a client that may go back to its previous position: entries after
+    /// `confirmed` are kept until the ring needs the space. `was_answered` states whether the client's last
+    /// request was answered. If it was, and the client has everything that was sent, the client also has the
+    /// notices. If they were sent again, a client that polls while there are no new messages would receive
+    /// the same notices each time.
     pub fn resume_keeping(&mut self, seq: u64, confirmed: u64, was_answered: bool) {
         let was_answered = was_answered && seq >= self.sent;
         self.continue_after(seq, confirmed, WhenFull::Stop);
@@ -29,7 +30,7 @@ impl<C> Outbox<C> {
     }
 
     /// Prepares the outbox for a new connection whose client has everything acknowledged, and possibly more.
-    /// To avoid duplicates, everything sent since is reported as gaps. `was_answered` tells whether the
+    /// To avoid duplicates, everything sent since then is reported as gaps. `was_answered` states whether the
     /// client's last request was answered.
     pub fn resume_with_gaps(&mut self, when_full: WhenFull, was_answered: bool) {
         let seq = self.acknowledged;
@@ -60,8 +61,8 @@ impl<C> Outbox<C> {
     /// Queues gaps for everything after `seq` that has left the ring. They are sent before the ring's
     /// entries.
     pub(super) fn queue_gaps_after(&mut self, seq: u64) {
-        // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that
-        // disconnects between two gaps, and resumes with the seq of the first, still gets the second.
+        // Give each gap the seq of the last entry that its subscription lost from the ring. A client that
+        // disconnects after the first of two gaps, and resumes with its seq, still receives the second.
         let mut gaps: Vec<(u64, u32)> = self
             .existing()
             .filter_map(|(slot, subscription)| Some((subscription.gap_seq_after(seq)?, slot)))

@@ -1,16 +1,16 @@
-//! The messages and gaps sent under the last seqs, until the client is known to have received them.
+//! The messages and gaps sent with the latest seqs, until the client is known to have received them.
 //!
 //! Messages of one subscription usually have consecutive seqs and offsets. Such a sequence is stored as one
-//! *run*, whatever its length. A session with one subscription therefore needs the same memory for a thousand
-//! unacknowledged messages as for one, and that memory is part of the ring itself.
+//! *run*, regardless of its length. A session with one subscription therefore needs the same memory for a
+//! thousand unacknowledged messages as for one, and that memory is part of the ring itself.
 
 use std::collections::VecDeque;
 
-/// A message or gap sent under one seq.
+/// A message or gap that was sent with one seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingEntry {
     pub(super) slot: u32,
-    /// 0 for the message `offset`. Otherwise a gap: the number of messages from `offset` on, or
+    /// 0 for a message. For a gap, the number of missing messages, starting at `offset`, or
     /// [`RingEntry::UNKNOWN`].
     pub(super) span: u32,
     pub(super) offset: u64,
@@ -37,7 +37,7 @@ impl RingEntry {
         }
     }
 
-    /// A gap of unknown length before the message after `cursor`.
+    /// Creates a gap of unknown length before the message after `cursor`.
     pub(super) fn unknown_gap(slot: u32, cursor: u64) -> Self {
         Self { slot, span: Self::UNKNOWN, offset: cursor }
     }
@@ -50,7 +50,7 @@ impl RingEntry {
         }
     }
 
-    /// Offset that a client with this entry has reached.
+    /// Returns the offset that a client has reached with this entry.
     pub(super) fn last_offset(self) -> u64 {
         match self.span {
             0 | Self::UNKNOWN => self.offset,
@@ -59,8 +59,8 @@ impl RingEntry {
     }
 }
 
-/// A gap, or messages of one subscription with consecutive seqs and offsets. It ends where the next run
-/// begins.
+/// A gap, or messages of one subscription with consecutive seqs and offsets. A run extends to the beginning
+/// of the next one.
 #[derive(Clone, Copy, Debug)]
 struct EntryRun {
     /// First seq. Entries at the beginning of the run may have left the ring.
@@ -69,32 +69,32 @@ struct EntryRun {
 }
 
 impl EntryRun {
-    /// The run's entry for this seq.
+    /// Returns the run's entry for this seq.
     fn at(self, seq: u64) -> RingEntry {
         RingEntry { offset: self.first.offset + (seq - self.seq), ..self.first }
     }
 
-    /// Whether `entry`, sent under `seq`, extends the run.
+    /// Whether `entry`, sent with `seq`, extends the run.
     fn continues_with(self, seq: u64, entry: RingEntry) -> bool {
         self.first.span == 0 && self.at(seq) == entry
     }
 }
 
-/// Boxed, since most rings have a single run.
+/// The runs before the newest one. Boxed, since most rings have a single run.
 #[derive(Debug, Default)]
 struct EarlierRuns {
-    /// Oldest first.
+    /// The runs, oldest first.
     runs: VecDeque<EntryRun>,
     /// Number of entries in all these runs.
     len: u32,
 }
 
-/// The entries of the last seqs, at most `capacity`. Seqs start at 1 and have no holes.
+/// The entries of the latest seqs, at most `capacity`. Seqs start at 1 and have no holes.
 #[derive(Debug)]
 pub(super) struct ReplayRing {
-    /// The oldest entry of the newest run that is still in the ring. Arbitrary if the ring is empty.
+    /// The oldest entry in the ring that belongs to the newest run. Arbitrary if the ring is empty.
     newest: RingEntry,
-    /// Number of all entries.
+    /// Total number of entries.
     len: u32,
     capacity: u32,
     last: u64,
@@ -107,7 +107,7 @@ impl ReplayRing {
         Self::after(0, capacity)
     }
 
-    /// An empty ring that continues after the seq `dropped`.
+    /// Creates an empty ring that continues after the seq `dropped`.
     pub(super) fn after(dropped: u64, capacity: usize) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
         Self { newest: RingEntry::message(0, 0), len: 0, capacity, last: dropped, earlier: None }
@@ -138,7 +138,7 @@ impl ReplayRing {
         Some(self.run_containing(seq)?.0.at(seq))
     }
 
-    /// The entry for `seq`, and the number of entries from it to the end of its run.
+    /// Returns the entry for `seq`, and the number of entries from it to the end of its run.
     pub(super) fn rest_of_run(&self, seq: u64) -> Option<(RingEntry, u64)> {
         let (run, end) = self.run_containing(seq)?;
         Some((run.at(seq), end - seq))
@@ -163,7 +163,8 @@ impl ReplayRing {
         earlier.chain(newest).any(|other| other == slot)
     }
 
-    /// Adds `count` entries starting with this one: messages, or a single gap. There must be room for them.
+    /// Adds `count` entries starting with `entry`: messages, or a single gap. The ring must have room for
+    /// them.
     pub(super) fn push(&mut self, entry: RingEntry, count: u64) {
         let added = u32::try_from(count).expect("at most the capacity");
         let extends_newest = self.len > 0 && self.newest_run().continues_with(self.last + 1, entry);
@@ -180,8 +181,7 @@ impl ReplayRing {
         self.len += added;
     }
 
-    /// Removes the oldest run's entries up to `seq`. Returns the seq of the last one removed, with that
-    /// entry.
+    /// Removes the oldest run's entries up to `seq`. Returns the last entry removed, with its seq.
     pub(super) fn pop_up_to(&mut self, seq: u64) -> Option<(u64, RingEntry)> {
         let dropped = self.dropped();
         if seq <= dropped {
@@ -215,7 +215,7 @@ impl ReplayRing {
         EntryRun { seq: self.last + 1 - u64::from(in_newest), first: self.newest }
     }
 
-    /// The run that contains this seq, and the seq after its end.
+    /// Returns the run that contains this seq, and the seq after its end.
     fn run_containing(&self, seq: u64) -> Option<(EntryRun, u64)> {
         if seq <= self.dropped() || seq > self.last {
             return None;

@@ -87,12 +87,12 @@ impl<C> Outbox<C> {
         }
         outbox.queue_gaps_of_evicted();
         outbox.update_has_notices();
-        // The record's position includes the notices sent up to it.
+        // All notices sent up to the recorded position are part of that position.
         outbox.requeue_notices_after(u64::MAX);
         Ok(outbox)
     }
 
-    /// Allocates no memory for entries beyond the ring's capacity.
+    /// Restores the ring. Allocates no memory for entries beyond its capacity.
     fn restore_ring(&mut self, record: &OutboxRecord, reached: &mut [u64]) -> Result<(), BadRecord> {
         let total = record.ring.iter().try_fold(0_u64, |sum, run| sum.checked_add(run.count));
         let total =
@@ -133,7 +133,7 @@ fn entry(run: &RingRun, index: u64) -> RingEntry {
     RingEntry { slot: run.slot, span: run.span, offset: run.offset + index }
 }
 
-/// Returns the offset that a client with this run has reached.
+/// Checks a run, and returns the offset that a client with this run has reached.
 fn check_run(run: &RingRun, reached: u64, cursor: u64) -> Result<u64, BadRecord> {
     let last = match run.span {
         0 => run.offset.checked_add(run.count).map(|end| end - 1),

@@ -20,7 +20,7 @@ pub(super) struct Subscription<C> {
     pub(super) evicted_unknown_gap: bool,
     /// Whether the subscription is queued because its log may have new messages.
     pub(super) ready: bool,
-    /// False after an unsubscribe.
+    /// Whether the subscription is active; false after an unsubscribe.
     pub(super) live: bool,
     /// State that few subscriptions need.
     pub(super) rare: Option<Box<RareSubscriptionState>>,
@@ -41,7 +41,7 @@ pub(super) struct RareSubscriptionState {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evicted {
-    /// Seqs start at 1.
+    /// Seq of the entry. Seqs start at 1.
     pub(super) seq: NonZeroU64,
     pub(super) offset: u64,
 }
@@ -61,7 +61,7 @@ impl<C> Subscription<C> {
         }
     }
 
-    /// The notice about this subscription, pending or sent.
+    /// Returns the notice about this subscription, pending or sent.
     pub(super) fn notice(&self) -> Option<Notice> {
         self.rare.as_ref()?.notice
     }
@@ -81,13 +81,14 @@ impl<C> Subscription<C> {
         self.notice()?.sent_after
     }
 
-    /// Moves the cursor over messages that the log no longer has.
+    /// Moves the cursor past messages that the log no longer has.
     pub(super) fn skip_missing(&mut self, missing: (u64, u64)) {
         self.cursor = missing.1;
         self.rare.get_or_insert_default().missed = Some(missing);
     }
 
-    /// Whether others have sent messages of this log, including messages that this subscription will skip.
+    /// Whether other subscriptions have sent messages of this log, including messages that this subscription
+    /// will skip.
     pub(super) fn relies_on_others(&self) -> bool {
         self.is_sent_by_others() || !self.sent_before().is_empty()
     }
@@ -97,13 +98,14 @@ impl<C> Subscription<C> {
         self.rare.as_ref().is_some_and(|rare| rare.sent_by_others)
     }
 
-    /// Moves the cursor past messages that others have sent.
+    /// Moves the cursor past messages that other subscriptions have sent.
     pub(super) fn advance_past(&mut self, up_to: u64) {
         self.cursor = up_to;
         self.rare.get_or_insert_default().sent_by_others = true;
     }
 
-    /// Messages that overlapping subscriptions had sent when this one began; empty once it has caught up.
+    /// Returns the messages that overlapping subscriptions had sent when this one began; empty once this one
+    /// has caught up.
     pub(super) fn sent_before(&self) -> &[SentRange] {
         self.rare.as_ref().map_or(&[], |rare| &rare.sent_before)
     }
@@ -120,8 +122,8 @@ impl<C> Subscription<C> {
         self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
 
-    /// Seq of the gap that a client with everything up to `seq` must receive because later entries have left
-    /// the ring. `None` after an unsubscribe.
+    /// Returns the seq of the gap that must be sent to a client with everything up to `seq`, because later
+    /// entries have left the ring. `None` after an unsubscribe.
     pub(super) fn gap_seq_after(&self, seq: u64) -> Option<u64> {
         self.last_evicted().filter(|evicted| self.live && *evicted > seq)
     }
@@ -131,8 +133,8 @@ impl<C> Subscription<C> {
         self.evicted.map(|evicted| evicted.seq.get())
     }
 
-    /// Seq and range of the gap for evicted entries. The range may be too wide, because only the last evicted
-    /// offset is known.
+    /// Returns the seq and range of the gap for evicted entries. The range may be too wide, because only the
+    /// last evicted offset is known.
     pub(super) fn evicted_gap(&self) -> Option<(u64, Option<(u64, u64)>)> {
         let Evicted { seq, offset } = self.evicted?;
         Some((seq.get(), (!self.evicted_unknown_gap).then_some((self.start + 1, offset))))
@@ -145,7 +147,7 @@ impl<C: LogHandle> Subscription<C> {
         SentRange { log: self.channel.log(), after: self.start, up_to: self.cursor, missed }
     }
 
-    /// Whether the message at this position is the subscription's next.
+    /// Whether the message at this position is the subscription's next one.
     pub(super) fn is_next_at(&self, place: &LogPosition) -> bool {
         self.live && self.channel.log() == place.log && self.cursor + 1 == place.offset
     }
@@ -160,7 +162,7 @@ impl<C: LogHandle> Subscription<C> {
 mod tests {
     use super::*;
 
-    /// A server holds millions of subscriptions.
+    /// The size matters because a server holds millions of subscriptions.
     #[test]
     fn a_subscription_is_small() {
         assert_eq!(size_of::<Subscription<[u64; 2]>>(), 64);

@@ -26,8 +26,8 @@ impl<C: LogHandle> Outbox<C> {
             Some(shared_up_to) => (old.cursor.min(shared_up_to), may_have_gap || old.cursor > shared_up_to),
             None => (log.first - 1, true),
         };
-        // If the client resumes from before the ring, no live subscription remains that would report what was
-        // sent from the ended log.
+        // If the client resumes from before the ring, no live subscription of the ended log remains to report
+        // the messages sent from it.
         let may_resume_before_ring =
             old.relies_on_others() || old.last_evicted().is_some() || self.ring.contains_slot(slot.0);
         self.overlaps |= may_resume_before_ring;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// For messages that are in one log only.
+/// Positions of messages that are in only one log.
 fn no_positions(_: u64) -> &'static [LogPosition] {
     &[]
 }
@@ -231,7 +231,7 @@ fn clearing_returns_the_subscribed_channels() {
     assert_eq!(outbox.next_turn(), None);
 }
 
-/// The log of `/a`, of `/b`, or of `/*`, which contains the messages of both.
+/// The logs of `/a`, of `/b`, and of `/*`, which contains the messages of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     A,
@@ -249,7 +249,7 @@ impl LogHandle for Shape {
     }
 }
 
-/// The published messages: one each to `/a`, `/b`, `/a`.
+/// The published messages: the first to `/a`, the second to `/b`, the third to `/a`.
 fn published(log: Shape, offset: u64) -> &'static [LogPosition] {
     const fn at(log: Shape, offset: u64) -> LogPosition {
         LogPosition { log: log as u64, offset }
@@ -264,7 +264,7 @@ fn published(log: Shape, offset: u64) -> &'static [LogPosition] {
     }
 }
 
-/// Takes one turn of an outbox that reads these logs. `/*` has lost the messages before `first`.
+/// Takes one turn. `/a` and `/b` are complete; `/*` has lost the messages before `first`.
 fn take_shared(outbox: &mut Outbox<Shape>, first: u64) -> Option<(Shape, TurnOutcome)> {
     let turn = outbox.next_turn()?;
     let log = *outbox.channel(turn.slot).expect("the slot is in use");
@@ -318,7 +318,7 @@ fn a_message_waits_for_earlier_ones_of_other_subscriptions() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe(Shape::A, 0, false);
     outbox.subscribe(Shape::All, 0, false);
-    // The second message of `/a` comes after that of `/b`, which only the pattern's log contains.
+    // The second message of `/a` must wait for the message of `/b`, which only the pattern's log contains.
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, sent(1, 1, 1, false))));
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(2, 2, 2, true))));
     assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, TurnOutcome::CaughtUp)));

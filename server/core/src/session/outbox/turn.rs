@@ -7,12 +7,12 @@ use super::notices::EndReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriptionSlot(pub(super) u32);
 
-/// Behavior of a full ring.
+/// Behaviour of a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// No new messages are sent until the client acknowledges some.
     Stop,
-    /// The oldest entry is evicted. For transports on which the client cannot acknowledge.
+    /// The oldest entry is evicted. Used for transports on which the client cannot acknowledge.
     Wrap,
 }
 
@@ -45,30 +45,31 @@ pub enum TurnOutcome {
         offset: u64,
         /// Number of messages, at least one.
         count: usize,
-        /// Whether the subscription has reached the end of its log. If so, it has no further turn until
+        /// Whether the subscription has reached the end of its log. If so, it has no other turn until
         /// [`super::Outbox::mark_ready`].
         caught_up: bool,
     },
-    /// Messages that the client should have received and no longer can.
+    /// Messages that the client should have received but no longer can.
     Gap {
         /// Seq of the gap.
         seq: u64,
         /// First and last missing offset, if known.
         range: Option<(u64, u64)>,
     },
-    /// A notice that a subscription has begun, which the client did not request. It has no seq.
+    /// A notice that a subscription has begun without the client's request. It has no seq.
     Begun {
-        /// Offset after which the subscription's messages follow.
+        /// Offset of the message before the first one to be sent.
         offset: u64,
     },
     /// A notice that a subscription has ended without the client's request. It has no seq.
     Ended(EndReason),
-    /// Nothing is sent: another subscription had sent the next messages. There are more.
+    /// Nothing is sent, because another subscription had already sent the next messages. More messages
+    /// follow.
     Skipped,
-    /// Nothing is sent: another subscription must reach the same message first. It has a turn before this
-    /// one's next.
+    /// Nothing is sent, because another subscription must reach the same message first. That subscription has
+    /// a turn before the next turn of this one.
     Blocked,
-    /// Nothing is sent: the subscription has reached the end of its log. It has no further turn until
+    /// Nothing is sent, because the subscription has reached the end of its log. It has no other turn until
     /// [`super::Outbox::mark_ready`].
     CaughtUp,
 }

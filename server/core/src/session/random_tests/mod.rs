@@ -27,7 +27,7 @@ struct RandomRun {
     rng: SmallRng,
     session: SessionHarness,
     timeouts: SessionTimeouts,
-    /// Time passed to the next call, which may go backwards.
+    /// Time passed to the next call. It may go backwards.
     now: u64,
     /// The latest time passed so far.
     latest: u64,
@@ -40,11 +40,11 @@ struct RandomRun {
     last_received_at: Timestamp,
     /// Whether the current or last connection is a poll.
     is_polling: bool,
-    /// The held poll, as long as an output for it may follow.
+    /// The held poll, until it has been answered or ended.
     held_poll: Option<ConnectionId>,
-    /// Time at which the held request must be answered.
+    /// When the held request must be answered.
     hold_due: Option<Timestamp>,
-    /// Time at which the last connection or poll ended.
+    /// When the last connection or poll ended.
     detached_at: Timestamp,
     /// End of the reconnect window, while suspended.
     window_end: Timestamp,
@@ -161,7 +161,7 @@ impl RandomRun {
     }
 
     fn handle_connection(&mut self, connection: ConnectionId, input: ConnectionInput) {
-        // Fires and observes due deadlines first, so it is known whether the input counts.
+        // Fire and observe due deadlines first, to know whether the session still accepts the input.
         let before = self.fire_what_is_due();
         let counts = before == Phase::Attached(connection);
         self.session.handle(millis(self.now), Input::Connection(connection, input));
@@ -210,7 +210,8 @@ impl RandomRun {
         }
     }
 
-    /// Mostly short steps; sometimes to the next deadline or just before it, far ahead, or backwards.
+    /// Advances the time, mostly in short steps; sometimes to the next deadline or just before it, far ahead,
+    /// or backwards.
     fn pass_time(&mut self) {
         let next = self.session.next_deadline().map(|(at, _)| at.as_nanos() / 1_000_000);
         self.now = match (self.rng.random_range(0..10), next) {

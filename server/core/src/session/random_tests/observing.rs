@@ -8,14 +8,14 @@ use crate::session::{
 };
 
 impl RandomRun {
-    /// Computes the window's end independently, by its definition.
+    /// Computes the end of the reconnect window from its definition, independently of the session.
     pub(super) fn expected_window_end(&self) -> Timestamp {
         let window = self.timeouts.reconnect_window;
         let last_activity = self.last_received_at.max(self.detached_at);
         (last_activity + window).min(self.detached_at + window * 2)
     }
 
-    /// Observes the outputs of an attach. Outputs of due deadlines come first.
+    /// Observes the outputs of an attach. The outputs of due deadlines come first.
     pub(super) fn replaced_by(&mut self, attach: &Attach) {
         let is_poll = matches!(attach.kind, ConnectionKind::Poll { .. });
         let mut resumed = false;
@@ -80,7 +80,7 @@ impl RandomRun {
         }
         for ahead in [0, 100, 5_000] {
             let by = millis(self.latest + ahead);
-            // Checks the deadlines one by one for comparison.
+            // Check the deadlines one by one for comparison.
             let is_heartbeat = |deadline| matches!(deadline, Deadline::Ping | Deadline::Pong);
             let alone = self.session.deadlines().all(|(at, deadline)| is_heartbeat(deadline) || at > by);
             assert_eq!(self.session.has_only_heartbeat(by), alone, "by {by:?}");

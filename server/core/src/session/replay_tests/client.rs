@@ -1,5 +1,5 @@
-//! The client: a page, and the machine below it, which answers ping frames before the page has processed the
-//! messages preceding them.
+//! The client: a page, and the machine below it (the browser and the kernel), which answers ping frames
+//! before the page has processed the messages preceding them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::session::{ConnectionId, ConnectionInput, ConnectionKind, Heartbeat};
 
 const HOLD: Duration = Duration::from_millis(600);
 
-/// The complete state of a page, which may later continue from a saved copy.
+/// The complete state of a page. The page may later continue from a saved copy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientPage {
-    /// The seq that the page reports.
+    /// The seq that the page reports when it connects.
     pub(super) seq: u64,
     /// The highest seq that the page has ever received.
     pub(super) highest: u64,
@@ -33,8 +33,8 @@ struct PageCursor {
 }
 
 impl ClientPage {
-    /// Asserts that every message of this subscription up to `last` was received, through whichever
-    /// subscription, or reported missing.
+    /// Asserts that every message of this subscription up to `last` was received through any subscription, or
+    /// was reported missing.
     pub(super) fn assert_has(&self, subscription: usize, last: u64, world: &ServerWorld) {
         let start = world.subscriptions[subscription].start;
         self.assert_knows(subscription, start + 1..=last, world);
@@ -94,7 +94,7 @@ impl ClientPage {
             return;
         }
         assert!(offset > cursor.up_to, "received twice: {offset} at {cursor:?}");
-        // After an unsubscribe, there may be holes.
+        // An ended subscription may have holes.
         if live && !world.gaps_may_be_late {
             self.assert_knows(subscription, cursor.up_to + 1..offset, world);
         }
@@ -134,7 +134,7 @@ impl ClientPage {
             }
         }
         if !world.gaps_allowed {
-            // The gap covers messages before the subscription.
+            // The gap covers only messages from before the subscription began.
             return;
         }
         let from = range.map_or(it.start + 1, |(from, _)| from);
@@ -185,16 +185,16 @@ pub(super) struct ModelClient {
     pub(super) page: ClientPage,
     pub(super) link: Option<ClientLink>,
     /// Whether the machine answers a ping only after the page has read everything before the previous ping,
-    /// as the server assumes.
+    /// which is what the server assumes.
     pub(super) pongs_after_reading: bool,
-    /// Whether the page reports its highest seq rather than its last.
+    /// Whether the page reports its highest seq rather than its last one.
     pub(super) reports_highest: bool,
     /// Whether the client never reports a seq, and must not receive duplicates.
     pub(super) at_most_once: bool,
 }
 
 impl ModelClient {
-    /// The machine reads one frame from the network.
+    /// Lets the machine read one frame from the network.
     pub(super) fn machine_reads(&mut self, world: &ServerWorld, coverage: &mut Coverage) -> bool {
         let Some(frame) = self.link.as_mut().and_then(|link| link.network.pop_front()) else { return false };
         let kind = self.link.as_ref().map(|link| link.kind);
@@ -212,7 +212,7 @@ impl ModelClient {
         self.link.iter().flat_map(|link| &link.machine)
     }
 
-    /// The page reads one frame from the machine.
+    /// Lets the page read one frame from the machine.
     pub(super) fn page_reads(&mut self, world: &ServerWorld, coverage: &mut Coverage) -> bool {
         let Some(link) = &mut self.link else { return false };
         let Some(frame) = link.machine.pop_front() else { return false };
@@ -256,7 +256,7 @@ impl ModelClient {
         true
     }
 
-    /// Sends a request to be held on a stream.
+    /// Sends a request that the server holds on a stream.
     pub(super) fn request_hold(&mut self) {
         let seq = (!self.at_most_once).then_some(self.page.seq);
         self.send_input(ConnectionInput::Hold { hold: HOLD, seq });
@@ -268,9 +268,9 @@ impl ModelClient {
         }
     }
 
-    /// Closes the connection. The page receives or loses the frames that its machine has read. The flag is
-    /// true if the server may consider some of the lost messages received, because two pings after them were
-    /// answered.
+    /// Closes the connection. The page receives or loses the frames that its machine has read. The returned
+    /// flag is true if the server may consider some of the lost messages received, because two pings sent
+    /// after them were answered.
     pub(super) fn cut(
         &mut self,
         page_gets_all: bool,

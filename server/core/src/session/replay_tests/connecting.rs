@@ -6,7 +6,7 @@ impl ReplayRun<'_> {
     /// Cuts the connection. Inputs in transit to the server may be lost or arrive late, and the server may
     /// not notice the disconnect.
     pub(super) fn cut(&mut self) {
-        // A client that reports no seq counts as having received everything that its machine has.
+        // A client that reports no seq is assumed to have received everything that its machine has.
         let page_gets_all = self.client.at_most_once || self.rng.random();
         if page_gets_all && self.rng.random() && self.read_answer() {
             return;
@@ -25,7 +25,7 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Saves the session, and continues with a restored one.
+    /// Saves the session, and continues with the restored copy.
     pub(super) fn restart(&mut self) {
         self.handle(Input::Move);
         let record = self.session.snapshot().expect("the session has moved");
@@ -59,10 +59,10 @@ impl ReplayRun<'_> {
         if old {
             let snapshot = self.rng.random_range(0..self.snapshots.len());
             self.client.page = self.snapshots[snapshot].clone();
-            // If a page polls with the same seq as before, the server assumes that it has received the
+            // If a page polls with the same seq as before, the server assumes that the page has received the
             // answer.
             self.world.begin_notices_may_be_missing |= self.is_polling();
-            // Later snapshots are of a history that is now discarded.
+            // Discard later snapshots, because they belong to a history that is being abandoned.
             self.snapshots.truncate(snapshot + 1);
             self.world.gaps_allowed = true;
             self.coverage.record("old seq");
@@ -77,7 +77,7 @@ impl ReplayRun<'_> {
             None
         } else {
             self.must_report_seq = false;
-            // The client may have acknowledged more before messages were sent to it again.
+            // The page may have acknowledged more before it went back and received messages again.
             self.world.gaps_allowed |= self.client.page.seq < self.client.page.highest;
             Some(self.client.page.seq)
         };
@@ -97,7 +97,7 @@ impl ReplayRun<'_> {
         self.carry_out_outputs();
     }
 
-    /// Leaves the outputs to the caller, which first records the new connection.
+    /// Attaches a new connection. The outputs are left to the caller, which first records the connection.
     pub(super) fn attach(&mut self, kind: ConnectionKind, seq: Option<u64>) -> ConnectionId {
         self.pass_to_now();
         self.connections += 1;

@@ -3,7 +3,7 @@
 use super::*;
 
 impl ReplayRun<'_> {
-    /// The client of a new stream may send a request at once.
+    /// Lets the client of a new stream send a request immediately.
     pub(super) fn maybe_hold(&mut self, kind: ConnectionKind) {
         self.released = 0;
         let holds = self.allowed.holds && matches!(kind, ConnectionKind::Stream(_)) && self.rng.random();
@@ -17,7 +17,7 @@ impl ReplayRun<'_> {
     pub(super) fn record_hold(&mut self, seq: Option<u64>) {
         let dropped = OutboxPosition::of(self.session.outbox()).dropped;
         if seq.is_some_and(|seq| seq < dropped) {
-            // The client's machine has acknowledged messages that the page has not read.
+            // The machine below the page has acknowledged messages that the page has not read.
             self.world.gaps_allowed = true;
         }
         if seq.is_some_and(|seq| seq < self.session.outbox().sent()) {

@@ -1,4 +1,4 @@
-//! Logs of channels, and of patterns that match some of these.
+//! Logs of channels, and of patterns that match some of the channels.
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -9,7 +9,7 @@ use crate::session::outbox::{LogBounds, LogHandle, LogPosition};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) struct LogRef {
     index: usize,
-    /// A bit for each channel whose messages are in the log.
+    /// The channels whose messages are in the log, one bit each.
     channels: u32,
 }
 
@@ -37,7 +37,7 @@ struct LoggedMessage {
     places: Vec<LogPosition>,
 }
 
-/// Channels come first, followed by patterns.
+/// All logs. Logs of channels come first, followed by logs of patterns.
 #[derive(Debug)]
 pub(in crate::session) struct ModelLogs {
     logs: Vec<ModelLog>,

@@ -32,8 +32,8 @@ use server_world::{OutboxPosition, ServerWorld, WireFrame};
 
 const SEEDS: u64 = 4_000;
 const STEPS: usize = 120;
-/// Upper bound on rounds of the final drain, in each of which everything advances as far as possible. Without
-/// new messages, a few rings' worth suffices.
+/// Maximum number of rounds of the final drain. Each round advances everything as much as possible. Since
+/// there are no new messages, this is enough to drain a few full rings.
 const DRAIN_ROUNDS: usize = 2_000;
 const MAX_SNAPSHOTS: usize = 4;
 
@@ -82,13 +82,14 @@ struct ReplayRun<'a> {
     ping_leaving: Option<u64>,
     /// Seq of the last pong frame on the current connection.
     last_pong_frame: u64,
-    /// Last seq sent when the stream last answered a request.
+    /// Last seq sent when a request on the stream was last answered.
     released: u64,
     /// Inputs still in transit from connections that the client has closed.
     late: VecDeque<(ConnectionId, ConnectionInput)>,
     /// Saved states of the page.
     snapshots: Vec<ClientPage>,
-    /// Whether the page has lost messages that may count as received, and has not reported a seq since.
+    /// Whether the page has lost messages that the server may consider received, and has not reported a seq
+    /// since.
     must_report_seq: bool,
 }
 
@@ -211,8 +212,6 @@ impl<'a> ReplayRun<'a> {
         }
     }
 
-    // Logs.
-
     fn publish(&mut self) {
         let channel = self.rng.random_range(0..self.world.logs.channels);
         let count = if self.rng.random_bool(0.1) { 20 } else { self.rng.random_range(1..=4) };
@@ -252,8 +251,6 @@ impl<'a> ReplayRun<'a> {
         }
     }
 
-    // Server.
-
     fn handle(&mut self, input: Input) {
         self.session.handle(millis(self.now_ms), input);
         self.carry_out_outputs();
@@ -272,8 +269,6 @@ impl<'a> ReplayRun<'a> {
         self.session.handle_timeout(millis(self.now_ms));
         self.carry_out_outputs();
     }
-
-    // Client.
 
     fn machine_reads(&mut self) {
         if self.read_answer() {
@@ -304,8 +299,8 @@ impl<'a> ReplayRun<'a> {
         }
     }
 
-    /// On a final working connection, pongs alone must be enough to deliver everything, without waiting for
-    /// deadlines.
+    /// Checks that on a final working connection, pongs alone are enough to deliver everything, without
+    /// waiting for deadlines.
     fn drain(&mut self) {
         if self.client.link.is_some() {
             self.cut();

@@ -1,9 +1,9 @@
-//! Polls of a run. An answer arrives completely or not at all.
+//! The polls of a run. An answer arrives completely or not at all.
 
 use super::*;
 use crate::session::RequestInput;
 
-/// The last poll from the server's point of view.
+/// The last poll, from the server's point of view.
 #[derive(Debug, Default)]
 pub(super) struct PollModel {
     /// Poll that must be answered even if there are no messages.
@@ -16,10 +16,11 @@ pub(super) struct PollModel {
     sent: u64,
     /// Poll whose answer the client has not read.
     unread: Option<ConnectionId>,
-    /// Poll whose answer contains notices but no new seq, and has not been read by the client. If it is lost,
-    /// the server cannot notice this, since the client repeats the same request as if it had arrived.
+    /// Poll whose answer contains notices but no new seq, and has not been read by the client. The server
+    /// cannot notice the loss of such an answer, since the client repeats the same request as if the answer
+    /// had arrived.
     only_notices: Option<ConnectionId>,
-    /// Seqs reported by polls, the latest last.
+    /// Seqs reported by polls, oldest first.
     reported_seqs: Vec<u64>,
 }
 
@@ -86,7 +87,7 @@ impl ReplayRun<'_> {
         self.arrive(id, if arrives { Some(frames) } else { None });
     }
 
-    /// Delivers the answer of this poll, or the end of its connection, to the client.
+    /// Delivers the answer to this poll, or the end of its connection, to the client.
     fn arrive(&mut self, id: ConnectionId, frames: Option<Vec<WireFrame>>) {
         let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) else { return };
         match frames {
@@ -101,7 +102,7 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// The client reads the whole answer, and its poll ends. Returns false if there is no answer.
+    /// Lets the client read the whole answer, which ends its poll. Returns false if there is no answer.
     pub(super) fn read_answer(&mut self) -> bool {
         let Some(link) = self.client.link.as_ref().filter(|link| link.answered) else { return false };
         if self.polls.unread == Some(link.id) {
@@ -116,7 +117,7 @@ impl ReplayRun<'_> {
         true
     }
 
-    /// Clients usually poll again soon.
+    /// Lets the client poll again, as clients usually do soon.
     pub(super) fn maybe_poll_again(&mut self) {
         if self.is_polling() && self.client.link.is_none() && self.rng.random_bool(0.4) {
             let kind = random_poll(&mut self.rng);
@@ -162,7 +163,8 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Delivers a poll that was delayed: its client has given it up, and may have polled again since.
+    /// Delivers a poll that was delayed. Its client has abandoned it, and may have polled again in the
+    /// meantime.
     pub(super) fn deliver_late_poll(&mut self) {
         if !self.is_polling() || (self.client.at_most_once && self.polls.unread.is_some()) {
             return;
@@ -174,8 +176,8 @@ impl ReplayRun<'_> {
             self.presume_delivery();
         }
         if seq.is_some_and(|seq| seq < OutboxPosition::of(self.session.outbox()).dropped) {
-            // The ring had no room for the entry. From now on, gaps for a client that reports no seq may
-            // cover more than it has lost.
+            // The ring had no room for the entry. As a result, gaps for a client that reports no seq may
+            // cover more than the client has lost.
             self.world.gaps_allowed = true;
             self.coverage.record("late poll older than the ring");
         }
@@ -190,14 +192,14 @@ impl ReplayRun<'_> {
         self.carry_out_outputs();
         self.coverage.record("late poll");
         if !before.is_empty() {
-            // The replaced poll's task continues writing.
+            // The task of the replaced poll continues writing.
             let arrives: bool = self.rng.random();
             self.arrive(ConnectionId(last), arrives.then_some(before));
             self.coverage.record("poll replaced while being answered");
         }
     }
 
-    /// A command received outside the connection.
+    /// Sends a command outside the connection.
     pub(super) fn request(&mut self) {
         self.pass_to_now();
         let request = match self.rng.random_range(0..3) {

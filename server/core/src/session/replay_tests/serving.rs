@@ -1,4 +1,4 @@
-//! The server of a run: carries out the session's outputs, and writes what the outbox contains.
+//! The server of a run, which carries out the session's outputs and writes what the outbox contains.
 
 use super::*;
 
@@ -31,7 +31,7 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Runs a connection's task: takes messages, writes pings, and reports them sent.
+    /// Runs a connection's task: takes messages, writes pings, and reports the pings as sent.
     pub(super) fn serve(&mut self) {
         let Phase::Attached(id) = self.session.phase() else { return };
         if self.is_polling() {

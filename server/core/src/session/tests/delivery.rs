@@ -1,5 +1,5 @@
-//! Messages that polls, and requests held on a stream, receive again, and gaps that replace them. There is one
-//! channel, whose messages have the offsets 1 to `last`.
+//! Tests of messages that clients receive again, and of the gaps that replace them, for polls and for
+//! requests held on a stream. There is one channel, whose messages have the offsets 1 to `last`.
 
 use super::*;
 use crate::session::outbox::{LogBounds, SubscriptionSlot, TurnOutcome};

@@ -1,5 +1,5 @@
-//! Timing of polls: how long they are held, the pause between two of them, and the outputs when the session
-//! ends. `poll_hold` is 700 ms, `poll_gap` 300 ms, and the reconnect window 5,000 ms.
+//! Tests of the timing of polls: how long they are held, the pause between polls, and the outputs when the
+//! session ends. `poll_hold` is 700 ms, `poll_gap` 300 ms, and the reconnect window 5,000 ms.
 
 use super::*;
 
@@ -27,12 +27,12 @@ fn suspended(number: u32, reason: SuspendReason) -> Output {
     event(number, Transition::Suspended(reason))
 }
 
-/// A session whose first poll, `A`, is held.
+/// Opens a session whose first poll, `A`, is held.
 fn held() -> TimedSession {
     TimedSession::open(timeouts(), poll(1, 700))
 }
 
-/// A session whose first poll was answered at 0.
+/// Opens a session whose first poll was answered at 0.
 fn between() -> TimedSession {
     let mut timed = held();
     assert_eq!(timed.on(0, A, ANSWERED), NOTHING);
@@ -227,7 +227,7 @@ fn the_second_poll_supersedes_the_first() {
 
 type Situation = (&'static str, fn() -> TimedSession);
 
-/// Situations of a session in which something happens at 200.
+/// States that a session can be in before an input at 200 ms.
 const SITUATIONS: [Situation; 5] = [
     ("held", held),
     ("answer due", || {
@@ -248,7 +248,8 @@ const SITUATIONS: [Situation; 5] = [
 fn a_replaced_connection_gets_one_output() {
     let replaced = Output::Close(A, CloseCode::Replaced);
     let expected: [(&str, &[Output], &[Output]); 5] = [
-        // Outputs if the next connection is a poll, and if it is a stream.
+        // Name of the situation, the outputs if the next connection is a poll, and the outputs if it is a
+        // stream.
         ("held", &[Output::Superseded(A)], &[replaced, take_over(2)]),
         ("answer due", &[], &[take_over(2)]),
         ("answering", &[], &[take_over(2)]),

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 
-/// Generates anchors for headings as GitHub does, so that links into the README work on both.
+/// Generates anchors for headings in the same way as GitHub, so that links into the README work in both
+/// places.
 #[derive(Default)]
 pub(super) struct Anchors {
-    /// How often each anchor has occurred.
+    /// Number of headings so far for each anchor.
     seen: HashMap<String, usize>,
 }
 

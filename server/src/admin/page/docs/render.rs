@@ -4,23 +4,24 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, 
 
 use super::anchors::Anchors;
 
-/// A document as HTML.
+/// A document rendered as HTML.
 pub(super) struct RenderedDocument {
     pub(super) body: String,
-    /// Its second-level headings.
+    /// Second-level headings of the document.
     pub(super) sections: Vec<Section>,
 }
 
 /// Target and title of a heading.
 pub(super) struct Section {
     pub(super) id: String,
-    /// As HTML.
+    /// Title, as HTML.
     pub(super) title: String,
 }
 
-/// Renders a document for readers without the repository or a network. Links to its own anchors and complete
-/// URLs are kept, links to other files become plain text. An image is kept if `picture` returns its URL, and
-/// replaced by its description otherwise. HTML is shown as text, and comments are removed.
+/// Renders a document for readers who may have neither the repository nor a network connection. Links to
+/// anchors of the document and complete URLs are kept; links to other files become plain text. An image is
+/// kept if `picture` returns its URL, and replaced by its description otherwise. HTML is shown as text, and
+/// comments are removed.
 pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -> RenderedDocument {
     let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
     let headings = headings(&events);
@@ -37,8 +38,8 @@ pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -
         event => kept.event(event),
     });
     html::push_html(&mut body, events);
-    // Wide tables scroll; with a tab index, they do so from the keyboard as well. In text, `<table>` would be
-    // escaped, so this replaces tags only.
+    // Add a tab index to tables, so that wide tables can also be scrolled from the keyboard. This replaces
+    // only tags, because `<table>` in text is escaped.
     let body = body.replace("<table>", "<table tabindex=\"0\">");
     let sections = headings.into_iter().filter(|heading| heading.level == HeadingLevel::H2);
     let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(text) });
@@ -76,13 +77,13 @@ fn escaped(text: String) -> String {
     title
 }
 
-/// Filters the events of a document.
+/// Filter for the events of a document.
 struct EventFilter<'a, P> {
     anchors: HashSet<&'a str>,
     picture: P,
-    /// For each open link, whether it is kept.
+    /// Whether to keep each of the open links.
     links: Vec<bool>,
-    /// For each open image, whether it is kept.
+    /// Whether to keep each of the open images.
     pictures: Vec<bool>,
     in_comment: bool,
 }

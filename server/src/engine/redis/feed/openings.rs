@@ -1,4 +1,4 @@
-//! Opening of channels by the feed task, in batches.
+//! Opens channels for the feed task, in batches.
 
 use futures_util::FutureExt;
 
@@ -11,7 +11,7 @@ use crate::engine::redis::connection::describe;
 use crate::engine::redis::live_connection::LiveConnection;
 use crate::engine::redis::opening::{MAX_BATCH, MAX_FULL_READS, OpenRequest, OpenResults, open};
 
-/// Maximum number of concurrent batches.
+/// Maximum number of batches in progress.
 const MAX_OPENINGS: usize = 4;
 
 impl<S: Subscriber> FeedTask<S> {
@@ -62,7 +62,7 @@ impl<S: Subscriber> FeedTask<S> {
                 batch.push(OpenRequest { channel, after, known_epoch, subscribe, new_epoch });
             }
             if batch.is_empty() {
-                // All channels of the batch were removed in the meantime.
+                // All channels of the batch have been removed in the meantime.
                 continue;
             }
             connected

@@ -35,13 +35,13 @@ use wire::{PresenceQuery, encode_reply, parse_reply};
 /// How long to wait for replies.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Lifetime of a lease after its last renewal: three probes.
+/// Lifetime of a lease after its last renewal: three probe intervals.
 const LEASE_LIFETIME: Duration = Duration::from_secs(15);
 
-/// Maximum number of replies in flight from this server. Further queries are ignored.
+/// Maximum number of replies in flight from this server. Additional queries are ignored.
 const MAX_REPLIES: usize = 256;
 
-/// How long a server that shuts down tries to give up its lease.
+/// How long a server that is shutting down tries to give up its lease.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Placeholder for all other servers, while they are unknown.
@@ -159,8 +159,8 @@ impl<S: Subscriber> RedisClient<S> {
                 lease_refused.store(false, Ordering::Relaxed);
             }
             Err(error) if must_reconnect(&error) => closed.cancel(),
-            // Without a lease, other servers do not expect replies from this one. A repeated failure is
-            // logged once.
+            // Other servers do not expect replies from a server without a lease. Log a repeated failure only
+            // once.
             Err(error) if !lease_refused.swap(true, Ordering::Relaxed) => {
                 let error = describe(&error);
                 tracing::warn!(
@@ -217,14 +217,14 @@ impl<S: Subscriber> RedisClient<S> {
         publish.arg(self.keys.presence_replies(&query.server)).arg(encode_reply(query.id, server, page));
         let published = async move {
             let _permit = permit;
-            // If the reply is lost, the querying server lists this one as incomplete.
+            // If the reply is lost, the querying server lists this server as incomplete.
             _ = commands.send_packed_command(&publish).await;
         };
         drop(DetachedRequest::new(published, &self.executor));
     }
 }
 
-/// Replies to a query, as far as they have arrived.
+/// Replies to a query that have arrived so far.
 struct GatheredReplies {
     replies: Vec<(String, PresencePage)>,
     /// Servers that have not replied yet; `None` until the list of servers is known.
@@ -232,7 +232,7 @@ struct GatheredReplies {
 }
 
 impl GatheredReplies {
-    /// Completes when all servers have replied.
+    /// Collects replies until all servers have replied.
     async fn gather<S: Subscriber>(
         &mut self,
         request: impl Future<Output = Result<BTreeSet<String>, RedisError>>,
@@ -250,7 +250,7 @@ impl GatheredReplies {
         let outstanding = self.outstanding.insert(servers);
         while !outstanding.is_empty() {
             let (server, page) = pending.next().await;
-            // Replies from unknown servers and repeated replies are ignored.
+            // Ignore replies from unknown servers, and repeated replies.
             if outstanding.remove(&server) {
                 self.replies.push((server, page));
             }

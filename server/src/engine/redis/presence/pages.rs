@@ -1,10 +1,11 @@
-//! Merging the subscribers of several servers into one page. Each server numbers its own by an index; the
-//! merged order is by index, then by server name. A cursor thus consists of an index and the server's rank.
+//! Merges the subscribers of several servers into one page. Each server identifies its own subscribers by an
+//! index; the merged order is by index, then by server name. A cursor therefore consists of an index and the
+//! server's rank.
 
 use crate::channel::PresencePage;
 use crate::engine::Presence;
 
-/// Maximum number of servers that share channels. Presence on further ones is not reported.
+/// Maximum number of servers that share channels. Presence on additional servers is not reported.
 pub(super) const MAX_SERVERS: usize = 1024;
 
 /// Position in the merged order.
@@ -44,7 +45,7 @@ pub(super) fn merge(mut servers: Vec<(String, PresencePage)>, cursor: u64, limit
     let begin = PagePosition::of_cursor(cursor);
     let total = servers.iter().fold(0_usize, |sum, (_, present)| sum.saturating_add(present.total));
     let rest = servers.iter().enumerate();
-    // Where a server's reply ends, its further subscribers may precede those of other servers.
+    // End the page where a server's reply ends: its next subscribers may precede those of other servers.
     let mut end =
         rest.filter_map(|(server, (_, present))| Some(PagePosition { index: present.next?, server })).min();
     let mut members = Vec::new();

@@ -11,11 +11,11 @@ const MAX_MEMBERS: usize = 1001;
 /// Maximum length of a server name or session id.
 const MAX_ID_LEN: usize = 64;
 
-/// Approximate maximum size of a reply. Further subscribers are on the next page.
+/// Approximate maximum size of a reply. The remaining subscribers are on the next page.
 const TARGET_REPLY_BYTES: usize = 64 * 1024;
 
-/// Maximum size of a received reply. A reply may exceed its size by one user name, whose length is limited by
-/// that of a token.
+/// Maximum size of a received reply. A reply may exceed its target size by one user name, whose length is
+/// limited by the maximum length of a token.
 pub(super) const MAX_REPLY_LEN: usize = 4 * TARGET_REPLY_BYTES;
 
 /// Query for the subscribers of a channel.

@@ -8,9 +8,9 @@
 --           next epoch started.
 --   kept    the time at which the log expires: see `publish.lua`
 --
--- A Redis that takes over from another may have lost the newest messages. Servers detect this, and pass a higher generation from then on. The
--- channel then gets a new epoch, so that new messages are not mistaken for lost ones; its offsets continue. A server that has not detected
--- the change yet passes a lower generation, which has no effect.
+-- A Redis that takes over from another may have lost the newest messages. Servers detect this, and then pass a higher generation. This gives
+-- the channel a new epoch, so that new messages are not mistaken for lost ones; its offsets continue. A server that has not detected the
+-- change yet passes a lower generation, which has no effect.
 
 local MAX_PAST_EPOCHS = 4
 

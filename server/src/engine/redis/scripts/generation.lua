@@ -1,8 +1,8 @@
 -- Determines the generation of the data set, which increases by one whenever the replication id has changed. The id changes when a replica
 -- is promoted and when Redis restarts.
 --
--- The first generation is the time in milliseconds. If this key is lost while channels survive or are created again, later generations are
--- thus still higher than all that channels have recorded.
+-- The first generation is the time in milliseconds. Therefore, even if this key is lost while channels survive or are created again, later
+-- generations are higher than any that channels have recorded.
 --
 -- KEYS: the key of the generation. ARGV: 1 the replication id.
 -- Returns the generation.

@@ -1,5 +1,5 @@
--- Returns what a server must know about a channel to subscribe to it. A separate command in the same transaction reads the channel's log;
--- doing so in a script would take eight times as long.
+-- Returns the state of a channel that a server needs to subscribe to it. A separate command in the same transaction reads the channel's log;
+-- reading it in a script would take eight times as long.
 --
 -- KEYS: the meta key and the log of the channel.
 -- ARGV:

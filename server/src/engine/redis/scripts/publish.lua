@@ -62,7 +62,7 @@ if KEYS[3] then
   local place = number % ARGV[11]
   local oldest = redis.call('HGET', KEYS[3], place)
   if oldest then
-    -- The id may have been used again since then, under another number.
+    -- The same id may have been recorded again since then, with another number.
     local known = redis.call('HGET', KEYS[3], oldest)
     if known and tonumber(string.match(known, '^%d+ %d+ (%d+)')) == number - ARGV[11] then
       redis.call('HDEL', KEYS[3], oldest)

@@ -25,8 +25,8 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         Self { out, ping, backoff, ..Self::bare(socket, attachment, dialect) }
     }
 
-    /// Whether everything that remains can be done while parked: all input is handled, and the kernel has
-    /// taken all output.
+    /// Whether the connection may be parked: all input is handled, the kernel has accepted all output, and
+    /// everything that remains can be done without a task.
     pub(super) fn is_idle(&self) -> bool {
         let inbox = self.socket.get_ref();
         let has_backlog = self.backlog.has_more && self.dialect.can_send_messages();
@@ -48,7 +48,7 @@ impl<S: Socket, D: WebSocketDialect> WebSocketConnection<S, D> {
         park_timer.poll(socket.get_ref().socket(), attachment, backoff, has_input).map(|()| Paused::Park)
     }
 
-    /// Drops everything that a parked connection does not need. The last value says whether messages are
+    /// Drops everything that a parked connection does not need. The last value is whether messages are
     /// pending that have to wait for an acknowledgement.
     pub(in crate::transport::websocket) fn into_parked_parts(self) -> (ConnectionParts<S>, D, bool) {
         let Self { socket, attachment, dialect, backlog, backoff, .. } = self;

@@ -9,7 +9,7 @@ use super::*;
 
 const STEPS: usize = 300;
 
-/// The reference implementation.
+/// The reference implementation, a list of all entries.
 struct ReferenceRing {
     entries: VecDeque<RingEntry>,
     dropped: u64,
@@ -25,8 +25,8 @@ impl ReferenceRing {
         self.entries.get(index).copied()
     }
 
-    /// The entry for `seq`, and the number of entries from it on that are consecutive messages of one
-    /// subscription.
+    /// Returns the entry for `seq`, and the number of consecutive messages of one subscription that begin
+    /// with it.
     fn rest_of_run(&self, seq: u64) -> Option<(RingEntry, u64)> {
         let first = self.get(seq)?;
         let follows = |count: &u64| {

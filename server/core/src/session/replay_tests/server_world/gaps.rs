@@ -62,7 +62,7 @@ impl ServerWorld {
         WireFrame::Gap { seq, subscription, range, to, live: it.live }
     }
 
-    /// Checks a gap that replaces entries sent under the seqs after `sent`.
+    /// Checks a gap that replaces entries sent with the seqs after `sent`.
     fn gap_again(
         &self,
         subscription: usize,

@@ -11,7 +11,7 @@ use super::logs::{LogRef, ModelLogs};
 use crate::session::Outbox;
 use crate::session::outbox::{SubscriptionSlot, TurnOutcome};
 
-/// A frame sent to the client. Subscriptions are identified by their index in [`ServerModel::subscriptions`],
+/// A frame sent to the client. Subscriptions are identified by their index in [`ServerWorld::subscriptions`],
 /// which is never reused.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WireFrame {
@@ -63,11 +63,11 @@ pub(super) struct Subscription {
     pub(super) live: bool,
     pub(super) cursor: u64,
     pub(super) caught_up: bool,
-    /// Number of turns that others had while this one was ready.
+    /// Number of turns that other subscriptions had while this one was ready.
     waited: usize,
 }
 
-/// A message or gap as first sent under a seq.
+/// A message or gap as first sent with a seq.
 #[derive(Debug)]
 struct SentEntry {
     subscription: usize,
@@ -100,9 +100,9 @@ pub(super) struct ServerWorld {
     covered_by_gap: BTreeSet<usize>,
     /// Newest message sent from each channel.
     newest: BTreeMap<usize, usize>,
-    /// Whether a subscription has begun in the past, so messages may have been sent before.
+    /// Whether a subscription has started with old messages, which may have been sent before.
     pub(super) asked_for_old: bool,
-    /// Entries from seq 1 on.
+    /// Sent entries, in the order of their seqs, which start at 1.
     sent: Vec<SentEntry>,
     /// Whether gaps are allowed because of an earlier event.
     pub(super) gaps_allowed: bool,
@@ -111,11 +111,11 @@ pub(super) struct ServerWorld {
     /// Whether messages sent by an ended subscription were lost. The other subscriptions report a gap for
     /// them after the resent messages.
     pub(super) gaps_may_be_late: bool,
-    /// Whether a notice of a beginning may be missing, because an answer with nothing else was lost or its
-    /// client cannot report the loss.
+    /// Whether the notice of a subscription's beginning may be missing, because an answer that contained only
+    /// notices was lost, or because its client cannot report the loss.
     pub(super) begin_notices_may_be_missing: bool,
-    /// Whether a notice of an end may be missing for the same reasons, or because a page has gone back to
-    /// before it.
+    /// Whether the notice of a subscription's end may be missing for the same reasons, or because a page has
+    /// gone back to a state before the notice.
     pub(super) end_notices_may_be_missing: bool,
 }
 
@@ -153,7 +153,7 @@ impl ServerWorld {
         }
     }
 
-    /// The message at this offset of the subscription's log.
+    /// Returns the message at this offset of the subscription's log.
     pub(super) fn message(&self, subscription: usize, offset: u64) -> usize {
         self.logs.message(self.subscriptions[subscription].log, offset)
     }
@@ -162,7 +162,7 @@ impl ServerWorld {
         self.subscriptions.iter().enumerate().filter(|(_, it)| it.live)
     }
 
-    /// Publishes messages, and notifies waiting subscriptions now if `notify` is set, otherwise later.
+    /// Publishes messages. Notifies waiting subscriptions now if `notify` is set, otherwise later.
     pub(super) fn publish(&mut self, outbox: &mut Outbox<LogRef>, channel: usize, count: u64, notify: bool) {
         for _ in 0..count {
             self.logs.publish(channel);
@@ -189,7 +189,7 @@ impl ServerWorld {
         }
     }
 
-    /// Takes one turn like the server, if there is one. `wraps` tells whether the ring may wrap.
+    /// Takes one turn as the server does, if there is one. `wraps` states whether the ring may wrap.
     pub(super) fn take(
         &mut self,
         outbox: &mut Outbox<LogRef>,
@@ -282,7 +282,7 @@ impl ServerWorld {
         }
     }
 
-    /// Records a message sent for the first time, under a new seq.
+    /// Records a message that is sent for the first time, with a new seq.
     fn send_new(&mut self, subscription: usize, offset: u64) {
         let message = self.message(subscription, offset);
         let it = &self.subscriptions[subscription];
@@ -321,7 +321,7 @@ impl ServerWorld {
         }
     }
 
-    /// The last subscription that was assigned this slot, which may have ended.
+    /// Returns the last subscription that was assigned this slot. It may have ended.
     fn subscription_in(&self, slot: SubscriptionSlot) -> usize {
         self.subscriptions.iter().rposition(|it| it.slot == slot).expect("the slot was assigned")
     }
