@@ -3,9 +3,9 @@
 //! Their test had a number of outstanding callouts at random times far in the future, then set and cancelled
 //! one more callout 10,000 times, each time at a random time later than all others. BSD's sorted list was
 //! searched from the front and took time in proportion to the number of callouts; their Scheme 6 did not.
-//! [`OrderedList`](encke_wheel::schemes::OrderedList) is searched from the rear, where the position of the
-//! latest timer is found immediately, so there is a second operation: set and cancel at a random time among
-//! the others.
+//! [`OrderedList`](encke_wheel::schemes::OrderedList) is searched from the rear and finds the position of the
+//! latest timer immediately. The benchmark therefore has a second operation: set and cancel at a random time
+//! among the others.
 //!
 //! A structure is excluded from larger sizes once a data point, including its setup, takes too long.
 
@@ -25,7 +25,7 @@ use support::structures::{Structure, StructureVisitor, structures};
 use support::verify::verify;
 use support::{BenchError, table};
 
-/// The other timers are between this many ticks and twice as many ahead.
+/// Minimum number of ticks that the other timers are ahead. The maximum is twice as many.
 const FAR: u32 = 1 << 20;
 
 /// Time for 10,000 pairs of set and cancel, by number of outstanding timers
@@ -96,7 +96,7 @@ fn main() -> Result<(), BenchError> {
 const LAST: &str = "last";
 const AMONG: &str = "among";
 
-/// A structure, as a monomorphised function.
+/// A structure to be measured, as a monomorphised function.
 struct Figure9Subject {
     name: &'static str,
     measure: fn(u32, u32) -> [(&'static str, Duration); 2],
@@ -120,7 +120,7 @@ fn measure<S: Structure>(outstanding: u32, pairs: u32) -> [(&'static str, Durati
     let mut random = Random(outstanding.into());
     let mut structure = S::new(u64::from(FAR) * 3);
     let mut deadlines: Vec<u32> = (0..outstanding).map(|_| FAR + random.below(FAR)).collect();
-    // Sorted, so that an ordered list accepts them without a search.
+    // Sort the deadlines, so that an ordered list accepts them without a search.
     deadlines.sort_unstable();
     for (id, &deadline) in (0..).zip(&deadlines) {
         structure.schedule(deadline.into(), id);

@@ -1,14 +1,15 @@
 //! Bytes per timer, and memory retained after a peak.
 //!
-//! A global allocator counts the bytes requested and not freed, without its own overhead. Because counting
-//! takes time, the other benchmarks do not do it. The 8 bytes of the value, which every structure has to
-//! store, are subtracted from the bytes per timer.
+//! A global allocator counts the bytes that have been requested and not freed, without the allocator's own
+//! overhead. The other benchmarks do not use this allocator, because counting takes time. The 8 bytes of the
+//! value, which every structure has to store, are subtracted from the bytes per timer.
 //!
 //! ```text
 //! set      timers with random deadlines, from empty
 //! moved    after moving each to another deadline, in random order
 //! stay     reusable timers, armed and then armed again, in random order
-//! peak     nine times as many, nearer timers were added and have expired: memory relative to before the peak
+//! peak     memory after nine times as many timers with earlier deadlines were added and have expired,
+//!          relative to the memory before
 //! ```
 
 mod support;
@@ -88,7 +89,7 @@ fn main() -> Result<(), BenchError> {
     report.finish(&args.common, &[Plot { file: "memory-moved.svg", op: "moved", axes }])
 }
 
-/// A structure, as monomorphised functions.
+/// A structure to be measured, as monomorphised functions.
 struct MemorySubject {
     name: &'static str,
     limits: Limits,
@@ -96,7 +97,7 @@ struct MemorySubject {
     peak: fn(&Deadlines) -> (u64, u64),
 }
 
-/// Reusable timers, as a monomorphised function.
+/// An implementation of reusable timers, as a monomorphised function.
 struct ReusableSubject {
     name: &'static str,
     limits: Limits,
@@ -173,7 +174,8 @@ fn peak<S: Structure>(deadlines: &Deadlines) -> (u64, u64) {
     let before = allocated();
     let span = u64::from(SPAN);
     let mut structure = S::new(3 * span);
-    // Timers of the peak must expire before the others even in a structure that is late.
+    // Set the other timers late enough that the timers of the peak expire first, even in an inexact
+    // structure.
     let stay = span + structure.precision(span);
     for (id, &deadline) in (0..).zip(&deadlines.first) {
         structure.schedule(stay + u64::from(deadline), id);

@@ -1,22 +1,23 @@
 //! Timers beyond the range of a wheel: the problem that motivates A. Lev-Libfeld's *Timer Lawn* (2019).
-//! Timing wheels are fast as long as timers fit into one revolution. This measures the others.
+//! Timing wheels are fast as long as timers fit into one revolution. This benchmark measures timers that do
+//! not.
 //!
 //! | scheme | a timer that is too far ahead |
 //! |---|---|
-//! | `SimpleWheel`, 65,536 slots | is refused; the caller uses the last tick within the horizon, and sets the timer again then |
+//! | `SimpleWheel`, 65,536 slots | is refused; the caller sets it to the last tick within the horizon, and sets it again when it expires |
 //! | `LogicSimulationWheel`, 4,096 slots | waits in a list that is searched once per revolution |
 //! | `HashedUnsortedWheel`, 4,096 slots | is examined once per revolution |
-//! | `HashedSortedWheel`, 4,096 slots | is inserted in order among the others of its slot |
+//! | `HashedSortedWheel`, 4,096 slots | is inserted in order among the other timers of its slot |
 //! | `HierarchicalWheel`, `TimingWheel` | moves down once per level |
 //! | `NonCascadingWheel`, `OneMigrationWheel` | expires late |
-//! | `Lawn` | is like any other, if there are few durations |
+//! | `Lawn` | is like any other timer, if there are few durations |
 //!
 //! A tick is a millisecond. All timers are set within one second, with durations up to the value in the
-//! column header: either random, or one of eight evenly spaced ones, as Lawn prefers. Time is then driven in
-//! steps of 10 ms for ten minutes or half a million expiries, whichever comes first, and each timer that
-//! expires is set again with the same duration. Both parts are timed. A timer is "touched" if it expires,
-//! moves, or is examined in vain, and "clamped" if the caller has to set it again. The benchmark checks that
-//! no timer is early, and that none is later than its scheme allows.
+//! column header: either random, or one of eight evenly spaced durations, as Lawn prefers. Time is then
+//! driven in steps of 10 ms for ten minutes or half a million expiries, whichever comes first, and each timer
+//! that expires is set again with the same duration. Both parts are timed. A timer is "touched" if it
+//! expires, moves, or is examined without being due, and "clamped" if the caller has to set it to the
+//! horizon. The benchmark checks that no timer is early, and that none is later than its scheme allows.
 
 mod support;
 
@@ -36,7 +37,7 @@ use support::{BenchError, table};
 /// Maximum durations, in seconds.
 const MAX_DURATIONS: [u32; 8] = [1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800];
 
-/// Horizon requested from a wheel without revolutions.
+/// Horizon requested from a wheel whose range is one revolution.
 const HORIZON: u64 = 65_535;
 
 const STEP: u64 = 10;
@@ -62,7 +63,7 @@ struct OverflowArgs {
 struct OverflowLoad {
     timers: u32,
     longest: u32,
-    /// Whether there are only eight durations.
+    /// Whether all timers have one of only eight durations.
     few_durations: bool,
     until: u64,
     limit: Duration,
@@ -100,7 +101,7 @@ fn main() -> Result<(), BenchError> {
             axes: axes("driving 10 ms, timers of random durations"),
         },
         Plot {
-            file: "overflow-drive-few_durations.svg",
+            file: "overflow-drive-few.svg",
             op: STEPS[1],
             axes: axes("driving 10 ms, timers of eight durations"),
         },
@@ -118,7 +119,7 @@ fn add(report: &mut BenchReport, name: &str, seconds: u32, load: OverflowLoad, o
     let (few_durations, seconds) = (usize::from(load.few_durations), u64::from(seconds));
     report.add(SET[few_durations], "ns", name, seconds, ns_each(outcome.set, load.timers.into()));
     report.add(STEPS[few_durations], "ns", name, seconds, ns_each(outcome.drive, outcome.steps));
-    // Without expiries there is no figure per expiry.
+    // Skip the results per expiry if no timer expired.
     if outcome.expired == 0 {
         return;
     }
@@ -135,7 +136,7 @@ fn add(report: &mut BenchReport, name: &str, seconds: u32, load: OverflowLoad, o
     }
 }
 
-/// A scheme, as a monomorphised function.
+/// A scheme to be measured, as a monomorphised function.
 struct OverflowSubject {
     name: &'static str,
     measure: fn(OverflowLoad) -> OverflowOutcome,
@@ -197,7 +198,8 @@ struct OverflowTimers<Q> {
 }
 
 impl<Q: BenchScheme<u32>> OverflowTimers<Q> {
-    /// Sets all timers in the course of a second. Timers that expire meanwhile are set again and not counted.
+    /// Sets all timers in the course of a second. Timers that expire during this second are set again and not
+    /// counted.
     fn fill(&mut self, load: OverflowLoad, outcome: &mut OverflowOutcome) {
         let mut next = 0;
         for now in 1..=FILL_TICKS {

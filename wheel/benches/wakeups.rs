@@ -1,14 +1,14 @@
-//! Number of times a sleeping host is woken per timer: the question of Varghese & Lauck's appendix A, where a
-//! chip that scans the slots interrupts the host when it finds an occupied one.
+//! How often a sleeping host is woken per timer. Varghese & Lauck examine this question in appendix A, where
+//! a chip that scans the slots interrupts the host when it finds an occupied one.
 //!
 //! They count `T / M` interrupts per timer for Scheme 6 (timers of `T` ticks, `M` slots) and at most one per
-//! level for Scheme 7; Scheme 2 needs one. Here `next_wakeup` plays the part of the chip. A tick is a
-//! millisecond. The timers run for an hour; each has a random duration between one tick and twice the mean,
-//! and is set again when it expires. With slack, a timer may expire within a sixty-fourth of the mean after
-//! its deadline.
+//! level for Scheme 7; Scheme 2 needs one. In this benchmark, `next_wakeup` plays the role of the chip. A
+//! tick is a millisecond. The timers run for an hour; each has a random duration between one tick and twice
+//! the mean, and is set again when it expires. With slack, a timer may expire within a sixty-fourth of the
+//! mean after its deadline.
 //!
-//! Several timers may expire at one wake-up, so there may be less than one wake-up per timer. The last line
-//! of a table is the minimum for timers without slack.
+//! Several timers may expire at one wake-up, so there may be fewer wake-ups than timers. The last line of
+//! each table shows the minimum for timers without slack.
 
 mod support;
 
@@ -105,7 +105,7 @@ fn loads(until: u64) -> impl Iterator<Item = WakeupsLoad> {
         ("one minute, slack", MINUTE, MINUTE / 64),
     ];
     all.into_iter().flat_map(move |(op, mean, slack)| {
-        // The shorter the timers, the more of them expire.
+        // Measure fewer short timers, because more of them expire.
         let sizes: &[u32] = if mean == SECOND { &[1, 100] } else { &[1, 100, 10_000] };
         sizes.iter().map(move |&timers| WakeupsLoad { op, timers, mean, slack, until })
     })
@@ -115,18 +115,18 @@ fn loads(until: u64) -> impl Iterator<Item = WakeupsLoad> {
 struct WakeupCounts {
     wakeups: u64,
     expired: u64,
-    /// Timers that expired, moved or were examined.
+    /// Number of timers that expired, moved or were examined.
     touched: u64,
-    /// Ticks at which timers expired.
+    /// Number of ticks at which timers expired.
     busy: u64,
-    /// Checksum of which timers expired when.
+    /// Checksum of the expired timers and their ticks.
     digest: u64,
     /// Whether every timer expired on its tick.
     exact: bool,
     cut_short: bool,
 }
 
-/// A scheme, as a monomorphised function.
+/// A scheme to be measured, as a monomorphised function.
 struct WakeupsSubject {
     name: &'static str,
     measure: fn(WakeupsLoad, Duration) -> WakeupCounts,
@@ -177,7 +177,7 @@ fn measure<Q: BenchScheme<u32>>(load: WakeupsLoad, limit: Duration) -> WakeupCou
     counts
 }
 
-/// The duration depends only on the current tick and the timer.
+/// Sets a timer with a random duration that depends only on the current tick and the timer.
 fn set<Q: BenchScheme<u32>>(queue: &mut Q, load: WakeupsLoad, id: u32) {
     let now = queue.now();
     let length = 1 + hash(now.0 << 32 | u64::from(id), 2 * load.mean);

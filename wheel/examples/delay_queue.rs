@@ -4,8 +4,8 @@
 //! cargo run -p encke-wheel --example delay_queue
 //! ```
 //!
-//! The wheel has no clock and no waker; the runtime has both. Combining them takes a single `Sleep` for all
-//! timers, set to the next tick at which the wheel has something to do.
+//! The wheel has no clock and no waker, but the runtime has both. A single `Sleep` for all timers combines
+//! them: it is set to the next tick at which the wheel has something to do.
 #![allow(clippy::print_stdout, reason = "prints the values")]
 
 use std::future::{Future, poll_fn};
@@ -26,7 +26,7 @@ const BUDGET: u64 = 1_024;
 struct DelayQueue<T> {
     start: Instant,
     wheel: TimingWheel<T>,
-    /// One for all timers. Boxed, because a polled `Sleep` must not move.
+    /// Sleep for all timers. It is boxed, because a polled `Sleep` must not move.
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -53,7 +53,7 @@ impl<T> DelayQueue<T> {
     /// Waits for the next value to become due. Returns `None` if the queue is empty.
     ///
     /// Cancel safe: a value that is due stays in the wheel until it is returned. The future may be used in
-    /// `select!` beside a branch that inserts.
+    /// `select!` alongside a branch that inserts.
     async fn next(&mut self) -> Option<T> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -69,20 +69,21 @@ impl<T> DelayQueue<T> {
                 }
                 Expiry::UpToDate => {}
             }
-            // The wake-up may belong to a timer that was moved or removed, so there may be one even if the
-            // queue is empty.
+            // Check this even if the wheel has a wake-up: the wake-up may belong to a timer that has been
+            // moved or removed.
             if self.wheel.is_empty() {
                 return Poll::Ready(None);
             }
             let wakeup = self.instant(self.wheel.next_wakeup(Tick::MAX).unwrap_or(Tick::MAX));
             self.sleep.as_mut().reset(wakeup);
             // Poll after each reset, because only polling registers the waker. If the sleep has already
-            // elapsed, loop: the wheel may only have had timers to move.
+            // elapsed, drive the wheel again.
             ready!(self.sleep.as_mut().poll(context));
         }
     }
 
-    /// Rounded down, and deadlines up, so that no value is early.
+    /// Returns the current tick. The time is rounded down, and deadlines are rounded up, so that no value is
+    /// early.
     fn now(&self) -> Tick {
         Tick(u64::try_from(self.start.elapsed().as_nanos() / MILLISECOND).unwrap_or(u64::MAX))
     }
@@ -92,14 +93,16 @@ impl<T> DelayQueue<T> {
         Tick(u64::try_from(ahead.div_ceil(MILLISECOND)).unwrap_or(u64::MAX))
     }
 
-    /// For a tick beyond the range of `Instant`, a year from now, when the queue checks again.
+    /// Converts a tick to an `Instant`. For a tick beyond the range of `Instant`, returns a year from now,
+    /// when the queue checks again.
     fn instant(&self, tick: Tick) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         self.start.checked_add(Duration::from_millis(tick.0)).unwrap_or_else(|| Instant::now() + YEAR)
     }
 }
 
-/// Four values: one is postponed, one is moved to an earlier deadline, one is removed.
+/// Inserts four values, of which one is postponed, one is moved to an earlier deadline, and one is removed.
+/// Returns the received values with their deadlines and times of arrival.
 async fn scenario() -> Vec<(&'static str, Instant, Instant)> {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
@@ -138,7 +141,8 @@ fn main() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Uses a paused clock, which only advances, to the next timer, when all tasks are idle.
+    /// Runs a test with a paused clock, which only advances when all tasks are idle, and then to the next
+    /// timer.
     fn paused(test: impl Future) {
         let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("the runtime starts").block_on(test);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A session is pinged after 40 ms of silence, and again every 40 ms, until it expires after 190 ms of
-//! silence. `Sessions` makes all decisions without a clock, so it is tested with a timetable. The thread
+//! silence. `SessionTimers` makes all decisions without a clock, so it is tested with a timetable. The thread
 //! around it has the clock, the channel and the sleep.
 #![allow(clippy::print_stdout, reason = "prints the events")]
 
@@ -19,11 +19,11 @@ use encke_wheel::{OwnerExpiry, Owners, Tick, TimerKey, WorkBudget};
 const PING: usize = 0;
 const EXPIRY: usize = 1;
 
-/// In ticks of one millisecond.
+/// Silence after which a session is pinged, in ticks of one millisecond.
 const PING_AFTER: u64 = 40;
 const EXPIRY_AFTER: u64 = 190;
 
-/// Maximum number of timers handled before the thread looks for new commands.
+/// Maximum number of timers handled before the thread checks for new commands.
 const BUDGET: u64 = 256;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ enum SessionEvent {
     Expired(&'static str),
 }
 
-/// Each session is an owner with two timers, so an expiry needs no look-up.
+/// Sessions as owners with two timers each, so that handling an expiry needs no look-up.
 struct SessionTimers {
     wheel: Owners<&'static str, 2>,
 }
@@ -57,15 +57,15 @@ impl SessionTimers {
                 self.postpone(now, key);
                 return Some(SessionEvent::Opened(name, key));
             }
-            // Both commands may arrive after the session has expired. Its key is then stale, even if another
-            // session uses the same memory.
+            // Both commands may arrive after the session has expired. In that case its key is stale, even if
+            // another session uses the same memory.
             SessionCommand::Received(key) => self.postpone(now, key),
             SessionCommand::Close(key) => drop(self.wheel.remove(key)),
         }
         None
     }
 
-    /// Counts from `now` rather than from the wheel's current tick, which may lag behind.
+    /// Arms both timers, counting from `now` rather than from the wheel's current tick, which may lag behind.
     fn postpone(&mut self, now: Tick, key: TimerKey) {
         if let Some(mut session) = self.wheel.get_mut(key) {
             session.arm(PING, now.saturating_add(PING_AFTER));
@@ -73,14 +73,15 @@ impl SessionTimers {
         }
     }
 
-    /// The next event that is due by now. `None` if no event is due or the budget is exhausted.
+    /// Returns the next event that is due by now, or `None` if no event is due or the budget is exhausted.
     fn due(&mut self, now: Tick, work: &mut WorkBudget) -> Option<SessionEvent> {
-        // The expired timer is no longer armed, so a ping has to be armed again. The session is lent and
-        // needs no look-up.
+        // The expired timer is no longer armed, so a ping has to be armed again. The wheel returns the
+        // session along with the timer, so no look-up is needed.
         let OwnerExpiry::Due(mut due) = self.wheel.expire_next(now, work) else { return None };
         let (name, key) = (*due.owner.value(), due.owner.key());
         if due.timer == PING {
-            // Counts from the deadline, not from now, so that oversleeping does not shift the rhythm.
+            // Count from the deadline rather than from now, so that oversleeping does not delay the following
+            // pings.
             due.owner.arm(PING, due.deadline.saturating_add(PING_AFTER));
             return Some(SessionEvent::Ping(name, key));
         }
@@ -93,10 +94,10 @@ impl SessionTimers {
 /// Runs until all command senders are dropped. Returns the number of remaining sessions.
 fn run(commands: &Receiver<SessionCommand>, events: &Sender<SessionEvent>) -> usize {
     let start = Instant::now();
-    // Rounded down, so that no timer is early.
+    // Round down, so that no timer is early.
     let now = || Tick(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
     let mut sessions = SessionTimers::new(now());
-    // Commands are executed even if the receiver of events has been dropped.
+    // Ignore send errors: commands are executed even if the receiver of events has been dropped.
     let report = |event: Option<SessionEvent>| event.map(|event| events.send(event).is_ok());
     loop {
         let mut work = WorkBudget::new(BUDGET);
@@ -106,8 +107,8 @@ fn run(commands: &Receiver<SessionCommand>, events: &Sender<SessionEvent>) -> us
         // thread does not sleep.
         let command = match sessions.wheel.next_wakeup(Tick::MAX) {
             Some(wakeup) => {
-                // May be the deadline of a timer that has since been postponed. The thread then finds nothing
-                // due and sleeps again.
+                // This may be the deadline of a timer that has since been postponed. In that case the thread
+                // finds nothing due and sleeps again.
                 let wakeup = Duration::from_millis(wakeup.0);
                 commands.recv_timeout(wakeup.saturating_sub(start.elapsed()))
             }
@@ -141,7 +142,7 @@ fn main() {
             SessionEvent::Opened(..) | SessionEvent::Ping(..) | SessionEvent::Expired(_) => {}
         }
     }
-    // After 40, 80, 120 and 160 ms, however late the thread wakes.
+    // Expect pings after 40, 80, 120 and 160 ms, no matter how late the thread wakes.
     assert_eq!(pings, 4);
     drop(commands);
     let left = wheel_thread.join().expect("the thread does not panic");

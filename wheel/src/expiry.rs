@@ -17,10 +17,10 @@ pub enum Expiry<T> {
 /// A timer that has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// Key of the timer. It is now stale and only useful for comparison with a stored key.
+    /// Key of the timer. The key is now stale and only useful for comparison with a stored key.
     pub key: TimerKey,
-    /// Deadline that was requested. The wheel is at this tick, or at a later one if the deadline was not in
-    /// the future.
+    /// Requested deadline. The wheel is at this tick, or at a later tick if the deadline was not in the
+    /// future.
     pub deadline: Tick,
     /// Value of the timer.
     pub value: T,

@@ -9,11 +9,11 @@ use std::collections::hash_map::{Entry, RandomState};
 use crate::{BeyondHorizon, Expired, Expiry, Tick, TimerKey, TimerQueue, WorkBudget};
 
 /// Wraps any [`TimerQueue`] so that timers are started and stopped by an id that the caller already has,
-/// instead of by a key that it would have to store: the RequestId of Varghese & Lauck's START_TIMER, looked
-/// up in a hash table as in A. Costello's implementation for BSD (1995), and the timerId of Timer Lawn.
-/// Requires the feature `std`.
+/// instead of by a key that it would have to store. Such ids are the RequestId of Varghese & Lauck's
+/// START_TIMER, looked up in a hash table as in A. Costello's implementation for BSD (1995), and the timerId
+/// of Timer Lawn. Requires the feature `std`.
 ///
-/// An id identifies one timer at a time. The queue stores the id beside the value, so that an expiring timer
+/// An id identifies one timer at a time. The queue stores the id next to the value, so that an expiring timer
 /// removes its id: there are always as many ids as timers.
 ///
 /// ```
@@ -69,12 +69,12 @@ impl<K, Q, S> Keyed<K, Q, S> {
 }
 
 impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
-    /// Starts a timer. If a timer is already running under this id, replaces it and returns the old value.
+    /// Starts a timer. If a timer with this id is already running, replaces it and returns the old value.
     ///
     /// # Errors
     ///
     /// Returns [`BeyondHorizon`] with the value under the same conditions as [`TimerQueue::schedule`]. A
-    /// timer already running under this id is not affected.
+    /// running timer with this id is not affected.
     ///
     /// # Panics
     ///
@@ -102,7 +102,7 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         }
     }
 
-    /// Changes the deadline of a timer. Returns `false` if no timer is running under this id.
+    /// Changes the deadline of a timer. Returns `false` if no timer with this id is running.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         self.queue.reschedule(key, deadline)
     }
 
-    /// Stops a timer and returns its value, or `None` if no timer is running under this id.
+    /// Stops a timer and returns its value, or `None` if no timer with this id is running.
     pub fn stop<V, I>(&mut self, id: &I) -> Option<V>
     where
         K: Borrow<I>,

@@ -4,7 +4,7 @@
 //!
 //! A server with a hundred thousand sessions has at least as many timeouts, and nearly all of them are
 //! postponed or cancelled before they expire. A sorted structure pays for an order that is never used. A
-//! timing wheel sorts a timer only as its deadline approaches. This one provides what servers need and many
+//! timing wheel sorts a timer only as its deadline approaches. This wheel provides what servers need and many
 //! wheels lack:
 //!
 //! - **Time is an argument.** The wheel has no clock, no thread and no callbacks. The caller passes the
@@ -36,11 +36,11 @@
 //!                  ...
 //! ```
 //!
-//! A slot is a *line*: one cache line that holds the indices of 14 timers, their number, and a link to
-//! further lines. A full line is copied as a whole into a pool, and copied back once the slot has been
-//! emptied that far. A few timers therefore need only the slot itself, many timers are read sequentially, and
-//! the wheel can prefetch what it needs next. A linked list cannot: each node reveals only the location of
-//! the next one.
+//! A slot is a *line*: one cache line that holds the indices of 14 timers, their number, and a link to more
+//! lines. A full line is copied as a whole into a pool, and copied back when the lines added after it have
+//! been emptied. A few timers therefore need only the slot itself, many timers are read sequentially, and the
+//! wheel can prefetch what it needs next. A linked list does not allow this: each node reveals only the
+//! location of the next node.
 //!
 //! A postponed timer stays in its slot. When the wheel reaches that slot, the timer moves to the slot of its
 //! new deadline. Postponing, the fate of most timeouts, is therefore a single store, however often it
@@ -57,8 +57,8 @@
 //!
 //! The timers of [`TimingWheel`] are one-shot: each carries its value out when it expires. Most timeouts are
 //! different. A session sets the same few timers again and again, and the code that handles an expiry must
-//! first find the session. [`Owners`] stores the sessions themselves, each with `K` timers of its own, and
-//! lends the session to the caller when one of its timers expires. Nothing is inserted, removed or looked up
+//! first find the session. [`Owners`] stores the sessions themselves, each with its own `K` timers, and
+//! passes the session to the caller when one of its timers expires. Nothing is inserted, removed or looked up
 //! in between. `TimingWheel` is built from owners with a single timer that are removed when it expires.
 //!
 //! [`ReusableTimers`] is the common interface of owners with one timer and of reusable timers on top of any
@@ -74,14 +74,14 @@
 //! ```
 //!
 //! Cancelling or moving a timer leaves its entry behind: an entry is valid only if the *state* of its timer
-//! names the slot that holds the entry. Cancelling therefore neither reads nor writes the slot. Once the
-//! invalid entries, called holes, exceed half of the timers that the allocated pages have room for, calls
-//! start to sweep: each looks through as many lines as an owner has timers, or as holes have been added, and
-//! removes the holes it finds.
+//! names the slot that holds the entry. Cancelling therefore neither reads nor writes the slot. Invalid
+//! entries are called holes. When there are more holes than half the number of timers that the allocated
+//! pages can hold, calls start to sweep: each call visits as many lines as an owner has timers, or as holes
+//! have been added, and removes the holes in them.
 //!
-//! Owners and spilled lines are stored in pages. The lowest page with room is filled first, and empty pages
-//! are freed except for a few spares. Growing never copies a timer. In total a timer takes 21 to 23 bytes and
-//! its value; the slots take 136 KiB.
+//! Owners and spilled lines are stored in pages. The lowest page with free space is filled first, and empty
+//! pages are freed except for a few spares. Growing never copies a timer. In total, a timer takes 21 to 23
+//! bytes plus its value; the slots take 136 KiB.
 //!
 //! # Example
 //!
@@ -113,7 +113,7 @@
 //! assert_eq!(wheel.deadline(slack), Some(Tick(1280)));
 //! ```
 #![no_std]
-// Shows on docs.rs which feature an item needs. Requires nightly, which docs.rs uses.
+// Show on docs.rs which feature an item needs. This requires nightly, which docs.rs uses.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![deny(missing_docs)]

@@ -107,13 +107,15 @@ pub trait TimerQueue<T> {
     /// Removes a timer before it expires and returns its value, or `None` if the key is stale.
     fn cancel(&mut self, key: TimerKey) -> Option<T>;
 
-    /// Returns the requested deadline of a timer, even if it was already past when it was requested.
+    /// Returns the requested deadline of a timer, even if the deadline had already passed when it was
+    /// requested.
     fn deadline(&self, key: TimerKey) -> Option<Tick>;
 
     /// Returns a reference to the value of a timer.
     fn get(&self, key: TimerKey) -> Option<&T>;
 
-    /// Drives the queue towards `now` and returns the first timer that expires on the way, or the reason why none does.
+    /// Drives the queue towards `now`. Returns the first timer that expires on the way, or why the drive
+    /// ended without one.
     ///
     /// The queue may be changed freely between calls. Time does not go backwards: a `now` before the current
     /// tick is treated as [`now()`](Self::now).
@@ -124,7 +126,7 @@ pub trait TimerQueue<T> {
     /// nothing happens up to and including `at_most`.
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
 
-    /// Returns the number of parts distinguished by [`occupancy`](Self::occupancy).
+    /// Returns the number of parts whose timers [`occupancy`](Self::occupancy) counts separately.
     fn levels(&self) -> usize {
         1
     }
@@ -138,15 +140,16 @@ pub trait TimerQueue<T> {
     /// Describes ring number `ring`, where 0 is the finest, and writes the number of timers in each of its
     /// slots to `counts`, counted as in [`occupancy`](Self::occupancy). If [timers are not
     /// counted](SlotRing::has_counts), `counts` is 1 for occupied slots. Returns `None` if there is no such
-    /// ring. A scheme without slots has no rings at all, and neither has a scheme whose number of slots grows
-    /// with the number of timers.
+    /// ring. Schemes without slots have no rings, nor do schemes whose number of slots grows with the number
+    /// of timers.
     ///
-    /// The time this takes does not depend on the number of timers.
+    /// The cost of this call does not depend on the number of timers.
     fn ring(&self, _ring: usize, _counts: &mut [u32; SlotRing::MAX_SLOTS]) -> Option<SlotRing> {
         None
     }
 
-    /// Returns the part of `range` that can be scheduled, or its start if no part can.
+    /// Returns the part of `range` that lies within the horizon, or only the start of `range` if no part
+    /// does.
     #[doc(hidden)]
     fn clamp_to_horizon(&self, range: RangeInclusive<Tick>) -> RangeInclusive<Tick> {
         let Some(horizon) = self.horizon() else { return range };

@@ -15,7 +15,7 @@ pub(crate) fn includes(range: &RangeInclusive<Tick>, deadline: Tick) -> bool {
 ///
 /// A timer due on the first tick of a slot expires from that slot without cascading. The best tick is
 /// therefore the first tick of a slot, on the highest level that the range allows, and the latest of several
-/// candidates, because a timer that is postponed repeatedly then keeps its slot for longest (Ratas,
+/// candidates, because a timer that is postponed repeatedly then keeps its slot for the longest time (Ratas,
 /// "range-based scheduling"). Slot boundaries do not depend on `now`, so timers with overlapping ranges tend
 /// to share a tick regardless of when they were scheduled.
 ///
@@ -26,12 +26,12 @@ pub(crate) fn includes(range: &RangeInclusive<Tick>, deadline: Tick) -> bool {
 /// because a timer must never be early.
 pub(crate) fn choose(now: Tick, range: &RangeInclusive<Tick>) -> Tick {
     let (start, end) = (*range.start(), *range.end());
-    // The last tick that is too early: before the range, or not after `now`.
+    // The last tick that is too early, because it is before the range or not after `now`.
     let too_early = Tick(start.0.saturating_sub(1)).max(now);
     if end <= too_early {
         return start.max(end);
     }
-    // A multiple of 2^n lies in `(too_early, end]` exactly if the two numbers differ in bit n or above.
+    // A multiple of 2^n lies in `(too_early, end]` if and only if the two numbers differ in bit n or above.
     let bits = (too_early.0 ^ end.0).ilog2();
     let whole_levels = bits - bits % u8::BITS;
     let bits = if whole_levels > 0 { whole_levels } else { bits };

@@ -8,8 +8,8 @@ use crate::{BeyondHorizon, Expiry, SlotRing, Tick, TimerKey, WorkBudget};
 /// unregistered.
 ///
 /// Most timeouts are of this kind: the timeout of a session or request is set again and again during the life
-/// of the session. The timer keeps its memory and its key throughout. When it expires, its value is lent to
-/// the caller and stays in place.
+/// of the session. The timer keeps its memory and its key throughout. When it expires, the caller receives a
+/// reference to its value, which stays in place.
 ///
 /// [`Owners<T>`](crate::Owners) is designed for this;
 #[cfg_attr(
@@ -20,8 +20,8 @@ use crate::{BeyondHorizon, Expiry, SlotRing, Tick, TimerKey, WorkBudget};
     not(feature = "schemes"),
     doc = "`Reusable`, with the feature `schemes`, provides it on top of any [`TimerQueue`](crate::TimerQueue)."
 )]
-///
-/// The guarantees of [`TimerQueue`](crate::TimerQueue) about order, deadlines and budgets apply here too.
+/// The guarantees of [`TimerQueue`](crate::TimerQueue) about order, deadlines and budgets apply to reusable
+/// timers too.
 pub trait ReusableTimers<T> {
     /// Returns the current tick: see [`TimerQueue::now`](crate::TimerQueue::now).
     fn now(&self) -> Tick;
@@ -48,7 +48,7 @@ pub trait ReusableTimers<T> {
     ///
     /// # Panics
     ///
-    /// Panics if there is no room for another timer. The capacity is at least 2^30 timers.
+    /// Panics if the maximum number of timers is reached. It is at least 2^30.
     fn register(&mut self, value: T) -> TimerKey;
 
     /// Removes a timer and returns its value, or `None` if the key is stale.
@@ -78,12 +78,12 @@ pub trait ReusableTimers<T> {
     /// Disarms a timer. Returns whether it was armed.
     fn disarm(&mut self, key: TimerKey) -> bool;
 
-    /// Returns the deadline with which a timer was armed, even if it was already past at that time, or `None`
-    /// if the timer is not armed or the key is stale.
+    /// Returns the deadline with which a timer was armed, even if the deadline had already passed then, or
+    /// `None` if the timer is not armed or the key is stale.
     fn deadline(&self, key: TimerKey) -> Option<Tick>;
 
-    /// Drives the timers towards `now`. Returns the first timer that expires on the way, with its value lent
-    /// to the caller, or the reason why none does. The expired timer is no longer armed. See
+    /// Drives the timers towards `now`. Returns the first timer that expires on the way, with a reference to
+    /// its value, or why the drive ended without one. The expired timer is no longer armed. See
     /// [`TimerQueue::expire_next`](crate::TimerQueue::expire_next).
     fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<&mut T>;
 
@@ -91,7 +91,7 @@ pub trait ReusableTimers<T> {
     /// [`TimerQueue::next_wakeup`](crate::TimerQueue::next_wakeup).
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
 
-    /// Returns the number of parts distinguished by [`occupancy`](Self::occupancy).
+    /// Returns the number of parts whose timers [`occupancy`](Self::occupancy) counts separately.
     fn levels(&self) -> usize {
         1
     }

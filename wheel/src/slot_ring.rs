@@ -14,12 +14,12 @@ pub struct SlotRing {
     pub slot_ticks: u64,
     /// Slot of the current tick.
     pub hand: usize,
-    /// Whether the timers of each slot are counted. If not, only whether a slot is occupied is known.
+    /// Whether the timers of each slot are counted. If not, `counts` only says whether a slot is occupied.
     pub has_counts: bool,
 }
 
 impl SlotRing {
-    /// Maximum number of slots that are reported separately.
+    /// Maximum number of slots in a ring.
     pub const MAX_SLOTS: usize = 256;
 
     /// Describes a ring of `slots` slots of `width` ticks with the hand at slot `hand`. Sets `counts` to 1
@@ -65,7 +65,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Occupies each slot alone, in rings of many sizes.
+    /// Occupies one slot at a time, in rings of many sizes.
     #[test]
     fn each_slot_is_reported_in_one_place() {
         for slots in [1_usize, 2, 7, 64, 255, 256, 257, 511, 1000, 4096, 5000] {

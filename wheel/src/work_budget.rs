@@ -1,13 +1,13 @@
 //! Budgets for advancing a wheel.
 
-/// Limits the work of [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), the same methods of
-/// [`Owners`](crate::Owners::expire_next) and [`ReusableTimers`](crate::ReusableTimers::expire_next), and
+/// Limit on the work of [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), of the same method of
+/// [`Owners`](crate::Owners::expire_next) and [`ReusableTimers`](crate::ReusableTimers::expire_next), and of
 /// [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch), so that a burst of timers cannot
-/// monopolise its thread.
+/// monopolise the calling thread.
 ///
-/// One unit pays for one timer touched: a timer that expires, a timer that moves, the leftover entry of a
+/// One unit pays for touching one timer: a timer that expires, a timer that moves, the leftover entry of a
 /// cancelled or disarmed timer, or, in schemes that have to scan, a timer that is examined without being due.
-/// Empty slots are free.
+/// Empty slots cost nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkBudget {
     left: u64,

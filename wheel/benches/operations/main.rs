@@ -1,8 +1,8 @@
 //! Nanoseconds to set, move, cancel and expire a timer, by number of outstanding timers.
 //!
 //! All structures take turns within a run, and every size has several runs. The report gives the median and
-//! how far the runs deviate from it. [`phases`] measures each operation separately, with random deadlines;
-//! [`sessions`] measures them together, in the mix of a server with heartbeats.
+//! the maximum deviation of a run from the median. [`phases`] measures each operation separately, with random
+//! deadlines; [`sessions`] measures them together, in the mix of a server with heartbeats.
 
 mod batches;
 mod phases;
@@ -52,7 +52,7 @@ enum Op {
     Sweep,
     /// Setting a timer, in reused memory
     Refill,
-    /// Driving time until a timer expires
+    /// Advancing time until a timer expires
     Expire,
     /// All of these, in the mix of sessions with heartbeats
     Sessions,
@@ -60,11 +60,11 @@ enum Op {
     Register,
     /// Arming a reusable timer that is already armed
     Arm,
-    /// Arming a reusable timer within a range that contains its deadline: nothing to do
+    /// Arming a reusable timer within a range that already contains its deadline, which changes nothing
     Within,
     /// Disarming a reusable timer
     Disarm,
-    /// Driving time until a reusable timer expires and is lent
+    /// Advancing time until a reusable timer expires and the caller receives its value
     Lend,
     /// Unregistering a reusable timer
     Unregister,
@@ -124,7 +124,7 @@ fn axes(op: &str) -> Axes {
     Axes { title: format!("{op}: nanoseconds per operation"), x: "timers outstanding", y: "ns" }
 }
 
-/// A structure, as monomorphised functions.
+/// A structure to be measured, as monomorphised functions.
 struct OperationsSubject {
     name: &'static str,
     limits: Limits,
@@ -133,7 +133,7 @@ struct OperationsSubject {
     sessions: fn(u32, u64) -> sessions::Outcome,
 }
 
-/// Reusable timers, as a monomorphised function.
+/// An implementation of reusable timers, as a monomorphised function.
 struct ReusableSubject {
     name: &'static str,
     limits: Limits,
@@ -156,7 +156,7 @@ impl ReusableVisitor for OperationsSubjects<'_> {
 }
 
 impl OperationsSubjects<'_> {
-    /// Batches differ only in expiring.
+    /// Adds `expire_batch`, which only the expire operation uses.
     fn add_batches(&mut self) {
         self.add::<Batches>(&[Op::Expire]);
     }

@@ -6,11 +6,11 @@
 //! cancel      every timer, in random order
 //! sweep       drive to the end of the span; nothing expires          work deferred by lazy structures
 //! refill      schedule every timer again                             in memory reused in random order
-//! expire      drive to the end of the next span at once
+//! expire      drive to the end of the next span in one step
 //! ```
 //!
-//! Deadlines and the order of visits are generated beforehand. Small sizes are repeated with new structures
-//! until there is enough time to measure.
+//! Deadlines and the order in which timers are visited are generated beforehand. Small sizes are repeated
+//! with new structures until enough timers have been measured.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(crate) struct PhaseTimes {
     cancel: Duration,
     sweep: Duration,
     refill: Duration,
-    /// `None` if this phase is not measured.
+    /// Duration of the expire phase, or `None` if it is not measured.
     expire: Option<Duration>,
 }
 

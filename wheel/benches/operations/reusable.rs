@@ -6,7 +6,7 @@
 //! within      a range that contains the deadline, in random order: nothing to do
 //! disarm      every timer, in random order
 //!             drive to the end of the span, and arm all again        not measured
-//! lend        drive to the end of the next span at once: each timer is lent and stays
+//! lend        drive to the end of the next span in one step; all timers stay
 //! unregister  every timer, in random order
 //! ```
 

@@ -1,13 +1,13 @@
-//! A server's sessions in their steady state. Each has one timer, a heartbeat that is postponed whenever the
-//! peer sends something.
+//! The steady state of a server's sessions. Each session has one timer, a heartbeat that is postponed
+//! whenever the peer sends something.
 //!
 //! A tick is 10 ms. A session receives a message every 10 s on average, at random, and postpones its ping to
 //! 25 s later. If nothing arrives, the ping is sent, and the peer has 10 s for the pong, which usually takes
 //! less than 200 ms. Every 10 minutes on average a session loses its connection. It is then kept for 120 s,
 //! and the peer usually reconnects within 60 s.
 //!
-//! Everything that happens depends on the tick and the session, never on the order of timers within a tick.
-//! All exact structures therefore have the same history, which is checked by a checksum.
+//! All events depend on the tick and the session, never on the order of timers within a tick. All exact
+//! structures therefore have the same history, which is verified with a checksum.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -19,22 +19,23 @@ const PING: u64 = 2_500;
 const PONG: u64 = 1_000;
 const RECONNECT_WINDOW: u64 = 12_000;
 
-/// Mean number of ticks between two messages of a session.
+/// Mean number of ticks between messages of a session.
 const MESSAGE_INTERVAL: u64 = 1_000;
-/// Mean number of ticks between two disconnects of a session.
+/// Mean number of ticks between disconnects of a session.
 const DISCONNECT_INTERVAL: u64 = 60_000;
-/// Longer than any disconnect that ends in a reconnect.
+/// Length of the table of upcoming messages, in ticks: longer than any session takes to reconnect.
 const UPCOMING_TICKS: usize = 8_192;
 
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) time: Duration,
     pub(crate) operations: u64,
-    /// `None` if the structure is not exact.
+    /// Checksum of the history, or `None` if the structure is not exact.
     pub(crate) checksum: Option<u64>,
 }
 
-/// Number of ticks that result in about 200,000 operations, or a tenth of that in a quick run; at least 20 s.
+/// Returns the number of ticks to run: enough for about 200,000 operations, or 20,000 in a quick run, and at
+/// least 20 s.
 pub(crate) fn ticks(timers: u32, quick: bool) -> u64 {
     let ticks = if quick { 20_000_000 } else { 200_000_000 };
     (ticks / u64::from(timers)).max(2_000)
@@ -54,11 +55,11 @@ pub(crate) fn measure<S: Structure>(timers: u32, ticks: u64) -> Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
-    /// Connected. The timer is the next ping.
+    /// Connected. The timer triggers the next ping.
     Waiting,
-    /// Connected. The timer is the timeout of the pong.
+    /// Connected, waiting for the pong. The timer is its timeout.
     Pinged,
-    /// Disconnected. The timer is the end of the reconnect window.
+    /// Disconnected. The timer ends the reconnect window.
     Disconnected,
 }
 
@@ -66,7 +67,7 @@ struct SessionLoad<S: Structure> {
     timers: S,
     states: Vec<SessionState>,
     keys: Vec<S::Key>,
-    /// Sessions that will receive something, by tick modulo the length.
+    /// Sessions that will receive something, indexed by tick modulo the length.
     upcoming: Vec<Vec<u32>>,
     random: Random,
     operations: u64,
@@ -108,7 +109,8 @@ impl<S: Structure> SessionLoad<S> {
         }
     }
 
-    /// Number of times an event occurs at this tick, if every session has one every `every` ticks.
+    /// Returns how often an event occurs at this tick in all sessions together, if it occurs in each session
+    /// every `every` ticks.
     fn occurrences(&self, now: u64, every: u64) -> u64 {
         let sessions = self.states.len() as u64;
         now * sessions / every - (now - 1) * sessions / every
@@ -166,7 +168,7 @@ impl<S: Structure> SessionLoad<S> {
         self.operations += 1;
     }
 
-    /// Schedules a message in `ticks` ticks, with a probability of `percent`.
+    /// With a probability of `percent`, schedules a message in `ticks` ticks.
     fn receive_later(&mut self, id: u32, now: u64, ticks: u32, percent: u32) {
         if hash(!(now << 32 | u64::from(id)), 100) < percent {
             #[expect(clippy::cast_possible_truncation, reason = "below the length")]

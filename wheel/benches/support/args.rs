@@ -4,7 +4,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub(crate) struct Common {
-    /// Use small sizes: a few seconds, to check that the benchmark works
+    /// Use small sizes, to check within a few seconds that the benchmark works
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -16,15 +16,15 @@ pub(crate) struct Common {
     #[arg(long)]
     runs: Option<usize>,
 
-    /// Write the figures to this file as JSON
+    /// Write the results to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write plots of the figures to this directory as SVG
+    /// Write plots of the results to this directory as SVG
     #[arg(long, value_name = "DIR")]
     pub(crate) plot: Option<PathBuf>,
 
-    /// Passed by `cargo bench` to every benchmark
+    /// Accepted because `cargo bench` passes it to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }

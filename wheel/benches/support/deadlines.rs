@@ -1,10 +1,10 @@
 use super::random::Random;
 
-/// Maximum distance of random deadlines, in ticks.
+/// Maximum number of ticks that random deadlines are ahead.
 pub(crate) const SPAN: u32 = 60_000;
 
-/// For each timer, its first deadline and the deadline to which it is moved, and the order in which the
-/// timers are visited.
+/// First deadline of each timer, the deadline to which the timer is moved, and the order in which the timers
+/// are visited.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     pub(crate) first: Vec<u32>,

@@ -11,5 +11,5 @@ pub(crate) mod structures;
 pub(crate) mod table;
 pub(crate) mod verify;
 
-/// Error that stops a benchmark, as a sentence for the user.
+/// Error that stops a benchmark. Its text is shown to the user.
 pub(crate) type BenchError = Box<dyn std::error::Error>;

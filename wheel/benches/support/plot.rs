@@ -8,7 +8,7 @@ use encke_plot::{Axis, LineStyle, Plot, Unit, colour};
 use super::BenchError;
 
 const HEIGHT: f64 = 420.0;
-/// Position of zeros, which have no logarithm.
+/// Position at which zeros are drawn, because they have no logarithm.
 const LEAST: (f64, f64) = (1.0, 0.01);
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) fn draw(path: &Path, axes: &Axes, lines: &[PlotLine]) -> Result<(), B
     let xs = bounds(lines, |point| point.0.max(LEAST.0));
     let ys = bounds(lines, |point| point.1.max(LEAST.1));
     let mut drawn: Vec<_> = lines.iter().enumerate().map(|(number, line)| drawn(number, line)).collect();
-    // Sorted by last value, so that the legend is in the order of the line ends.
+    // Sort by last value, so that the legend is in the order of the line ends.
     let end = |line: &encke_plot::Line| line.points.last().and_then(|(_, y)| *y).unwrap_or_default();
     drawn.sort_by(|one, other| end(other).total_cmp(&end(one)));
     let plot = Plot {

@@ -1,4 +1,4 @@
-//! The figures of a benchmark, and their output as tables, JSON and plots.
+//! The results of a benchmark, and their output as tables, JSON and plots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use super::plot::{Axes, PlotLine};
 use super::statistics::{Spread, short};
 use super::{BenchError, machine, plot, table};
 
-/// Figures by operation, structure and size. Repeated runs add to the same cell.
+/// Results by operation, structure and size. Repeated runs add to the same cell.
 #[derive(Debug)]
 pub(crate) struct BenchReport {
     benchmark: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct BenchReport {
 #[derive(Debug)]
 struct ReportCell {
     op: String,
-    /// Unit of the figures: "ns", "bytes".
+    /// Unit of the results: "ns", "bytes".
     unit: &'static str,
     structure: String,
     size: u64,

@@ -32,7 +32,7 @@ impl Spread {
     }
 }
 
-/// Formats a figure with about three digits.
+/// Formats a number with about three digits.
 pub(crate) fn show(figure: f64) -> String {
     match figure.abs() {
         0.0 => "0".to_owned(),

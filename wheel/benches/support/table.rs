@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::BenchError;
 
-/// Prints a table with its title. A missing figure is shown as a dash.
+/// Prints a table with its title. A missing result is shown as a dash.
 pub(crate) fn print(
     title: &str,
     columns: &[String],
@@ -28,6 +28,6 @@ pub(crate) fn print(
 }
 
 pub(crate) fn progress(doing: impl Display) {
-    // A closed stderr is no reason to stop.
+    // Ignore errors: a closed stderr is no reason to stop.
     let _ = writeln!(io::stderr(), "{doing}");
 }

@@ -5,8 +5,9 @@ use super::structures::Structure;
 
 const TIMERS: u32 = 2_000;
 
-/// Sets, moves and cancels random timers, then drives time tick by tick. Every timer that was not cancelled
-/// must expire once, on its tick or as much later as the structure allows, and no other timer may expire.
+/// Sets, moves and cancels random timers, then advances time tick by tick. Every timer that was not cancelled
+/// must expire once, on its tick or within the lateness that the structure allows, and no other timer may
+/// expire.
 ///
 /// # Panics
 ///

@@ -1,9 +1,9 @@
 //! The workload of J. Snellman's Ratas (2016), reimplemented from its description: pairs of endpoints that
 //! exchange messages, with timers of every kind, over 300 s of virtual time in ticks of 20 µs.
 //!
-//! [`units`] implements the workload. All exact schemes receive the same messages at the same ticks, whatever
-//! the order of timers within a tick, and the benchmark checks this. The measured time includes setting up
-//! the pairs, which is spread over the first second, but not allocating memory for them.
+//! [`units`] implements the workload. All exact schemes receive the same messages at the same ticks,
+//! regardless of the order of timers within a tick, and the benchmark checks this. The measured time includes
+//! setting up the pairs, which is spread over the first second, but not allocating memory for them.
 
 mod owned;
 #[path = "../support/mod.rs"]
@@ -112,7 +112,7 @@ fn add(report: &mut BenchReport, args: &WorkUnitsArgs, name: &str, units: u32, o
     extra.insert("exact".into(), (*exact).into());
 }
 
-/// A scheme, as a monomorphised function.
+/// A scheme to be measured, as a monomorphised function.
 struct WorkUnitsSubject {
     name: &'static str,
     measure: fn(u32, bool, Duration) -> Option<WorkUnitsOutcome>,
@@ -121,7 +121,7 @@ struct WorkUnitsSubject {
 struct WorkUnitsOutcome {
     time: Duration,
     totals: MessageTotals,
-    /// Whether timers expire on their ticks, in particular those of requests, which determine the messages.
+    /// Whether every request is sent on time, so that all exact schemes have the same totals.
     exact: bool,
 }
 
@@ -139,8 +139,8 @@ impl SchemeVisitor<u32> for WorkUnitsSubjects<'_> {
 }
 
 impl WorkUnitsSubjects<'_> {
-    /// Adds endpoints that live in the wheel with their timers, and endpoints outside the wheel with reusable
-    /// timers.
+    /// Adds two variants: endpoints that live in the wheel with their timers, and endpoints outside the wheel
+    /// with reusable timers.
     fn add_owners(&mut self) {
         if self.common.wants(REUSABLE) {
             self.all.push(WorkUnitsSubject { name: REUSABLE, measure: measure_reusable });
@@ -153,7 +153,7 @@ impl WorkUnitsSubjects<'_> {
 
 const OWNERS: &str = "Owners";
 
-/// Owners of one timer each.
+/// Name of the variant whose reusable timers are owners with one timer each.
 const REUSABLE: &str = "Owners<u32>";
 
 fn measure_one_shot<Q: BenchScheme<u32>>(

@@ -1,5 +1,5 @@
 //! The same endpoints and messages as in [`units`](crate::units), but with each endpoint stored in the wheel
-//! as the owner of its five timers. The handler of an expiry has the endpoint at hand.
+//! as the owner of its five timers. The handler of an expiry needs no look-up to access the endpoint.
 
 use encke_wheel::{DueTimer, OwnerExpiry, OwnerMut, Owners, Tick, TimerKey, WorkBudget};
 

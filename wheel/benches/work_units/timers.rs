@@ -5,21 +5,21 @@ use std::ops::RangeInclusive;
 
 use encke_wheel::{Expiry, ReusableTimers, Tick, TimerKey, TimerQueue, WorkBudget};
 
-/// Timers that carry a name. An endpoint stores the key of each. The key is `None` while a one-shot timer is
-/// not running or a reusable timer is not registered.
+/// Timers that carry a name. An endpoint stores the key of each of its timers. The key is `None` while a
+/// one-shot timer is not running or a reusable timer is not registered.
 pub(crate) trait EndpointTimers {
     fn now(&self) -> Tick;
     fn is_empty(&self) -> bool;
     fn precision(&self, ahead: u64) -> u64;
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
-    /// Prepares a timer that will be needed from now on.
+    /// Registers a timer if timers are reusable. Called before the timer is first set.
     fn begin(&mut self, key: &mut Option<TimerKey>, name: u32);
     fn set(&mut self, key: &mut Option<TimerKey>, name: u32, deadline: Tick);
     fn set_within(&mut self, key: &mut Option<TimerKey>, name: u32, range: RangeInclusive<Tick>);
     fn stop(&mut self, key: &mut Option<TimerKey>);
     fn end(&mut self, key: &mut Option<TimerKey>);
     fn next(&mut self, to: Tick, work: &mut WorkBudget) -> Option<(u32, Tick)>;
-    /// Updates the key of a timer that has expired.
+    /// Clears the key of an expired timer if timers are one-shot.
     fn expired(key: &mut Option<TimerKey>);
 }
 

@@ -1,22 +1,24 @@
 //! Pairs of endpoints, a client and a server, each with five timers:
 //!
-//! - idle, 60 s after the last message sent or received. It is postponed all the time and never expires. With
-//!   ranges it may expire anywhere between 60 and 61 s.
-//! - close, 180 s after the start: no more requests. It expires once more 10 s later, and the endpoint ends.
+//! - idle, 60 s after the last message sent or received. The timer is constantly postponed and never expires.
+//!   With ranges, it may expire anywhere between 60 and 61 s.
+//! - close, 180 s after the start: the endpoint stops sending requests. The timer expires again 10 s later
+//!   and ends the endpoint.
 //! - pace, 10 ticks after each message sent: the next message may be sent.
 //! - request, about a second after the last message of the response: the client sends another request.
-//! - deadline, the time by which a request should have been answered. It is moved at the first message of the
-//!   response and cancelled at the last, so it never expires.
+//! - deadline, the time by which a request should have been answered. The timer is moved at the first message
+//!   of the response and cancelled at the last, so it never expires.
 //!
-//! Nothing depends on the order of timers within a tick: an endpoint closes at a tick, not in a particular
-//! call, and random values are hashes of the endpoint and its number of requests.
+//! Nothing depends on the order of timers within a tick: whether an endpoint is closed depends on the tick,
+//! not on whether its timer has been handled, and random values are hashes of the endpoint and its number of
+//! requests.
 
 use encke_wheel::{Tick, TimerKey, WorkBudget};
 
 use crate::support::random::{hash, mix};
 use crate::timers::EndpointTimers;
 
-/// In ticks of 20 µs.
+/// Number of ticks of 20 µs in a second.
 pub(crate) const SECOND: u64 = 50_000;
 pub(crate) const END: u64 = 300 * SECOND;
 
@@ -39,19 +41,19 @@ pub(crate) const REQUEST_TIMER: usize = 3;
 pub(crate) const DEADLINE_TIMER: usize = 4;
 pub(crate) const TIMERS: usize = 5;
 
-/// Occupies a cache line of its own.
+/// One end of a pair. Aligned, so that it occupies a separate cache line.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Endpoint {
     keys: [Option<TimerKey>; TIMERS],
-    /// Even for a client. Its server has the next number.
+    /// Number of the endpoint: even for a client, whose server has the next number.
     number: u32,
     /// Tick at which the endpoint closes, below 2^32.
     closes: u32,
     requests: u32,
     queued: u8,
     quota: u8,
-    /// Messages of the response not received yet.
+    /// Number of messages of the response that have not been received yet.
     expected: u8,
 }
 
@@ -78,12 +80,12 @@ pub(crate) struct MessageTotals {
 
 pub(crate) trait Pairs {
     fn now(&self) -> u64;
-    /// Tick at which the next pair starts, or the end of time if all have started.
+    /// Returns the tick at which the next pair starts, or `u64::MAX` if all pairs have started.
     fn next_start(&self) -> u64;
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
     fn drive(&mut self, to: u64);
     fn begin(&mut self);
-    /// Returns whether requests are sent on their ticks.
+    /// Returns whether every request is sent on time.
     fn is_exact(&self) -> bool;
     /// Returns the totals of the run.
     ///
@@ -108,7 +110,7 @@ struct TimerClock<T, const RANGES: bool> {
 }
 
 impl<T: EndpointTimers, const RANGES: bool> PairsWith<T, RANGES> {
-    /// The horizon of `timers` must be at least [`CLOSE`].
+    /// Creates the pairs. The horizon of `timers` must be at least [`CLOSE`].
     pub(crate) fn new(timers: T, pairs: u32) -> Self {
         PairsWith {
             clock: TimerClock { timers, now: 0 },
@@ -218,7 +220,7 @@ impl<T: EndpointTimers, const RANGES: bool> TimerClock<T, RANGES> {
         }
     }
 
-    /// Sends a message if one is queued and the quota allows it. Returns whether it did.
+    /// Sends a message if one is queued and the quota allows it. Returns whether a message was sent.
     #[inline(always)]
     fn send(&mut self, this: &mut Endpoint) -> bool {
         if this.queued == 0 || this.quota == 0 {
@@ -269,7 +271,7 @@ impl<T: EndpointTimers, const RANGES: bool> TimerClock<T, RANGES> {
     }
 }
 
-/// Name of a timer: the number of its endpoint, and its index there.
+/// Returns the name of a timer, which combines the number of its endpoint and its index in the endpoint.
 #[inline(always)]
 fn name(number: u32, timer: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "one of five")]
@@ -283,8 +285,8 @@ fn pair_of(pairs: &mut [[Endpoint; 2]], number: u32) -> (&mut Endpoint, &mut End
     if number.is_multiple_of(2) { (client, server) } else { (server, client) }
 }
 
-/// Tick at which a pair starts: at random within its share of the first second. `u64::MAX` if there are no
-/// more pairs.
+/// Returns the tick at which a pair starts, which is random within the pair's share of the first second, or
+/// `u64::MAX` if there are no more pairs.
 pub(crate) fn start_tick(pair: u32, pairs: u64) -> u64 {
     let pair = u64::from(pair);
     let part = (pair << 16) + u64::from(hash(pair, 1 << 16));

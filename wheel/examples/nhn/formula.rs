@@ -1,4 +1,4 @@
-//! The slot of a timer, by NHN's formula and in this crate.
+//! The slot of a timer, according to NHN's formula and in this crate.
 
 use std::num::NonZeroU64;
 
@@ -11,13 +11,14 @@ pub(crate) const CAP: u64 = SLOTS as u64 * SLOT.get();
 
 /// NHN's formula: `targetSlot = (currentSlot + timeInterval / slotInterval) % timeSlotCount`.
 ///
-/// It rounds down twice: the time since the current slot began, and the remainder of the interval. Both make
-/// the timer early.
+/// The formula discards two amounts of time: the time since the current slot began, and the remainder of the
+/// interval. Both make the timer early.
 pub(crate) fn target_slot(now: Tick, interval: u64) -> u64 {
     (now.0 / SLOT + interval / SLOT) % SLOTS as u64
 }
 
-/// Tick at which the wheel reaches that slot. It reaches the current slot only after a whole revolution.
+/// Returns the tick at which the wheel reaches the slot given by the formula. The wheel reaches the current
+/// slot again only after a whole revolution.
 pub(crate) fn expiry_by_formula(now: Tick, interval: u64) -> Tick {
     let current = now.0 / SLOT;
     let ahead = (target_slot(now, interval) + SLOTS as u64 - current % SLOTS as u64) % SLOTS as u64;
@@ -25,8 +26,9 @@ pub(crate) fn expiry_by_formula(now: Tick, interval: u64) -> Tick {
     Tick((current + ahead) * SLOT.get())
 }
 
-/// The wheel of this crate uses the first slot that begins at or after the deadline, so that no timer is
-/// early. It refuses timers more than one revolution ahead, which the formula would treat as near ones.
+/// Creates a wheel of this crate with NHN's slots. It uses the first slot that begins at or after the
+/// deadline, so that no timer is early, and refuses timers more than one revolution ahead, which the formula
+/// would treat as near timers.
 pub(crate) fn wheel<T>() -> SimpleWheel<T> {
     SimpleWheel::with_width(Tick(0), SLOTS, SLOT)
 }
@@ -36,7 +38,7 @@ mod tests {
     use super::*;
     use encke_wheel::{Expiry, TimerQueue, WorkBudget};
 
-    /// Tick at which a timer started now expires in the wheel.
+    /// Returns the tick at which a timer that is started at `now` expires in the wheel.
     fn expiry(now: u64, interval: u64) -> Option<u64> {
         let mut wheel = wheel();
         let _ = wheel.expire_next(Tick(now), &mut WorkBudget::unlimited());
@@ -66,7 +68,7 @@ mod tests {
         assert_eq!(expiry_by_formula(Tick(0), 350), Tick(350));
         assert_eq!(expiry_by_formula(Tick(0), 400), Tick(50));
         assert_eq!((expiry(0, 350), expiry(0, 351)), (Some(350), None));
-        // In the middle of a slot, less than a revolution is left.
+        // Start in the middle of a slot, where less than a revolution is left.
         assert_eq!((expiry(20, 330), expiry(20, 331)), (Some(350), None));
     }
 }

@@ -1,5 +1,5 @@
 //! The timer wheel of NHN's Comet server, as described by D. Choi in 2013 (*More Efficient Timer
-//! Implementation using TimerWheel*), and how its formula and its cap affect ten thousand sessions.
+//! Implementation using TimerWheel*), and how its rounding and horizon affect ten thousand sessions.
 //!
 //! ```sh
 //! cargo run --release -p encke-wheel --example nhn
@@ -14,7 +14,7 @@
 //!
 //! One thread owns the wheel and only dispatches: due timers go to a pool of workers, which set them again.
 //! Each session has a ping every 100 to 300 ms, which the wheel accepts, and an expiry after one second,
-//! which it does not. The run takes place in real time and ends by itself.
+//! which it does not. The example runs in real time and exits by itself.
 #![allow(clippy::print_stdout, reason = "prints the report")]
 
 mod formula;
@@ -32,7 +32,7 @@ use wheel_thread::WheelThread;
 
 const SESSIONS: u32 = 10_000;
 const WORKERS: usize = 3;
-/// In ticks of one millisecond.
+/// Duration of the run, in ticks of one millisecond.
 const RUN: Tick = Tick(3_000);
 const EXPIRY: u64 = 1_000;
 
@@ -53,7 +53,7 @@ struct SessionTimer {
 impl SessionTimer {
     fn start(session: u32, kind: TimerKind, now: Tick) -> SessionTimer {
         let interval = match kind {
-            // Pseudo-random, so that the slots differ.
+            // Use pseudo-random intervals, so that the slots differ.
             TimerKind::Ping => 100 + u64::from(session) * 7_919 % 201,
             TimerKind::Expiry => EXPIRY,
         };
@@ -61,14 +61,15 @@ impl SessionTimer {
     }
 }
 
-/// The only clock of the program.
+/// The only clock of the program, which counts ticks of one millisecond.
 #[derive(Clone, Copy, Debug)]
 struct TickClock {
     start: Instant,
 }
 
 impl TickClock {
-    /// Rounded down: a tick begins only once it has fully elapsed. Rounding up would make timers early.
+    /// Returns the current tick, rounded down: the clock is at a tick only once that much time has fully
+    /// elapsed. Rounding up would make timers early.
     fn now(self) -> Tick {
         Tick(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
@@ -78,7 +79,7 @@ impl TickClock {
     }
 }
 
-/// Performs jobs until the wheel thread ends, and records how late each of them arrived.
+/// Performs jobs until the wheel thread exits, and records how late each job arrived.
 fn work(
     clock: TickClock,
     jobs: Receiver<SessionTimer>,
@@ -86,7 +87,7 @@ fn work(
 ) -> Vec<(SessionTimer, Duration)> {
     let mut received = Vec::new();
     for timer in jobs {
-        // A server would ping or close the session here. The wheel thread does not wait for it.
+        // A server would ping or close the session at this point. The wheel thread does not wait for this.
         let late = Instant::now().checked_duration_since(clock.instant(timer.deadline));
         received.push((timer, late.expect("no timer is early")));
         let again = SessionTimer::start(timer.session, timer.kind, clock.now());
@@ -97,8 +98,8 @@ fn work(
 
 fn main() {
     let clock = TickClock { start: Instant::now() };
-    // Neither channel grows beyond the number of timers: each timer is in the wheel, in a channel, or with a
-    // worker.
+    // Unbounded channels suffice: neither grows beyond the number of timers, because each timer is in the
+    // wheel, in a channel, or with a worker.
     let (timers, set) = unbounded();
     let (jobs, due) = unbounded();
     let wheel_thread = WheelThread::new(clock, jobs);
@@ -117,7 +118,7 @@ fn main() {
                     .expect("this thread holds the receiver");
             }
         }
-        // When the wheel thread ends, it drops `jobs`, which ends the workers.
+        // When the wheel thread exits, it drops `jobs`, which makes the workers exit.
         let (wheel, counts) = wheel_thread.join().expect("the thread does not panic");
         let received = workers
             .into_iter()

@@ -12,7 +12,7 @@ use crate::{RUN, SessionTimer, TickClock, TimerKind};
 #[derive(Debug, Default)]
 pub(crate) struct WheelCounts {
     pub(crate) set: u64,
-    /// Expiries among them, which lie beyond the cap.
+    /// Number of session expiries among the started timers. They lie beyond the cap.
     pub(crate) expiries: u64,
     /// Number of timers that were set to the cap.
     pub(crate) capped: u64,
@@ -54,7 +54,7 @@ impl WheelThread {
     fn expire(&mut self) {
         let now = self.clock.now();
         let mut slot = SlotCounts::default();
-        // Unlimited, because this thread has nothing else to do.
+        // Use an unlimited budget, because this thread has nothing else to do.
         while let Expiry::Due(expired) = self.wheel.expire_next(now, &mut WorkBudget::unlimited()) {
             let timer = expired.value;
             if expired.deadline < timer.deadline {
@@ -62,10 +62,12 @@ impl WheelThread {
                 continue;
             }
             slot.handed_over += 1;
-            // Fails only if a worker has panicked, which joining it reports.
+            // Ignore errors: sending fails only if a worker has panicked, which is reported when the worker
+            // is joined.
             let _ = self.jobs.send(timer);
         }
-        // If the thread is late, several slots count as one, because the workers receive them at once.
+        // Count all timers in the current slot: if the thread is delayed, the timers of several slots are
+        // sent together.
         let index = usize::try_from(now.0 / SLOT).unwrap_or(0) % SLOTS;
         let total = &mut self.counts.slots[index];
         total.handed_over += slot.handed_over;
@@ -74,14 +76,15 @@ impl WheelThread {
 
     fn set(&mut self, timer: SessionTimer) {
         if let Err(beyond) = self.wheel.schedule(timer.deadline, timer) {
-            // The cap: the caller has to remember the deadline and set the timer again each time it expires.
+            // Set the timer to the cap: the caller has to remember the deadline and set the timer again each
+            // time it expires.
             self.counts.capped += 1;
             let reached = self.wheel.schedule(beyond.last, timer);
             reached.expect("within the reported horizon");
         }
     }
 
-    /// The next timer to set, or `None` once the wheel has something to do.
+    /// Receives the next timer to set, or returns `None` once the wheel has something to do.
     fn receive(&mut self, timers: &Receiver<SessionTimer>) -> Option<SessionTimer> {
         match timers.try_recv() {
             Ok(timer) => return Some(timer),
@@ -90,7 +93,8 @@ impl WheelThread {
         }
         let wakeup = self.wheel.next_wakeup(RUN).unwrap_or(RUN);
         let before = Instant::now();
-        // A single wait for both: a new timer ends the sleep, because it may be due before all others.
+        // Wait for the next tick and for new timers together: a new timer must end the sleep, because it may
+        // be due before all others.
         let timer = timers.recv_deadline(self.clock.instant(wakeup)).ok();
         self.counts.asleep += before.elapsed();
         self.counts.sleeps += 1;
@@ -98,7 +102,7 @@ impl WheelThread {
     }
 }
 
-/// The error for an interval beyond the horizon of the wheel.
+/// Returns the error message if an interval is beyond the horizon of the wheel.
 pub(crate) fn refused(interval: u64) -> Option<String> {
     wheel().schedule(Tick(interval), ()).err().map(|beyond| beyond.to_string())
 }

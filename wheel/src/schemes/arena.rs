@@ -30,7 +30,7 @@ pub(super) const NIL: u32 = u32::MAX;
 /// A timer without its value.
 #[derive(Debug)]
 pub(super) struct Node<L> {
-    /// Tick from which on the timer may expire. In a free node, the index of the next free node.
+    /// Earliest tick at which the timer may expire. In a free node, the index of the next free node.
     pub(super) due: Tick,
     /// Position of the node in the scheme's structure.
     pub(super) link: L,
@@ -86,16 +86,16 @@ impl<L: Default, T> Arena<L, T> {
                 node.due = Tick(u64::from(self.first_free));
                 self.first_free = index;
             }
-            // The node is out of generations and is retired. Keys are odd, so none names it, and it is never
-            // reused.
+            // The node has run out of generations and is retired. It is never reused, and its generation is
+            // even, so no key matches it.
             None => node.generation = RETIRED,
         }
         self.len -= 1;
         self.values[index as usize].take().expect("a node in use has a value")
     }
 
-    /// Index of the node that `key` names, unless the key is stale. Keys are odd, so none matches a free
-    /// node.
+    /// Returns the index of the node with this key, or `None` if the key is stale. Keys have odd generations,
+    /// so no key matches a free node.
     pub(super) fn find(&self, key: TimerKey) -> Option<u32> {
         let node = self.nodes.get(key.index as usize)?;
         (node.generation == key.generation).then_some(key.index)

@@ -19,7 +19,7 @@
 //! | horizon | none |
 //! | precision | exact |
 //! | wakes | when a timer is due |
-//! | bad when | most timers are stopped before they are due, and their order is never used |
+//! | bad when | most timers are stopped before they are due, so that their order is never used |
 
 use alloc::collections::BTreeSet;
 

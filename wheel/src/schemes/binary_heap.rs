@@ -46,7 +46,7 @@ impl<T> BinaryHeap<T> {
 
 timer_queue!(BinaryHeap);
 
-/// No entry is due before its parent.
+/// Array in heap order: no entry is due before its parent.
 pub(super) struct Heap {
     entries: Vec<HeapEntry>,
 }

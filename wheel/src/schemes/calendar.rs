@@ -26,7 +26,7 @@
 //! | horizon | none |
 //! | precision | exact |
 //! | wakes | when a timer is due; finding that tick takes up to a year of days |
-//! | bad when | latency is bounded, because resizing moves all timers; or deadlines are clustered |
+//! | bad when | latency must be bounded, because resizing moves all timers; or deadlines are clustered |
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -37,16 +37,16 @@ use super::revolution::Revolution;
 use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
 use crate::{Tick, WorkBudget};
 
-/// A calendar: each day of the year has one page, which all years share and which is kept in order. Resembles
-/// [`HashedSortedWheel`](super::HashedSortedWheel), but the number of days adapts to the number of timers,
-/// and the length of a day to the distance between timers, so that about every day has a timer. See the
-/// [module documentation](self); the means given there are Brown's measurements, amortised over many
+/// A calendar: each day of the year has one page, which all years share and which is kept in order. It
+/// resembles [`HashedSortedWheel`](super::HashedSortedWheel), but the number of days adapts to the number of
+/// timers, and the length of a day to the distance between timers, so that there is about one timer per day.
+/// See the [module documentation](self), whose averages are Brown's measurements, amortised over many
 /// operations.
 ///
-/// The number of days doubles when there are more than two timers per day, and halves when there is fewer
-/// than one per two days. The new length is three times the mean distance between the next timers, of which
-/// at most 25 are sampled. As in Brown's paper, distances of more than twice the mean are ignored; unlike
-/// there, the length is rounded up to a power of two.
+/// The number of days doubles when there are more than two timers per day, and halves when there is less than
+/// one timer per two days. The new length is three times the mean distance between the next timers, of which
+/// at most 25 are sampled. As in Brown's paper, distances of more than twice the mean are ignored. Unlike in
+/// the paper, the length is rounded up to a power of two.
 ///
 /// After a whole year without a due timer, the calendar jumps to the earliest timer. The number of days is
 /// not halved if that would exceed the remaining [`WorkBudget`], which pays for the moves.
@@ -76,12 +76,12 @@ const MIN_DAYS: usize = 2;
 const MAX_SAMPLE: usize = 25;
 
 pub(super) struct Calendar {
-    /// The pages, a power of two. Each list is in order.
+    /// Pages of the days; their number is a power of two. Each list is in order.
     days: Box<[List]>,
     /// Binary logarithm of the length of a day in ticks.
     length: u32,
     len: usize,
-    /// Positions are days since tick 0.
+    /// Earliest timer seen. Positions are days since tick 0.
     revolution: Revolution,
 }
 
@@ -108,8 +108,8 @@ impl Calendar {
         self.len -= 1;
     }
 
-    /// The earliest timer from `now` on: the first timer of its day within the year that begins now,
-    /// otherwise the first of all.
+    /// Returns the earliest timer: the first timer within the year that begins at `now`, otherwise the first
+    /// of all.
     fn earliest(&self, nodes: &[ListNode], now: Tick) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -161,7 +161,8 @@ impl Calendar {
     }
 }
 
-/// Binary logarithm of a suitable day length for timers due at these ticks, which must be in order.
+/// Returns the binary logarithm of a suitable day length for timers due at these ticks, which must be in
+/// order.
 fn day_length(sample: impl Iterator<Item = Tick> + Clone) -> u32 {
     let distances = || sample.clone().zip(sample.clone().skip(1)).map(|(one, next)| next.0 - one.0);
     let mean = |limit: u64| {

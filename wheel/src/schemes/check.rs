@@ -1,4 +1,4 @@
-//! Checks of all invariants of the schemes by exhaustive inspection, for tests.
+//! Exhaustive checks of the schemes' invariants, for tests.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -44,7 +44,7 @@ impl<S: TimerScheme, T> SchemeTimers<S, T> {
         }
     }
 
-    /// Checks that the free list holds exactly the nodes that are neither in use nor retired.
+    /// Checks that the free list holds all nodes that are neither in use nor retired, and no others.
     fn check_free(&self, used: &[bool]) {
         let mut free = vec![false; used.len()];
         let mut index = self.arena.first_free;

@@ -35,11 +35,11 @@ use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
 use crate::{SlotRing, Tick, WorkBudget};
 
 /// Scheme 5: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its
-/// tick, whatever the revolution. Each slot is an [`OrderedList`](super::OrderedList). See the [module
+/// tick, regardless of the revolution. Each slot is an [`OrderedList`](super::OrderedList). See the [module
 /// documentation](self).
 ///
-/// A bitmap skips empty slots. Driven over more than one revolution at once, the wheel makes a single
-/// revolution, and if nothing is due in it, goes straight to the earliest timer.
+/// A bitmap skips empty slots. If the wheel is driven over more than one revolution in a single call, it
+/// makes one revolution, and if nothing is due in it, goes straight to the earliest timer.
 pub struct HashedSortedWheel<T>(pub(super) SchemeTimers<HashedSorted, T>);
 
 impl<T> HashedSortedWheel<T> {
@@ -111,7 +111,8 @@ impl TimerScheme for HashedSorted {
             let Some(tick) = self.next_slot(*now).filter(|&tick| tick <= until) else {
                 return AdvanceStep::UpToDate;
             };
-            // An expiring timer pays when it is returned. A slot examined in vain is paid for here.
+            // Charge the budget for a slot that is examined unnecessarily. An expiring timer is charged when
+            // it is returned.
             let in_vain = self.due_at(nodes, tick).is_none();
             if work.remaining() == 0 || (in_vain && !work.spend()) {
                 return AdvanceStep::OutOfBudget;

@@ -36,13 +36,13 @@ use super::timers::{AdvanceStep, SchemeTimers, TimerScheme, timer_queue};
 use crate::{SlotRing, Tick, WorkBudget};
 
 /// Scheme 6: a wheel with slots of one tick, in which the slot of a timer is given by the low bits of its
-/// tick, whatever the revolution, and every timer in a slot is examined once per revolution. Used for the BSD
-/// callouts since A. Costello's redesign and in Netty's `HashedWheelTimer`. See the [module
-/// documentation](self).
+/// tick, regardless of the revolution, and every timer in a slot is examined once per revolution. This scheme
+/// is used for the BSD callouts since A. Costello's redesign and in Netty's `HashedWheelTimer`. See the
+/// [module documentation](self).
 ///
-/// Timers are compared with the clock rather than counted down. A bitmap skips empty slots. Driven over more
-/// than one revolution at once, the wheel makes a single revolution, and if nothing is due in it, goes
-/// straight to the earliest timer. Otherwise a drive from tick 0 to `u64::MAX` would not terminate.
+/// Timers are compared with the clock rather than counted down. A bitmap skips empty slots. If the wheel is
+/// driven over more than one revolution in a single call, it makes one revolution, and if nothing is due in
+/// it, goes straight to the earliest timer. Otherwise a drive from tick 0 to `u64::MAX` would not terminate.
 pub struct HashedUnsortedWheel<T>(pub(super) SchemeTimers<HashedUnsorted, T>);
 
 impl<T> HashedUnsortedWheel<T> {
@@ -66,7 +66,7 @@ timer_queue!(HashedUnsortedWheel);
 pub(super) struct HashedUnsorted {
     slots: Slots,
     /// Next node to be examined in the current slot. A timer scheduled during the scan is added at the front,
-    /// which the scan has left behind.
+    /// which the scan has already passed.
     cursor: u32,
     revolution: Revolution,
 }

@@ -60,7 +60,8 @@ pub(super) struct Hierarchical {
     wheels: Wheels,
 }
 
-/// Level and number of the slot of `due` on the lowest level on which it is less than one revolution ahead.
+/// Returns the lowest level on which the slot of `due` is less than one revolution ahead, and the number of
+/// that slot.
 pub(super) fn place(now: Tick, due: Tick) -> (u32, u64) {
     let level = (due.0 - now.0).ilog2() / 8;
     // A span of fewer than 256^(level+1) ticks can still cross 256 slot boundaries if it begins in the middle

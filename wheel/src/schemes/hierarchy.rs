@@ -14,15 +14,15 @@
 //! | source | Varghese & Lauck 1997, section VI-B, figure 7; their levels have arrays of different sizes, for days to seconds |
 //! | costs | O(1) to add a node to a slot and to remove it; the next occupied slot is searched for on each non-empty level |
 //! | memory | 4 bytes and one bit per slot; 8 bytes per level |
-//! | limits | a level holds slots that begin less than a revolution ahead; the scheme chooses levels and moves |
+//! | limits | a level holds slots that begin less than a revolution ahead; the scheme chooses the levels and moves the nodes |
 
 use super::list::{List, ListNode};
 use super::slots::{Slots, next_bit};
 use super::timers::AdvanceStep;
 use crate::{SlotRing, Tick, WorkBudget};
 
-/// `LEVELS` wheels of `2^SLOT_BITS` slots. A slot of each level is `2^GRAIN_BITS` times as long as one of the
-/// level below.
+/// `LEVELS` wheels of `2^SLOT_BITS` slots. A slot of each level is `2^GRAIN_BITS` times as long as a slot of
+/// the level below.
 ///
 /// The slots of a level are numbered from tick 0. A level holds the slots that begin now or less than one
 /// revolution ahead.
@@ -49,17 +49,17 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         Hierarchy { slots: Slots::new(LEVELS << SLOT_BITS), lens: [0; LEVELS] }
     }
 
-    /// Number of the slot of `level` that contains `tick`.
+    /// Returns the number of the slot of `level` that contains `tick`.
     pub(super) fn number(level: u32, tick: Tick) -> u64 {
         tick.0 >> (level * GRAIN_BITS)
     }
 
-    /// Number of the first slot of `level` that begins at or after `tick`, which must not be 0.
+    /// Returns the number of the first slot of `level` that begins at or after `tick`, which must not be 0.
     pub(super) fn number_from(level: u32, tick: Tick) -> u64 {
         ((tick.0 - 1) >> (level * GRAIN_BITS)) + 1
     }
 
-    /// First tick of a slot, or the last tick if the slot begins after it.
+    /// Returns the first tick of a slot, or `u64::MAX` if the slot begins after that.
     fn begin(level: u32, number: u64) -> Tick {
         let shift = level * GRAIN_BITS;
         Tick(if number <= u64::MAX >> shift { number << shift } else { u64::MAX })
@@ -77,8 +77,8 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         self.lens[level] -= 1;
     }
 
-    /// The first occupied slot that the hierarchy reaches. A slot that begins now is returned until it is
-    /// empty.
+    /// Returns the first occupied slot that the hierarchy reaches. A slot that begins now is returned until
+    /// it is empty.
     pub(super) fn next_event(&self, now: Tick) -> Option<OccupiedSlot> {
         let mut earliest: Option<OccupiedSlot> = None;
         for (level, &len) in (0..).zip(&self.lens) {

@@ -20,7 +20,7 @@
 //! | memory | 24 bytes and an `Option<T>` per timer; about 50 bytes per TTL |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | when a timer is due, and where a cancelled timer was due |
+//! | wakes | when a timer is due, or a cancelled timer would have been due |
 //! | bad when | there are many TTLs: with one per timer, as for random deadlines, it is worse than Scheme 1 |
 
 use alloc::collections::BTreeMap;
@@ -75,7 +75,7 @@ pub(super) struct TtlQueues {
     unused: Vec<u32>,
     /// Indices of the non-empty queues.
     active: Vec<u32>,
-    /// Number of active queues still to be examined on the current tick: the first ones.
+    /// Number of queues at the front of `active` that are still to be examined on the current tick.
     unexamined: usize,
     /// Lower bound on the deadlines of the timers examined or scheduled since the last scan began.
     earliest: Tick,
@@ -92,7 +92,8 @@ impl TtlQueues {
                 Some(old) => *old = queue,
                 None => queues_by_index.push(queue),
             }
-            // Appended behind the queues still to be examined: a timer scheduled now is not due now.
+            // Append the queue, so that it is not among the queues still to be examined on this tick: a timer
+            // scheduled now is not due now.
             active.push(number);
             number
         })
@@ -107,8 +108,8 @@ impl TtlQueues {
         let TtlQueue { ttl, position, .. } = self.queues_by_index[number as usize];
         self.by_ttl.remove(&ttl);
         self.unused.push(number);
-        // The last queue takes its position. If that queue has already been examined on this tick, it may be
-        // examined again, which is harmless.
+        // The last queue moves to the position of the removed queue. If the last queue has already been
+        // examined on this tick, it may be examined again, which is harmless.
         self.active.swap_remove(position);
         if let Some(&moved) = self.active.get(position) {
             self.queues_by_index[moved as usize].position = position;

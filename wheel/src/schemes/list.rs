@@ -23,12 +23,12 @@ use crate::{Tick, WorkBudget};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListLink {
-    /// [`NIL`] in the last node.
+    /// Index of the next node, or [`NIL`] in the last node.
     pub(super) next: u32,
-    /// In the first node, the index of the last, which makes the end of the list accessible without storing
-    /// it.
+    /// Index of the previous node. In the first node, the index of the last node, so that the list need not
+    /// store its end.
     pub(super) previous: u32,
-    /// List that contains the node, where a scheme has several.
+    /// List that contains the node, if the scheme has several lists.
     pub(super) list: u32,
 }
 
@@ -44,7 +44,7 @@ pub(super) type ListNode = Node<ListLink>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct List {
-    /// [`NIL`] if the list is empty.
+    /// Index of the first node, or [`NIL`] if the list is empty.
     pub(super) first: u32,
 }
 
@@ -116,8 +116,8 @@ impl List {
     }
 }
 
-/// Continues a pass over a list up to a timer that is due at `now`, which the caller unlinks. Calls `not_due`
-/// with the due tick of each timer that is not. Returns `None` at the end of the list.
+/// Continues a pass over a list up to the next timer that is due at `now`, which the caller unlinks. Calls
+/// `not_due` with the due tick of each timer that is not due. Returns `None` at the end of the list.
 pub(super) fn pass(
     nodes: &[ListNode],
     cursor: &mut u32,

@@ -19,7 +19,7 @@
 //! | memory | 24 bytes and an `Option<T>` per timer; 4 bytes and one bit per slot |
 //! | horizon | none |
 //! | precision | exact |
-//! | wakes | at the next occupied slot, otherwise for the next cycle while the overflow list is not empty |
+//! | wakes | at the next occupied slot; if all slots are empty, at the beginning of the next cycle while the overflow list is not empty |
 //! | bad when | timers are longer than a cycle; late in a cycle, even near timers end up in the list |
 
 use super::arena::NIL;
@@ -32,10 +32,11 @@ use crate::{SlotRing, Tick, WorkBudget};
 /// the current cycle are in slots of one tick; all others are in one overflow list, which is searched at the
 /// beginning of each cycle. See the [module documentation](self).
 ///
-/// This is the wheel of TEGAS, which rotates once per cycle; that of DECSIM rotates every half cycle. That
-/// near timers may still end up in the overflow list is the weakness that led to Scheme 4.
+/// This is the wheel of TEGAS, which rotates once per cycle; the wheel of DECSIM rotates every half cycle.
+/// Even near timers may end up in the overflow list, a weakness that led to Scheme 4.
 ///
-/// A bitmap skips empty slots. Driven over several cycles at once, the wheel skips cycles without timers.
+/// A bitmap skips empty slots. If the wheel is driven over several cycles in a single call, it skips cycles
+/// without timers.
 pub struct LogicSimulationWheel<T>(pub(super) SchemeTimers<LogicSimulation, T>);
 
 impl<T> LogicSimulationWheel<T> {
@@ -76,7 +77,7 @@ pub(super) struct LogicSimulation {
     overflow_len: usize,
     len: usize,
     /// At the beginning of a cycle, the next node of the overflow list to be examined. A timer scheduled
-    /// during the search is added at the front, which the search has left behind.
+    /// during the search is added at the front, which the search has already passed.
     cursor: u32,
     /// Lower bound on the deadlines of the timers in the overflow list that were examined or added since the
     /// cycle began.
@@ -96,7 +97,8 @@ impl LogicSimulation {
         self.overflow_len -= 1;
     }
 
-    /// Tick of the first occupied slot of the cycle from `now` on. The slots before are empty.
+    /// Returns the tick of the first occupied slot of the cycle at or after `now`. The slots before `now` are
+    /// empty.
     fn next_in_cycle(&self, now: Tick) -> Option<Tick> {
         let slot = self.slots.next_occupied(self.slots.hash(now))?;
         Some(Tick((self.cycle(now) << self.shift) + slot as u64))
@@ -167,7 +169,8 @@ impl TimerScheme for LogicSimulation {
             if cycle == last || self.overflow.is_empty() {
                 return AdvanceStep::UpToDate;
             }
-            // Advances one cycle at a time if the caller drives one cycle at a time.
+            // Skip to the cycle of the earliest known timer, but not beyond `until`: if the caller drives one
+            // cycle at a time, this advances one cycle at a time.
             let next = self.cycle(self.earliest).clamp(cycle + 1, last);
             *now = Tick(next << self.shift);
             self.cursor = self.overflow.first;
@@ -187,7 +190,7 @@ impl TimerScheme for LogicSimulation {
         2
     }
 
-    /// The slots, and the overflow list.
+    /// Returns the number of timers in the slots (0) or in the overflow list (1).
     fn occupancy(&self, level: usize) -> Option<usize> {
         Some([self.len - self.overflow_len, self.overflow_len][level])
     }

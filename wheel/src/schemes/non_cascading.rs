@@ -39,10 +39,11 @@ use crate::{SlotRing, Tick, WorkBudget};
 /// Scheme 7 without migrations, as in Linux since 4.8: a hierarchy of wheels in which a timer stays in its
 /// slot and expires when that slot begins. See the [module documentation](self).
 ///
-/// The wheels are those of Linux: 64 slots per level, and a slot of each level 8 times as long as one of the
-/// level below. There are 21 levels for all of `u64`, whereas Linux has 8 or 9 and truncates longer timeouts.
-/// A timer goes to the first slot that begins at or after its deadline, so it never expires early. The paper
-/// rounds to the nearest slot, and loses up to half with slots that grow 60-fold.
+/// The wheels have the same dimensions as in Linux: 64 slots per level, and a slot of each level is 8 times
+/// as long as a slot of the level below. There are 21 levels, which cover all of `u64`, whereas Linux has 8
+/// or 9 and truncates longer timeouts. A timer goes to the first slot that begins at or after its deadline,
+/// so it never expires early. The paper rounds to the nearest slot, so with slots that grow 60-fold, a timer
+/// can be off by up to half its duration.
 ///
 /// A timer with a range expires within that range if the range contains the beginning of a slot of the length
 /// used at that distance.
@@ -68,7 +69,8 @@ pub(super) struct NonCascading {
     wheels: Wheels,
 }
 
-/// The lowest level that may reach `ahead` ticks ahead. It may fall short, because a level counts whole slots.
+/// Returns the lowest level that may reach `ahead` ticks ahead. The level may fall short, because it consists
+/// of whole slots.
 fn level_for(ahead: u64) -> u32 {
     ahead.ilog2().saturating_sub(GRAIN_BITS) / GRAIN_BITS
 }
@@ -76,7 +78,8 @@ fn level_for(ahead: u64) -> u32 {
 fn place(now: Tick, due: Tick) -> (u32, u64) {
     let level = level_for((due.0 - now.0).max(1));
     let number = Wheels::number_from(level, due);
-    // A slot a whole revolution ahead has the same index as the current slot.
+    // Use the next level for a slot that is a whole revolution ahead, because it has the same index as the
+    // current slot.
     if number - Wheels::number(level, now) < Wheels::SLOTS {
         return (level, number);
     }
@@ -88,12 +91,13 @@ impl TimerScheme for NonCascading {
 
     fn precision(&self, ahead: u64) -> u64 {
         let level = level_for(ahead.max(1));
-        // Together with the partial slots at both ends, this may be a whole revolution.
+        // Use the next level if `ahead`, together with the partial slots at both ends, may span a whole
+        // revolution.
         let next = level > 0 && Wheels::number(level, Tick(ahead)) + 2 >= Wheels::SLOTS;
         (1 << ((level + u32::from(next)) * GRAIN_BITS)) - 1
     }
 
-    /// The latest beginning of a slot.
+    /// Chooses the latest tick in `range` at which a slot begins.
     fn choose(&self, now: Tick, range: &RangeInclusive<Tick>) -> Tick {
         let end = range.end().0;
         let (level, _) = place(now, Tick(end.max(now.0.saturating_add(1))));

@@ -39,8 +39,8 @@ use crate::{SlotRing, Tick, WorkBudget};
 /// documentation](self).
 ///
 /// When the slot of a timer begins, the timer moves to the first slot that begins at or after its deadline,
-/// on the lowest level that reaches that far, which is at least one level down. It therefore never expires
-/// early.
+/// on the lowest level that reaches the deadline, which is at least one level down. The timer therefore never
+/// expires early.
 pub struct OneMigrationWheel<T>(pub(super) SchemeTimers<OneMigration, T>);
 
 impl<T> OneMigrationWheel<T> {
@@ -53,16 +53,18 @@ impl<T> OneMigrationWheel<T> {
 
 timer_queue!(OneMigrationWheel);
 
-/// A slot holds timers that move when it begins, because they are due later, and timers that expire then.
+/// Wheels whose slots hold both timers that move when their slot begins, because they are due later, and
+/// timers that expire when it begins.
 pub(super) struct OneMigration {
     wheels: Wheels,
 }
 
-/// Level and slot from which a timer that has moved expires.
+/// Returns the level and number of the slot from which a timer expires after its migration.
 fn last_place(now: Tick, due: Tick) -> (u32, u64) {
     let level = (due.0 - now.0).ilog2() / 8;
     let number = Wheels::number_from(level, due);
-    // A slot a whole revolution ahead has the same index as the current slot.
+    // Use the next level for a slot that is a whole revolution ahead, because it has the same index as the
+    // current slot.
     if number - Wheels::number(level, now) < Wheels::SLOTS {
         return (level, number);
     }
@@ -74,7 +76,7 @@ impl TimerScheme for OneMigration {
 
     fn precision(&self, ahead: u64) -> u64 {
         let level = ahead.max(1).ilog2() / 8;
-        // From the middle of a slot, the timer may reach over a whole revolution.
+        // Use the next level if a timer scheduled in the middle of a slot may span a whole revolution.
         let next = Wheels::number(level, Tick(ahead)) + 1 >= Wheels::SLOTS;
         match (level + u32::from(next)).min(7) {
             0 => 0,

@@ -23,9 +23,9 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Reusable<T, Q> {
-    /// Armed timers, by index.
+    /// Armed timers. Each value is the index of a timer in `timers`.
     queue: Q,
-    /// All timers. The link is the timer's key in the queue while it is armed.
+    /// All timers. While a timer is armed, its link is its key in the queue.
     timers: Arena<Option<TimerKey>, T>,
 }
 

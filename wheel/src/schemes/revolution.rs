@@ -17,10 +17,10 @@
 /// The earliest timer that a hashed wheel has seen since a starting position.
 ///
 /// A hashed wheel keeps the timers of all later revolutions in its slots, so it has to go around even if
-/// nothing is due. After one revolution, each of its timers has been examined or scheduled since the start,
-/// so the earliest timer seen is the earliest of all, and the wheel can go straight to it.
+/// nothing is due. After one revolution, each of its timers has been examined or scheduled since the start.
+/// The earliest timer seen is therefore the earliest of all, and the wheel can go straight to it.
 ///
-/// Positions are in whatever unit the wheel numbers its slots.
+/// Positions are slot numbers, in the unit that the wheel uses.
 #[derive(Debug)]
 pub(super) struct Revolution {
     start: u64,
@@ -36,8 +36,8 @@ impl Revolution {
         self.earliest = self.earliest.min(position);
     }
 
-    /// Called when everything up to `position` is done. Returns the position to continue from if at least one
-    /// revolution can be skipped on the way to `until`.
+    /// Returns the position to continue from if at least one revolution can be skipped on the way to `until`.
+    /// Everything up to `position` must have been handled.
     pub(super) fn skip(&mut self, position: u64, until: u64, slots: u64) -> Option<u64> {
         if position - self.start < slots {
             return None;

@@ -37,10 +37,10 @@ use crate::{SlotRing, Tick, WorkBudget};
 /// [module documentation](self).
 ///
 /// Slots may be wider than one tick, as in NHN's Comet server: 7 slots of 50 ms accept 350 ms and refuse 351.
-/// In that server a timer goes to slot `(current + interval / width) % slots`, and may expire early because
-/// of the rounding. Here it goes to the first slot that begins at or after its deadline, so it may be up to
-/// `width - 1` ticks late, but never early. Within a slot, the horizon is shorter by the ticks that have
-/// passed since the slot began.
+/// In that server, a timer goes to slot `(current + interval / width) % slots`, and may expire early because
+/// of the rounding. In this implementation, a timer goes to the first slot that begins at or after its
+/// deadline, so it may be up to `width - 1` ticks late, but never early. Within a slot, the horizon is
+/// shorter by the ticks that have passed since the slot began.
 pub struct SimpleWheel<T>(pub(super) SchemeTimers<Simple, T>);
 
 impl<T> SimpleWheel<T> {
@@ -74,18 +74,18 @@ pub(super) struct Simple {
     width: u64,
     /// Number of the current slot, counted from tick 0.
     slot_number: u64,
-    /// Index of the current slot. Due timers are at the front of its list, timers a whole revolution ahead
-    /// behind them.
+    /// Index of the current slot. In its list, due timers come before timers that are a whole revolution
+    /// ahead.
     current: usize,
 }
 
 impl Simple {
-    /// Number of the first slot that begins at or after `tick`.
+    /// Returns the number of the first slot that begins at or after `tick`.
     fn slot_from(&self, tick: Tick) -> u64 {
         if self.width == 1 { tick.0 } else { tick.0.div_ceil(self.width) }
     }
 
-    /// Number of the last slot that begins at or before `tick`.
+    /// Returns the number of the last slot that begins at or before `tick`.
     fn slot_until(&self, tick: Tick) -> u64 {
         match tick {
             Tick::MAX => self.slot_from(Tick::MAX),
@@ -94,8 +94,8 @@ impl Simple {
         }
     }
 
-    /// Tick at which a slot begins. The last slot begins at the last tick, even if that is not a multiple of
-    /// the width.
+    /// Returns the tick at which a slot begins. The last slot begins at the last tick, even if that is not a
+    /// multiple of the width.
     fn begin(&self, slot: u64) -> Tick {
         Tick(slot.saturating_mul(self.width))
     }
@@ -138,7 +138,7 @@ impl TimerScheme for Simple {
         self.width - 1
     }
 
-    /// The latest beginning of a slot.
+    /// Chooses the latest tick in `range` at which a slot begins.
     fn choose(&self, now: Tick, range: &RangeInclusive<Tick>) -> Tick {
         if self.width == 1 {
             return crate::range::choose(now, range);

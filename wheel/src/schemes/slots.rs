@@ -10,7 +10,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | source | Varghese & Lauck 1997, figures 5 and 6; the bitmap is that of the chip in their appendix A |
+//! | source | Varghese & Lauck 1997, figures 5 and 6; the bitmap is taken from the chip in their appendix A |
 //! | costs | O(1) to add a node to a slot and to remove it; the search for the next occupied slot reads 64 at a time |
 //! | memory | 4 bytes and one bit per slot, empty or not |
 //! | limits | 1 to 2^31 slots |
@@ -24,8 +24,8 @@ use crate::{SlotRing, Tick};
 #[derive(Debug)]
 pub(super) struct Slots {
     pub(super) lists: Box<[List]>,
-    /// One bit per slot, set if the slot's list is not empty, as in the chip of V&L's appendix A: the host
-    /// need not visit empty slots.
+    /// One bit per slot, set if the slot's list is not empty, as in the chip of V&L's appendix A, so that
+    /// empty slots need not be visited.
     pub(super) occupied: Box<[u64]>,
 }
 
@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// Slot of a tick: its low bits. Requires a power of two of slots.
+    /// Returns the slot of a tick, given by its low bits. The number of slots must be a power of two.
     pub(super) fn hash(&self, tick: Tick) -> usize {
         let mask = self.lists.len() as u64 - 1;
         usize::try_from(tick.0 & mask).expect("below the number of slots")
@@ -86,12 +86,12 @@ impl Slots {
         (ring == 0).then(|| SlotRing::from_bitmap(&self.occupied, self.lists.len(), width, hand, counts))
     }
 
-    /// The first occupied slot, searching one revolution from `slot`, which is the nearest.
+    /// Returns the first occupied slot, searching one revolution that starts at `slot` itself.
     pub(super) fn next_occupied(&self, slot: usize) -> Option<usize> {
         next_bit(&self.occupied, slot)
     }
 
-    /// Distance from `slot` to the next occupied slot, from 1 to a whole revolution.
+    /// Returns the distance from `slot` to the next occupied slot, from 1 to a whole revolution.
     pub(super) fn ahead_to_occupied(&self, slot: usize) -> Option<usize> {
         let len = self.lists.len();
         let from = if slot + 1 == len { 0 } else { slot + 1 };
@@ -100,10 +100,10 @@ impl Slots {
     }
 }
 
-/// The first bit that is set, searching from bit `from` and wrapping around.
+/// Returns the first bit that is set, searching from bit `from` and wrapping around.
 pub(super) fn next_bit(words: &[u64], from: usize) -> Option<usize> {
     let (start, offset) = (from / 64, from % 64);
-    // The starting word is visited again at the end, for the bits before `from`.
+    // Visit the starting word again at the end, for the bits before `from`.
     (start..words.len()).chain(0..=start).enumerate().find_map(|(step, word)| {
         let mask = if step == 0 { u64::MAX << offset } else { u64::MAX };
         let bits = words[word] & mask;

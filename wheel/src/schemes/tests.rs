@@ -42,7 +42,7 @@ fn memory_whose_generations_have_run_out_is_retired() {
     let mut list = OrderedList::new(Tick(0));
     let first = list.schedule(Tick(1), 1).expect("no horizon");
     assert_eq!(list.cancel(first), Some(1));
-    // An even generation: the node is free, and can be used once more.
+    // Give the free node an even generation with which it can be used once more.
     list.0.arena.nodes[0].generation = NonZeroU32::new(u32::MAX - 1).expect("not zero");
     let last = list.schedule(Tick(1), 2).expect("no horizon");
     assert_eq!((last.index, last.generation), (0, NonZeroU32::MAX));
@@ -112,7 +112,7 @@ fn a_logic_simulator_searches_its_overflow_list_once_per_cycle() {
     assert_eq!((wheel.occupancy(0), wheel.occupancy(1)), (1, 2));
     assert_eq!(drain(&mut wheel, 7), [(7, 7)]);
     assert_eq!(wheel.next_wakeup(Tick::MAX), Some(Tick(8)));
-    // One timer that expires, and two that are examined.
+    // The budget covers one timer that expires and two that are examined.
     let mut work = WorkBudget::new(3);
     assert!(matches!(wheel.expire_next(Tick(8), &mut work), Expiry::Due(_)));
     assert_eq!((work.remaining(), wheel.next_wakeup(Tick::MAX)), (0, Some(Tick(16))));
@@ -152,7 +152,8 @@ fn a_timer_moves_never_without_cascading_and_once_with_one_migration() {
     }
 }
 
-/// Ticks at which a timer scheduled at tick 1000 is touched. It expires at the last of them.
+/// Returns the ticks at which a timer scheduled at tick 1000 is touched. The timer expires at the last of
+/// them.
 fn stops(mut queue: impl TimerQueue<()>, deadline: u64) -> Vec<u64> {
     queue.schedule(Tick(deadline), ()).expect("no horizon");
     let mut stops = Vec::new();
@@ -190,7 +191,7 @@ fn a_calendar_grows_and_shrinks() {
     let keys: Vec<_> = (1..=count)
         .map(|number| calendar.schedule(Tick(number * 100), number).expect("no horizon"))
         .collect();
-    // Three times the distance of 100, rounded up.
+    // Expect days of three times the distance of 100, rounded up to a power of two.
     assert_eq!(calendar.0.scheme.days(), (if cfg!(miri) { 32 } else { 512 }, 512));
     for &key in &keys[8..] {
         assert!(calendar.cancel(key).is_some());

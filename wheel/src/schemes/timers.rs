@@ -13,9 +13,9 @@
 //! | | |
 //! |---|---|
 //! | source | Varghese & Lauck 1997, section II: the four routines of a timer module |
-//! | costs | those of the scheme; O(log l) for a late timer, with l timers that were late when scheduled |
-//! | memory | that of the arena and of the scheme; a tree entry per late timer |
-//! | limits | those of the arena and of the scheme |
+//! | costs | the scheme's costs; O(log l) for a late timer, with l timers that were late when scheduled |
+//! | memory | the arena's and the scheme's memory; a tree entry per late timer |
+//! | limits | the limits of the arena and of the scheme |
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -24,7 +24,8 @@ use core::ops::RangeInclusive;
 use super::arena::{Arena, Node};
 use crate::{BeyondHorizon, Expired, Expiry, SlotRing, Tick, TimerKey, WorkBudget, range};
 
-/// A way to find the timers that are due. It sees the nodes of timers, never their values or keys.
+/// Data structure that finds the timers that are due. It has access to the timers' nodes, but not to their
+/// values or keys.
 ///
 /// When a node is linked, its `due` tick is later than `now` and at most [`Tick::MAX`].
 pub(super) trait TimerScheme {
@@ -48,8 +49,8 @@ pub(super) trait TimerScheme {
     /// STOP_TIMER: removes a node.
     fn unlink(&mut self, nodes: &mut [Node<Self::Link>], now: Tick, index: u32);
 
-    /// PER_TICK_BOOKKEEPING for every tick up to `until`, or up to the first timer that expires. Advances
-    /// `now`, except over the remainder when the result is [`AdvanceStep::UpToDate`].
+    /// Performs PER_TICK_BOOKKEEPING for every tick up to `until`, or up to the first timer that expires.
+    /// Advances `now`; but when the result is [`AdvanceStep::UpToDate`], the caller advances it to `until`.
     fn advance(
         &mut self,
         nodes: &mut [Node<Self::Link>],
@@ -64,7 +65,7 @@ pub(super) trait TimerScheme {
         1
     }
 
-    /// Number of timers in a part of the structure, if it has more than one.
+    /// Returns the number of timers in a part of the structure, if it has more than one part.
     fn occupancy(&self, _level: usize) -> Option<usize> {
         None
     }
@@ -79,7 +80,7 @@ pub(super) trait TimerScheme {
 }
 
 /// Chooses a tick in `range` for a scheme whose timers expire at the beginnings of slots: `latest`, the last
-/// beginning in the range, or the first tick in the future.
+/// beginning of a slot in the range, or the first tick of the range that is in the future.
 pub(super) fn latest_or_first(now: Tick, range: &RangeInclusive<Tick>, latest: Tick) -> Tick {
     let first = now.saturating_add(1).max(*range.start());
     // For a range that is past or empty, the choice is the same in all schemes.
@@ -87,7 +88,7 @@ pub(super) fn latest_or_first(now: Tick, range: &RangeInclusive<Tick>, latest: T
 }
 
 pub(super) enum AdvanceStep {
-    /// This node has been unlinked and expires now.
+    /// The timer of this node, which has been unlinked, expires now.
     Due(u32),
     OutOfBudget,
     UpToDate,
@@ -97,7 +98,7 @@ pub(super) struct SchemeTimers<S: TimerScheme, T> {
     pub(super) now: Tick,
     pub(super) scheme: S,
     pub(super) arena: Arena<S::Link, T>,
-    /// By node: timers whose requested deadline was not in the future.
+    /// Timers whose requested deadline was not in the future, keyed by the index of their node.
     pub(super) late: BTreeMap<u32, LateTimer>,
 }
 
@@ -105,7 +106,8 @@ pub(super) struct SchemeTimers<S: TimerScheme, T> {
 #[derive(Debug)]
 pub(super) struct LateTimer {
     pub(super) deadline: Tick,
-    /// Scheduled at the last tick. The timer can never expire, and is not linked into the scheme.
+    /// Whether the timer was scheduled at the last tick. Such a timer can never expire, and is not linked
+    /// into the scheme.
     pub(super) never_due: bool,
 }
 

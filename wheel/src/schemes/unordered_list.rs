@@ -30,12 +30,12 @@ use crate::{Tick, WorkBudget};
 
 /// Scheme 1: every timer is examined on every tick. See the [module documentation](self).
 ///
-/// The scheme itself needs 16 of the 24 bytes per timer. The others make keys reliable and STOP free of
-/// searches. Timers are compared with the clock rather than counted down.
+/// The scheme itself needs 16 of the 24 bytes per timer. The others make keys reliable and allow STOP without
+/// a search. Timers are compared with the clock rather than counted down.
 ///
-/// Driven tick by tick, this is exactly the scheme of the paper. Driven over many ticks at once, it makes one
-/// pass over the list at each tick for which a timer was scheduled, and one at the last: each pass finds the
-/// earliest remaining timer.
+/// Driven tick by tick, this is exactly the scheme of the paper. Driven over many ticks in a single call, it
+/// makes one pass over the list at each tick for which a timer was scheduled, and one at the last tick: each
+/// pass finds the earliest remaining timer.
 pub struct UnorderedList<T>(pub(super) SchemeTimers<Unordered, T>);
 
 impl<T> UnorderedList<T> {

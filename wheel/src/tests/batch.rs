@@ -21,7 +21,8 @@ fn deadlines<T>(taken: &[Expired<T>]) -> Vec<u64> {
     taken.iter().map(|expired| expired.deadline.0).collect()
 }
 
-/// A wheel, and the expected timers by the tick at which each is due and by number, which is its value.
+/// A wheel and the timers expected in it, sorted by the tick at which they are due and by number. The number
+/// is the timer's value.
 struct BatchModel {
     wheel: TimingWheel<u64>,
     due: BTreeSet<(u64, u64)>,
@@ -134,7 +135,8 @@ fn a_whole_revolution_expires_in_order() {
         wheel.schedule(Tick(512 + number * 37 % 256), number);
     }
     assert_eq!(drain(&mut wheel, 510), []);
-    // Some timers that go directly into slots of level 0, and one that is postponed beyond the revolution.
+    // Add some timers that go directly into slots of level 0, and one that is postponed beyond the
+    // revolution.
     for deadline in [600, 512, 767, 511] {
         wheel.schedule(Tick(deadline), 0);
     }
@@ -146,7 +148,7 @@ fn a_whole_revolution_expires_in_order() {
     assert_eq!(deadlines(&take_all(&mut wheel, 768)), [768]);
 }
 
-/// A slot of level 2 begins where a revolution of level 1 begins, and has to be emptied first.
+/// The revolution begins where a slot of level 2 begins, which has to be emptied first.
 #[test]
 fn a_revolution_that_begins_with_a_slot_of_level_2_expires_in_order() {
     let mut wheel = TimingWheel::new(Tick(0));
@@ -157,7 +159,7 @@ fn a_revolution_that_begins_with_a_slot_of_level_2_expires_in_order() {
     assert_eq!(deadlines(&take_all(&mut wheel, 70_000)), [65_540, 65_546, 65_550]);
 }
 
-/// The existing timers have later deadlines than the new ones, and stay in front.
+/// The existing timers have later deadlines than the new timers, but stay in front.
 #[test]
 fn existing_elements_of_a_batch_are_kept() {
     for count in [10, 100] {
@@ -185,7 +187,7 @@ fn late_timers_expire_at_the_next_tick() {
     wheel.schedule(Tick(600), ());
     wheel.schedule(Tick(3), ());
     assert_eq!(deadlines(&take_all(&mut wheel, 1000)), [3, 400, 600]);
-    // The timers are in the slot that begins the next revolution.
+    // Put the timers into the slot that begins the next revolution.
     let mut wheel = TimingWheel::new(Tick(511));
     wheel.schedule(Tick(768), ());
     wheel.schedule(Tick(600), ());
@@ -203,13 +205,13 @@ fn a_batch_respects_its_budget() {
     }
     let mut batch = Vec::new();
     assert!(!wheel.expire_batch(Tick(2000), &mut WorkBudget::new(0), &mut batch));
-    // The revolution up to 1023 is taken at once. The remaining budget does not cover the next revolution, so
-    // it only moves some timers.
+    // The revolution up to 1023 is taken as a whole. The remaining budget does not cover the next revolution,
+    // so the call only moves some of its timers.
     let mut work = WorkBudget::new(80);
     assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
     assert_eq!((batch.len(), work.remaining()), (24, 0));
     assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1024)));
-    // 20 timers remain to be moved, one of which is due immediately, and 75 are in their slots.
+    // 20 timers remain to be moved, one of which is already due, and 75 are in their slots.
     let mut work = WorkBudget::new(94);
     assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
     assert_eq!((batch.len(), work.remaining()), (99, 0));
@@ -240,8 +242,8 @@ fn a_revolution_is_taken_at_once_only_if_the_budget_covers_it() {
     }
 }
 
-/// While a slot is being swept, its lines are in two places. The lines already put back come first and hide
-/// the others.
+/// While a slot is being swept, its lines are in two places: only the lines already put back are linked to
+/// the slot, and they hide the others.
 #[test]
 fn a_batch_respects_its_budget_during_a_sweep() {
     let timers = size(200, 100) as u64;

@@ -73,7 +73,7 @@ fn the_wheel_may_change_halfway_through_a_cascade() {
         wheel.check_invariants();
     }
     assert_eq!(wheel.now(), Tick(256));
-    // One revolution ahead of the slot that is being emptied, at its beginning and at its end.
+    // Schedule timers one revolution after the beginning and after the end of the slot that is being emptied.
     wheel.schedule(Tick(256 + 65_536), 100);
     wheel.schedule(Tick(511 + 65_280), 101);
     wheel.schedule(Tick(256), 102);

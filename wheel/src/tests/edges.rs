@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{drain, size};
 use crate::{Expiry, LEVELS, Tick, TimingWheel, WorkBudget};
 
-/// Ticks on and around the boundaries of every level, and both ends of time.
+/// Returns ticks on and around the boundaries of every level, and both ends of time.
 fn boundaries() -> Vec<u64> {
     let mut ticks = Vec::from([0, 1, 2, 1000, u64::MAX - 1, u64::MAX]);
     for bits in (8..u64::BITS).step_by(8) {
@@ -60,7 +60,7 @@ fn stepping_over_every_wrap_tick_by_tick() {
         }
         for now in start + 1..start + steps {
             assert_eq!(drain(&mut wheel, now), [(now, now)]);
-            // One full revolution ahead: this would be the same slot if it were on the same level.
+            // Schedule one full revolution ahead: on the same level, this would be the same slot.
             let key = wheel.schedule(Tick(now + wrap), 0);
             assert_eq!(wheel.cancel(key), Some(0));
         }
@@ -148,7 +148,7 @@ fn a_long_gap_costs_no_more_than_a_short_one() {
     for deadline in far {
         wheel.schedule(Tick(deadline), deadline);
     }
-    // Each timer expires once and moves down at most seven times. A wheel that stepped through every tick or
+    // Each timer expires once and moves down at most seven times. A wheel that visited every tick or
     // revolution would never finish this test.
     let mut work = WorkBudget::new((far.len() * LEVELS) as u64);
     for deadline in far {

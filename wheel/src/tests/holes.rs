@@ -1,4 +1,5 @@
-//! Holes left by cancelled and moved timers do not accumulate, and are never mistaken for valid entries.
+//! Tests that the holes left by cancelled and moved timers do not accumulate and are never mistaken for valid
+//! entries.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,10 +8,11 @@ use super::{drain, size};
 use crate::wheel::check::OWNERS_PER_PAGE;
 use crate::{Expiry, Tick, TimerKey, TimingWheel, WorkBudget};
 
-/// A tick so distant that the wheel never reaches the entries left there.
+/// A tick so distant that the wheel never reaches the entries left in its slot.
 const FAR: u64 = 1 << 40;
 
-/// Allows holes for half of the room, plus those that may be added before a sweep takes effect.
+/// Panics if there are more holes than half the number of timers that the pages can hold, plus the holes that
+/// may be added before a sweep takes effect.
 #[track_caller]
 fn check_few_holes<T>(wheel: &TimingWheel<T>) {
     let room = wheel.pages() * usize::try_from(OWNERS_PER_PAGE).expect("a page is small");
@@ -87,7 +89,8 @@ fn expiring_leaves_few_holes() {
     }
     assert!(anchors.iter().all(|key| wheel.cancel(*key).is_some()));
     drain(&mut wheel, 1000);
-    // At the end, all pages are freed at once. Ticks without timers sweep the remaining holes.
+    // When the last timers expire, all pages are freed together. Driving over ticks without timers sweeps the
+    // remaining holes.
     for tick in 1000..1100 {
         assert_eq!(wheel.expire_next(Tick(tick), &mut WorkBudget::unlimited()), Expiry::UpToDate);
     }
@@ -95,7 +98,7 @@ fn expiring_leaves_few_holes() {
     wheel.check_invariants();
 }
 
-/// The sweep continues in the memory left from the peak.
+/// Sweeping continues in the memory that remains allocated after the peak.
 #[test]
 fn few_holes_remain_after_a_peak() {
     let peak = size(50_000, 100) as u64;

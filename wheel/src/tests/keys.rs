@@ -1,4 +1,4 @@
-//! A key identifies one timer and never another.
+//! Tests that a key identifies one timer and never another.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -88,7 +88,7 @@ fn memory_whose_generations_have_run_out_is_retired() {
     wheel.check_invariants();
 }
 
-/// Together with ten more timers, these fill twenty pages.
+/// Number of timers that, with ten more, fill twenty pages.
 const MANY: u64 = 20 * OWNERS_PER_PAGE - 10;
 
 #[test]

@@ -20,7 +20,7 @@ mod seed;
 mod timetable;
 mod wakeup;
 
-/// Size of a test: `miri` under Miri, which is a few hundred times slower.
+/// Returns the size of a test: `miri` under Miri, which is a few hundred times slower, otherwise `usual`.
 const fn size(usual: usize, miri: usize) -> usize {
     if cfg!(miri) { miri } else { usual }
 }

@@ -1,4 +1,4 @@
-//! Random operations on owners, compared with a list after every step.
+//! Tests of random operations on owners, which are compared with a list after every step.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,7 +20,8 @@ struct ExpectedOwner<const K: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Armed {
     deadline: Tick,
-    /// Tick at which the timer is due: the next tick at the earliest. `None` if there is no next tick.
+    /// Tick at which the timer is due: at the earliest the tick after it was armed. `None` if there is no
+    /// next tick.
     due: Option<u64>,
 }
 
@@ -234,7 +235,8 @@ fn moving_back_and_forth_leaves_few_holes() {
     owners.check_invariants();
 }
 
-/// As above, but the owner is armed while it is lent, and never looked up.
+/// Like `moving_back_and_forth_leaves_few_holes`, but timers are only armed through the owner returned by
+/// `expire_next`, without a look-up.
 #[test]
 fn arming_lent_owners_leaves_few_holes() {
     let mut owners: Owners<(), 2> = Owners::new(Tick(0));
@@ -272,7 +274,7 @@ fn owners_of_many_timers_leave_few_holes() {
     owners.check_invariants();
 }
 
-/// As above, with holes left behind by freed pages.
+/// Like `owners_of_many_timers_leave_few_holes`, but with holes left behind by freed pages.
 #[test]
 fn owners_of_many_timers_that_come_and_go_leave_few_holes() {
     const K: usize = 64;

@@ -12,7 +12,7 @@ fn occupied_slots(queue: &impl TimerQueue<u64>, ring: usize) -> Vec<(usize, u32)
     held.into_iter().enumerate().filter(|(_, held)| *held > 0).collect()
 }
 
-/// The example of the crate documentation.
+/// Uses the example of the crate documentation.
 #[test]
 fn a_timer_is_seen_in_its_slot_until_it_moves() {
     let mut wheel = TimingWheel::new(Tick(1000));
@@ -41,7 +41,7 @@ fn a_timer_is_seen_in_its_slot_until_it_moves() {
     assert_eq!(occupied_slots(&wheel, 2), [(1, 1)]);
 }
 
-/// More timers than fit into a slot's own line.
+/// Uses more timers than fit into a slot's own line.
 #[test]
 fn all_timers_of_a_slot_are_counted() {
     let mut timers = Owners::<u64>::new(Tick(0));
@@ -84,7 +84,7 @@ fn other_schemes_report_occupied_slots() {
     assert_eq!(ring, Some(SlotRing { slots: 64, slot_ticks: 1 << 60, hand: 0, has_counts: false }));
     assert_eq!(coarse.ring(21, &mut held), None);
 
-    // The other part is a list.
+    // Test a scheme whose second part is a list and not a ring.
     let mut cycles = LogicSimulationWheel::new(Tick(0), 8);
     for deadline in [3, 9] {
         cycles.schedule(Tick(deadline), deadline).expect("no horizon");

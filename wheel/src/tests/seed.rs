@@ -42,7 +42,8 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Returns a number of ticks: often near the reach of a level, otherwise of any magnitude below `2^bits`.
+    /// Returns a random number of ticks: often near the reach of a level, otherwise of any magnitude below
+    /// `2^bits`.
     pub(super) fn ticks(&mut self, bits: u32) -> u64 {
         match self.below(4) {
             0 => self.below(4),

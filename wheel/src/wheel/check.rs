@@ -1,4 +1,4 @@
-//! Checks of all invariants of the wheel by exhaustive inspection, for tests.
+//! Exhaustive checks of the wheel's invariants, for tests.
 
 use alloc::vec::Vec;
 
@@ -52,7 +52,8 @@ impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
         }
         let Some(deadline) = self.memory.deadline_of(entry) else { return };
         if deadline < start {
-            // The deadline was already past when the timer was armed; the timer is due one tick later.
+            // The deadline had already passed when the timer was armed, so the timer is due at the tick after
+            // that.
             assert!(slot.level() == 0 && ahead <= 1, "{deadline} is late, but waits until {start}");
         }
     }

@@ -8,7 +8,7 @@ use super::timer_state::TimerState;
 use super::wheel_core::WheelCore;
 use crate::{Tick, WorkBudget};
 
-/// Total size of the owners from which on prefetching pays. Smaller wheels fit into the processor's cache.
+/// Minimum total size of the owners for prefetching. Smaller wheels fit into the processor's cache.
 const PREFETCH_MIN_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +20,8 @@ pub(super) enum DriveStep {
     UpToDate,
 }
 
-/// The caller's result type. A trait rather than closures, because one of the closures would become a call
-/// with its result in memory.
+/// Result type of a drive, chosen by the caller. This is a trait rather than a set of closures, because the
+/// compiler would not inline one of the closures, and its result would be returned in memory.
 pub(super) trait DriveResult<'a, W> {
     fn due(wheel: &'a mut W, entry: u32) -> Self;
     fn out_of_budget() -> Self;
@@ -86,7 +86,7 @@ impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
         false
     }
 
-    /// Continues after the line of the current slot has been emptied.
+    /// Finds more work after the line of the current slot has been emptied.
     #[inline(always)]
     fn advance(&mut self, here: SlotId, to: Tick, work: &mut WorkBudget) -> DriveStep {
         if self.slots.line(here).is_empty() {
@@ -94,8 +94,8 @@ impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
                 if to < self.slots.quiet_until {
                     return self.finish_at(to);
                 }
-                // A slot that does not begin a revolution holds timers that expire there, and no slot of a
-                // higher level begins at the same tick.
+                // If the next slot does not begin a revolution, its timers expire at its tick, and no slot of
+                // a higher level begins at the same tick.
                 if SlotId::current(self.slots.quiet_until, 0).position() != 0 && work.remaining() > 0 {
                     self.slots.now = self.slots.quiet_until;
                     if self.len() >= Self::PREFETCH_MIN_OWNERS {
@@ -112,7 +112,7 @@ impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
         step
     }
 
-    /// Ends a drive to `to` with nothing left to do.
+    /// Finishes a drive to `to` when nothing is left to do.
     #[inline(always)]
     fn finish_at(&mut self, to: Tick) -> DriveStep {
         self.slots.now = self.slots.now.max(to);

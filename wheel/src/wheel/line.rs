@@ -8,7 +8,7 @@ pub(super) const LINE_CAPACITY: u32 = 14;
 
 const LINES_PER_PAGE: usize = if cfg!(any(test, miri)) { 4 } else { 256 };
 
-/// Maximum number of spilled lines. Links count from 1, and one value is special.
+/// Maximum number of spilled lines. Links are numbered from 1, and `u32::MAX` is [`LineLink::SWEPT`].
 pub(super) const MAX_SPILLED_LINES: u32 = 1 << 30;
 
 const WORDS: usize = 16;
@@ -29,7 +29,8 @@ pub(super) struct LineLink(u32);
 impl LineLink {
     pub(super) const END: LineLink = LineLink(0);
 
-    /// The next line, if any, is still to be visited by a [sweep](super::slots::Sweep).
+    /// End of the lines of a slot whose remaining lines are still to be visited by the
+    /// [sweep](super::slots::Sweep).
     pub(super) const SWEPT: LineLink = LineLink(u32::MAX);
 
     pub(super) fn to(number: u32) -> LineLink {

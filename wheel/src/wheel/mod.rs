@@ -30,8 +30,9 @@ use wheel_core::WheelCore;
 /// When a timer expires, its value is returned and its key becomes stale. For timers that are reused, see
 /// [`Owners`], on which this type is built.
 ///
-/// The wheel holds at most 2^30 timers at a time. A timer takes 21 to 23 bytes and its value, in pages of 256
-/// timers; the slots take 136 KiB. The lowest page with room is filled first, and empty pages are freed.
+/// The wheel holds at most 2^30 timers at a time. A timer takes 21 to 23 bytes plus its value, in pages of
+/// 256 timers; the slots take 136 KiB. The lowest page with free space is filled first, and empty pages are
+/// freed.
 pub struct TimingWheel<T> {
     timers: WheelCore<T, 1, Separate>,
 }
@@ -79,8 +80,8 @@ impl<T> TimingWheel<T> {
     /// Schedules a timer that is due at `deadline`, in constant time.
     ///
     /// If the deadline is not later than [`now`](Self::now), the timer is due at the next tick. At
-    /// [`Tick::MAX`] there is no next tick: a timer scheduled then never expires, and stays until it is
-    /// cancelled.
+    /// [`Tick::MAX`] there is no next tick: a timer scheduled at that tick never expires, and stays until it
+    /// is cancelled.
     ///
     /// # Panics
     ///
@@ -105,8 +106,8 @@ impl<T> TimingWheel<T> {
     ///
     /// A timer that is due but has not been returned yet can still be postponed.
     ///
-    /// A postponed timer stays in its slot until the wheel reaches that slot, and moves then. Postponing is
-    /// therefore almost free, and [`next_wakeup`](Self::next_wakeup) may once return the previous deadline.
+    /// A postponed timer stays in its slot and only moves when the wheel reaches that slot. Postponing is
+    /// therefore almost free, but [`next_wakeup`](Self::next_wakeup) may return the previous deadline once.
     pub fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> bool {
         let timer = self.timers.get_mut(key);
         timer.map(|mut timer| timer.arm(ONLY_TIMER, deadline)).is_some()
@@ -123,12 +124,13 @@ impl<T> TimingWheel<T> {
     /// Removes a timer before it expires, in constant time, and returns its value, or `None` if the key is
     /// stale.
     ///
-    /// [`next_wakeup`](Self::next_wakeup) may once return the deadline of the cancelled timer.
+    /// [`next_wakeup`](Self::next_wakeup) may return the deadline of the cancelled timer once.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         self.timers.remove(key)
     }
 
-    /// Returns the requested deadline of a timer, even if it was already past when it was requested.
+    /// Returns the requested deadline of a timer, even if the deadline had already passed when it was
+    /// requested.
     #[must_use]
     pub fn deadline(&self, key: TimerKey) -> Option<Tick> {
         self.timers.deadline(key, ONLY_TIMER)
@@ -140,32 +142,33 @@ impl<T> TimingWheel<T> {
         self.timers.get(key)
     }
 
-    /// Drives the wheel towards `now` and returns the first timer that expires on the way, or the reason why none does.
+    /// Drives the wheel towards `now`. Returns the first timer that expires on the way, or why the drive
+    /// ended without one.
     ///
     /// Called until it returns [`Expiry::UpToDate`], it returns every timer with a deadline up to `now`, and
     /// all timers of one tick before any of the next. Within a tick the order is unspecified. The wheel may
     /// be changed freely between calls. Time does not go backwards: a `now` before the current tick is
     /// treated as [`now()`](Self::now).
     ///
-    /// Stretches without timers are skipped, whatever their length.
+    /// Stretches without timers are skipped, regardless of their length.
     pub fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> Expiry<T> {
         self.timers.drive(now, work)
     }
 
     /// Like [`expire_next`](Self::expire_next), but takes many timers at a time, for callers that do not
-    /// change the wheel between one timer and the next. Appends the timers to `into`, in order. Returns
-    /// `true` if no further timer expires up to `now`. If it returns `false`, call it again, with more work
-    /// if the budget is spent.
+    /// change the wheel between timers. Appends the timers to `into`, in order. Returns `true` if no more
+    /// timers expire up to `now`. If it returns `false`, call it again, with a new budget if the budget is
+    /// spent.
     ///
     /// A call stops when the budget is spent, or once it has taken 1,024 timers, so that they are still in
     /// the processor's cache when the caller handles them. When the wheel is driven over a whole *revolution*
     /// of the lowest level, which is 256 ticks starting at a multiple of 256, it takes all timers of the
-    /// revolution at once, provided that the budget covers them all. Most of these timers then expire without
-    /// having cascaded, at half the cost of `expire_next`. Use [`WorkBudget::unlimited`] here, unless there
-    /// may be too many timers to be taken without a break.
+    /// revolution together, provided that the budget covers them all. Most of these timers then expire
+    /// without having cascaded, at half the cost of `expire_next`. Use [`WorkBudget::unlimited`] with this
+    /// method, unless there may be too many timers to be taken without a break.
     ///
-    /// A timer whose deadline was already past is returned with the timers of the tick at which it became
-    /// due, so its deadline is earlier than theirs.
+    /// A timer that was scheduled with a past deadline is returned together with the timers of the tick at
+    /// which it became due, so its deadline is earlier than theirs.
     ///
     /// ```
     /// use encke_wheel::{Tick, TimingWheel, WorkBudget};

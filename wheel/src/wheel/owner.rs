@@ -24,7 +24,7 @@ pub enum OwnerExpiry<'a, T, const K: usize> {
 pub struct DueTimer<'a, T, const K: usize> {
     /// Index of the timer.
     pub timer: usize,
-    /// Deadline with which the timer was armed. The wheel is at this tick, or at a later one if the deadline
+    /// Deadline with which the timer was armed. The wheel is at this tick, or at a later tick if the deadline
     /// was not in the future.
     pub deadline: Tick,
     /// The owner, for arming its timers.
@@ -40,7 +40,8 @@ pub struct OwnerMut<'a, T, const K: usize> {
 }
 
 impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
-    /// Converts the access into a reference to the owner's value with the lifetime of the loan.
+    /// Converts this into a mutable reference to the owner's value, which lives as long as the borrow of the
+    /// wheel.
     #[must_use]
     #[inline(always)]
     pub fn into_value(self) -> &'a mut T {
@@ -75,8 +76,8 @@ impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
         self.value
     }
 
-    /// Returns the deadline with which a timer was armed, even if it was already past at that time, or `None`
-    /// if the timer is not armed.
+    /// Returns the deadline with which a timer was armed, even if the deadline had already passed then, or
+    /// `None` if the timer is not armed.
     ///
     /// # Panics
     ///
@@ -90,11 +91,11 @@ impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
     /// Arms a timer, or changes its deadline.
     ///
     /// If the deadline is not later than [`now`](Self::now), the timer is due at the next tick. At
-    /// [`Tick::MAX`] there is no next tick: a timer armed then never expires.
+    /// [`Tick::MAX`] there is no next tick: a timer armed at that tick never expires.
     ///
-    /// A postponed timer stays in its slot until the wheel reaches that slot, and moves then. Postponing is
+    /// A postponed timer stays in its slot and only moves when the wheel reaches that slot. Postponing is
     /// therefore almost free, and so is disarming and arming again.
-    /// [`next_wakeup`](crate::Owners::next_wakeup) may once return the previous deadline.
+    /// [`next_wakeup`](crate::Owners::next_wakeup) may return the previous deadline once.
     #[inline(always)]
     pub fn arm(&mut self, timer: usize, deadline: Tick) {
         let entry = memory::entry::<K>(self.index, timer);
@@ -112,9 +113,10 @@ impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
     /// Like [`arm`](Self::arm) with a deadline anywhere in `range`, so that the wheel can choose the cheapest
     /// tick. Does nothing if the timer is already armed with a deadline in `range`.
     ///
-    /// The cheapest tick is the first tick of a slot, on the highest level that has one in the range, and the
-    /// latest of several candidates. If the range lies between two multiples of 256, it is the tick divisible
-    /// by the highest power of two. In both cases timers with overlapping ranges tend to expire together.
+    /// The cheapest tick is the first tick of a slot, on the highest level that has such a tick in the range.
+    /// Of several candidates, the latest is chosen. If the range lies between two multiples of 256, the
+    /// cheapest tick is the one divisible by the highest power of two. In both cases timers with overlapping
+    /// ranges tend to expire together.
     ///
     /// If the whole range has passed, the deadline is its end. If the range is empty, the deadline is its
     /// start.
@@ -138,7 +140,8 @@ impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
     }
 }
 
-/// Keeps a valid entry in its slot unless the wheel reaches the slot too late for the new deadline.
+/// Arms a timer. Keeps a valid entry in its slot unless the wheel reaches the slot too late for the new
+/// deadline.
 #[inline(never)]
 fn arm<const K: usize>(slots: &mut Slots, record: &mut Record<K>, timer: usize, deadline: Tick, entry: u32) {
     let (state, old) = (&mut record.states[timer], &mut record.deadlines[timer]);
@@ -150,7 +153,7 @@ fn arm<const K: usize>(slots: &mut Slots, record: &mut Record<K>, timer: usize, 
         return;
     }
     let slot = SlotId::of(slots.now, deadline);
-    // A timer armed repeatedly with past deadlines is already in the right slot, that of the next tick.
+    // A timer armed repeatedly with past deadlines is already in the right slot, the slot of the next tick.
     if !state.has_entry_in(slot) {
         let left_behind = usize::from(state.slot().is_some());
         slots.holes += left_behind;

@@ -6,11 +6,11 @@ use super::slot_id::LEVELS;
 use super::wheel_core::WheelCore;
 use crate::{SlotRing, Tick, TimerKey, WorkBudget};
 
-/// A collection of owners, each with a value and `K` timers of its own under one key.
+/// A collection of owners, each with a value, `K` timers and one key.
 ///
 /// An owner is a session, a connection or a request: an object that lives for a while and has a handful of
 /// timers that are armed, postponed and disarmed all the time. The owner stays in the wheel for its whole
-/// life, together with its timers. Arming a timer is almost free, and when a timer expires, the wheel lends
+/// life, together with its timers. Arming a timer is almost free, and when a timer expires, the wheel passes
 /// the owner to the caller, who need not look it up elsewhere.
 ///
 /// ```
@@ -38,13 +38,13 @@ use crate::{SlotRing, Tick, TimerKey, WorkBudget};
 /// An owner with one timer, `Owners<T>`, acts as a single reusable timer: it is registered once and armed as
 /// often as needed.
 ///
-/// What [`TimingWheel`](crate::TimingWheel) guarantees about deadlines, order, budgets and wake-ups applies
-/// here as well.
+/// The guarantees of [`TimingWheel`](crate::TimingWheel) about deadlines, order, budgets and wake-ups apply
+/// to owners as well.
 ///
-/// An owner takes 12 bytes per timer plus 4, rounded up to a multiple of 8, and its value. An armed timer
+/// An owner takes 12 bytes per timer plus 4, rounded up to a multiple of 8, plus its value. An armed timer
 /// takes 4 to 5 bytes more, and the slots of a wheel take 136 KiB. Owners are stored in pages of 256: the
-/// lowest page with room is filled first, and empty pages are freed except for a few spares. The capacity is
-/// 2^30 timers, where `K` counts as the next power of two.
+/// lowest page with free space is filled first, and empty pages are freed except for a few spares. The
+/// capacity is 2^30 timers, where `K` counts as the next power of two.
 pub struct Owners<T, const K: usize = 1> {
     pub(super) wheel: WheelCore<T, K, Interleaved>,
 }
@@ -77,8 +77,9 @@ impl<T, const K: usize> Owners<T, K> {
         self.len() == 0
     }
 
-    /// Returns the number of timers on each level, starting with the lowest. Includes entries of disarmed and
-    /// moved timers and of removed owners that have not been removed yet. Visits all occupied slots.
+    /// Returns the number of timers on each level, starting with the lowest. Includes entries left behind by
+    /// disarmed timers, moved timers and removed owners until a sweep removes them. Visits all occupied
+    /// slots.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
         core::array::from_fn(|level| self.wheel.slots.len(level))
@@ -124,8 +125,8 @@ impl<T, const K: usize> Owners<T, K> {
         self.wheel.get_mut(key)
     }
 
-    /// Returns the deadline with which a timer was armed, even if it was already past at that time, or `None`
-    /// if the timer is not armed or the key is stale.
+    /// Returns the deadline with which a timer was armed, even if the deadline had already passed then, or
+    /// `None` if the timer is not armed or the key is stale.
     ///
     /// # Panics
     ///
@@ -136,15 +137,17 @@ impl<T, const K: usize> Owners<T, K> {
         self.wheel.deadline(key, timer)
     }
 
-    /// Drives the wheel towards `now` and lends the owner of the first timer that expires on the way, or returns the reason why none does.
+    /// Drives the wheel towards `now`. Returns the first timer that expires on the way together with its
+    /// owner, or why the drive ended without one.
     ///
-    /// Called until it returns [`OwnerExpiry::UpToDate`], it lends the owner of every timer with a deadline
-    /// up to `now`, and handles all timers of one tick before any of the next. Within a tick the order is
-    /// unspecified. The expired timer is no longer armed. The wheel may be changed freely between calls. Time
-    /// does not go backwards: a `now` before the current tick is treated as [`now()`](Self::now).
+    /// Called until it returns [`OwnerExpiry::UpToDate`], it returns every timer with a deadline up to `now`,
+    /// and all timers of one tick before any of the next. Within a tick the order is unspecified. The expired
+    /// timer is no longer armed. The wheel may be changed freely between calls. Time does not go backwards: a
+    /// `now` before the current tick is treated as [`now()`](Self::now).
     ///
-    /// There is no counterpart to [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch): nothing is
-    /// removed here, owners are armed while they are lent, and this method is inlined into the caller's loop.
+    /// There is no counterpart to [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch): no owner
+    /// is removed, callers arm the owners' timers between calls, and this method is inlined into the caller's
+    /// loop.
     #[inline(always)]
     pub fn expire_next(&mut self, now: Tick, work: &mut WorkBudget) -> OwnerExpiry<'_, T, K> {
         self.wheel.drive(now, work)
@@ -156,8 +159,8 @@ impl<T, const K: usize> Owners<T, K> {
     /// The work may consist of moving timers down a level, so the tick may be earlier than the earliest
     /// deadline, but never later. While due timers remain because the [`WorkBudget`] ran out, the result is
     /// the current tick. `None` means that nothing happens up to and including `at_most`, so the caller can
-    /// sleep until then. The previous deadline of a disarmed or postponed timer may be returned once, until
-    /// the wheel reaches it.
+    /// sleep until then. The previous deadline of a disarmed or postponed timer may be returned until the
+    /// wheel reaches it.
     #[must_use]
     #[inline(always)]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {

@@ -18,7 +18,7 @@ const _: () = assert!(LEVELS == size_of::<Tick>() && SLOTS_PER_LEVEL == 1 << u8:
 
 pub(super) const SLOT_COUNT: usize = LEVELS * SLOTS_PER_LEVEL;
 
-/// One slot of one level, identified by its index among the slots of all levels. Takes 11 bits.
+/// One slot of one level, identified by its index among the slots of all levels. The index fits into 11 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotId(u32);
 
@@ -28,10 +28,10 @@ impl SlotId {
         SlotId(u32::from(level) << u8::BITS | u32::from(slot))
     }
 
-    /// Slot for a timer with this `deadline` while the wheel is at `now`.
+    /// Returns the slot for a timer with this `deadline` while the wheel is at `now`.
     ///
-    /// A deadline that is not in the future is treated as the next tick. At the end of time there is no next
-    /// tick; the result is then the slot that would follow, which the wheel never reaches.
+    /// A deadline that is not in the future is treated as the next tick. At the last tick there is no next
+    /// tick; the result is then slot 0 of level 0, which the wheel never reaches.
     #[inline(always)]
     pub(super) fn of(now: Tick, deadline: Tick) -> SlotId {
         let delta = deadline.saturating_since(now).max(1);
@@ -45,8 +45,8 @@ impl SlotId {
         SlotId::new(level, digit(due, level))
     }
 
-    /// The same if the deadline is in the future and less than one revolution of level 0 ahead, otherwise
-    /// `None`.
+    /// Like [`of`](Self::of) if the deadline is in the future and less than one revolution of level 0 ahead,
+    /// otherwise `None`.
     #[inline(always)]
     pub(super) fn near(now: Tick, deadline: Tick) -> Option<SlotId> {
         let ahead = deadline.0.checked_sub(now.0)?;
@@ -69,7 +69,7 @@ impl SlotId {
         slot
     }
 
-    /// Index of the slot, below [`SLOT_COUNT`].
+    /// Returns the index of the slot, which is below [`SLOT_COUNT`].
     #[inline]
     pub(super) fn index(self) -> usize {
         self.0 as usize % SLOT_COUNT
@@ -90,11 +90,11 @@ impl SlotId {
         SlotId::new(level, digit(now.0, level))
     }
 
-    /// First tick of this slot the next time the wheel reaches it after `now`, or `None` if that is beyond
-    /// the end of time.
+    /// Returns the first tick of this slot when a wheel at `now` next reaches it, or `None` if that is beyond
+    /// the last tick.
     ///
-    /// For the slot that contains `now`, this is the tick at which the wheel reached it, not one revolution
-    /// later.
+    /// For the slot that contains `now`, this is the tick at which the wheel reached it, not the tick one
+    /// revolution later.
     #[inline]
     pub(super) fn start(self, now: Tick) -> Option<Tick> {
         let shift = u32::from(self.level()) * u8::BITS;
@@ -110,7 +110,7 @@ impl fmt::Debug for SlotId {
     }
 }
 
-/// Digit number `level` of `tick` in base 256.
+/// Returns digit number `level` of `tick` in base 256.
 fn digit(tick: u64, level: u8) -> u8 {
     #[expect(clippy::cast_possible_truncation, reason = "only the digit remains")]
     let digit = (tick >> (u32::from(level) * u8::BITS)) as u8;

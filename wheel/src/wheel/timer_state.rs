@@ -4,9 +4,9 @@ use super::slot_id::SlotId;
 
 /// Slot that holds the valid entry of a timer, and whether the timer is armed, in one word.
 ///
-/// A slot holds *entries*, each of which names a timer. An entry is valid if the state of its timer names
-/// that slot; otherwise it is a *hole*. A timer can therefore be moved or removed without touching the slot
-/// it leaves.
+/// A slot holds *entries*, each of which identifies a timer. An entry is valid if the state of its timer
+/// refers to that slot; otherwise it is a *hole*. A timer can therefore be moved or removed without touching
+/// the slot it leaves.
 ///
 /// ```text
 ///  31        30         29      28 .. 12   11 .. 0
@@ -15,23 +15,24 @@ use super::slot_id::SlotId;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimerState(u32);
 
-/// The timer is not armed. Its entry stays in the slot and is reused if the timer is armed again.
+/// Bit that is set if the timer is not armed. Its entry stays in the slot and is reused if the timer is armed
+/// again.
 const DISARMED: u32 = 1 << 31;
 
-/// The timer may be due later than its slot: it was postponed, or armed again while its entry was still
-/// there.
+/// Bit that is set if the timer may be due later than its slot: the timer was postponed, or armed again while
+/// its entry was still in the slot.
 const POSTPONED: u32 = 1 << 30;
 
-/// See [`Sweep`](super::slots::Sweep).
+/// Bit used by the [`Sweep`](super::slots::Sweep).
 const MARKED: u32 = 1 << 29;
 
 const SLOT_MASK: u32 = 0xfff;
 
 impl TimerState {
-    /// No entry of the timer is valid.
+    /// State of a timer without a valid entry.
     pub(super) const NO_ENTRY: TimerState = TimerState(DISARMED | SLOT_MASK);
 
-    /// Armed, with the entry in this slot.
+    /// Returns the state of an armed timer with its entry in this slot.
     #[inline(always)]
     pub(super) fn in_slot(slot: SlotId) -> TimerState {
         TimerState(slot.to_bits())
@@ -52,13 +53,14 @@ impl TimerState {
         (self.0 & SLOT_MASK != SLOT_MASK).then(|| SlotId::from_bits(self.0 & SLOT_MASK))
     }
 
-    /// Armed, and possibly due later than its slot, in which the entry stays until the wheel reaches it.
+    /// Returns the state of the timer once it is armed with a later deadline: the entry stays in its slot
+    /// until the wheel reaches the slot.
     #[inline(always)]
     pub(super) fn postponed(self) -> TimerState {
         TimerState(self.0 & !DISARMED | POSTPONED)
     }
 
-    /// Not armed. The entry stays in its slot.
+    /// Returns the state of the timer once it is disarmed. The entry stays in its slot.
     #[inline(always)]
     pub(super) fn disarmed(self) -> TimerState {
         TimerState(self.0 | DISARMED)

@@ -5,8 +5,8 @@ use super::slots::Slots;
 use super::timer_state::TimerState;
 use crate::{Expired, Expiry, Tick, TimerKey};
 
-/// Owners with `K` timers each, and the slots that hold the timers' entries. The public types document the
-/// methods; each uses the memory layout that suits it.
+/// Owners with `K` timers each, and the slots that hold the timers' entries. The methods are documented on
+/// the public types, each of which uses the memory layout that suits it.
 pub(super) struct WheelCore<T, const K: usize, L: ValueLayout> {
     pub(super) slots: Slots,
     pub(super) memory: OwnerMemory<T, K, L>,
@@ -76,10 +76,11 @@ impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
         next.map(|(tick, _)| tick).filter(|tick| *tick <= at_most.max(self.now()))
     }
 
-    /// Sweeps if there are too many holes. A hole is a wasted word in a line. Holes may number half of the
-    /// timers that the allocated pages have room for. Beyond that, every operation that adds holes or frees a
-    /// page sweeps some. Arming a lent owner adds holes as well; these are swept whenever the wheel refills a
-    /// line or moves to a later slot. Lines need not shrink before the memory of the owners does.
+    /// Sweeps if there are too many holes. A hole wastes one word of a line. There may be half as many holes
+    /// as timers that the allocated pages can hold. Beyond that, every operation that adds holes or frees a
+    /// page sweeps some lines. Arming the timers of a due owner adds holes as well; these are swept whenever
+    /// the wheel refills a line or moves to a later slot. Because the limit depends on the allocated pages,
+    /// the lines need not shrink before the memory of the owners does.
     #[inline(always)]
     pub(super) fn limit_holes(&mut self) {
         if self.slots.holes > self.memory.max_holes() {
@@ -87,9 +88,8 @@ impl<T, const K: usize, L: ValueLayout> WheelCore<T, K, L> {
         }
     }
 
-    /// Sweeps one line for each of an owner's timers, or for each hole that arming has added since the last
-    /// call. Holes added while there were few are not counted, so that no single call has to pay for all of
-    /// them.
+    /// Sweeps `K` lines, or one for each hole that arming has added since the last call if that is more. Only
+    /// holes beyond the limit count, so that no single call has to sweep for all of them.
     #[cold]
     #[inline(never)]
     fn sweep_holes(&mut self) {
@@ -121,7 +121,7 @@ impl<T, L: ValueLayout> WheelCore<T, 1, L> {
     }
 }
 
-/// Lends the owner.
+/// Passes the owner to the caller.
 impl<'a, T, const K: usize, L: ValueLayout> DriveResult<'a, WheelCore<T, K, L>> for OwnerExpiry<'a, T, K> {
     #[inline(always)]
     fn due(wheel: &'a mut WheelCore<T, K, L>, entry: u32) -> Self {
@@ -143,7 +143,7 @@ impl<'a, T, const K: usize, L: ValueLayout> DriveResult<'a, WheelCore<T, K, L>> 
     }
 }
 
-/// Removes the owner.
+/// Removes the owner and returns its value.
 impl<T, L: ValueLayout> DriveResult<'_, WheelCore<T, 1, L>> for Expiry<T> {
     #[inline(always)]
     fn due(wheel: &mut WheelCore<T, 1, L>, entry: u32) -> Self {

@@ -1,10 +1,10 @@
 //! tokio-util's `DelayQueue`.
 //!
-//! It belongs to a tokio runtime and uses its clock to decide whether the next timer is due. Here the clock
-//! is paused (`tokio::time::pause`) and advanced explicitly, by one millisecond per tick. Setting, moving and
-//! cancelling take deadlines as `Instant`s, so no clock is read. To drive time, the clock advances at once,
-//! and the queue is polled until nothing is due. It is polled outside of any task, because within a task
-//! tokio would interrupt it after 128 timers.
+//! The queue belongs to a tokio runtime and uses the runtime's clock to decide whether the next timer is due.
+//! This benchmark pauses the clock (`tokio::time::pause`) and advances it explicitly, by one millisecond per
+//! tick. Setting, moving and cancelling take deadlines as `Instant`s, so no clock is read. To advance time,
+//! the benchmark advances the clock in one step and polls the queue until nothing is due. The queue is polled
+//! outside of any task, because within a task, tokio would interrupt it after 128 timers.
 
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
@@ -21,7 +21,7 @@ pub(crate) struct TokioDelayQueue {
     queue: DelayQueue<u64>,
     start: Instant,
     now: u64,
-    /// `DelayQueue` sets a timer in the current runtime.
+    /// Keeps the runtime current, because `DelayQueue` sets a timer in the current runtime.
     _context: EnterGuard<'static>,
 }
 

@@ -1,10 +1,10 @@
-//! The crate `hierarchical_hash_wheel_timer`: its cancellable four-level wheel, used in the same way as by
-//! its own timers.
+//! The crate `hierarchical_hash_wheel_timer`: its cancellable four-level wheel, used as the crate's own
+//! timers use it.
 //!
 //! A timer is an `Rc` in a slot and in a hash map keyed by its id. The entry contains only the id, whose 8
 //! bytes correspond to the value of the other structures. A tick is a millisecond. A timer is moved by
 //! inserting one with the same id, which makes the map drop the earlier one and saves a `cancel`. Cancelled
-//! entries stay in their slots until the wheel reaches them. Time is driven with `skip` wherever the wheel
+//! entries stay in their slots until the wheel reaches them. Time advances with `skip` wherever the wheel
 //! allows it, and with `tick` otherwise.
 
 use std::rc::Rc;

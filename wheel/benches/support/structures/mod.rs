@@ -1,7 +1,7 @@
 //! The structures to be measured: the schemes of this crate, and the common alternatives from other crates.
 //!
-//! [`Structure`] is their common interface. [`schemes`] enumerates the schemes, for benchmarks that need
-//! [`TimerQueue`](encke_wheel::TimerQueue) itself.
+//! [`Structure`] is their common interface. [`schemes`] enumerates the schemes, for benchmarks that need the
+//! trait [`TimerQueue`](encke_wheel::TimerQueue).
 
 mod delay_queue;
 mod hash_wheel;
@@ -12,7 +12,7 @@ pub(crate) use delay_queue::TokioDelayQueue;
 pub(crate) use hash_wheel::HashWheel;
 pub(crate) use scheme::{BenchScheme, SchemeStructure, SchemeVisitor, schemes};
 
-/// Timers that carry a number, starting at tick 0.
+/// A structure whose timers carry a number. Time starts at tick 0.
 pub(crate) trait Structure: Sized {
     const NAME: &'static str;
 
@@ -22,7 +22,7 @@ pub(crate) trait Structure: Sized {
 
     type Key: Copy;
 
-    /// Creates an empty structure at tick 0. No deadline will be further ahead than `reach`.
+    /// Creates an empty structure at tick 0. No deadline will be more than `reach` ticks ahead.
     fn new(reach: u64) -> Self;
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
@@ -46,14 +46,14 @@ pub(crate) struct ExpiredTimer {
     pub(crate) value: u64,
 }
 
-/// Maximum number of timers for which a measurement is practical.
+/// Maximum number of timers for which each kind of measurement is practical.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// For setting, moving and cancelling.
+    /// Limit for setting, moving and cancelling.
     pub(crate) change: u32,
-    /// For driving time, with random deadlines.
+    /// Limit for advancing time with random deadlines.
     pub(crate) expire: u32,
-    /// For driving time, with the few durations that sessions use.
+    /// Limit for advancing time with the few durations that sessions use.
     pub(crate) sessions: u32,
 }
 

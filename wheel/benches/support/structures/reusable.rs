@@ -7,9 +7,9 @@ use encke_wheel::{Expiry, OwnerExpiry, Owners, ReusableTimers, Tick, TimerKey, W
 
 use super::{BenchScheme, ExpiredTimer, Limits, SchemeVisitor, schemes};
 
-/// Reusable timers that carry a number, starting at tick 0.
+/// Reusable timers that carry a number. Time starts at tick 0.
 pub(crate) trait ReusableStructure: Sized {
-    /// For [`Reusable`], the name of the scheme.
+    /// Name of the structure. For [`Reusable`], this is the name of the scheme.
     const NAME: &'static str;
     const LIMITS: Limits = Limits::NONE;
 
@@ -18,7 +18,7 @@ pub(crate) trait ReusableStructure: Sized {
 
     type Key: Copy;
 
-    /// Creates an empty structure at tick 0. No deadline will be further ahead than `reach`.
+    /// Creates an empty structure at tick 0. No deadline will be more than `reach` ticks ahead.
     fn new(reach: u64) -> Self;
 
     /// Registers and arms timer `number`. Numbers are consecutive.
@@ -180,7 +180,7 @@ impl ReusableStructure for OwnersOfFour {
         }
     }
 
-    /// Removes the owner together with its first timer.
+    /// Removes the owner when its first timer is unregistered.
     fn unregister(&mut self, (owner, timer): Self::Key) -> bool {
         timer > 0 || self.owners.remove(owner).is_some()
     }

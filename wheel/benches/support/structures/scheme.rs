@@ -6,7 +6,7 @@ use encke_wheel::{Expiry, Tick, TimerKey, TimerQueue, TimingWheel, WorkBudget};
 
 use super::{ExpiredTimer, Limits, Structure};
 
-/// A scheme and its parameters for benchmarks.
+/// A scheme with its parameters for benchmarks.
 pub(crate) trait BenchScheme<T>: TimerQueue<T> {
     const NAME: &'static str;
     const LIMITS: Limits;
@@ -22,7 +22,7 @@ pub(crate) trait SchemeVisitor<T> {
 /// Number of slots of a wheel that makes many revolutions.
 pub(crate) const SLOTS: usize = 4_096;
 
-/// Number of slots of a wheel with a horizon of one revolution.
+/// Returns the number of slots of a wheel with a horizon of one revolution.
 fn slots_for(reach: u64) -> usize {
     let slots = (reach + 1).next_power_of_two();
     usize::try_from(slots).expect("a benchmark's ticks fit into memory")
@@ -53,21 +53,22 @@ all_schemes! {
     OneMigrationWheel: |_| OneMigrationWheel::new(Tick::ZERO), Limits::NONE;
     NonCascadingWheel: |_| NonCascadingWheel::new(Tick::ZERO), Limits::NONE;
     SimpleWheel: |reach| SimpleWheel::new(Tick::ZERO, slots_for(reach)), Limits::NONE;
-    // Every revolution examines all timers.
+    // Not limited: all timers are examined, but only once per revolution.
     HashedUnsortedWheel: |_| HashedUnsortedWheel::new(Tick::ZERO, SLOTS), Limits::NONE;
-    // Setting a timer searches a slot.
+    // Limited, because setting a timer searches a slot.
     HashedSortedWheel: |_| HashedSortedWheel::new(Tick::ZERO, SLOTS),
         Limits { change: 1_000_000, expire: 1_000_000, sessions: 1_000_000 };
     LogicSimulationWheel: |_| LogicSimulationWheel::new(Tick::ZERO, SLOTS), Limits::NONE;
     CalendarQueue: |_| CalendarQueue::new(Tick::ZERO), Limits::NONE;
-    // Random deadlines have as many durations as timers, each with a queue of its own to examine.
+    // Limited, because with random deadlines, there are as many durations as timers, each with its own queue
+    // to examine.
     Lawn: |_| Lawn::new(Tick::ZERO), Limits { expire: 10_000, ..Limits::NONE };
     BinaryHeap: |_| BinaryHeap::new(Tick::ZERO), Limits::NONE;
     BalancedTree: |_| BalancedTree::new(Tick::ZERO), Limits::NONE;
-    // Setting a timer searches the list.
+    // Limited, because setting a timer searches the list.
     OrderedList: |_| OrderedList::new(Tick::ZERO),
         Limits { change: 10_000, expire: 10_000, sessions: 100_000 };
-    // Every tick examines all timers.
+    // Limited, because every tick examines all timers.
     UnorderedList: |_| UnorderedList::new(Tick::ZERO),
         Limits { change: u32::MAX, expire: 10_000, sessions: 100_000 };
 }

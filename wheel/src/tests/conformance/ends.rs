@@ -52,8 +52,8 @@ pub(super) fn draining_the_last_tick_terminates<Q: QueueUnderTest>(at: fn(Tick) 
     assert_eq!((expiries, queue.len()), (3, 3));
 }
 
-/// Uses a few timers as far apart as the scheme allows. A scheme that stepped through every tick or
-/// revolution would never finish this test.
+/// Uses a few timers as far apart as the scheme allows. A scheme that visited every tick or revolution would
+/// never finish this test.
 pub(super) fn driving_through_all_of_time_terminates<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(1));
     let far = [3, 1 << 20, (1 << 40) - 1, 1 << 40, (1 << 40) + 1, u64::MAX - 1, u64::MAX];
@@ -69,7 +69,7 @@ pub(super) fn driving_through_all_of_time_terminates<Q: QueueUnderTest>(at: fn(T
     }
     assert_eq!(queue.now(), Tick::MAX);
 
-    // Nor do cancelled timers leave anything behind that would be stepped through.
+    // Check that cancelled timers leave nothing behind that would make the scheme visit every tick.
     let mut queue = at(Tick(0));
     let deadline = ahead(&queue, 5000);
     let key = schedule(&mut queue, deadline, 0);

@@ -1,4 +1,4 @@
-//! Tests of when timers expire and of what their keys find.
+//! Tests of when timers expire and of looking up their keys.
 
 use alloc::vec::Vec;
 
@@ -94,7 +94,7 @@ pub(super) fn a_stale_key_finds_nothing<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
         let (_, latest) = window(&queue, deadline).expect("in the future");
         assert_eq!(drain(&mut queue, latest).len(), 1);
         stale.extend([cancelled, expired]);
-        // Probably in the same memory.
+        // Schedule another timer, which probably uses the same memory.
         let deadline = ahead(&queue, 4);
         let alive = schedule(&mut queue, deadline, 1000);
         for &stale in &stale {
@@ -111,7 +111,7 @@ pub(super) fn a_stale_key_finds_nothing<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     assert!(stale.iter().all(|&key| small.cancel(key).is_none()), "keys of a queue with more timers");
 }
 
-/// A timer scheduled within a range expires in that range, if the range leaves room for the scheme's
+/// A timer scheduled within a range expires in that range, if the range is wide enough for the scheme's
 /// precision.
 pub(super) fn timers_expire_within_their_range<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     for start in [1, 5, 63, 100, 200, 1000, 5000, 70_000].into_iter().step_by(size(1, 3)) {

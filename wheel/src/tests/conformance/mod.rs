@@ -1,4 +1,4 @@
-//! Guarantees of all schemes, tested with every scheme, with one-shot and with reusable timers.
+//! Tests of the guarantees of all schemes, run for every scheme with one-shot and with reusable timers.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -37,7 +37,8 @@ macro_rules! queue {
             const MAX_UNITS_PER_TIMER: Option<u64> = $units;
 
             fn check(&self) {
-                // Miri detects errors that the checker cannot see, and would take hours to run the checker.
+                // Skip the invariant checks under Miri: they would take hours, and Miri detects errors that
+                // they cannot see.
                 if !cfg!(miri) {
                     self.check_invariants();
                 }
@@ -121,8 +122,8 @@ conform! {
 mod safe {
     use super::*;
 
-    // Few slots, so that every test makes more than one revolution; and the usual number of slots, except
-    // under Miri.
+    // Test each wheel with few slots, so that every test makes more than one revolution, and with the usual
+    // number of slots, except under Miri.
     conform! {
         unordered_list: UnorderedList::new,
         ordered_list: OrderedList::new,
@@ -175,14 +176,15 @@ mod safe {
     }
 }
 
-/// Earliest and latest tick at which a timer scheduled now would expire, or `None` if it never does.
+/// Returns the earliest and latest tick at which a timer scheduled now may expire, or `None` if the timer
+/// never expires.
 fn window(queue: &impl QueueUnderTest, deadline: Tick) -> Option<(u64, u64)> {
     let now = queue.now();
     let due = deadline.0.max(now.0.checked_add(1)?);
     Some((due, due.saturating_add(queue.precision(deadline.saturating_since(now)))))
 }
 
-/// The tick `ahead` ticks from now, or the last one within the horizon.
+/// Returns the tick `ahead` ticks from now, or the last tick within the horizon.
 fn ahead(queue: &impl QueueUnderTest, ahead: u64) -> Tick {
     queue.now().saturating_add(queue.horizon().map_or(ahead, |horizon| horizon.min(ahead)))
 }

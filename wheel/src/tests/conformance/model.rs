@@ -1,4 +1,4 @@
-//! Random operations on a queue, compared with a sorted map after every step.
+//! Tests of random operations on a queue, which is compared with a sorted map after every step.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,13 +8,13 @@ use super::seed::{Random, with_seeds};
 use super::{QueueUnderTest, size, window};
 use crate::{BeyondHorizon, Expired, Expiry, Tick, TimerKey, WorkBudget};
 
-/// Expected state of the queue: timers sorted by the latest tick at which they expire.
+/// A queue and its expected state: timers sorted by the latest tick at which they expire.
 struct QueueModel<Q> {
     queue: Q,
-    /// Every timer by its latest expiry (one past `u64::MAX` if it never expires) and its number, which is
-    /// its value.
+    /// All timers, keyed by latest expiry (`u64::MAX + 1` if the timer never expires) and number. The number
+    /// is also the timer's value.
     timers: BTreeMap<(u128, u64), ModelTimer>,
-    /// Every key ever returned, with its timer's number.
+    /// Every key ever returned, with the number of its timer.
     keys: Vec<(TimerKey, u64)>,
     /// Latest expiry of each live timer, by number.
     alive: BTreeMap<u64, u128>,
@@ -58,8 +58,8 @@ impl<Q: QueueUnderTest> QueueModel<Q> {
         self.alive.get(&number).map(|&latest| self.timers[&(latest, number)].deadline)
     }
 
-    /// A deadline: mostly in the future and around the boundaries of levels, sometimes late, sometimes at the
-    /// end of time.
+    /// Returns a random deadline: mostly in the future and around the boundaries of levels, sometimes in the
+    /// past, sometimes at the end of time.
     fn any_deadline(&self, random: &mut Random) -> Tick {
         let now = self.queue.now();
         match random.below(16) {
@@ -119,7 +119,7 @@ impl<Q: QueueUnderTest> QueueModel<Q> {
     }
 
     fn any_key(&self, random: &mut Random) -> Option<(TimerKey, u64)> {
-        // Recent timers are more likely to be alive.
+        // Prefer recent timers, which are more likely to be alive.
         let back = if random.one_in(2) { random.below(50) } else { random.next() };
         let back = usize::try_from(back % self.keys.len().max(1) as u64).expect("an index");
         self.keys.iter().rev().nth(back).copied()
@@ -167,8 +167,8 @@ impl<Q: QueueUnderTest> QueueModel<Q> {
         assert_eq!(self.queue.cancel(key), expected);
     }
 
-    /// The next time: mostly a little later, sometimes much later, sometimes exactly when something happens,
-    /// sometimes earlier.
+    /// Returns a random tick to drive to: mostly a little later than now, sometimes much later, sometimes
+    /// exactly when something happens, sometimes earlier.
     fn any_now(&self, random: &mut Random) -> Tick {
         let now = self.queue.now();
         match random.below(8) {
@@ -181,12 +181,13 @@ impl<Q: QueueUnderTest> QueueModel<Q> {
         }
     }
 
-    /// Number of timers in the structure, including cancelled timers that have not been removed yet.
+    /// Returns the number of timers in the structure, including cancelled timers that have not been removed
+    /// yet.
     fn occupancy(&self) -> usize {
         (0..self.queue.levels()).map(|level| self.queue.occupancy(level)).sum()
     }
 
-    /// Tick by which at least one timer has expired.
+    /// Returns the tick by which at least one timer must have expired.
     fn first_latest(&self) -> Option<u64> {
         self.timers.first_key_value().and_then(|(&(latest, _), _)| u64::try_from(latest).ok())
     }
@@ -215,7 +216,7 @@ impl<Q: QueueUnderTest> QueueModel<Q> {
                 }
                 Expiry::OutOfBudget => {
                     assert_eq!(work.remaining(), 0);
-                    // The remaining work may only be to find that nothing is due before `now`.
+                    // The remaining work may consist only of finding that nothing is due before `now`.
                     assert!(self.queue.next_wakeup(now).is_some() || reached < now, "work remains");
                     return;
                 }
@@ -268,7 +269,7 @@ impl<Q: QueueUnderTest> QueueModel<Q> {
                 assert!(wakeup >= self.queue.now() && wakeup <= at_most.max(self.queue.now()), "{wakeup}");
             }
             (None, Some(latest)) => assert!(latest > at_most.0, "no wake-up for {latest}"),
-            // The remains of a cancelled timer may still have to be removed.
+            // A wake-up is allowed if the entry of a cancelled timer may still have to be removed.
             (wakeup, None) => {
                 assert!(wakeup.is_none() || self.occupancy() > 0, "nothing to do at {wakeup:?}")
             }

@@ -1,4 +1,4 @@
-//! Reusable timers behind the interface of one-shot timers, so that the same tests run for both.
+//! Adapter from reusable timers to the interface of one-shot timers, so that the same tests run for both.
 
 use core::ops::RangeInclusive;
 

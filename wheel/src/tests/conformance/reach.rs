@@ -1,7 +1,7 @@
 use super::{QueueUnderTest, drain, schedule};
 use crate::{BeyondHorizon, Tick};
 
-/// Current tick and last tick within the horizon, or `None` if there is no horizon.
+/// Returns the current tick and the last tick within the horizon, or `None` if there is no horizon.
 fn reach(queue: &impl QueueUnderTest) -> Option<(Tick, Tick)> {
     let now = queue.now();
     queue.horizon().map(|horizon| (now, Tick(now.0 + horizon)))

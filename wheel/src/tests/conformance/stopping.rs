@@ -46,7 +46,8 @@ pub(super) fn one_unit_at_a_time_yields_the_same_as_all_at_once<Q: QueueUnderTes
     assert_eq!(due, expected);
 }
 
-/// Up to three units of work at a time, with changes after each. The timers left at the end must still expire.
+/// Drives with budgets of up to three units and changes the queue after each call. The timers left at the end
+/// must still expire.
 pub(super) fn the_queue_may_change_wherever_it_stops<Q: QueueUnderTest>(at: fn(Tick) -> Q) {
     with_seeds(|random| {
         let mut queue = at(Tick(100));
@@ -65,8 +66,8 @@ pub(super) fn the_queue_may_change_wherever_it_stops<Q: QueueUnderTest>(at: fn(T
             }
             queue.check();
             let key = keys[usize::try_from(random.below(keys.len() as u64)).expect("an index")];
-            // Changes become rare after a while: where a change causes a whole pass, the test would not
-            // terminate otherwise.
+            // Make changes rare after a while. Otherwise the test would not terminate in a scheme in which
+            // each change causes a whole pass.
             match random.below(if changes < size(300, 10) { 6 } else { 60 }) {
                 0 => alive -= usize::from(queue.cancel(key).is_some()),
                 1 => {

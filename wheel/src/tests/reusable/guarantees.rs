@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 
 use crate::{BeyondHorizon, Expiry, ReusableTimers, Tick, TimerKey, WorkBudget};
 
-/// The tick `ahead` ticks from now, or the last one within the horizon.
+/// Returns the tick `ahead` ticks from now, or the last tick within the horizon.
 fn ahead(timers: &impl ReusableTimers<u64>, ahead: u64) -> Tick {
     timers.now().saturating_add(timers.horizon().map_or(ahead, |horizon| horizon.min(ahead)))
 }
@@ -12,7 +12,8 @@ fn latest(timers: &impl ReusableTimers<u64>, deadline: Tick) -> u64 {
     deadline.max(timers.now().saturating_add(1)).0.saturating_add(timers.precision(ahead))
 }
 
-/// Registers a timer and arms it `ticks` ahead. Returns its key and the latest tick at which it expires.
+/// Registers a timer and arms it `ticks` ticks ahead. Returns its key and the latest tick at which it may
+/// expire.
 fn armed(timers: &mut impl ReusableTimers<u64>, value: u64, ticks: u64) -> (TimerKey, u64) {
     let key = timers.register(value);
     let deadline = ahead(timers, ticks);
@@ -153,7 +154,7 @@ pub(super) fn a_key_is_stale_once_its_timer_is_unregistered<S: ReusableTimers<u6
         let (key, _) = armed(&mut timers, round, 3);
         assert_eq!(timers.unregister(key), Some(round));
         stale.push(key);
-        // Probably in the same memory.
+        // Register another timer, which probably uses the same memory.
         let other = timers.register(1000);
         let soon = ahead(&timers, 4);
         for stale in &stale {
@@ -170,8 +171,8 @@ pub(super) fn a_key_is_stale_once_its_timer_is_unregistered<S: ReusableTimers<u6
     }
 }
 
-/// With one unit of work at a time, and each expiry arming its timer for the current tick, every tick
-/// terminates.
+/// Every tick terminates even if each expiry arms its timer for the current tick and the budget is one unit
+/// at a time.
 pub(super) fn timers_rearmed_on_expiry_expire_once_per_tick<S: ReusableTimers<u64>>(at: fn(Tick) -> S) {
     let mut timers = at(Tick(100));
     let each_within = 1 + timers.precision(0);

@@ -1,4 +1,4 @@
-//! Random operations on reusable timers, compared with a list after every step.
+//! Tests of random operations on reusable timers, which are compared with a list after every step.
 
 use alloc::vec::Vec;
 

@@ -6,15 +6,15 @@ use crate::wheel::memory::sort_by_tick;
 use crate::wheel::slot_id::SLOTS_PER_LEVEL;
 use crate::{Expired, Tick, WorkBudget};
 
-/// A batch ends once it has this many timers: few enough that they are still in the processor's cache when
-/// the caller handles them.
+/// Number of timers at which a batch is returned: few enough that they are still in the processor's cache
+/// when the caller handles them.
 const BATCH_SIZE: usize = 1024;
 
 const LAST_TICK_OFFSET: u64 = SLOTS_PER_LEVEL as u64 - 1;
 
 impl<T, L: ValueLayout> WheelCore<T, 1, L> {
     /// Drives the wheel towards `to` and removes all owners whose timers are due, until the [`WorkBudget`]
-    /// runs out or the batch has [`BATCH_SIZE`] timers. Returns `true` if none is left.
+    /// runs out or the batch has [`BATCH_SIZE`] timers. Returns `true` if no due timer is left.
     pub(in crate::wheel) fn expire_batch(
         &mut self,
         to: Tick,
@@ -23,7 +23,7 @@ impl<T, L: ValueLayout> WheelCore<T, 1, L> {
     ) -> bool {
         let enough = into.len().saturating_add(BATCH_SIZE);
         while into.len() < enough {
-            // Reserves before anything is removed, so that a failed allocation loses no timer.
+            // Reserve before removing anything, so that a failed allocation loses no timer.
             into.reserve(LINE_CAPACITY as usize);
             let here = SlotId::current(self.slots.now, 0);
             if self.slots.line(here).has_entries() {
@@ -57,8 +57,8 @@ impl<T, L: ValueLayout> WheelCore<T, 1, L> {
         }
     }
 
-    /// First tick of the next revolution of level 0, if nothing happens before it and the budget covers the
-    /// whole revolution.
+    /// Returns the first tick of the next revolution of level 0, if nothing happens before that tick and the
+    /// budget covers the whole revolution.
     #[inline(always)]
     fn next_whole_revolution(&mut self, here: SlotId, to: Tick, work: &WorkBudget) -> Option<Tick> {
         if !self.slots.line(here).is_empty() {
@@ -72,8 +72,8 @@ impl<T, L: ValueLayout> WheelCore<T, 1, L> {
         }
         let start = self.slots.quiet_until;
         let (first, second) = (SlotId::current(start, 0), SlotId::current(start, 1));
-        // Where level 1 begins a revolution, a slot of a higher level may begin as well, and would have to be
-        // emptied first.
+        // Where level 1 begins a revolution, a slot of a higher level may begin as well. That slot would have
+        // to be emptied first.
         let is_whole = self.slots.now < start && first.position() == 0 && second.position() != 0;
         let is_due = is_whole && start.saturating_add(LAST_TICK_OFFSET) <= to;
         (is_due && self.slots.revolution_has_at_most(second, work.remaining())).then_some(start)

@@ -1,7 +1,7 @@
 //! The memory of all owners, addressed by index: the state of their timers, and their values.
 //!
-//! It relies on a single invariant, which no code outside this module can break: **the value at an index is
-//! initialized exactly while the generation of its record is odd.**
+//! The code relies on a single invariant, which no code outside this module can break: **the value at an
+//! index is initialized if and only if the generation of its record is odd.**
 
 use alloc::boxed::Box;
 use core::array;
@@ -26,13 +26,13 @@ const MAX_TIMERS: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::wheel) struct Record<const K: usize> {
-    /// Deadlines of armed timers. In a free record, the first holds the offset of the next free record of the
-    /// page.
+    /// Deadlines of armed timers. In a free record, the first element holds the offset of the next free
+    /// record of the page.
     pub(in crate::wheel) deadlines: [Tick; K],
-    /// Location of each timer's entry, also while the record is free.
+    /// Location of each timer's entry, valid even while the record is free.
     pub(in crate::wheel) states: [TimerState; K],
-    /// Odd while the record is in use. A key has an odd generation, so a stale key never matches, and no key
-    /// matches a free record.
+    /// Number that increases when the record is allocated and when it is freed: odd while it is in use. A key
+    /// has an odd generation, so a stale key never matches, and no key matches a free record.
     generation: u32,
 }
 
@@ -84,13 +84,13 @@ impl<T, const K: usize, L: ValueLayout> OwnerMemory<T, K, L> {
         self.len
     }
 
-    /// Half the number of timers that the allocated pages have room for.
+    /// Returns half the number of timers that the allocated pages can hold.
     #[inline(always)]
     pub(in crate::wheel) fn max_holes(&self) -> usize {
         self.max_holes
     }
 
-    /// Called when a page may have been allocated or freed. The result is read far more often.
+    /// Recomputes `max_holes` when a page may have been allocated or freed. The value is read far more often.
     #[inline(always)]
     fn update_max_holes(&mut self) {
         self.max_holes = self.pool.page_count() * OWNERS_PER_PAGE * K / 2;
@@ -179,8 +179,8 @@ impl<T, const K: usize, L: ValueLayout> OwnerMemory<T, K, L> {
         (index, timer, record, unsafe { value.assume_init_mut() })
     }
 
-    /// Removes the owner of a valid entry. Returns its key, its deadline and its value, and how many valid
-    /// entries become holes if its page is freed.
+    /// Removes the owner of a valid entry. Returns the key, the deadline and the value, and how many valid
+    /// entries become holes if the owner's page is freed.
     #[inline(always)]
     pub(in crate::wheel) fn expire(&mut self, entry: u32) -> (TimerKey, Tick, T, usize) {
         let (index, timer, record, _) = self.owner(entry);
@@ -235,8 +235,8 @@ impl<T, const K: usize, L: ValueLayout> PoolPage for OwnerPage<T, K, L> {
         self.0.record_and_value_mut(offset).0.deadlines[0] = Tick(next.into());
     }
 
-    /// A record that has run out of generations is retired, so that none of its keys can ever name another
-    /// owner.
+    /// Returns whether the record has run out of generations. It is then retired, so that none of its keys
+    /// can ever refer to another owner.
     #[inline]
     fn is_retired(&self, offset: usize) -> bool {
         self.0.record(offset).generation == 0

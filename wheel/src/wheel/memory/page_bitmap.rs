@@ -1,8 +1,8 @@
 use alloc::vec::Vec;
 
-/// Bitmap of the pages with a free entry. May include pages that have become full, which are only discovered
-/// when one is searched for, because the last entry of a page is often allocated and freed in turn. A second
-/// level has one bit per 64 pages.
+/// Bitmap of the pages with a free entry. It may include full pages: these are only removed when a search
+/// finds them, because the last entry of a page is often allocated and freed in turn. A second level has one
+/// bit per 64 pages.
 #[derive(Debug)]
 pub(super) struct PageBitmap {
     pages: Vec<u64>,
@@ -29,7 +29,7 @@ impl PageBitmap {
         }
     }
 
-    /// The lowest page in the bitmap. Reads one word per 4096 pages until it finds one.
+    /// Returns the lowest page in the bitmap. Reads one word per 4096 pages.
     pub(super) fn lowest(&self) -> Option<usize> {
         let (at, word) = self.words.iter().enumerate().find(|(_, word)| **word != 0)?;
         let word = at * BITS + word.trailing_zeros() as usize;

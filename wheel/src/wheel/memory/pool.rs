@@ -1,5 +1,5 @@
-//! Memory addressed by index, in pages. The lowest page with room is filled first, so that the highest pages
-//! become empty and can be freed.
+//! Memory addressed by index, in pages. The lowest page with a free entry is filled first, so that the
+//! highest pages become empty and can be freed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,17 +19,18 @@ pub(in crate::wheel) trait PoolPage: Sized {
     /// [`generation`](Self::generation) of the previous page at this position, 2 for the first page, or 0 for
     /// a page whose entries are never used.
     fn new_free(generation: u32) -> Box<Self>;
-    /// Next free entry after this free entry.
+    /// Returns the offset of the free entry that follows this one in the free list.
     fn next_free(&self, offset: usize) -> u16;
     fn set_next_free(&mut self, offset: usize, next: u16);
     /// Returns whether this entry, which was in use until now, must never be reused.
     fn is_retired(&self, offset: usize) -> bool;
-    /// Value passed to the page that later replaces this one.
+    /// Returns the value to be passed to [`new_free`](Self::new_free) when another page later takes this
+    /// position.
     fn generation(&self) -> u32;
 }
 
-/// Maximum number of empty pages that are kept, so that entries that come and go do not allocate a page each
-/// time.
+/// Maximum number of empty pages that are kept, so that allocating and freeing a few entries repeatedly does
+/// not allocate a page each time.
 const MAX_SPARE_PAGES: usize = 8;
 
 pub(in crate::wheel) struct Pool<P: PoolPage> {
@@ -42,8 +43,8 @@ pub(in crate::wheel) struct Pool<P: PoolPage> {
     /// A page whose entries are never used.
     blank: Option<NonNull<P>>,
     room: PageBitmap,
-    /// Page from which entries are allocated. No lower page has room. A recently freed entry is often reused
-    /// next, while it is still in the cache.
+    /// Page from which entries are allocated. No lower page has a free entry. A recently freed entry is often
+    /// reused next, while it is still in the cache.
     lowest: usize,
     allocated: usize,
     /// Number of pages without entries in use, at most [`MAX_SPARE_PAGES`].
@@ -52,14 +53,14 @@ pub(in crate::wheel) struct Pool<P: PoolPage> {
 
 // SAFETY: The pool owns its pages, as a `Box` would.
 unsafe impl<P: PoolPage + Send> Send for Pool<P> {}
-// SAFETY: As above. `&Pool` gives access to `&P` and nothing else.
+// SAFETY: As for `Send`. `&Pool` gives access to `&P` and nothing else.
 unsafe impl<P: PoolPage + Sync> Sync for Pool<P> {}
 
 #[derive(Debug)]
 struct PageState {
     is_allocated: bool,
     generation: u32,
-    /// The page's length if no entry is free or the page is not allocated.
+    /// Offset of the first free entry, or the page's length if no entry is free or the page is not allocated.
     first_free: u16,
     in_use: u16,
 }
@@ -96,7 +97,8 @@ impl<P: PoolPage> Pool<P> {
         }
     }
 
-    /// Allocates the first free entry of the lowest page with room. There must be one.
+    /// Allocates the first free entry of the lowest page that has one. [`reserve`](Self::reserve) must have
+    /// been called.
     #[inline(always)]
     pub(in crate::wheel) fn allocate_reserved(&mut self) -> (u32, &mut P, usize) {
         let at = self.lowest;
@@ -115,7 +117,8 @@ impl<P: PoolPage> Pool<P> {
     fn find_page_with_room(&mut self, limit: u32) {
         self.lowest = self.lowest_with_room().unwrap_or_else(|| {
             let at = self.pages.len();
-            // If the assertion below fails, all pages are full, and `lowest` must not name a page with room.
+            // Set `lowest` first: if the assertion below panics, `lowest` must not refer to one of the pages,
+            // which are all full.
             self.lowest = at;
             assert!(at * P::LEN < limit as usize, "the limit of {limit} entries is reached");
             let blank = self.blank();
@@ -149,8 +152,8 @@ impl<P: PoolPage> Pool<P> {
         None
     }
 
-    /// Frees an entry that is in use. `finish` produces the result. `on_page_freed` receives the
-    /// page if it is about to be freed.
+    /// Frees an entry that is in use. `finish` produces the result. `on_page_freed` is called with the page
+    /// if the page is about to be freed.
     #[inline(always)]
     pub(in crate::wheel) fn free<R>(
         &mut self,
@@ -200,7 +203,7 @@ impl<P: PoolPage> Pool<P> {
         self.allocated -= 1;
     }
 
-    /// The page of an index, or the blank page, and the offset in it.
+    /// Returns the page of an index, or the blank page, and the offset of the index in it.
     ///
     /// # Panics
     ///
@@ -213,7 +216,7 @@ impl<P: PoolPage> Pool<P> {
         (unsafe { self.pages[at].as_ref() }, offset)
     }
 
-    /// The page of an index, or the blank page, and the offset in it.
+    /// Returns the page of an index, or the blank page, and the offset of the index in it.
     ///
     /// # Panics
     ///
@@ -221,12 +224,12 @@ impl<P: PoolPage> Pool<P> {
     #[inline(always)]
     pub(in crate::wheel) fn at_mut(&mut self, index: u32) -> (&mut P, usize) {
         let (at, offset) = split::<P>(index);
-        // SAFETY: As above. The blank page is in several positions, but only one of them can be borrowed at a
-        // time.
+        // SAFETY: As for `at`. The blank page is in several positions, but only one of them can be borrowed
+        // at a time.
         (unsafe { self.pages[at].as_mut() }, offset)
     }
 
-    /// The page of an index that may be any number.
+    /// Like [`at`](Self::at), but accepts any index and returns `None` if there has never been a page for it.
     #[inline(always)]
     pub(in crate::wheel) fn find(&self, index: u32) -> Option<(&P, usize)> {
         let (at, offset) = split::<P>(index);
@@ -256,7 +259,8 @@ impl<P: PoolPage> Drop for Pool<P> {
     fn drop(&mut self) {
         let there = self.pages.iter().zip(&self.states).filter(|(_, state)| state.is_allocated);
         for page in there.map(|(page, _)| page).chain(&self.blank) {
-            // SAFETY: The page was created as a `Box`, the pool owns it, and each page occurs once here.
+            // SAFETY: The page was created as a `Box`, the pool owns it, and the iterator yields each page
+            // once.
             drop(unsafe { Box::from_raw(page.as_ptr()) });
         }
     }

@@ -2,7 +2,7 @@
 #[inline(always)]
 pub(in crate::wheel) fn prefetch<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: The instruction only affects the cache, whatever the address.
+    // SAFETY: The instruction only affects the cache, regardless of the address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(what).cast());

@@ -5,14 +5,15 @@ use crate::{Expired, Tick};
 
 const TICKS_PER_REVOLUTION: usize = 1 << u8::BITS;
 
-/// Fewer timers than this are sorted by comparison.
+/// Minimum number of timers for a counting sort. Fewer timers are sorted by comparison.
 const SORT_THRESHOLD: usize = 24;
 
 /// Sorts `timers[from..]` by tick. All of them are due within 256 ticks from `start`; earlier deadlines are
 /// treated as `start`.
 ///
-/// A counting sort: each timer is copied to its position behind the end of the vector, and all are copied
-/// back at once. This takes half the time of exchanging them in place along cycles.
+/// This is a counting sort: each timer is copied to its sorted position in the spare capacity of the vector,
+/// and all of them are then copied back together. This takes half the time of exchanging them in place along
+/// cycles.
 pub(in crate::wheel) fn sort_by_tick<T>(timers: &mut Vec<Expired<T>>, from: usize, start: Tick) {
     let tick = |timer: &Expired<T>| {
         let [tick, ..] = timer.deadline.saturating_since(start).to_le_bytes();
@@ -41,7 +42,7 @@ pub(in crate::wheel) fn sort_by_tick<T>(timers: &mut Vec<Expired<T>>, from: usiz
         unsafe { ptr::copy_nonoverlapping(timer, to.as_mut_ptr(), 1) };
     }
     let this = timers.as_mut_ptr();
-    // SAFETY: The `count` places behind the end hold one copy of each timer from `from` on: each tick
+    // SAFETY: The `count` places after the end hold one copy of each element of `timers[from..]`: each tick
     // received as many timers as were counted for it. The two regions do not overlap.
     unsafe { ptr::copy_nonoverlapping(this.add(end), this.add(from), count) };
 }

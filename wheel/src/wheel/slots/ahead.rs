@@ -4,8 +4,8 @@ use crate::wheel::memory::prefetch;
 
 impl Slots {
     /// Finds the next occupied slot of level 0 in the same bitmap word as the current slot, and sets
-    /// `quiet_until` to its tick. Returns `false` if no slot is found. The current slot must be empty and must
-    /// not begin a revolution; then nothing can happen before the slot found.
+    /// `quiet_until` to its tick. Returns `false` if no slot is found. The current slot must be empty and
+    /// must not begin a revolution. This guarantees that nothing happens before the slot found.
     #[inline(always)]
     pub(in crate::wheel) fn find_next_nearby(&mut self, here: SlotId) -> bool {
         let (at, bit) = (here.index() / BITS, here.index() % BITS);
@@ -34,8 +34,8 @@ impl Slots {
         }
     }
 
-    /// The first occupied slot that the wheel reaches, and when. This is the current slot until that is found
-    /// to be empty.
+    /// Returns the first occupied slot that the wheel reaches, and its tick. This is the current slot until
+    /// its bit is cleared, even if it is already empty.
     #[inline(never)]
     pub(in crate::wheel) fn next_event(&self) -> Option<(Tick, SlotId)> {
         self.event(|_| true)
@@ -63,8 +63,8 @@ impl Slots {
             if earliest.is_none_or(|(earliest, _)| tick < earliest) {
                 earliest = Some((tick, slot));
             }
-            // A slot of a higher level begins where a revolution of this level begins: neither at the current
-            // tick nor before this slot.
+            // A slot of a higher level only begins where a revolution of this level begins. In both cases
+            // below, the next such slot does not begin before this one.
             let same_turn = current.position() > 0 && position > current.position();
             if same_turn || tick == self.now {
                 break;
@@ -73,8 +73,8 @@ impl Slots {
         earliest
     }
 
-    /// The first occupied slot of `level`, searching one revolution from `position`. `position` itself is the
-    /// nearest, and is included if `counts` is true.
+    /// Returns the first occupied slot of `level`, searching one revolution that starts at `slot`. `slot`
+    /// itself is included if `counts` is true.
     #[inline(always)]
     fn next_occupied(&self, level: u8, slot: u8, counts: bool) -> Option<u8> {
         let occupied = &self.occupied[usize::from(level) * WORDS_PER_LEVEL..][..WORDS_PER_LEVEL];
@@ -90,12 +90,12 @@ impl Slots {
                 return Some(slot_of(word, occupied[word]));
             }
         }
-        // Wrapped around: the slots before the starting slot.
+        // The search has wrapped around. Only the slots before the starting slot are left.
         let farthest = occupied[word] & !ahead;
         (farthest != 0).then(|| slot_of(word, farthest))
     }
 
-    /// Entries of the first and second line of a slot. Prefetches the third line.
+    /// Returns the entries of the first and second line of a slot. Prefetches the third line.
     pub(in crate::wheel) fn first_two_lines(&self, slot: SlotId) -> impl Iterator<Item = u32> {
         self.line(slot).entries().iter().copied().chain(self.second_line_entries(slot))
     }
@@ -109,7 +109,7 @@ impl Slots {
     }
 }
 
-/// Slot of the lowest set bit. `bits` must not be 0.
+/// Returns the slot of the lowest set bit. `bits` must not be 0.
 fn slot_of(word: usize, bits: u64) -> u8 {
     let slot = word * BITS + bits.trailing_zeros() as usize;
     u8::try_from(slot).expect("a level has 256 slots")

@@ -27,8 +27,8 @@ impl Slots {
         })
     }
 
-    /// Slots of a level that may have entries, with the number of entries of each. Reads only the slots' own
-    /// lines.
+    /// Iterates over the slots of a level whose bit is set, with the number of entries in each. Does not read
+    /// the spilled lines.
     fn entry_counts(&self, level: usize) -> impl Iterator<Item = (usize, usize)> {
         let words = self.occupied[level * WORDS_PER_LEVEL..][..WORDS_PER_LEVEL].iter().enumerate();
         let slots = words.flat_map(|(word, bits)| ones(*bits).map(move |bit| word * BITS + bit));

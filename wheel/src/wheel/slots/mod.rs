@@ -4,8 +4,8 @@
 //!  slot: [ 14 entries, number of entries, next ] ──▶ spilled line ──▶ spilled line       64 bytes each
 //! ```
 //!
-//! Every slot has a line of its own, so a few timers need no other memory. A full line is copied as a whole
-//! into a [pool](super::memory), and copied back once the slot has been emptied that far. Spilled lines are
+//! Every slot has its own line, so a few timers need no other memory. A full line is copied as a whole into a
+//! [pool](super::memory), and copied back when the lines added after it have been emptied. Spilled lines are
 //! therefore always full. Emptying a slot reads memory sequentially, and the wheel knows early what it will
 //! need next.
 
@@ -30,18 +30,19 @@ pub(super) use sweep::Sweep;
 pub(super) struct Slots {
     /// Current tick of the wheel. All timers due earlier have expired; timers due now are expiring.
     pub(super) now: Tick,
-    /// Nothing happens before this tick. If it is in the future, some non-empty slot begins there.
+    /// Tick before which nothing happens. If it is in the future, a non-empty slot begins at this tick.
     pub(super) quiet_until: Tick,
     /// First line of each slot, of all levels.
     lines: Box<[EntryLine; SLOT_COUNT]>,
-    /// One bit per slot, set if the slot is not empty.
+    /// One bit per slot, set if the slot is not empty. The bit of the current slot may still be set when the
+    /// slot is already empty.
     occupied: [u64; WORDS],
     spilled: Pool<LinePage>,
     /// Number of spilled lines of each slot. All spilled lines are full, so this and the length of the first
     /// line give the number of entries.
     spilled_lines: Box<[u32; SLOT_COUNT]>,
     pub(super) holes: usize,
-    /// Number of holes that arming has added since the last sweep.
+    /// Number of holes that arming timers has added since the last sweep.
     pub(super) new_holes: usize,
     sweep: Sweep,
 }
@@ -69,7 +70,7 @@ impl Slots {
         }
     }
 
-    /// Adds an entry to its slot, which may become the next slot that the wheel reaches.
+    /// Adds an entry to its slot, which may now be the next occupied slot.
     #[inline(always)]
     pub(super) fn push(&mut self, slot: SlotId, entry: u32) {
         if let Some(start) = slot.start(self.now)
@@ -81,10 +82,10 @@ impl Slots {
         self.put(slot, entry);
     }
 
-    /// Adds an entry that is due less than one revolution of level 0 ahead.
+    /// Adds an entry for a timer that is due less than one revolution of level 0 ahead.
     #[inline(always)]
     pub(super) fn push_near(&mut self, slot: SlotId, entry: u32, deadline: Tick) {
-        // While `quiet_until` is in the future, no earlier slot can be the one that the wheel is emptying.
+        // If `deadline` is before `quiet_until`, its slot is not the slot that the wheel is emptying.
         if deadline < self.quiet_until {
             self.quiet_until = deadline;
         }
@@ -119,7 +120,8 @@ impl Slots {
         line.set_next(LineLink::to(number));
     }
 
-    /// Loads the next line of a slot whose first line is empty. Returns `false` and clears the slot's bit if no line follows.
+    /// Loads the next line of a slot whose first line is empty. Returns `false` and clears the slot's bit if
+    /// no line follows.
     #[inline(never)]
     pub(super) fn refill(&mut self, slot: SlotId) -> bool {
         let mut next = self.lines[slot.index()].next();

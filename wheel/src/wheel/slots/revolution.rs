@@ -3,8 +3,8 @@ use crate::wheel::line::LINE_CAPACITY;
 use crate::wheel::memory::prefetch;
 
 impl Slots {
-    /// Returns whether a slot of level 1 has entries, and together with all slots of level 0 at most `most`
-    /// of them. Returns `false` while the slot is being swept, because some of its lines are then not linked
+    /// Returns whether a slot of level 1 has entries, and no more than `most` together with all slots of
+    /// level 0. Returns `false` while the slot is being swept, because some of its lines are then not linked
     /// to it.
     #[inline(always)]
     pub(in crate::wheel) fn revolution_has_at_most(&self, second: SlotId, most: u64) -> bool {
@@ -19,7 +19,7 @@ impl Slots {
 
     #[inline(always)]
     fn spilled_entries_of_level_0(&self) -> usize {
-        // Level 0 is usually empty where a revolution begins.
+        // Return early, because level 0 is usually empty where a revolution begins.
         if self.occupied[..WORDS_PER_LEVEL].iter().all(|word| *word == 0) {
             return 0;
         }
@@ -38,7 +38,7 @@ impl Slots {
         Some(SlotId::from_index(at * BITS + words[at].trailing_zeros() as usize))
     }
 
-    /// Copy of a slot's second line, or an empty line. Prefetches the third line.
+    /// Returns a copy of a slot's second line, or an empty line. Prefetches the third line.
     #[inline(always)]
     pub(in crate::wheel) fn second_line(&self, slot: SlotId) -> EntryLine {
         let second = self.spilled_line(self.line(slot).next());

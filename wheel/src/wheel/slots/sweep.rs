@@ -2,15 +2,16 @@
 
 use super::{BITS, EntryLine, LineLink, SlotId, Slots};
 
-/// Visits all slots, one line at a time, and puts the valid entries back.
+/// A pass over all slots, one line at a time, that drops holes and puts the valid entries back.
 ///
-/// A timer that has left a slot and returned to it has two entries there, both of which look valid. Every
-/// other pass therefore *marks* the state of each timer with a valid entry, and treats an entry whose timer
-/// is already marked as a hole. The pass in between clears the marks.
+/// A timer that has left a slot and returned to it has two entries in that slot, both of which look valid.
+/// Every other pass therefore *marks* the state of each timer with a valid entry, and treats an entry whose
+/// timer is already marked as a hole. The pass in between clears the marks.
 #[derive(Debug, Default)]
 pub(in crate::wheel) struct Sweep {
     slot: Option<SlotId>,
-    /// Lines of this slot that are still to be visited. The slot's own lines end in [`LineLink::SWEPT`].
+    /// Lines of `slot` that are still to be visited. They are detached from the slot, whose own lines now end
+    /// in [`LineLink::SWEPT`].
     pending: Option<LineLink>,
     marks: bool,
 }
@@ -20,8 +21,8 @@ impl Sweep {
         self.slot == Some(slot) && self.pending.is_some()
     }
 
-    /// Stops sweeping this slot because the wheel has reached it. Returns the lines not visited yet, which
-    /// follow the slot's own lines.
+    /// Stops sweeping this slot because the wheel has reached it. Returns the lines not visited yet, so that
+    /// the caller can attach them to the slot again.
     pub(super) fn abandon(&mut self, slot: SlotId) -> LineLink {
         if self.slot == Some(slot) { self.pending.take().unwrap_or(LineLink::END) } else { LineLink::END }
     }
@@ -37,8 +38,8 @@ impl Sweep {
 impl Slots {
     /// Sweeps one more line.
     ///
-    /// `counts` returns whether an entry of a slot is valid. In a pass that marks, it also returns `false` if
-    /// the timer is marked already, and otherwise marks it; in the other pass it clears the mark.
+    /// `counts` returns whether an entry of a slot is valid. In a marking pass, it returns `false` if the
+    /// timer is already marked, and otherwise marks it. In the other pass, it clears the mark.
     #[inline(never)]
     pub(in crate::wheel) fn sweep(&mut self, mut counts: impl FnMut(u32, SlotId, bool) -> bool) {
         let marks = self.sweep.marks;
@@ -79,8 +80,8 @@ impl Slots {
         }
     }
 
-    /// The next occupied slot that the wheel is not emptying. After the last slot, the kind of pass
-    /// alternates.
+    /// Returns the next occupied slot other than the current one, which the wheel is emptying. After the last
+    /// slot, switches between marking and clearing.
     fn next_slot_to_sweep(&mut self) -> Option<SlotId> {
         let mut from = self.sweep.slot.map_or(0, |slot| slot.index() + 1);
         self.sweep.slot = loop {

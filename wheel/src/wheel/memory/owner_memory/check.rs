@@ -10,7 +10,7 @@ impl<T, const K: usize, L: ValueLayout> OwnerMemory<T, K, L> {
         self.pool.check(|index| {
             let (page, offset) = self.pool.at(index);
             let record = page.0.record(offset);
-            // A retired record is never free.
+            // A retired record counts as in use, because it is never free again.
             record.generation % 2 == 1 || record.generation == 0
         });
     }

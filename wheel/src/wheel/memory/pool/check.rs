@@ -2,7 +2,7 @@ use super::*;
 use alloc::vec;
 
 impl<P: PoolPage> Pool<P> {
-    /// Panics unless all invariants hold and exactly the indices that satisfy `in_use` are in use.
+    /// Panics unless all invariants hold and the indices in use are those that satisfy `in_use`.
     pub(in crate::wheel) fn check(&self, in_use: impl Fn(u32) -> bool) {
         let mut empty = 0;
         for (at, state) in self.states.iter().enumerate() {
